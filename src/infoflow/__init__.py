@@ -1,0 +1,49 @@
+"""infoflow: how information flows through a Transformer."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # what the lazy names below stand for, told to editors and type checkers
+    from . import heads as heads
+    from . import objectives as objectives
+    from . import representations as representations
+    from .corpus import Corpus as Corpus
+    from .corpus import load_corpus as load_corpus
+    from .flow import Measure as Measure
+    from .flow import compare as compare
+    from .flow import measure as measure
+    from .foundation import UserError as UserError
+    from .models import load_model as load_model
+    from .studies import Run as Run
+    from .studies import StudyPlan as StudyPlan
+    from .studies import study as study
+
+_HOMES = {
+    "Corpus": "corpus",
+    "load_corpus": "corpus",
+    "Measure": "flow",
+    "measure": "flow",
+    "compare": "flow",
+    "UserError": "foundation",
+    "load_model": "models",
+    "Run": "studies",
+    "StudyPlan": "studies",
+    "study": "studies",
+}
+_ROOMS = ("heads", "objectives", "representations", "models", "training", "findings", "report")
+
+__all__ = sorted([*_HOMES, "heads", "objectives", "representations"])
+
+
+def __getattr__(name: str):
+    """Import a room when its name is first used, so that `infoflow --help` never loads torch."""
+    import importlib
+
+    if name in _ROOMS:
+        return importlib.import_module(f".{name}", __name__)
+    if name in _HOMES:
+        return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

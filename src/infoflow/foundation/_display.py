@@ -1,0 +1,209 @@
+"""What the library tells the person who waits: a protocol, and its rich, plain, JSON and silent forms.
+
+Rooms never print. They call `current_display()`, which is silent unless the command line (or a user's
+`with use_display(make_display("plain"))`) chose otherwise.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from typing import IO, Literal, Protocol
+
+DisplayKind = Literal["rich", "plain", "json", "silent"]
+
+_SECONDS_BETWEEN_LINES = 10.0  # a log of a long job stays readable
+
+
+class Progress(Protocol):
+    """A running job."""
+
+    def advance(self, amount: float = 1, **fields: float | str) -> None:
+        """`amount` more is done; `fields` (loss, tokens_per_second, ...) are shown beside it."""
+        ...
+
+
+class Display(Protocol):
+    """Where notes, warnings and progress go."""
+
+    def note(self, text: str) -> None: ...
+
+    def warn(self, text: str) -> None: ...
+
+    def progress(self, label: str, total: float, unit: str = "") -> AbstractContextManager[Progress]: ...
+
+
+class SilentDisplay:
+    """Tells nothing; the default of the Python API."""
+
+    def note(self, text: str) -> None:
+        pass
+
+    def warn(self, text: str) -> None:
+        import warnings
+
+        warnings.warn(text, stacklevel=2)
+
+    @contextmanager
+    def progress(self, label: str, total: float, unit: str = "") -> Iterator[Progress]:
+        yield _Counter(total, lambda *_: None)
+
+
+class PlainDisplay:
+    """Lines for logs and pipes: at most one progress line every ten seconds, and one when the job ends."""
+
+    def __init__(self, file: IO[str] | None = None) -> None:
+        self._file = file or sys.stderr
+
+    def note(self, text: str) -> None:
+        print(text, file=self._file, flush=True)
+
+    def warn(self, text: str) -> None:
+        print(f"warning: {text}", file=self._file, flush=True)
+
+    @contextmanager
+    def progress(self, label: str, total: float, unit: str = "") -> Iterator[Progress]:
+        def show(counter: "_Counter") -> None:
+            details = "".join(f", {name} {value}" for name, value in counter.fields.items())
+            share = f"{100 * counter.done / total:.0f} %" if total else f"{counter.done:g}"
+            remaining = "" if counter.finished else f", {clock(counter.remaining)} left"
+            self.note(f"{label}: {share}, {counter.rate:,.4g} {unit}/s{remaining}{details}, {clock(counter.elapsed)}")
+
+        with _counted(total, show) as counter:
+            yield counter
+
+
+class JsonDisplay:
+    """One JSON event a line, for programs."""
+
+    def __init__(self, file: IO[str] | None = None) -> None:
+        self._file = file or sys.stderr
+
+    def note(self, text: str) -> None:
+        self._event(event="note", text=text)
+
+    def warn(self, text: str) -> None:
+        self._event(event="warning", text=text)
+
+    @contextmanager
+    def progress(self, label: str, total: float, unit: str = "") -> Iterator[Progress]:
+        def show(counter: "_Counter") -> None:
+            self._event(
+                event="progress",
+                label=label,
+                done=counter.done,
+                total=total,
+                unit=unit,
+                rate=round(counter.rate, 3),
+                seconds=round(counter.elapsed, 3),
+                seconds_left=round(counter.remaining, 3),
+                **counter.fields,
+            )
+
+        with _counted(total, show) as counter:
+            yield counter
+
+    def _event(self, **fields: float | str) -> None:
+        print(json.dumps(fields), file=self._file, flush=True)
+
+
+class RichDisplay:
+    """Bars on a terminal."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self._console = Console(stderr=True, highlight=False)
+
+    def note(self, text: str) -> None:
+        self._console.print(text, markup=False)
+
+    def warn(self, text: str) -> None:
+        self._console.print(f"warning: {text}", style="yellow", markup=False)
+
+    @contextmanager
+    def progress(self, label: str, total: float, unit: str = "") -> Iterator[Progress]:
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+        with Progress(*columns, TextColumn("{task.fields[details]}"), console=self._console) as bars:
+            task = bars.add_task(label, total=total or None, details="")
+
+            def show(counter: "_Counter") -> None:
+                details = [f"{counter.rate:,.4g} {unit}/s", *(f"{k} {v}" for k, v in counter.fields.items())]
+                bars.update(task, completed=counter.done, details=", ".join(details))
+
+            with _counted(total, show, seconds_between=0.2) as counter:
+                yield counter
+
+
+class _Counter:
+    """Counts what is done and calls `show` now and then."""
+
+    def __init__(self, total: float, show, seconds_between: float = _SECONDS_BETWEEN_LINES) -> None:
+        self.total, self.done, self.finished = total, 0.0, False
+        self.fields: dict[str, float | str] = {}
+        self._show, self._between = show, seconds_between
+        self._start = self._shown = time.monotonic()
+
+    def advance(self, amount: float = 1, **fields: float | str) -> None:
+        self.done += amount
+        self.fields.update(fields)
+        now = time.monotonic()
+        if now - self._shown >= self._between:
+            self._shown = now
+            self._show(self)
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self._start
+
+    @property
+    def rate(self) -> float:
+        return self.done / max(self.elapsed, 1e-9)
+
+    @property
+    def remaining(self) -> float:
+        return max(self.total - self.done, 0) / max(self.rate, 1e-9)
+
+
+@contextmanager
+def _counted(total: float, show, seconds_between: float = _SECONDS_BETWEEN_LINES) -> Iterator[_Counter]:
+    counter = _Counter(total, show, seconds_between)
+    yield counter
+    counter.finished = True
+    show(counter)
+
+
+def clock(seconds: float) -> str:
+    """`h:mm:ss`, or `m:ss` below an hour."""
+    minutes, rest = divmod(round(min(seconds, 359_999)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+_current: ContextVar[Display] = ContextVar("display", default=SilentDisplay())  # noqa: B039 (it holds no state)
+
+
+def current_display() -> Display:
+    """The display in use: silent unless the command line or the user chose another."""
+    return _current.get()
+
+
+@contextmanager
+def use_display(display: Display) -> Iterator[Display]:
+    """Use `display` inside the block."""
+    token = _current.set(display)
+    try:
+        yield display
+    finally:
+        _current.reset(token)
+
+
+def make_display(kind: DisplayKind | None = None) -> Display:
+    """The display of that kind; by default `rich` on a terminal and `plain` elsewhere."""
+    if kind is None:
+        kind = "rich" if sys.stderr.isatty() else "plain"
+    return {"rich": RichDisplay, "plain": PlainDisplay, "json": JsonDisplay, "silent": SilentDisplay}[kind]()

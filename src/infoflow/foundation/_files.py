@@ -1,0 +1,62 @@
+"""Files and folders that appear whole or not at all."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def atomic_write(path: Path | str) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; on success it is flushed to disk and renamed to `path`.
+
+    After an error or a kill the old `path`, if any, is untouched.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    temporary.chmod(0o644)
+    try:
+        yield temporary
+        _flush(temporary)
+        temporary.replace(path)
+        _flush(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: Path | str) -> Iterator[Path]:
+    """Yield a temporary folder beside `path`; on success it replaces `path` as a whole.
+
+    A kill between removing an old folder and the rename leaves no folder, never a mixture of two.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent))
+    temporary.chmod(0o755)
+    try:
+        yield temporary
+        for entry in temporary.rglob("*"):
+            _flush(entry)
+        _flush(temporary)
+        if path.exists():
+            shutil.rmtree(path)
+        temporary.replace(path)
+        _flush(path.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _flush(path: Path) -> None:
+    if os.name == "nt" and path.is_dir():  # Windows cannot open folders
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,23 @@
+"""Thread counts, set in one place: oversubscription can slow a small model ninefold."""
+
+import os
+
+from ._errors import UserError
+
+
+def set_threads(num_threads: int | None = None) -> int:
+    """Give torch and BLAS `num_threads` threads (default: `OMP_NUM_THREADS`, else the cores this process may use)."""
+    if num_threads is None:
+        num_threads = int(os.environ.get("OMP_NUM_THREADS") or available_cores())
+    if num_threads < 1:
+        raise UserError(f"--threads must be at least 1. Got {num_threads}.")
+    os.environ["OMP_NUM_THREADS"] = str(num_threads)
+    import torch  # not at module level: the foundation is imported by `infoflow --help`
+
+    torch.set_num_threads(num_threads)
+    return num_threads
+
+
+def available_cores() -> int:
+    """Cores that this process may run on, which a container or a batch queue may have reduced."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

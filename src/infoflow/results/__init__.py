@@ -1,0 +1,10 @@
+"""The tables of a run: typed, documented, versioned, with their provenance inside."""
+
+from ._run_folder import RunFolder as RunFolder
+from ._run_folder import Tables as Tables
+from ._schema import Column as Column
+from ._schema import TableSchema as TableSchema
+from ._schema import estimate_columns as estimate_columns
+from ._tables import StoredTable as StoredTable
+from ._tables import read_table as read_table
+from ._tables import write_table as write_table

@@ -1,0 +1,102 @@
+"""The folder that a run leaves: run.json, models/, tables/, report.html."""
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from infoflow.foundation import UserError, atomic_write
+
+from ._schema import TableSchema
+from ._tables import StoredTable, read_table, write_table
+
+RUN_VERSION = 1
+
+
+class RunFolder:
+    """Reads and writes one run folder; every file in it appears whole or not at all."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+
+    @classmethod
+    def existing(cls, path: Path | str) -> "RunFolder":
+        """The run folder at `path`.
+
+        Raises:
+            UserError: There is none.
+        """
+        folder = cls(path)
+        if not folder._manifest.exists():
+            raise UserError(
+                f"{path} is not a run folder: it has no run.json. "
+                "Give the folder that `infoflow study` or `infoflow analyze` wrote (its --out)."
+            )
+        return folder
+
+    @property
+    def models(self) -> Path:
+        return self.path / "models"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report.html"
+
+    @property
+    def _manifest(self) -> Path:
+        return self.path / "run.json"
+
+    @cached_property
+    def tables(self) -> "Tables":
+        return Tables(self.path / "tables")
+
+    def read(self) -> dict[str, Any]:
+        """The contents of run.json; empty where the run is new."""
+        if not self._manifest.exists():
+            return {}
+        try:
+            manifest = json.loads(self._manifest.read_text(encoding="utf-8"))
+        except json.JSONDecodeError as error:
+            raise UserError(f"{self._manifest} is damaged: {error}. Start again in a new folder.") from None
+        if manifest.get("version", RUN_VERSION) > RUN_VERSION:
+            raise UserError(f"{self.path} was written by a newer infoflow. Upgrade: pip install --upgrade infoflow")
+        return manifest
+
+    def update(self, **entries: Any) -> None:
+        """Replace the given top-level entries of run.json."""
+        manifest = {"version": RUN_VERSION, **self.read(), **entries}
+        with atomic_write(self._manifest) as temporary:
+            temporary.write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+class Tables(Mapping[str, pd.DataFrame]):
+    """The run's tables by name, read when asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._cache: dict[str, StoredTable] = {}
+
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        return self.stored(name).frame
+
+    def __iter__(self):
+        return iter(sorted(path.stem for path in self._path.glob("*.parquet") if not path.name.startswith(".")))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def stored(self, name: str) -> StoredTable:
+        """The table with its schema and provenance."""
+        if name not in self._cache:
+            if name not in list(self):
+                raise KeyError(name)
+            self._cache[name] = read_table(self._path / f"{name}.parquet")
+        return self._cache[name]
+
+    def write(self, frame: pd.DataFrame, schema: TableSchema, origin: dict[str, Any] | None = None) -> Path:
+        """Write the table under its schema's name."""
+        self._cache.pop(schema.name, None)
+        return write_table(self._path / f"{schema.name}.parquet", frame, schema, origin)
