@@ -1,0 +1,17 @@
+"""Corpora of any size: readers, built-in corpora, tokenizers, word↔subword alignment, batches by length."""
+
+from ._alignment import NOT_A_WORD as NOT_A_WORD
+from ._alignment import SubwordAligner as SubwordAligner
+from ._batches import length_batches as length_batches
+from ._cache import cache_folder as cache_folder
+from ._categories import CategoryParts as CategoryParts
+from ._categories import split_category as split_category
+from ._corpus import Corpus as Corpus
+from ._corpus import CorpusSplit as CorpusSplit
+from ._encoded import Encoded as Encoded
+from ._encoded import token_frequencies as token_frequencies
+from ._encoded import tokenizer_digest as tokenizer_digest
+from ._sentence import Sentence as Sentence
+from ._tokenizers import SPECIAL_TOKENS as SPECIAL_TOKENS
+from ._tokenizers import load_tokenizer as load_tokenizer
+from ._tokenizers import train_tokenizer as train_tokenizer

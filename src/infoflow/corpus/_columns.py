@@ -1,0 +1,25 @@
+"""The columns of a corpus and their Arrow types."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+Row = dict[str, Any]
+"""Column name → value of one sentence, as a reader yields it."""
+
+_TYPES: dict[str, pa.DataType] = {
+    "text": pa.string(),
+    "translation": pa.string(),
+    "words": pa.list_(pa.string()),
+    "upos": pa.list_(pa.string()),
+    "head": pa.list_(pa.int32()),
+    "deprel": pa.list_(pa.string()),
+}
+NAMED_COLUMNS = frozenset(_TYPES)
+"""Columns that are fields of `Sentence`; every other column is a per-word tag."""
+
+
+def arrow_schema(columns: Sequence[str]) -> pa.Schema:
+    """The schema of a corpus with these columns."""
+    return pa.schema([(name, _TYPES.get(name, pa.list_(pa.string()))) for name in columns])

@@ -1,0 +1,145 @@
+"""Reads CoNLL-U: words, tags and dependency trees of Universal Dependencies treebanks."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from infoflow.foundation import UserError
+
+from ._columns import Row
+from ._lines import read_lines
+
+CONLLU_COLUMNS = ("text", "words", "upos", "head", "deprel", "lemma", "xpos")
+
+_ID, _FORM, _LEMMA, _UPOS, _XPOS, _HEAD, _DEPREL, _MISC = 0, 1, 2, 3, 4, 6, 7, 9
+_NUM_FIELDS = 10
+
+NumberedLine = tuple[int, str]
+
+
+def read_conllu(path: Path) -> Iterator[Row | None]:
+    """Sentences of a CoNLL-U file, over *syntactic* words.
+
+    A multiword token (id `3-4`) gives way to the words it stands for, an empty node (id `5.1`) is left out, and
+    comments are skipped, but for `# text =`, which is the sentence's text.
+
+    Raises:
+        UserError: A line is not CoNLL-U, or the heads of a sentence are not a tree.
+    """
+    block: list[NumberedLine] = []
+    for number, line in read_lines(path):
+        if line.strip():
+            block.append((number, line))
+        elif block:
+            yield _sentence(path, block)
+            block = []
+    if block:
+        yield _sentence(path, block)
+
+
+def _sentence(path: Path, block: list[NumberedLine]) -> Row | None:
+    text: str | None = None
+    words: list[list[str]] = []
+    numbers: list[int] = []
+    surface = _Surface()
+    for number, line in block:
+        if line.startswith("#"):
+            name, _, value = line[1:].partition("=")
+            text = value.strip() if name.strip() == "text" else text
+            continue
+        fields = _fields(path, number, line)
+        kind = _kind(path, number, fields[_ID], expected=len(words) + 1)
+        surface.add(kind, fields)
+        if kind == "word":
+            words.append(fields)
+            numbers.append(number)
+    if not words:
+        return None
+    return {
+        "text": text or surface.text,
+        "words": [word[_FORM] for word in words],
+        "upos": [word[_UPOS] for word in words],
+        "head": _heads(path, numbers, words),
+        "deprel": [word[_DEPREL] for word in words],
+        "lemma": [word[_LEMMA] for word in words],
+        "xpos": [word[_XPOS] for word in words],
+    }
+
+
+class _Surface:
+    """Rebuilds the text of a sentence without `# text =`, by the rules of `SpaceAfter=No` and multiword tokens."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._covered = 0  # words up to this id belong to a multiword token
+
+    def add(self, kind: str, fields: list[str]) -> None:
+        if kind == "range":
+            self._covered = int(fields[_ID].split("-")[1])
+        elif kind == "empty" or int(fields[_ID]) <= self._covered:
+            return
+        space = "" if "SpaceAfter=No" in fields[_MISC].split("|") else " "
+        self._parts.append(fields[_FORM] + space)
+
+    @property
+    def text(self) -> str:
+        return "".join(self._parts).strip()
+
+
+def _fields(path: Path, number: int, line: str) -> list[str]:
+    fields = line.split("\t")
+    if len(fields) != _NUM_FIELDS:
+        raise UserError(
+            f"{path}, line {number}: a CoNLL-U word has 10 tab-separated fields, {len(fields)} found.\n"
+            "Correct the line (tabs may have become spaces), or remove the sentence."
+        )
+    if not fields[_FORM]:
+        raise UserError(f"{path}, line {number}: the FORM field is empty.\nWrite the word, or remove the sentence.")
+    return fields
+
+
+def _kind(path: Path, number: int, identifier: str, expected: int) -> str:
+    """`"word"`, `"range"` (multiword token) or `"empty"` (node)."""
+    for separator, kind in (("-", "range"), (".", "empty")):
+        first, found, last = identifier.partition(separator)
+        if found and first.isdecimal() and last.isdecimal():
+            return kind
+    if identifier == str(expected):
+        return "word"
+    raise UserError(
+        f"{path}, line {number}: word id {expected} was expected, {identifier[:40]!r} found.\n"
+        "Words are numbered 1, 2, 3, ... within a sentence, and a blank line ends it: correct the line."
+    )
+
+
+def _heads(path: Path, numbers: list[int], words: list[list[str]]) -> list[int]:
+    heads = [_head(path, number, word[_HEAD], len(words)) for number, word in zip(numbers, words, strict=True)]
+    if (lost := _off_tree(heads)) is not None:
+        raise UserError(
+            f"{path}, line {numbers[lost]}: the heads of word {lost + 1} go round in a circle and never reach a root.\n"
+            "Exactly one word of a sentence has HEAD 0: correct the heads, or remove the sentence."
+        )
+    return heads
+
+
+def _head(path: Path, number: int, value: str, length: int) -> int:
+    if value.isdecimal() and int(value) <= length:
+        return int(value) - 1
+    raise UserError(
+        f"{path}, line {number}: HEAD must lie in 0..{length} (0: root), {value[:40]!r} found.\n"
+        "Correct the line; a file without annotated heads can be read as text instead."
+    )
+
+
+def _off_tree(heads: list[int]) -> int | None:
+    """The first word from which no root is reached, or None."""
+    safe = {-1}
+    for start in range(len(heads)):
+        path: list[int] = []
+        word = start
+        while word not in safe:
+            if len(path) > len(heads):
+                return start
+            path.append(word)
+            word = heads[word]
+        safe.update(path)
+    return None

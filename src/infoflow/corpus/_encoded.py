@@ -1,0 +1,222 @@
+"""A corpus as token ids: flat arrays, memory-mapped when they are large."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from infoflow.foundation import UserError, atomic_folder, current_display, digest
+
+from ._alignment import NOT_A_WORD, Alignment, SubwordAligner
+from ._cache import cache_folder
+
+_VERSION = 1  # raise when the same inputs give other arrays
+_BATCH = 2048
+_TYPES = {"ids": np.int32, "words": np.int32, "spans": np.int32, "special": np.bool_}
+_FACTS = "encoded.json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Encoded:
+    """Token ids of every sentence of a corpus, special tokens included.
+
+    Row i is sentence i of the corpus that was encoded; `flat_*[offsets[i]:offsets[i + 1]]` is its part of the flat
+    arrays.
+    """
+
+    offsets: np.ndarray  # int64 (sentence + 1,)
+    flat_ids: np.ndarray  # int32 (token,)
+    flat_words: np.ndarray | None  # int32 (token,); None: the tokenizer is slow and knows no words
+    flat_spans: np.ndarray | None  # int32 (token, 2)
+    flat_special: np.ndarray  # bool (token,)
+    sentence_ids: np.ndarray  # int64 (sentence,), as `Corpus.ids`
+    num_truncated: int  # sentences cut to `max_length`
+    max_length: int
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each sentence, special ones included: int32 (sentence,)."""
+        return np.diff(self.offsets).astype(np.int32)
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of the whole corpus, special ones included."""
+        return int(self.offsets[-1])
+
+    def row(self, i: int) -> np.ndarray:
+        """Token ids of sentence i: int32 (token,)."""
+        return self.flat_ids[self._part(i)]
+
+    def words(self, i: int) -> np.ndarray:
+        """The word of each token of sentence i, from 0; −1 for a special token: int32 (token,)."""
+        return _known(self.flat_words, "Word ids")[self._part(i)]
+
+    def spans(self, i: int) -> np.ndarray:
+        """First character and end of each token; (−1, −1) for a special one: int32 (token, 2).
+
+        Characters count within the text, or, where the corpus has words, within the word.
+        """
+        return _known(self.flat_spans, "Character spans")[self._part(i)]
+
+    def special(self, i: int) -> np.ndarray:
+        """Whether each token was added by the tokenizer ([CLS], `</s>`, ...): bool (token,)."""
+        return self.flat_special[self._part(i)]
+
+    def _part(self, i: int) -> slice:
+        if not -len(self) <= i < len(self):
+            raise IndexError(f"row {i} of {len(self)}")
+        i %= len(self)
+        return slice(int(self.offsets[i]), int(self.offsets[i + 1]))
+
+
+def encode(
+    sentences: Iterable[Sequence[str] | Sequence[list[str]]],
+    sentence_ids: np.ndarray,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    key: str,
+    target: bool,
+    max_length: int,
+) -> Encoded:
+    """Encode batches of sentences (texts, or word lists) in one pass; `key` names the corpus and the side.
+
+    A large corpus is written to the cache and memory-mapped, and found there the next time.
+    """
+    limit = min(max_length, tokenizer.model_max_length)
+    if len(sentence_ids) <= _BATCH:
+        return _in_memory(_aligned(sentences, tokenizer, limit, target), sentence_ids, limit, tokenizer.is_fast)
+    folder = cache_folder() / "encoded" / digest([_VERSION, key, tokenizer_digest(tokenizer), target, limit])
+    if not (folder / _FACTS).exists():
+        with (
+            atomic_folder(folder) as temporary,
+            current_display().progress("encoding", total=len(sentence_ids), unit="sentences") as progress,
+        ):
+            _write(temporary, _aligned(sentences, tokenizer, limit, target), progress.advance)
+    return _mapped(folder, sentence_ids, limit, tokenizer.is_fast)
+
+
+def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str:
+    """A content key of everything that decides how a tokenizer encodes."""
+    if tokenizer.is_fast:
+        description = json.loads(tokenizer.backend_tokenizer.to_str())
+        # These two change with every call, and each call sets them again.
+        description.update(truncation=None, padding=None)
+    else:
+        description = [type(tokenizer).__name__, sorted(tokenizer.get_vocab().items()), repr(tokenizer.init_kwargs)]
+    text = json.dumps([description, tokenizer.model_max_length], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def token_frequencies(encoded: Encoded, vocab_size: int) -> np.ndarray:
+    """How often each token id occurs, special tokens left out: int64 (vocab_size,)."""
+    counts = np.zeros(vocab_size, dtype=np.int64)
+    step = 1 << 22  # tokens at a time, so that a memory-mapped corpus stays on disk
+    for start in range(0, encoded.num_tokens, step):
+        part = slice(start, start + step)
+        counts += np.bincount(encoded.flat_ids[part][~encoded.flat_special[part]], minlength=vocab_size)
+    return counts
+
+
+def _aligned(
+    batches: Iterable[Sequence[str] | Sequence[list[str]]],
+    tokenizer: PreTrainedTokenizerBase,
+    max_length: int,
+    target: bool,
+) -> Iterator[list[Alignment]]:
+    if tokenizer.is_fast:
+        aligner = SubwordAligner(tokenizer, max_length, target)
+        yield from (aligner.align(batch) for batch in batches)
+    else:
+        yield from ([_slow(tokenizer, text, max_length, target) for text in batch] for batch in batches)
+
+
+def _slow(tokenizer: PreTrainedTokenizerBase, text: str | list[str], max_length: int, target: bool) -> Alignment:
+    text = text if isinstance(text, str) else " ".join(text)
+    argument = {"text_target" if target else "text": text}
+    whole = tokenizer(**argument)["input_ids"]
+    ids = tokenizer(**argument, truncation=True, max_length=max_length)["input_ids"]
+    control = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+    nothing = [NOT_A_WORD] * len(ids)
+    return Alignment(ids, nothing, [(-1, -1)] * len(ids), [token in control for token in ids], len(whole) > len(ids))
+
+
+def _arrays(batch: list[Alignment]) -> dict[str, np.ndarray]:
+    flat = {name: [item for row in batch for item in getattr(row, name)] for name in _TYPES}
+    return {
+        name: np.array(values, dtype=_TYPES[name]).reshape((-1, 2) if name == "spans" else -1)
+        for name, values in flat.items()
+    }
+
+
+def _in_memory(batches: Iterable[list[Alignment]], sentence_ids: np.ndarray, limit: int, fast: bool) -> Encoded:
+    rows = [row for batch in batches for row in batch]
+    return _encoded(
+        _arrays(rows), [len(row.ids) for row in rows], sum(row.truncated for row in rows), sentence_ids, limit, fast
+    )
+
+
+def _write(folder: Path, batches: Iterable[list[Alignment]], advance) -> None:
+    lengths: list[np.ndarray] = []
+    truncated = 0
+    with ExitStack() as files:
+        outputs = {name: files.enter_context((folder / f"{name}.bin").open("wb")) for name in _TYPES}
+        for batch in batches:
+            for name, values in _arrays(batch).items():
+                values.tofile(outputs[name])
+            lengths.append(np.array([len(row.ids) for row in batch], dtype=np.int32))
+            truncated += sum(row.truncated for row in batch)
+            advance(len(batch))
+    np.concatenate(lengths).tofile(folder / "lengths.bin")
+    (folder / _FACTS).write_text(json.dumps({"truncated": truncated}))
+
+
+def _mapped(folder: Path, sentence_ids: np.ndarray, limit: int, fast: bool) -> Encoded:
+    arrays = {name: _map(folder / f"{name}.bin", kind) for name, kind in _TYPES.items()}
+    arrays["spans"] = arrays["spans"].reshape(-1, 2)
+    lengths = np.fromfile(folder / "lengths.bin", dtype=np.int32)
+    facts = json.loads((folder / _FACTS).read_text())
+    return _encoded(arrays, lengths, facts["truncated"], sentence_ids, limit, fast)
+
+
+def _map(path: Path, kind: type) -> np.ndarray:
+    # An empty file cannot be mapped.
+    return np.memmap(path, dtype=kind, mode="r") if path.stat().st_size else np.empty(0, dtype=kind)
+
+
+def _encoded(
+    arrays: dict[str, np.ndarray],
+    lengths: Sequence[int] | np.ndarray,
+    truncated: int,
+    sentence_ids: np.ndarray,
+    limit: int,
+    fast: bool,
+) -> Encoded:
+    if truncated:
+        current_display().note(f"{truncated} of {len(lengths)} sentences are longer than {limit} tokens and were cut.")
+    return Encoded(
+        offsets=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
+        flat_ids=arrays["ids"],
+        flat_words=arrays["words"] if fast else None,
+        flat_spans=arrays["spans"] if fast else None,
+        flat_special=arrays["special"],
+        sentence_ids=sentence_ids,
+        num_truncated=truncated,
+        max_length=limit,
+    )
+
+
+def _known(array: np.ndarray | None, what: str) -> np.ndarray:
+    if array is None:
+        raise UserError(
+            f"{what} need a fast tokenizer, and this one is slow.\n"
+            "Load the model with a fast tokenizer (AutoTokenizer.from_pretrained(..., use_fast=True))."
+        )
+    return array

@@ -1,0 +1,62 @@
+"""Reads a dataset of the Hugging Face `datasets` library."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from datasets import ClassLabel, Dataset, DatasetDict, IterableDataset, IterableDatasetDict
+
+from infoflow.foundation import UserError
+
+from ._columns import Row
+
+Getter = tuple[str, ...]
+"""The keys that lead from a row of a dataset to a value: `translation.en` is `("translation", "en")`."""
+
+
+def read_dataset(dataset: Dataset | IterableDataset, columns: Mapping[str, str]) -> Iterator[Row | None]:
+    """Sentences of a dataset; `columns` maps a corpus column to a (dotted) column of the dataset.
+
+    Class labels become their names. Without a text column the text is the words joined by spaces.
+    """
+    labels = {name: _label_names(dataset, source) for name, source in columns.items()}
+    paths = {name: tuple(source.split(".")) for name, source in columns.items()}
+    for record in dataset:
+        row: Row = {name: _value(record, path, labels[name]) for name, path in paths.items()}
+        if "text" not in row:
+            row["text"] = " ".join(row["words"] or ())
+        yield row if _holds_sentence(row) else None
+
+
+def check_dataset(dataset: Any, columns: Mapping[str, str]) -> None:
+    """Raise a UserError unless `dataset` is one split with those columns."""
+    if isinstance(dataset, DatasetDict | IterableDatasetDict):
+        raise UserError(
+            f'The dataset has splits {", ".join(dataset)}: choose one, such as dataset["{next(iter(dataset))}"].'
+        )
+    if not isinstance(dataset, Dataset | IterableDataset):
+        raise UserError(f"A dataset of the `datasets` library was expected, got {type(dataset).__name__}.")
+    if not {"text", "words"} & set(columns):
+        raise UserError("A corpus needs sentences: name the column of the text, or the column of the words.")
+    known = dataset.column_names
+    for source in columns.values():
+        if known is not None and source.split(".")[0] not in known:
+            raise UserError(f"The dataset has no column {source!r}. Its columns: {', '.join(known)}.")
+
+
+def _label_names(dataset: Dataset | IterableDataset, source: str) -> list[str] | None:
+    feature = (dataset.features or {}).get(source)
+    feature = getattr(feature, "feature", feature)
+    return feature.names if isinstance(feature, ClassLabel) else None
+
+
+def _value(record: Mapping[str, Any], path: Getter, labels: list[str] | None) -> Any:
+    value: Any = record
+    for key in path:
+        value = value[key]
+    if labels is not None:
+        return [labels[index] for index in value]
+    return value.strip() if isinstance(value, str) else value
+
+
+def _holds_sentence(row: Row) -> bool:
+    return all(row[name] for name in ("text", "words", "translation") if name in row)

@@ -1,0 +1,143 @@
+"""Turns any stream of sentences into an Arrow table: in memory while it is small, else a memory-mapped cache file."""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+from datasets import Dataset
+
+from infoflow.foundation import UserError, atomic_folder, current_display
+
+from ._cache import cache_folder
+from ._columns import Row, arrow_schema
+
+BATCH = 4096
+"""Sentences per Arrow record batch. A corpus of one batch stays in memory: reading it again beats finding it."""
+
+_DATA, _FACTS = "data.arrow", "corpus.json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Stored:
+    """A corpus as Arrow."""
+
+    dataset: Dataset
+    digest: str  # of the content: the same from .gz, plain or another route
+    dropped: int  # lines of the source that held no sentence
+
+
+def store(rows: Iterable[Row | None], columns: Sequence[str], name: str, key: str | None = None) -> Stored:
+    """Consume `rows` (None marks a line without a sentence) batch by batch.
+
+    `key` says what the rows depend on; a cache file of that key is used instead of `rows` where there is one. Without a
+    key the rows are always read, and the file is named by its content.
+
+    Raises:
+        UserError: There is no sentence, or the disk is full.
+    """
+    if key and (cached := _open(_folder(key))):
+        return cached
+    batches = _Batches(rows, arrow_schema(columns))
+    first = next(batches, None)
+    if first is None:
+        raise UserError(
+            f"The corpus {name} holds no sentence ({batches.dropped} lines without one).\nGive a file with text in it."
+        )
+    if first.num_rows < BATCH:
+        return Stored(dataset=Dataset(pa.table(first)), digest=batches.digest, dropped=batches.dropped)
+    return _write(first, batches, name, key)
+
+
+class _Batches:
+    """An iterator over record batches that counts, and hashes the content as it passes."""
+
+    def __init__(self, rows: Iterable[Row | None], schema: pa.Schema) -> None:
+        self.dropped = 0
+        self.sentences = 0
+        self._rows = self._kept(rows)
+        self._schema = schema
+        self._hash = hashlib.sha256(json.dumps(schema.names).encode())
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        rows = list(islice(self._rows, BATCH))
+        if not rows:
+            raise StopIteration
+        columns = {name: [row[name] for row in rows] for name in self._schema.names}
+        self._hash.update(json.dumps(list(columns.values()), ensure_ascii=False).encode("utf-8", "surrogatepass"))
+        self.sentences += len(rows)
+        return pa.record_batch(columns, schema=self._schema)
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()[:16]
+
+    def _kept(self, rows: Iterable[Row | None]) -> Iterator[Row]:
+        for row in rows:
+            if row is None:
+                self.dropped += 1
+            else:
+                yield row
+
+
+def _write(first: pa.RecordBatch, batches: _Batches, name: str, key: str | None) -> Stored:
+    folder = _folder(key or f"incoming-{os.getpid()}-{id(batches):x}")
+    try:
+        with atomic_folder(folder) as temporary:
+            _write_batches(temporary / _DATA, first, batches, name)
+            facts = {"name": name, "digest": batches.digest, "dropped": batches.dropped, "sentences": batches.sentences}
+            (temporary / _FACTS).write_text(json.dumps(facts))
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise UserError(
+                f"The disk is full: the corpus {name} could not be cached in {folder.parent}.\n"
+                "Free some space there, or point INFOFLOW_CACHE to another folder."
+            ) from error
+        raise
+    if key is None:
+        folder = _rename_to_content(folder, batches.digest)
+    stored = _open(folder)
+    assert stored is not None
+    return stored
+
+
+def _write_batches(path: Path, first: pa.RecordBatch, batches: _Batches, name: str) -> None:
+    with (
+        current_display().progress(f"reading {name}", total=0, unit="sentences") as progress,
+        pa.OSFile(str(path), "wb") as file,
+        pa.ipc.new_stream(file, first.schema) as writer,
+    ):
+        batch: pa.RecordBatch | None = first
+        while batch is not None:
+            writer.write_batch(batch)
+            progress.advance(batch.num_rows)
+            batch = next(batches, None)
+
+
+def _rename_to_content(folder: Path, digest: str) -> Path:
+    final = _folder(digest)
+    if _open(final) is None:
+        folder.replace(final)
+    else:
+        shutil.rmtree(folder)
+    return final
+
+
+def _folder(key: str) -> Path:
+    return cache_folder() / "corpora" / key
+
+
+def _open(folder: Path) -> Stored | None:
+    if not (folder / _FACTS).exists():
+        return None
+    facts = json.loads((folder / _FACTS).read_text())
+    return Stored(dataset=Dataset.from_file(str(folder / _DATA)), digest=facts["digest"], dropped=facts["dropped"])

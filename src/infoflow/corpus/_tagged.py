@@ -1,0 +1,53 @@
+"""Reads word<TAB>tag files, as supertaggers and sequence labellers write them."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from infoflow.foundation import UserError
+
+from ._categories import split_category
+from ._columns import NAMED_COLUMNS, Row
+from ._lines import read_lines
+
+
+def tagged_columns(names: Sequence[str]) -> tuple[str, ...]:
+    """Columns of a tagged file whose tag columns have these names; `ccg` brings `ccg_left` and `ccg_right`."""
+    if clash := sorted(set(names) & (NAMED_COLUMNS - {"upos", "deprel"})):
+        raise UserError(f"A tag column cannot be called {clash[0]}: that column of a corpus means something else.")
+    parts = ("ccg_left", "ccg_right") if "ccg" in names else ()
+    return ("text", "words", *names, *parts)
+
+
+def read_tagged(path: Path, names: Sequence[str]) -> Iterator[Row | None]:
+    """Sentences of `word<TAB>tag…` lines with blank lines between them.
+
+    Raises:
+        UserError: A line does not have one word and as many tags as there are names.
+    """
+    block: list[list[str]] = []
+    for number, line in read_lines(path):
+        if line.strip():
+            block.append(_cells(path, number, line, names))
+        elif block:
+            yield _sentence(block, names)
+            block = []
+    if block:
+        yield _sentence(block, names)
+
+
+def _cells(path: Path, number: int, line: str, names: Sequence[str]) -> list[str]:
+    cells = line.split("\t")
+    if len(cells) != 1 + len(names) or not all(cells):
+        raise UserError(
+            f"{path}, line {number}: a word and {len(names)} tag(s) separated by tabs were expected "
+            f"({', '.join(names)}), {len(cells)} field(s) found.\nCorrect the line, or name the tag columns."
+        )
+    return cells
+
+
+def _sentence(block: list[list[str]], names: Sequence[str]) -> Row:
+    words, *tags = (list(column) for column in zip(*block, strict=True))
+    row: Row = {"text": " ".join(words), "words": words, **dict(zip(names, tags, strict=True))}
+    if "ccg" in names:
+        row["ccg_left"], row["ccg_right"] = (list(part) for part in zip(*map(split_category, row["ccg"]), strict=True))
+    return row

@@ -1,0 +1,82 @@
+"""Training and loading tokenizers."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from infoflow.foundation import UserError, current_display
+
+PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+"""Special tokens of a trained tokenizer; their ids are 0..4, in this order."""
+
+_CONTINUED = "##"
+
+
+def train_tokenizer(
+    texts: Iterable[str],
+    vocab_size: int,
+    lowercase: bool = True,
+    min_frequency: int = 2,
+    max_length: int = 512,
+) -> PreTrainedTokenizerFast:
+    """Learn byte-pair encoding (BPE) from sentences; the same texts always give the same tokenizer.
+
+    Text is normalised (NFKC, and lower-cased if asked), split at white space and punctuation, and encoded as
+    `[CLS] x [SEP]`. Inside a word, pieces start with `##`. `vocab_size` counts the five special tokens.
+
+    Raises:
+        UserError: `vocab_size` does not leave room for the characters of the texts.
+    """
+    if vocab_size <= len(SPECIAL_TOKENS):
+        raise UserError(f"vocab_size must exceed the {len(SPECIAL_TOKENS)} special tokens. Got {vocab_size}.")
+    tokenizer = Tokenizer(models.BPE(unk_token=UNK, continuing_subword_prefix=_CONTINUED))
+    steps: list[normalizers.Normalizer] = [normalizers.NFKC()]
+    tokenizer.normalizer = normalizers.Sequence([*steps, normalizers.Lowercase()] if lowercase else steps)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece(prefix=_CONTINUED)
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        min_frequency=min_frequency,
+        special_tokens=list(SPECIAL_TOKENS),
+        continuing_subword_prefix=_CONTINUED,
+        show_progress=False,
+    )
+    current_display().note(f"Training a tokenizer of {vocab_size} subwords.")
+    tokenizer.train_from_iterator(texts, trainer)
+    if tokenizer.get_vocab_size() > vocab_size:
+        raise UserError(
+            f"vocab_size must be at least {tokenizer.get_vocab_size()}, the number of characters in these texts. "
+            f"Got {vocab_size}."
+        )
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{CLS} $A {SEP}",
+        pair=f"{CLS} $A {SEP} $B:1 {SEP}:1",
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in (CLS, SEP)],
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_max_length=max_length,
+        pad_token=PAD,
+        unk_token=UNK,
+        cls_token=CLS,
+        sep_token=SEP,
+        mask_token=MASK,
+    )
+
+
+def load_tokenizer(source: str | Path) -> PreTrainedTokenizerBase:
+    """The tokenizer in a folder, or of that name on the model hub.
+
+    Raises:
+        UserError: There is none.
+    """
+    try:
+        return AutoTokenizer.from_pretrained(str(source))
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UserError(
+            f"No tokenizer could be loaded from {source}: {reason}\n"
+            "Name a folder written by save_pretrained, or a model on the hub (and check the network)."
+        ) from error
