@@ -1,0 +1,156 @@
+"""Any model as stacks of layers of attention heads, and each of its parameters in one group."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ._slices import ParameterSlice, Projection
+
+COMPONENTS = (
+    "embeddings",
+    "positions",
+    "segments",
+    "query",
+    "key",
+    "value",
+    "output",
+    "mlp_in",
+    "mlp_out",
+    "norm",
+    "head",
+    "pooler",
+    "other",
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attention:
+    """One attention of a layer: its heads and where its projections lie."""
+
+    kind: str  # "self" or "cross"
+    stack: str
+    layer: int
+    module: str  # name of the module that calls the attention function
+    num_heads: int  # query heads: maps, gates and relevance have one entry per query head
+    num_key_value_heads: int
+    head_dim: int  # width of a head's output (values)
+    output_projection: str  # name of the module that mixes the heads
+    transposed: bool  # the output projection stores its weight as (in, out), as GPT-2's Conv1D does
+    query: Projection | None  # None: a layout this library does not know; its parameters are in the group "other"
+    key: Projection | None
+    value: Projection | None
+    output: Projection | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layer:
+    """One block: it maps state `index` to state `index + 1`."""
+
+    index: int
+    block: str  # module name; the same for all layers where a model shares its weights (ALBERT)
+    attentions: dict[str, Attention]  # by kind
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stack:
+    """Layers in the order in which a forward pass runs them."""
+
+    name: str  # "encoder" or "decoder"
+    causal: bool  # no token sees a later one
+    width: int
+    layers: tuple[Layer, ...]
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of attention in this stack: "self", and "cross" in the decoder of a sequence-to-sequence model."""
+        return tuple(kind for kind in ("self", "cross") if any(kind in layer.attentions for layer in self.layers))
+
+    @property
+    def shared(self) -> bool:
+        """Whether several layers are one and the same module, run repeatedly."""
+        return len({layer.block for layer in self.layers}) < len(self.layers)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ParameterGroup:
+    """One parameter, or part of one, and what it is for.
+
+    A group such as "queries of decoder layer 2" is the set of entries with equal component, stack, layer and kind: a
+    weight and its bias, or both matrices that enter a gated MLP.
+    """
+
+    component: str  # one of COMPONENTS
+    stack: str | None  # None: shared by both stacks
+    layer: int | None  # None: outside the blocks; the first layer that uses it where layers share weights
+    kind: str | None  # "self" or "cross" for query, key, value, output
+    slice: ParameterSlice
+    size: int  # number of elements
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Anatomy:
+    """Stacks, layers, heads and parameter groups of a model; `print` shows it as a table."""
+
+    stacks: tuple[Stack, ...]
+    parameter_groups: tuple[ParameterGroup, ...] = field(repr=False)
+
+    def stack(self, name: str) -> Stack:
+        return next(stack for stack in self.stacks if stack.name == name)
+
+    def attentions(self) -> Iterator[Attention]:
+        """Every attention in order: by stack, then kind, then layer."""
+        for stack in self.stacks:
+            for kind in stack.kinds:
+                yield from (layer.attentions[kind] for layer in stack.layers if kind in layer.attentions)
+
+    def num_parameters(self, component: str | None = None) -> int:
+        """Number of parameter elements, of one component or of all."""
+        return sum(group.size for group in self.parameter_groups if component in (None, group.component))
+
+    def __str__(self) -> str:
+        return "\n".join([*_table(_stack_rows(self.stacks)), "", *_table(_component_rows(self))])
+
+
+def _stack_rows(stacks: tuple[Stack, ...]) -> list[list[str]]:
+    rows = [["stack", "attention", "layers", "width", "heads", "head width", "output projection"]]
+    for stack in stacks:
+        for kind in stack.kinds:
+            attentions = [layer.attentions[kind] for layer in stack.layers if kind in layer.attentions]
+            rows.append(
+                [
+                    stack.name + (" (causal)" if stack.causal else ""),
+                    kind,
+                    f"{len(stack.layers)} (one, shared)" if stack.shared else str(len(stack.layers)),
+                    str(stack.width),
+                    _distinct(_heads(attention) for attention in attentions),
+                    _distinct(str(attention.head_dim) for attention in attentions),
+                    attentions[0].output_projection + (" (transposed)" if attentions[0].transposed else ""),
+                ]
+            )
+    return rows
+
+
+def _heads(attention: Attention) -> str:
+    if attention.num_key_value_heads == attention.num_heads:
+        return str(attention.num_heads)
+    return f"{attention.num_heads} over {attention.num_key_value_heads} key/value"
+
+
+def _distinct(values: Iterator[str]) -> str:
+    return ", ".join(dict.fromkeys(values))
+
+
+def _component_rows(anatomy: Anatomy) -> list[list[str]]:
+    counts: Counter[str] = Counter()
+    for group in anatomy.parameter_groups:
+        counts[group.component] += group.size
+    total = counts.total()
+    rows = [["parameters", "number", "share"]]
+    rows += [[name, f"{counts[name]:,}", f"{counts[name] / total:.1%}"] for name in COMPONENTS if counts[name]]
+    return [*rows, ["all", f"{total:,}", "100.0%"]]
+
+
+def _table(rows: list[list[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return [lines[0], "  ".join("-" * width for width in widths), *lines[1:]]

@@ -1,0 +1,203 @@
+"""The one attention function through which a tapped model runs.
+
+Hugging Face models look their attention up by name at every call. Under the name `infoflow` they find
+`_tapped_attention`, which computes what every family's eager attention computes and shows each call to whoever listens.
+"""
+
+# B batch, H query head, G key/value head, T query token, S key token, d head width
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from transformers import AttentionInterface, PreTrainedConfig
+from transformers.masking_utils import AttentionMaskInterface, eager_mask
+
+IMPLEMENTATION = "infoflow"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Site:
+    """Where an attention call happens: stack "encoder" or "decoder", kind "self" or "cross", layer from 0."""
+
+    stack: str
+    kind: str
+    layer: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class AttentionCall:
+    r"""One call of an attention module, seen between its projections.
+
+    $$ A = \mathrm{softmax}(\mathrm{cap}(s\, q k^\top) + p + m), \qquad \mathrm{ctx} = \mathrm{dropout}(A)\, v $$
+
+    | symbol | here | space |
+    |---|---|---|
+    | $q$ | `query` | (B, H, T, d) |
+    | $k, v$ | `key`, `value` | (B, H, S, d), grouped heads already repeated |
+    | $s$ | `scaling` | number |
+    | $\mathrm{cap}$ | `softcap` | $c \tanh(x / c)$, Gemma 2 only |
+    | $p$ | `position_bias` | (1 or B, H, T, S), T5 only |
+    | $m$ | `mask` | additive, (B, 1, T, S), lowest finite number where masked |
+    | $A$ | `weights` | (B, H, T, S), rows sum to 1, before dropout |
+    | $\mathrm{ctx}$ | `context()` | (B, H, T, d) |
+
+    To edit a call, return `call.edited(...)` from `on_attention`.
+    """
+
+    site: Site
+    module: nn.Module
+    num_key_value_heads: int
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Tensor | None
+    scaling: float
+    dropout: float
+    position_bias: Tensor | None
+    softcap: float | None
+    weights: Tensor
+    replaced_context: Tensor | None = None
+
+    @property
+    def stack(self) -> str:
+        return self.site.stack
+
+    @property
+    def kind(self) -> str:
+        return self.site.kind
+
+    @property
+    def layer(self) -> int:
+        return self.site.layer
+
+    def edited(self, **changes: Any) -> "AttentionCall":
+        """The call with some of `query`, `key`, `value`, `mask`, `position_bias`, `weights`, `context` replaced.
+
+        A changed query, key, mask or position bias recomputes the weights; given `weights` are taken as they are, and a
+        given `context` (B, H, T, d) becomes the heads' output whatever the weights.
+        """
+        if "context" in changes:
+            changes["replaced_context"] = changes.pop("context")
+        call = replace(self, **changes)
+        if "weights" not in changes and changes.keys() & {"query", "key", "mask", "position_bias"}:
+            call = replace(call, weights=attention_weights(call))
+        return call
+
+    def context(self) -> Tensor:
+        """Heads' outputs (B, H, T, d): what the output projection mixes."""
+        if self.replaced_context is not None:
+            return self.replaced_context
+        weights = nn.functional.dropout(self.weights, p=self.dropout, training=self.module.training)
+        return weights.to(self.value.dtype) @ self.value
+
+
+def attention_weights(call: AttentionCall) -> Float[Tensor, "batch head query key"]:
+    """Post-softmax weights of a call, before dropout."""
+    scores = (call.query @ call.key.mT) * call.scaling
+    if call.softcap is not None:
+        scores = call.softcap * torch.tanh(scores / call.softcap)
+    if call.position_bias is not None:
+        scores = scores + call.position_bias
+    if call.mask is not None:
+        scores = scores + call.mask
+    # Half precision needs a float32 softmax; float64 must stay: its lowest number is -inf in float32, and a row that
+    # is masked everywhere (left padding) would become NaN, as it does in some families' own eager attention.
+    precision = torch.promote_types(scores.dtype, torch.float32)
+    return scores.softmax(dim=-1, dtype=precision).to(call.query.dtype)
+
+
+Listener = Callable[[AttentionCall], AttentionCall]
+"""Takes a call (its site not yet known) and gives it back, edited or not."""
+
+_UNKNOWN = Site(stack="?", kind="?", layer=-1)
+_LISTENERS: WeakKeyDictionary[nn.Module, list[Listener]] = WeakKeyDictionary()
+
+
+def _tapped_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    position_bias: Tensor | None = None,
+    softcap: float | None = None,
+    **ignored: Any,
+) -> tuple[Tensor, Tensor]:
+    group = query.shape[1] // key.shape[1]
+    call = AttentionCall(
+        site=_UNKNOWN,
+        module=module,
+        num_key_value_heads=key.shape[1],
+        query=query,
+        key=key.repeat_interleave(group, dim=1) if group > 1 else key,
+        value=value.repeat_interleave(group, dim=1) if group > 1 else value,
+        mask=_additive(attention_mask, query.dtype),
+        scaling=query.shape[-1] ** -0.5 if scaling is None else scaling,
+        dropout=dropout,
+        position_bias=position_bias,
+        softcap=softcap,
+        weights=query,
+    )
+    call = replace(call, weights=attention_weights(call))
+    for listener in _LISTENERS.get(module, ()):
+        call = listener(call)
+    return call.context().transpose(1, 2).contiguous(), call.weights
+
+
+def _additive(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """A user's own Boolean 4-D mask (True: attend) as an additive one; eager attention would add its 0s and 1s."""
+    if mask is None or mask.dtype != torch.bool:
+        return mask
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, torch.finfo(dtype).min)
+
+
+AttentionInterface.register(IMPLEMENTATION, _tapped_attention)
+AttentionMaskInterface.register(IMPLEMENTATION, eager_mask)
+
+
+@contextmanager
+def listening(module: nn.Module, listeners: dict[nn.Module, Listener]) -> Iterator[None]:
+    """Run `module` through the tapped attention; each attention module's calls go to its listener.
+
+    On exit every configuration has its own attention implementation again, also after an error.
+    """
+    saved = _implementations(module)
+    try:
+        for config, _ in saved:
+            config._attn_implementation_internal = IMPLEMENTATION
+        for attention, listener in listeners.items():
+            _LISTENERS.setdefault(attention, []).append(listener)
+        yield
+    finally:
+        for attention, listener in listeners.items():
+            registered = _LISTENERS.get(attention, [])
+            if listener in registered:
+                registered.remove(listener)
+            if not registered:
+                _LISTENERS.pop(attention, None)
+        for config, implementation in saved:
+            config._attn_implementation_internal = implementation
+
+
+def _implementations(module: nn.Module) -> list[tuple[PreTrainedConfig, str | None]]:
+    """Every configuration that some submodule reads, with its attention implementation.
+
+    `set_attn_implementation` walks declared sub-configurations only and warns where a family pins its choice; the tap
+    must reach, and restore, exactly the objects that the attention modules read.
+    """
+    configs = {
+        id(config): config for child in module.modules() if (config := getattr(child, "config", None)) is not None
+    }
+    return [
+        (config, config._attn_implementation_internal)
+        for config in configs.values()
+        if isinstance(config, PreTrainedConfig)
+    ]

@@ -1,0 +1,247 @@
+"""Find a model's stacks, layers and heads by watching one tiny forward pass.
+
+No table of families: what calls the attention function is an attention, the linear module that receives exactly its
+output is the output projection, keys of the encoder's length mean cross-attention, and weights without a future mean
+a causal stack. A model that never calls the function is refused here, because a tap on it would silently see nothing.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
+
+from infoflow.foundation import UserError
+
+from ._anatomy import Anatomy, Attention, Layer, Stack
+from ._attention import AttentionCall, listening
+from ._parameter_groups import parameter_groups
+from ._projections import find_projections, output_projection_slices
+
+_SOURCE_LENGTH, _TARGET_LENGTH = 5, 4  # unequal, so that cross-attention shows
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class _Call:
+    """What the tiny forward pass showed of one attention call."""
+
+    module: nn.Module
+    num_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    cross: bool
+    causal: bool
+    context_BTD: Tensor
+    projection: nn.Module | None = None
+
+
+def discover(module: PreTrainedModel) -> Anatomy:
+    """The anatomy of a model in evaluation mode; neither its weights nor its settings change.
+
+    Raises:
+        UserError: The model cannot run on token ids, never calls the attention function, calls it in some blocks only,
+            or does something between its heads and the output projection.
+    """
+    calls = _watch(module)
+    names = {child: name for name, child in module.named_modules()}
+    encoder = set(module.get_encoder().modules()) if is_sequence_to_sequence(module) else set()
+    blocks = _blocks(module, calls, names)
+    stacks = []
+    for name in ("encoder", "decoder"):
+        members = [call for call in calls if _stack_name(call, calls, encoder) == name]
+        if members:
+            stacks.append(_stack(module, name, members, blocks, names))
+    _require_every_block(module, stacks)
+    return Anatomy(stacks=tuple(stacks), parameter_groups=parameter_groups(module, tuple(stacks)))
+
+
+def is_sequence_to_sequence(module: PreTrainedModel) -> bool:
+    return (
+        bool(module.config.is_encoder_decoder) and "decoder_input_ids" in inspect.signature(module.forward).parameters
+    )
+
+
+def tiny_inputs(module: PreTrainedModel) -> dict[str, Tensor]:
+    """A few token ids (no padding among them) as keywords of the model's forward pass."""
+    size = module.get_input_embeddings().weight.shape[0]
+    pad = getattr(module.config, "pad_token_id", None)
+    ids = [token for token in range(min(size, 2 * _SOURCE_LENGTH)) if token != pad][-_SOURCE_LENGTH:]
+    input_ids = torch.tensor([ids], device=module.device)
+    inputs = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)}
+    if is_sequence_to_sequence(module):
+        inputs["decoder_input_ids"] = input_ids[:, :_TARGET_LENGTH]
+    return inputs
+
+
+def _watch(module: PreTrainedModel) -> list[_Call]:
+    calls: list[_Call] = []
+    training = {child: child.training for child in module.modules()}
+    with ExitStack() as stack:
+        stack.callback(lambda: [setattr(child, "training", mode) for child, mode in training.items()])
+        module.eval()
+        stack.enter_context(torch.no_grad())
+        listeners = {child: _recorder(calls) for child in module.modules()}
+        stack.enter_context(listening(module, listeners))
+        stack.enter_context(_linear_inputs(module, lambda child, value: _match_projection(calls, child, value)))
+        try:
+            module(**tiny_inputs(module))
+        except Exception as error:
+            raise UserError(
+                f"{type(module).__name__} cannot run on token ids alone, so it is no text model that infoflow can "
+                f"analyse. Its forward pass said: {error}"
+            ) from error
+    if not calls:
+        raise UserError(
+            f"{type(module).__name__} never calls the attention function that Hugging Face looks up by name, so its "
+            "attention can neither be read nor gated. DeBERTa-v2 and Longformer are known to compute attention "
+            "themselves; analyse a model of another family, such as BERT, RoBERTa or ModernBERT."
+        )
+    return calls
+
+
+def _recorder(calls: list[_Call]) -> Callable[[AttentionCall], AttentionCall]:
+    def record(call: AttentionCall) -> AttentionCall:
+        calls.append(
+            _Call(
+                module=call.module,
+                num_heads=call.query.shape[1],
+                num_key_value_heads=call.num_key_value_heads,
+                head_dim=call.value.shape[-1],
+                cross=call.query.shape[2] != call.key.shape[2],
+                causal=bool((call.weights.triu(1) == 0).all()),
+                context_BTD=call.context().transpose(1, 2).flatten(2),
+            )
+        )
+        return call
+
+    return record
+
+
+def _match_projection(calls: list[_Call], child: nn.Module, value: Tensor) -> None:
+    """The first linear module after an attention call that receives exactly its output projects it."""
+    if not calls or calls[-1].projection is not None:
+        return
+    context_BTD = calls[-1].context_BTD
+    if value.numel() == context_BTD.numel() and torch.equal(value.reshape(context_BTD.shape), context_BTD):
+        calls[-1].projection = child
+
+
+@contextmanager
+def _linear_inputs(module: nn.Module, see: Callable[[nn.Module, Tensor], None]) -> Iterator[None]:
+    handles = [
+        child.register_forward_pre_hook(lambda child, inputs: see(child, inputs[0]))
+        for child in module.modules()
+        if isinstance(child, nn.Linear | Conv1D)
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _stack_name(call: _Call, calls: list[_Call], encoder: set[nn.Module]) -> str:
+    if encoder:
+        return "encoder" if call.module in encoder else "decoder"
+    return "decoder" if all(other.causal for other in calls if not other.cross) else "encoder"
+
+
+def _blocks(module: nn.Module, calls: list[_Call], names: dict[nn.Module, str]) -> dict[nn.Module, str]:
+    """The block of each attention module: the outermost element of a module list that holds no second of its kind.
+
+    Outermost, because T5 keeps the parts of a block in an inner list.
+    """
+    kinds = {call.module: call.cross for call in calls}
+    lists = {name for name, child in module.named_modules() if isinstance(child, nn.ModuleList)}
+    blocks = {}
+    for attention in kinds:
+        path = names[attention].split(".")
+        elements = [".".join(path[: depth + 1]) for depth in range(1, len(path)) if ".".join(path[:depth]) in lists]
+        inside = {
+            element: [kinds[other] for other in kinds if names[other].startswith(element + ".")] for element in elements
+        }
+        single = [element for element in elements if len(inside[element]) == len(set(inside[element]))]
+        if not single:
+            raise UserError(
+                f"{type(module).__name__} does not keep its blocks in a list: {names[attention]} belongs to no layer."
+            )
+        blocks[attention] = single[0]
+    return blocks
+
+
+def _stack(
+    module: PreTrainedModel, name: str, calls: list[_Call], blocks: dict[nn.Module, str], names: dict[nn.Module, str]
+) -> Stack:
+    layers: list[tuple[str, dict[str, _Call]]] = []
+    for call in calls:
+        block, kind = blocks[call.module], "cross" if call.cross else "self"
+        if not layers or layers[-1][0] != block or kind in layers[-1][1]:
+            layers.append((block, {}))
+        layers[-1][1][kind] = call
+    return Stack(
+        name=name,
+        causal=all(call.causal for call in calls if not call.cross),
+        width=_width(calls[0]),
+        layers=tuple(
+            Layer(
+                index=index,
+                block=block,
+                attentions={
+                    kind: _attention(module, call, stack=name, layer=index, kind=kind, names=names)
+                    for kind, call in parts.items()
+                },
+            )
+            for index, (block, parts) in enumerate(layers)
+        ),
+    )
+
+
+def _attention(
+    module: PreTrainedModel, call: _Call, *, stack: str, layer: int, kind: str, names: dict[nn.Module, str]
+) -> Attention:
+    if call.projection is None:
+        raise UserError(
+            f"{type(module).__name__} changes its heads' outputs before they reach an output projection "
+            f"({names[call.module]}), so they cannot be read or gated one by one."
+        )
+    heads = (call.num_heads, call.num_key_value_heads, call.num_key_value_heads)
+    query, key, value = find_projections(call.module, names[call.module], heads)
+    return Attention(
+        kind=kind,
+        stack=stack,
+        layer=layer,
+        module=names[call.module],
+        num_heads=call.num_heads,
+        num_key_value_heads=call.num_key_value_heads,
+        head_dim=call.head_dim,
+        output_projection=names[call.projection],
+        transposed=isinstance(call.projection, Conv1D),
+        query=query,
+        key=key,
+        value=value,
+        output=output_projection_slices(module, names[call.projection], call.num_heads),
+    )
+
+
+def _width(call: _Call) -> int:
+    projection = call.projection
+    if isinstance(projection, Conv1D):
+        return projection.nf
+    return projection.out_features if isinstance(projection, nn.Linear) else call.context_BTD.shape[-1]
+
+
+def _require_every_block(module: nn.Module, stacks: list[Stack]) -> None:
+    """A hybrid model has blocks without attention: its layers would be numbered wrongly."""
+    seen = {layer.block for stack in stacks for layer in stack.layers}
+    for parent in {block.rpartition(".")[0] for block in seen}:
+        silent = [name for name, _ in module.get_submodule(parent).named_children() if f"{parent}.{name}" not in seen]
+        if silent:
+            raise UserError(
+                f"{type(module).__name__} has blocks that never call the attention function ({parent}: "
+                f"{', '.join(silent)}), as hybrid and recurrent models do. infoflow analyses models whose every block "
+                "attends."
+            )

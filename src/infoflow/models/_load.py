@@ -1,0 +1,208 @@
+"""Load a model by name, from a folder or a GGUF file, or take an instance, and look at it before anyone measures it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+import transformers
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedTokenizerBase
+from transformers.models.auto import modeling_auto as registry
+from transformers.utils import logging
+
+from infoflow.foundation import UserError, missing_extra
+
+from ._anatomy import Anatomy
+from ._discovery import discover
+from ._model import Model, Task
+from ._tokenizers import find_tokenizers
+
+_SEQ2SEQ = {*registry.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES.values(), "EncoderDecoderModel"}
+_CAUSAL = set(registry.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())
+_MASKED = {*registry.MODEL_FOR_MASKED_LM_MAPPING_NAMES.values(), "BertForPreTraining", "AlbertForPreTraining"}
+
+
+def load_model(
+    source: str | Path | PreTrainedModel,
+    tokenizer: str | Path | PreTrainedTokenizerBase | None = None,
+    device: str | torch.device = "auto",
+    *,
+    dtype: torch.dtype = torch.float32,
+) -> Model:
+    """A model with its head, its tokenizer and its anatomy, in evaluation mode.
+
+    Args:
+        source: A name on the model hub, a folder that `save_pretrained` wrote, a `.gguf` file, or a model instance
+            (which stays on its device and in its precision unless `device` is given, and is put in evaluation mode).
+        tokenizer: A tokenizer, or the name or folder of one; by default the one that lies beside the weights. Without
+            any, the model takes token ids but no text.
+        device: "auto" (a GPU where there is one), "cpu", "cuda", ...
+        dtype: Precision of weights that are read from disk.
+
+    The class is the one that `config.architectures` names, so the head that was trained is kept. Weights are read from
+    safetensors, or from `.bin` files with `weights_only`; nothing is unpickled and no remote code runs.
+
+    Raises:
+        UserError: Nothing is found there, weights are missing, the tokenizer does not fit, or the family cannot be
+            tapped (with the reason).
+    """
+    if isinstance(source, PreTrainedModel):
+        module, name, home = source, source.name_or_path or source.config.model_type, None
+        device = source.device if device == "auto" else device
+    else:
+        home = _existing(source)
+        name = home.name if isinstance(home, Path) else home
+        with _quiet():
+            module = _read(home, dtype)
+    module = module.to(_device(device)).eval()
+    source_tokenizer, target_tokenizer = find_tokenizers(tokenizer, home)
+    _check_vocabulary(module, source_tokenizer, name)
+    anatomy = discover(module)
+    return Model(
+        name=name,
+        module=module,
+        tokenizer=source_tokenizer,
+        target_tokenizer=target_tokenizer,
+        anatomy=anatomy,
+        task=_task(module, anatomy),
+        pad_token_id=_pad_token_id(module.config, source_tokenizer),
+    )
+
+
+def _existing(source: str | Path) -> Path | str:
+    """A path that exists, or the string as a hub name."""
+    path = Path(source).expanduser()
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise UserError(
+                f"A model folder must hold config.json and weights, as save_pretrained writes them. {path} has no "
+                "config.json: give the folder of one checkpoint."
+            )
+        return path
+    if path.is_file():
+        if path.suffix != ".gguf":
+            raise UserError(f"A model is a hub name, a folder, or a .gguf file. Got the file {path}.")
+        return path
+    if isinstance(source, Path) or str(source).startswith((".", "/", "~")) or str(source).count("/") > 1:
+        raise UserError(f"No model folder at {path}. Check the path, or give a name on the model hub.")
+    return str(source)
+
+
+def _read(home: Path | str, dtype: torch.dtype) -> PreTrainedModel:
+    try:
+        if isinstance(home, Path) and home.suffix == ".gguf":
+            return _read_gguf(home, dtype)
+        config = AutoConfig.from_pretrained(home, trust_remote_code=False)
+        model, report = _model_class(config).from_pretrained(
+            home, config=config, dtype=dtype, weights_only=True, output_loading_info=True
+        )
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(_unreadable(home, error)) from error
+    _remove_untrained(model, set(report["missing_keys"]), str(home))
+    return model
+
+
+def _unreadable(home: Path | str, error: Exception) -> str:
+    reason = str(error).strip().split("\n")[0]
+    if isinstance(home, Path):
+        return f"The model in {home} cannot be read: {reason}"
+    return (
+        f"No folder {home!r} exists here, and the model hub gave no model of that name (no such name, no access, or no "
+        f"network): {reason}\nGive the folder of a downloaded model, or check the name and the network."
+    )
+
+
+def _read_gguf(path: Path, dtype: torch.dtype) -> PreTrainedModel:
+    try:
+        import gguf  # noqa: F401
+    except ImportError as error:
+        raise missing_extra("Reading a .gguf file", "gguf", "gguf") from error
+    return AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=dtype)
+
+
+def _model_class(config: PreTrainedConfig) -> type:
+    names = config.architectures or []
+    if not names:
+        return AutoModel
+    if not hasattr(transformers, names[0]):
+        raise UserError(
+            f"The configuration asks for the class {names[0]}, which transformers {transformers.__version__} does not "
+            "have. Models with their own code are not run; upgrade transformers if the family is newer than it."
+        )
+    return getattr(transformers, names[0])
+
+
+def _remove_untrained(model: PreTrainedModel, missing: set[str], home: str) -> None:
+    """Drop poolers that the checkpoint does not have, and refuse any other weight that would be random.
+
+    `EncoderDecoderModel.from_pretrained` always builds its encoder with a pooler.
+    """
+    for name, child in model.named_modules():
+        start = f"{name}.pooler." if name else "pooler."
+        if any(key.startswith(start) for key in missing):
+            child.pooler = None
+    missing = {key for key in missing if "pooler." not in key}
+    if missing:
+        shown = ", ".join(sorted(missing)[:5]) + (" and more" if len(missing) > 5 else "")
+        raise UserError(
+            f"The checkpoint {home} lacks {len(missing)} weights of {type(model).__name__}, which would be random: "
+            f"{shown}. Set `architectures` in its config.json to the class that was saved."
+        )
+
+
+def _device(device: str | torch.device) -> torch.device:
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).split("\n")[0]
+        raise UserError(f"--device must name a device that torch can use here. Got {device}: {reason}") from error
+    return found
+
+
+def _check_vocabulary(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, name: str) -> None:
+    size = module.get_input_embeddings().weight.shape[0]
+    if tokenizer is not None and len(tokenizer) > size:
+        raise UserError(
+            f"The tokenizer does not fit {name}: it has {len(tokenizer)} tokens, the model {size}. Give the tokenizer "
+            "that the model was trained with."
+        )
+
+
+def _task(module: PreTrainedModel, anatomy: Anatomy) -> Task:
+    family = type(module).__name__
+    if family in _SEQ2SEQ:
+        return "seq2seq"
+    if family in _CAUSAL:
+        if not all(stack.causal for stack in anatomy.stacks):
+            raise UserError(
+                f"{family} predicts the next token but sees the future: its configuration lacks is_decoder=True. "
+                "Set it, or load the checkpoint as a masked language model."
+            )
+        return "causal-lm"
+    return "masked-lm" if family in _MASKED else "encoder"
+
+
+def _pad_token_id(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase | None) -> int:
+    """Padding is masked wherever infoflow pads, so any id serves where a model has none."""
+    candidates = [getattr(config, "pad_token_id", None), getattr(tokenizer, "pad_token_id", None)]
+    return next((int(token) for token in candidates if token is not None and token >= 0), 0)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No bars and load reports from transformers: what matters in them is checked here."""
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()

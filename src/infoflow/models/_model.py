@@ -1,0 +1,62 @@
+"""A Hugging Face model together with what infoflow knows about it."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from infoflow.foundation import UserError, digest
+
+from ._anatomy import Anatomy
+
+Task = Literal["causal-lm", "masked-lm", "seq2seq", "encoder"]
+
+# Facts of a saving or a machine, not of the function that the model computes.
+_VOLATILE = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "architectures", "_commit_hash")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Model:
+    """A model that `load_model` has looked at, in evaluation mode."""
+
+    name: str
+    module: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase | None  # of the input text; None: only token ids can be given
+    target_tokenizer: PreTrainedTokenizerBase | None  # of the output text where it differs from the input's
+    anatomy: Anatomy
+    task: Task  # what its head predicts; "encoder": it has no language-model head
+    pad_token_id: int
+
+    @property
+    def device(self) -> torch.device:
+        return self.module.device
+
+    @cached_property
+    def digest(self) -> str:
+        """Sixteen hex digits of the weights and the configuration: what a result about this model depends on."""
+        hashed = hashlib.sha256()
+        for name, tensor in sorted(self.module.state_dict().items()):
+            hashed.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            hashed.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        return digest({"weights": hashed.hexdigest(), "config": _plain(self.module.config.to_dict())})
+
+    def require_tokenizer(self) -> PreTrainedTokenizerBase:
+        """The tokenizer, or a UserError that says how to give one."""
+        if self.tokenizer is None:
+            raise UserError(
+                f"{self.name} has no tokenizer, so it takes token ids but no text. Give one: "
+                'load_model(..., tokenizer="folder or name"), or --tokenizer on the command line.'
+            )
+        return self.tokenizer
+
+
+def _plain(value: Any) -> Any:
+    """A configuration as JSON, without its volatile entries."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items() if key not in _VOLATILE}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)

@@ -1,0 +1,144 @@
+"""Every parameter of a model in exactly one group, by its full path."""
+
+from torch import nn
+from transformers import PreTrainedModel
+
+from ._anatomy import Attention, ParameterGroup, Stack
+from ._slices import ParameterSlice
+
+_POSITIONS = ("position", "wpe", "relative_attention_bias")
+_SEGMENTS = ("token_type", "segment")
+_MLP_OUT = ("fc2", "lin2", "down_proj", "wo", "Wo", "c_proj", "ffn_output", "dense_4h_to_h", "w2")
+_HEADS = ("cls", "lm_head", "project_out", "score", "classifier")
+
+
+def parameter_groups(model: PreTrainedModel, stacks: tuple[Stack, ...]) -> tuple[ParameterGroup, ...]:
+    """Entries in the order of `model.named_parameters()`; a tied parameter appears once, under its first name.
+
+    Attention projections come from the slices that discovery found; everything else is told by its path: inside or
+    outside a block, a norm by its class, a table by its name. What no rule knows is in the group "other", never lost.
+    """
+    projections = _projection_entries(stacks)
+    heads = _head_modules(model)
+    groups = []
+    for name, parameter in model.named_parameters():
+        entries = projections.get(name)
+        if entries is None:
+            component, layer, kind = _classify(model, name, stacks, heads)
+            stack = _stack_of(name, component, stacks)
+            entries = [(component, stack, layer, kind, ParameterSlice(parameter=name))]
+        for component, stack, layer, kind, part in entries:
+            groups.append(
+                ParameterGroup(
+                    component=component,
+                    stack=stack,
+                    layer=layer,
+                    kind=kind,
+                    slice=part,
+                    size=part.take(parameter).numel(),
+                )
+            )
+    return tuple(groups)
+
+
+Entry = tuple[str, str | None, int | None, str | None, ParameterSlice]
+
+
+def _projection_entries(stacks: tuple[Stack, ...]) -> dict[str, list[Entry]]:
+    """Slices of query, key, value and output by parameter name; a layer that is run again owns nothing new."""
+    entries: dict[str, list[Entry]] = {}
+    seen: set[str] = set()
+    for stack in stacks:
+        for layer in stack.layers:
+            for attention in layer.attentions.values():
+                if attention.module not in seen:
+                    seen.add(attention.module)
+                    _add_attention(entries, attention)
+    return entries
+
+
+def _add_attention(entries: dict[str, list[Entry]], attention: Attention) -> None:
+    where = (attention.stack, attention.layer, attention.kind)
+    for component in ("query", "key", "value", "output"):
+        projection = getattr(attention, component)
+        for part in () if projection is None else projection.slices:
+            entries.setdefault(part.parameter, []).append((component, *where, part))
+    bias = f"{attention.output_projection}.bias"
+    entries[bias] = [("output", *where, ParameterSlice(parameter=bias))]
+
+
+def _classify(
+    model: PreTrainedModel, name: str, stacks: tuple[Stack, ...], heads: list[str]
+) -> tuple[str, int | None, str | None]:
+    """Component, layer and kind of a parameter that no attention projection owns."""
+    owner = model.get_submodule(name.rpartition(".")[0])
+    norm = "norm" in type(owner).__name__.lower()
+    if any(part in name for part in _POSITIONS):
+        return "positions", None, None
+    for stack in stacks:
+        for layer in stack.layers:
+            if name.startswith(layer.block + "."):
+                kind = next((kind for kind, one in layer.attentions.items() if _within(name, one)), None)
+                if norm:
+                    return "norm", layer.index, kind
+                return ("other" if kind else _mlp_part(model, name, layer.block)), layer.index, kind
+    return _outside_blocks(name, norm, heads), None, None
+
+
+def _within(name: str, attention: Attention) -> bool:
+    """Whether a parameter lies in an attention module or beside its output projection (BERT's attention norm)."""
+    neighbours = attention.output_projection.rpartition(".")[0]
+    return name.startswith((attention.module + ".", neighbours + "."))
+
+
+def _mlp_part(model: PreTrainedModel, name: str, block: str) -> str:
+    path = name.removeprefix(block + ".").split(".")
+    names = set(path[:-1]) | ({path[-1]} if path[-1] not in ("weight", "bias") else set())
+    if names & set(_MLP_OUT) or path[-3:-1] == ["output", "dense"]:
+        return "mlp_out"
+    return "mlp_in"
+
+
+def _outside_blocks(name: str, norm: bool, heads: list[str]) -> str:
+    path = name.split(".")
+    if "pooler" in path:
+        return "pooler"
+    if any(f"{name}.".startswith(f"{prefix}.") for prefix in heads) or set(path) & set(_HEADS):
+        return "head"
+    if norm:
+        return "norm"
+    if any(part in name for part in _SEGMENTS):
+        return "segments"
+    if any(part in name for part in ("embed", "shared", "wte", "project_in")):
+        return "embeddings"
+    return "other"
+
+
+def _head_modules(model: PreTrainedModel) -> list[str]:
+    """Prefixes of everything that a model with a head adds to its base model."""
+    prefixes = []
+    for name, child in model.named_modules():
+        if isinstance(child, PreTrainedModel) and child.base_model is not child:
+            start = f"{name}." if name else ""
+            base = next(part for part, module in child.named_children() if module is child.base_model)
+            prefixes += [f"{start}{part}" for part, _ in child.named_children() if part != base]
+            prefixes += [f"{start}{part}" for part, _ in child.named_parameters(recurse=False)]
+    return prefixes
+
+
+def _stack_of(name: str, component: str, stacks: tuple[Stack, ...]) -> str | None:
+    """The stack a parameter outside the projections belongs to: the only one, or the one whose root holds it."""
+    if component == "head" or len(stacks) == 1:
+        return stacks[-1].name
+    for stack in stacks:
+        if name.startswith(_root(stack) + "."):
+            return stack.name
+    return None
+
+
+def _root(stack: Stack) -> str:
+    """`model.encoder` for blocks `model.encoder.layers.0`; the list's own parent holds the stack's tables too."""
+    block_list = stack.layers[0].block.rpartition(".")[0]
+    path = block_list.rpartition(".")[0].split(".")
+    depth = next((depth for depth, part in enumerate(path) if part == stack.name), len(path) - 1)
+    return ".".join(path[: depth + 1])

@@ -1,0 +1,79 @@
+"""Where query, key, value and output projections keep each head: separate, fused, interleaved and transposed."""
+
+from torch import nn
+from transformers.pytorch_utils import Conv1D
+
+from ._slices import ParameterSlice, Projection
+
+_SEPARATE = {
+    "query": ("query", "q_proj", "q_lin", "q", "q_attn", "to_q"),
+    "key": ("key", "k_proj", "k_lin", "k", "to_k"),
+    "value": ("value", "v_proj", "v_lin", "v", "to_v"),
+}
+_CONTIGUOUS = ("c_attn", "Wqkv", "qkv_proj", "qkv")  # all queries, then all keys, then all values
+_INTERLEAVED = ("query_key_value",)  # q, k, v of head 0, then of head 1, ...
+
+Ranges = tuple[tuple[int, int], ...]
+
+
+def find_projections(
+    attention: nn.Module, name: str, heads: tuple[int, int, int]
+) -> tuple[Projection | None, Projection | None, Projection | None]:
+    """Query, key and value projections of an attention module, each None where its layout is unknown.
+
+    `heads` counts the heads of each; GPT-2's cross-attention has separate queries and fused keys and values.
+    """
+    linear = {child: module for child, module in attention.named_children() if isinstance(module, nn.Linear | Conv1D)}
+    found: dict[str, Projection | None] = {}
+    for (part, candidates), num_heads in zip(_SEPARATE.items(), heads, strict=True):
+        match = next((child for child in candidates if child in linear), None)
+        found[part] = _rows(linear[match], f"{name}.{match}", None, num_heads) if match else None
+    missing = {part: num for (part, found_part), num in zip(found.items(), heads, strict=True) if found_part is None}
+    fused = next((child for child in (*_CONTIGUOUS, *_INTERLEAVED) if child in linear), None)
+    if fused and missing:
+        ranges = _fused_ranges(fused, _out_features(linear[fused]), missing)
+        for part, part_ranges in ranges.items():
+            found[part] = _rows(linear[fused], f"{name}.{fused}", part_ranges, missing[part])
+    return found["query"], found["key"], found["value"]
+
+
+def output_projection_slices(model: nn.Module, name: str, num_heads: int) -> Projection:
+    """The output projection's weight along its input; the bias belongs to no head."""
+    projection = model.get_submodule(name)
+    dim = 0 if isinstance(projection, Conv1D) else 1
+    weight = ParameterSlice(parameter=f"{name}.weight", dim=dim, ranges=((0, projection.weight.shape[dim]),))
+    return Projection(weight=weight, bias=None, num_heads=num_heads)
+
+
+def _rows(linear: nn.Module, name: str, ranges: Ranges | None, num_heads: int) -> Projection:
+    """The part of a linear module's output that `ranges` names (all of it by default)."""
+    ranges = ranges or ((0, _out_features(linear)),)
+    dim = 1 if isinstance(linear, Conv1D) else 0
+    bias = None if linear.bias is None else ParameterSlice(parameter=f"{name}.bias", dim=0, ranges=ranges)
+    return Projection(
+        weight=ParameterSlice(parameter=f"{name}.weight", dim=dim, ranges=ranges), bias=bias, num_heads=num_heads
+    )
+
+
+def _fused_ranges(fused: str, size: int, heads: dict[str, int]) -> dict[str, Ranges]:
+    """Output ranges of each part of a fused projection; empty for a layout that is not known."""
+    width, rest = divmod(size, sum(heads.values()))
+    if rest:
+        return {}
+    if fused in _CONTIGUOUS:
+        ranges, start = {}, 0
+        for part, num_heads in heads.items():
+            ranges[part] = ((start, start + num_heads * width),)
+            start += num_heads * width
+        return ranges
+    if len(set(heads.values())) > 1:  # grouped heads are interleaved differently from family to family
+        return {}
+    starts = range(0, size, len(heads) * width)
+    return {
+        part: tuple((start + offset * width, start + (offset + 1) * width) for start in starts)
+        for offset, part in enumerate(heads)
+    }
+
+
+def _out_features(linear: nn.Module) -> int:
+    return linear.nf if isinstance(linear, Conv1D) else linear.weight.shape[0]

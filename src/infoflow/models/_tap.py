@@ -1,0 +1,263 @@
+"""Read or gate what happens inside a forward pass, and leave the model as it was."""
+
+# L layers, B batch, H query head, T query token, S key token, d head width, D model width
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from infoflow.foundation import UserError
+
+from ._anatomy import Attention
+from ._attention import AttentionCall, Listener, Site, listening
+from ._model import Model
+
+StackKind = tuple[str, str]
+Gates = Mapping[StackKind, Tensor | Sequence[Tensor]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class HeadCall:
+    """The heads' outputs of one attention on their way into the output projection."""
+
+    site: Site
+    module: nn.Module  # the output projection
+    heads: Tensor  # (B, T, H, d), gated already
+
+    @property
+    def stack(self) -> str:
+        return self.site.stack
+
+    @property
+    def kind(self) -> str:
+        return self.site.kind
+
+    @property
+    def layer(self) -> int:
+        return self.site.layer
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Tap:
+    """What the latest forward pass showed. Tensors are in the autograd graph when gradients are enabled.
+
+    | field | key | value |
+    |---|---|---|
+    | `hidden` | stack | L+1 states (B, T, D): the input of block 0, then each block's own output, before any final norm |
+    | `attention` | (stack, kind) | L weights (B, H, T, S), after softmax, before dropout |
+    | `heads` | (stack, kind) | L inputs of the output projection (B, T, H, d), gated |
+    """
+
+    hidden: dict[str, list[Tensor]] = field(default_factory=dict)
+    attention: dict[StackKind, list[Tensor]] = field(default_factory=dict)
+    heads: dict[StackKind, list[Tensor]] = field(default_factory=dict)
+
+    def clear(self) -> None:
+        """Let go of the tensors; the next forward pass fills the tap again."""
+        self.hidden.clear()
+        self.attention.clear()
+        self.heads.clear()
+
+
+@contextmanager
+def tap(
+    model: Model,
+    *,
+    hidden: bool = False,
+    attention: bool = False,
+    heads: bool = False,
+    gates: Gates | None = None,
+    on_attention: Callable[[AttentionCall], AttentionCall | None] | None = None,
+    on_heads: Callable[[HeadCall], Tensor | None] | None = None,
+) -> Iterator[Tap]:
+    """Watch, gate or edit the forward passes of `model.module` inside the `with` block.
+
+    Args:
+        model: A loaded model; call `model.module(...)` inside the block.
+        hidden: Keep the states of every stack.
+        attention: Keep the attention weights. Memory is layers x heads x T x T: use `on_attention` to reduce them.
+        heads: Keep each head's output.
+        gates: By (stack, kind), a number per head that multiplies its output before the output projection: a tensor
+            (L, H), or (L, B, H) for a gate per example, or a list of L such rows. Differentiable.
+        on_attention: Called at every attention; may return `call.edited(...)` to change what the model computes.
+        on_heads: Called before every output projection with the gated head outputs; may return other ones.
+
+    `hidden`, `heads`, `gates` and `on_heads` leave the attention implementation alone (SDPA by default); `attention`
+    and `on_attention` run the model through infoflow's own, equal to eager attention. On exit, also after an error,
+    hooks are removed and every configuration has its own implementation again. Taps nest: an inner one sees what the
+    outer ones changed, and leaving it does not disturb them.
+
+    Raises:
+        UserError: A gate's stack, kind or shape does not fit the model, or activation checkpointing is on.
+    """
+    _check_checkpointing(model)
+    _check_gates(model, gates or {})
+    result, rounds = Tap(), _Rounds(model)
+    with ExitStack() as stack:
+        stack.enter_context(_hook(model.module.register_forward_pre_hook(lambda *_: rounds.restart())))
+        if hidden:
+            _tap_blocks(model, stack, result, rounds)
+        if heads or gates or on_heads:
+            _tap_projections(model, stack, _ProjectionTap(result, rounds, heads, gates or {}, on_heads))
+        if attention or on_attention:
+            listener = _attention_listener(result, rounds, attention, on_attention)
+            modules = {model.module.get_submodule(one.module) for one in model.anatomy.attentions()}
+            stack.enter_context(listening(model.module, dict.fromkeys(modules, listener)))
+        yield result
+
+
+class _Rounds:
+    """Which layer a module stands for at this call: shared modules (ALBERT) run once per layer, in order."""
+
+    def __init__(self, model: Model) -> None:
+        self.blocks: dict[nn.Module, list[Site]] = {}
+        self.attentions: dict[nn.Module, list[Site]] = {}
+        self.projections: dict[nn.Module, list[Site]] = {}
+        self._calls: dict[tuple[str, nn.Module], int] = {}
+        self.num_layers = {stack.name: len(stack.layers) for stack in model.anatomy.stacks}
+        for stack in model.anatomy.stacks:
+            for layer in stack.layers:
+                block = Site(stack=stack.name, kind="block", layer=layer.index)
+                self.blocks.setdefault(model.module.get_submodule(layer.block), []).append(block)
+        for one in model.anatomy.attentions():
+            site = Site(stack=one.stack, kind=one.kind, layer=one.layer)
+            self.attentions.setdefault(model.module.get_submodule(one.module), []).append(site)
+            self.projections.setdefault(model.module.get_submodule(one.output_projection), []).append(site)
+
+    def restart(self) -> None:
+        """A new forward pass: an earlier one may have ended in an error, halfway through the layers."""
+        self._calls.clear()
+
+    def site(self, channel: str, module: nn.Module, advance: bool = True) -> Site:
+        sites: list[Site] = getattr(self, channel)[module]
+        if len(sites) == 1:
+            return sites[0]
+        count = self._calls.get((channel, module), 0)
+        if advance:
+            self._calls[channel, module] = count + 1
+        return sites[count % len(sites)]
+
+
+@contextmanager
+def _hook(handle: torch.utils.hooks.RemovableHandle) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def _store(slots: dict[Any, list[Tensor]], key: Any, index: int, size: int, value: Tensor) -> None:
+    """Layer 0 begins a new list, so that a list never mixes two forward passes."""
+    if index == 0 or key not in slots:
+        slots[key] = [value.new_empty(0)] * size
+    slots[key][index] = value
+
+
+def _tap_blocks(model: Model, stack: ExitStack, result: Tap, rounds: _Rounds) -> None:
+    def before(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        site = rounds.site("blocks", block, advance=False)
+        if site.layer == 0:
+            states = args[0] if args else kwargs["hidden_states"]
+            _store(result.hidden, site.stack, 0, rounds.num_layers[site.stack] + 1, states)
+
+    def after(block: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        site = rounds.site("blocks", block)
+        states = output if isinstance(output, Tensor) else output[0]
+        _store(result.hidden, site.stack, site.layer + 1, rounds.num_layers[site.stack] + 1, states)
+
+    for block in rounds.blocks:
+        stack.enter_context(_hook(block.register_forward_pre_hook(before, with_kwargs=True)))
+        stack.enter_context(_hook(block.register_forward_hook(after)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _ProjectionTap:
+    """What to do with the input of an output projection, the only point where heads are separable."""
+
+    result: Tap
+    rounds: _Rounds
+    keep: bool
+    gates: Gates
+    edit: Callable[[HeadCall], Tensor | None] | None
+
+    def hook(self, num_heads: int) -> Callable[[nn.Module, tuple[Any, ...]], tuple[Any, ...]]:
+        def before(projection: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+            site = self.rounds.site("projections", projection)
+            heads_BTHd = args[0].unflatten(-1, (num_heads, -1))
+            changed_BTHd = self._changed(site, projection, heads_BTHd)
+            if self.keep:
+                num_layers = self.rounds.num_layers[site.stack]
+                _store(self.result.heads, (site.stack, site.kind), site.layer, num_layers, changed_BTHd)
+            # An untouched input goes on as the very same tensor, so that a reading tap changes no bit.
+            return args if changed_BTHd is heads_BTHd else (changed_BTHd.flatten(-2), *args[1:])
+
+        return before
+
+    def _changed(self, site: Site, projection: nn.Module, heads_BTHd: Tensor) -> Tensor:
+        rows = self.gates.get((site.stack, site.kind))
+        if rows is not None:
+            gate = rows[site.layer].to(heads_BTHd.device)
+            if gate.dim() == 2 and gate.shape[0] not in (1, heads_BTHd.shape[0]):
+                raise UserError(
+                    f"Gates per example must match the batch: {gate.shape[0]} rows of gates for "
+                    f"{heads_BTHd.shape[0]} sentences in {site.stack} {site.kind}-attention."
+                )
+            gate = gate[:, None, :, None] if gate.dim() == 2 else gate[:, None]
+            heads_BTHd = heads_BTHd * gate.to(heads_BTHd.dtype)
+        if self.edit is not None:
+            replacement = self.edit(HeadCall(site=site, module=projection, heads=heads_BTHd))
+            heads_BTHd = heads_BTHd if replacement is None else replacement
+        return heads_BTHd
+
+
+def _tap_projections(model: Model, stack: ExitStack, projection_tap: _ProjectionTap) -> None:
+    heads = {model.module.get_submodule(one.output_projection): one.num_heads for one in model.anatomy.attentions()}
+    for projection, num_heads in heads.items():
+        stack.enter_context(_hook(projection.register_forward_pre_hook(projection_tap.hook(num_heads))))
+
+
+def _attention_listener(
+    result: Tap,
+    rounds: _Rounds,
+    keep: bool,
+    edit: Callable[[AttentionCall], AttentionCall | None] | None,
+) -> Listener:
+    def listen(call: AttentionCall) -> AttentionCall:
+        call = replace(call, site=rounds.site("attentions", call.module))
+        if edit is not None:
+            call = edit(call) or call
+        if keep:
+            _store(result.attention, (call.stack, call.kind), call.layer, rounds.num_layers[call.stack], call.weights)
+        return call
+
+    return listen
+
+
+def _check_checkpointing(model: Model) -> None:
+    if model.module.training and getattr(model.module, "is_gradient_checkpointing", False):
+        raise UserError(
+            "A tap cannot follow a model in training with activation checkpointing: its blocks run a second time in "
+            "the backward pass. Call gradient_checkpointing_disable() first."
+        )
+
+
+def _check_gates(model: Model, gates: Gates) -> None:
+    attentions: dict[StackKind, list[Attention]] = {}
+    for one in model.anatomy.attentions():
+        attentions.setdefault((one.stack, one.kind), []).append(one)
+    for key, rows in gates.items():
+        if key not in attentions:
+            raise UserError(f"Gates must name a stack and kind of {model.name}: {sorted(attentions)}. Got {key}.")
+        heads = [one.num_heads for one in attentions[key]]
+        given = [tuple(row.shape) for row in rows]
+        if len(given) != len(heads) or any(
+            len(shape) not in (1, 2) or shape[-1] != num for shape, num in zip(given, heads, strict=False)
+        ):
+            raise UserError(
+                f"Gates of {key} must have shape (layers, heads) or (layers, batch, heads) with {len(heads)} layers of "
+                f"{', '.join(map(str, dict.fromkeys(heads)))} heads. Got one row per layer of shapes {given}."
+            )

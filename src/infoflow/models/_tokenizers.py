@@ -1,0 +1,52 @@
+"""The tokenizers of a model: given, or found beside its weights."""
+
+from pathlib import Path
+
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from infoflow.foundation import UserError
+
+TARGET_FOLDER = "target_tokenizer"
+"""Subfolder of a checkpoint for the tokenizer of the output text, where a translation model has a second one."""
+
+_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "vocab.txt",
+    "vocab.json",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "source.spm",
+)
+
+
+def find_tokenizers(
+    given: str | Path | PreTrainedTokenizerBase | None, home: Path | str | None
+) -> tuple[PreTrainedTokenizerBase | None, PreTrainedTokenizerBase | None]:
+    """Source and target tokenizer; `home` is a folder, a `.gguf` file, a hub name, or None for an instance."""
+    target = home / TARGET_FOLDER if isinstance(home, Path) else None
+    target_tokenizer = _read(target) if target is not None and target.is_dir() else None
+    if isinstance(given, PreTrainedTokenizerBase):
+        return given, target_tokenizer
+    if given is not None:
+        tokenizer = _read(given)
+        if tokenizer is None:
+            raise UserError(f"--tokenizer must name a tokenizer's folder or hub name. {given} holds no tokenizer.")
+        return tokenizer, target_tokenizer
+    return (None if home is None else _read(home)), target_tokenizer
+
+
+def _read(home: Path | str) -> PreTrainedTokenizerBase | None:
+    """The tokenizer at a place, or None where there is none (transformers 5 would invent an empty one)."""
+    path = Path(home).expanduser()
+    if path.is_dir() and not any((path / file).is_file() for file in _FILES):
+        return None
+    try:
+        if path.suffix == ".gguf":
+            return AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+        return AutoTokenizer.from_pretrained(home, trust_remote_code=False)
+    except Exception as error:
+        if not path.exists():
+            return None
+        raise UserError(f"The tokenizer in {path} cannot be read: {str(error).splitlines()[0]}") from error
