@@ -1,0 +1,45 @@
+"""Causal language modelling: position t predicts token t+1."""
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import numpy as np
+from torch import nn
+
+from ._batch import UNSUPERVISED, Batch, Corrupted
+from ._loss import LossTerm, supervised_cross_entropy
+from ._objective import AbstractObjective, Architecture
+from ._token_dropout import drop_tokens
+from ._vocabulary import Vocabulary
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CausalLM(AbstractObjective):
+    """Predict each token from those before it; the last position predicts nothing."""
+
+    name: ClassVar[str] = "causal-lm"
+    architecture: ClassVar[Architecture] = "decoder"
+    term_weights: ClassVar[dict[str, float]] = {"causal-lm": 1.0}
+
+    token_dropout: float = 0.0  # probability that an *input* token is replaced by a random one; labels stay clean
+
+    def corrupt(
+        self,
+        tokens: np.ndarray,
+        generator: np.random.Generator,
+        vocabulary: Vocabulary,
+        target: np.ndarray | None = None,
+    ) -> Corrupted:
+        """Shift the labels by one: `labels[t] = tokens[t + 1]`."""
+        labels = np.append(tokens[1:], UNSUPERVISED)
+        if not self.token_dropout:
+            return Corrupted(inputs=tokens, labels=labels, selected=np.zeros(len(tokens), dtype=bool))
+        inputs, selected = drop_tokens(tokens, self.token_dropout, generator, vocabulary)
+        return Corrupted(inputs=inputs, labels=labels, selected=selected)
+
+    def loss(self, module: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> dict[str, LossTerm]:
+        """Cross-entropy of the next tokens."""
+        # Padding lies on the right, so a causal position never sees it, and attention runs without a mask.
+        hidden = module.base_model(input_ids=batch.input_ids, use_cache=False).last_hidden_state
+        return {"causal-lm": supervised_cross_entropy(module, hidden, batch.labels, label_smoothing)}

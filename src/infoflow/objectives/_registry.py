@@ -1,0 +1,27 @@
+"""Objectives by the name that the command line and plans use."""
+
+from typing import Any
+
+from infoflow.foundation import UserError
+
+from ._causal_lm import CausalLM
+from ._masked_lm import MaskedLM
+from ._objective import AbstractObjective
+from ._translation import Translation
+
+OBJECTIVES: dict[str, type[AbstractObjective]] = {cls.name: cls for cls in (CausalLM, MaskedLM, Translation)}
+
+
+def make_objective(name: str, **options: Any) -> AbstractObjective:
+    """The objective called `name`, with its own options.
+
+    Raises:
+        UserError: No objective has that name, or it has no such option.
+    """
+    if name not in OBJECTIVES:
+        raise UserError(f"No objective is called {name!r}. Choose one of: {', '.join(OBJECTIVES)}.")
+    cls = OBJECTIVES[name]
+    known = [field for field in getattr(cls, "__dataclass_fields__", {})]
+    if unknown := [option for option in options if option not in known]:
+        raise UserError(f"{name} has no option {unknown[0]!r}. Its options: {', '.join(known)}.")
+    return cls(**options)

@@ -1,0 +1,55 @@
+"""Machine translation: the decoder predicts the translation, the encoder reads the source."""
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import numpy as np
+from torch import nn
+
+from infoflow.foundation import UserError
+
+from ._batch import Batch, Corrupted
+from ._loss import LossTerm, supervised_cross_entropy
+from ._objective import AbstractObjective, Architecture
+from ._token_dropout import drop_tokens
+from ._vocabulary import Vocabulary
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Translation(AbstractObjective):
+    """Cross-entropy over the target's tokens, its end included, given the source."""
+
+    name: ClassVar[str] = "translation"
+    architecture: ClassVar[Architecture] = "encoder-decoder"
+    needs_translation: ClassVar[bool] = True
+    term_weights: ClassVar[dict[str, float]] = {"translation": 1.0}
+
+    token_dropout: float = 0.0  # probability that a *source* token is replaced by a random one
+
+    def corrupt(
+        self,
+        tokens: np.ndarray,
+        generator: np.random.Generator,
+        vocabulary: Vocabulary,
+        target: np.ndarray | None = None,
+    ) -> Corrupted:
+        """The decoder reads [CLS] y and predicts y [SEP]."""
+        if target is None:
+            raise UserError("translation needs a parallel corpus. Got sentences without translations.")
+        selected = np.zeros(len(tokens), dtype=bool)
+        if self.token_dropout:
+            tokens, selected = drop_tokens(tokens, self.token_dropout, generator, vocabulary)
+        return Corrupted(inputs=tokens, labels=target[1:], selected=selected, decoder_inputs=target[:-1])
+
+    def loss(self, module: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> dict[str, LossTerm]:
+        """Cross-entropy of the translation's tokens; `module` is an `EncoderDecoderModel`."""
+        source = module.encoder(input_ids=batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
+        # The decoder's own padding lies on the right, where no causal position sees it: no mask of its own.
+        hidden = module.decoder.base_model(
+            input_ids=batch.decoder_input_ids,
+            encoder_hidden_states=source,
+            encoder_attention_mask=batch.attention_mask,
+            use_cache=False,
+        ).last_hidden_state
+        return {"translation": supervised_cross_entropy(module.decoder, hidden, batch.labels, label_smoothing)}

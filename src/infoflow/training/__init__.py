@@ -1,0 +1,19 @@
+"""Matched models for a study, and the loop that trains them: exact to the bit across kills and resumes."""
+
+from ._checkpoint import Checkpoints as Checkpoints
+from ._checkpoint import is_log_spaced as is_log_spaced
+from ._config import TrainConfig as TrainConfig
+from ._data import TokenRows as TokenRows
+from ._data import TrainingData as TrainingData
+from ._evaluate import Evaluation as Evaluation
+from ._evaluate import evaluate as evaluate
+from ._hooks import Step as Step
+from ._hooks import TrainingHook as TrainingHook
+from ._log import read_log as read_log
+from ._models import ModelConfig as ModelConfig
+from ._models import build_models as build_models
+from ._sampler import LengthBucketSampler as LengthBucketSampler
+from ._schedule import learning_rate as learning_rate
+from ._signals import TrainingInterrupted as TrainingInterrupted
+from ._train import TrainResult as TrainResult
+from ._train import train as train

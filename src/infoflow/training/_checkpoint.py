@@ -1,0 +1,141 @@
+"""Checkpoints: plain Hugging Face folders with the training state inside, written whole or not at all.
+
+```
+checkpoints/step-00000500/     config.json, model.safetensors, tokenizer, target_tokenizer/
+            .../training/      optimizer.safetensors, hooks.safetensors, state.json
+checkpoints/latest             the name of the newest one; replaced last, so it never points at half a checkpoint
+checkpoints/best.json          the one with the lowest held-out loss
+```
+"""
+
+import json
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from infoflow.foundation import UserError, atomic_folder, atomic_write
+
+
+@dataclass(kw_only=True, slots=True)
+class TrainingState:
+    """What resuming needs beside weights and optimiser; the samplers and noise follow from `update`."""
+
+    update: int = 0
+    source_tokens: int = 0
+    target_tokens: int = 0
+    supervised_tokens: int = 0
+    seconds: float = 0.0
+    window: dict[str, Any] = field(default_factory=dict)  # sums since the last line of the log
+    key: dict[str, Any] = field(default_factory=dict)  # what the run depends on; a resumed run must agree
+
+
+def save_model(module: nn.Module, folder: Path, tokenizer: Any = None, target_tokenizer: Any = None) -> None:
+    """Write a folder that `AutoModel...from_pretrained` loads."""
+    module.save_pretrained(folder)
+    if tokenizer is not None:
+        tokenizer.save_pretrained(folder)
+    if target_tokenizer is not None:
+        target_tokenizer.save_pretrained(folder / "target_tokenizer")
+
+
+class Checkpoints:
+    """The checkpoints of one run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        if folder.exists():
+            for leftover in folder.glob(".*.partial"):
+                shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+
+    def path(self, update: int) -> Path:
+        """Where the checkpoint of an update lies."""
+        return self.folder / f"step-{update:08}"
+
+    def updates(self) -> list[int]:
+        """Updates whose weights are kept, ascending."""
+        return sorted(int(path.name.removeprefix("step-")) for path in self.folder.glob("step-*"))
+
+    def latest(self) -> Path | None:
+        """The newest complete checkpoint."""
+        pointer = self.folder / "latest"
+        return self.folder / pointer.read_text().strip() if pointer.exists() else None
+
+    def best(self) -> dict[str, Any] | None:
+        """`update` and `loss` of the checkpoint with the lowest held-out loss."""
+        pointer = self.folder / "best.json"
+        return json.loads(pointer.read_text()) if pointer.exists() else None
+
+    def save(
+        self,
+        state: TrainingState,
+        module: nn.Module,
+        optimizer: dict[str, Tensor],
+        hooks: dict[str, Tensor],
+        tokenizers: tuple[Any, Any] = (None, None),
+    ) -> Path:
+        """Write a checkpoint, then point `latest` at it."""
+        path = self.path(state.update)
+        with atomic_folder(path) as temporary:
+            save_model(module, temporary, *tokenizers)
+            training = temporary / "training"
+            training.mkdir()
+            save_file(_contiguous(optimizer), training / "optimizer.safetensors")
+            save_file(_contiguous(hooks), training / "hooks.safetensors")
+            fields = {name: getattr(state, name) for name in TrainingState.__slots__}
+            (training / "state.json").write_text(json.dumps(fields))
+        with atomic_write(self.folder / "latest") as temporary:
+            temporary.write_text(path.name)
+        return path
+
+    def mark_best(self, update: int, loss: float) -> None:
+        """Remember the checkpoint with the lowest held-out loss."""
+        with atomic_write(self.folder / "best.json") as temporary:
+            temporary.write_text(json.dumps({"update": update, "loss": loss}))
+
+    def tidy(self, keep_last: int, keep_log_spaced: bool) -> None:
+        """Keep the last few and the best whole, of the log-spaced ones the weights, and nothing else."""
+        updates = self.updates()
+        best = self.best()
+        whole = {*updates[-keep_last:], *([best["update"]] if best else [])}
+        for update in updates:
+            if update in whole:
+                continue
+            if keep_log_spaced and is_log_spaced(update):
+                shutil.rmtree(self.path(update) / "training", ignore_errors=True)
+                continue
+            # Renamed first: a kill in the middle must not leave something that looks like a checkpoint.
+            doomed = self.folder / f".{self.path(update).name}.partial"
+            self.path(update).rename(doomed)
+            shutil.rmtree(doomed)
+
+
+def load_training_state(path: Path) -> tuple[TrainingState, dict[str, Tensor], dict[str, Tensor]]:
+    """State, optimiser tensors and hook tensors of a checkpoint."""
+    training = path / "training"
+    state = TrainingState(**json.loads((training / "state.json").read_text()))
+    return state, load_file(training / "optimizer.safetensors"), load_file(training / "hooks.safetensors")
+
+
+def load_weights(module: nn.Module, path: Path) -> None:
+    """Put a checkpoint's weights into `module`, bit for bit; tied weights are stored once."""
+    missing, unexpected = module.load_state_dict(load_file(path / "model.safetensors"), strict=False)
+    tied = set(getattr(module, "all_tied_weights_keys", None) or {})
+    if unexpected or set(missing) - tied:
+        raise UserError(
+            f"The checkpoint {path} does not fit the model: unexpected {unexpected[:3]}, "
+            f"missing {sorted(set(missing) - tied)[:3]}.\nUse another output folder for another model."
+        )
+
+
+def is_log_spaced(update: int) -> bool:
+    """Whether an update is 0 or a power of two: checkpoints for studies of learning."""
+    return update & (update - 1) == 0
+
+
+def _contiguous(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: torch.as_tensor(tensor).detach().cpu().contiguous() for name, tensor in tensors.items()}

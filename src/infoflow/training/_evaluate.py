@@ -1,0 +1,62 @@
+"""Loss on held-out sentences, with noise frozen per sentence."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from infoflow.objectives import AbstractObjective
+
+from ._config import Precision
+from ._data import TrainingData
+from ._precision import autocast
+from ._sampler import micro_batches
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evaluation:
+    """Mean loss of each term on held-out sentences."""
+
+    losses: dict[str, float]  # nats per supervised item
+    counts: dict[str, int]
+    loss: float  # weighted sum of the terms: what training minimises, without label smoothing
+
+    @property
+    def perplexity(self) -> float:
+        """exp(loss)."""
+        return math.exp(min(self.loss, 700.0))
+
+
+def evaluate(
+    objective: AbstractObjective,
+    module: nn.Module,
+    data: TrainingData,
+    seed: int = 0,
+    micro_tokens: int = 4096,
+    precision: Precision = "fp32",
+) -> Evaluation:
+    """The loss of `module` on `data`, without dropout. The noise of a sentence is keyed by (seed, its id) alone, so it
+    is the same at every evaluation. `module` keeps its mode; random states are not touched."""
+    rows = np.arange(len(data.source.lengths))
+    targets = np.asarray(data.target.lengths) if objective.needs_translation and data.target is not None else None
+    pieces = micro_batches(rows, np.asarray(data.source.lengths), targets, micro_tokens)
+    totals = dict.fromkeys(objective.term_weights, 0.0)
+    counts = dict.fromkeys(objective.term_weights, 0)
+    device = next(module.parameters()).device
+    was_training = module.training
+    module.eval()
+    try:
+        with torch.no_grad(), autocast(precision, device):
+            for piece in pieces:
+                batch = data.batch(objective, piece, ("evaluation-noise", seed), 0).to(device)
+                for name, term in objective.loss(module, batch).items():
+                    totals[name] += float(term.total)
+                    counts[name] += term.count
+    finally:
+        module.train(was_training)
+    means = {name: totals[name] / max(counts[name], 1) for name in totals}
+    return Evaluation(
+        losses=means, counts=counts, loss=sum(objective.term_weights[name] * mean for name, mean in means.items())
+    )

@@ -1,0 +1,42 @@
+"""What may look at weights before and after each update (loss change allocation sits here)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from infoflow.objectives import AbstractObjective, Batch
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Step:
+    """One update as a hook sees it."""
+
+    update: int  # from 1
+    total: int  # updates of the whole run
+    learning_rate: float
+    module: nn.Module  # weights before the update in `on_step_begin`, after it in `on_step_end`
+    objective: AbstractObjective
+    batches: Sequence[Batch]  # this process's micro-batches
+
+
+class TrainingHook:
+    """Does nothing; subclass and override what you need. A hook may draw random numbers: training seeds its own."""
+
+    name = "hook"
+
+    def on_step_begin(self, step: Step) -> None:
+        """Before the gradients of this update are computed."""
+
+    def on_step_end(self, step: Step) -> None:
+        """After the weights have changed; `.grad` still holds the (clipped) gradients of the update."""
+
+    def on_train_end(self, module: nn.Module) -> None:
+        """After the last update of the run (not after an interruption)."""
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What a checkpoint must hold so that a resumed run records the same."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Put back what `state_dict` returned."""

@@ -1,0 +1,54 @@
+"""What the weights of a run depend on; a folder is continued only by the run that began it."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from infoflow.foundation import UserError, digest
+from infoflow.objectives import AbstractObjective
+
+from ._config import TrainConfig
+from ._data import TrainingData
+
+# Settings that change what is recorded, not what is learned.
+_FREE = {"log_every", "evaluate_every", "save_every", "keep_last", "keep_log_spaced", "device"}
+
+
+def run_key(objective: AbstractObjective, config: TrainConfig, data: TrainingData, model: nn.Module) -> dict[str, Any]:
+    """Everything the final weights follow from, as flat JSON."""
+    settings = {name: value for name, value in dataclasses.asdict(config).items() if name not in _FREE}
+    settings["betas"] = list(config.betas)
+    options = {field.name: getattr(objective, field.name) for field in dataclasses.fields(objective)}  # type: ignore
+    shape = {name: value for name, value in model.config.to_dict().items() if not name.startswith("_")}
+    return {
+        "objective": objective.name,
+        **{f"objective {name}": value for name, value in options.items()},
+        **settings,
+        "model": digest(shape),
+        "source": _rows_digest(data.source),
+        "target": _rows_digest(data.target) if objective.needs_translation else None,
+    }
+
+
+def check_key(saved: dict[str, Any], wanted: dict[str, Any], folder: Path) -> None:
+    """Raise a UserError that names the settings in which two runs differ."""
+    differing = [name for name in wanted if saved.get(name) != wanted[name]]
+    if differing:
+        changes = "; ".join(f"{name} was {saved.get(name)}, is {wanted[name]}" for name in differing[:4])
+        raise UserError(
+            f"{folder} holds a run with other settings: {changes}.\n"
+            "Give another output folder, or the old settings to continue that run."
+        )
+
+
+def _rows_digest(rows: Any) -> str | None:
+    if rows is None:
+        return None
+    lengths, ids = np.asarray(rows.lengths, dtype=np.int64), np.asarray(rows.ids, dtype=np.int64)
+    sample = np.linspace(0, len(ids) - 1, num=min(len(ids), 64)).astype(int)
+    return digest(
+        [len(ids), int(lengths.sum()), int((ids * (lengths + 7)).sum()), [rows.row(int(i)).tolist() for i in sample]]
+    )

@@ -1,0 +1,133 @@
+"""Matched models: one block implementation and one initialisation, so that only the objective differs."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertLMHeadModel,
+    BertModel,
+    EncoderDecoderConfig,
+    EncoderDecoderModel,
+)
+
+from infoflow.foundation import UserError, hash64
+from infoflow.objectives import AbstractObjective, Vocabulary
+
+Match = Literal["encoder", "depth"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelConfig:
+    """The shape that the models of a study share."""
+
+    width: int = 128  # of the residual stream
+    layers: int = 6  # of every stack (see `match` of `build_models`)
+    heads: int = 8
+    feedforward: int = 512
+    activation: str = "relu"  # the recipe behind the published comparisons; BERT's own is gelu
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    initializer_range: float = 0.02  # standard deviation of weights and embeddings
+    positions: int = 128  # longest sentence in tokens
+
+    def __post_init__(self) -> None:
+        if self.width % self.heads:
+            raise UserError(f"width must be a multiple of heads. Got width {self.width} and {self.heads} heads.")
+
+
+def build_models(
+    objectives: Sequence[AbstractObjective],
+    config: ModelConfig,
+    vocabulary: Vocabulary,
+    target_vocabulary: Vocabulary | None = None,
+    seed: int = 0,
+    match: Match = "encoder",
+) -> dict[str, nn.Module]:
+    """One model per objective, with the same embeddings and blocks on the source side, bit for bit.
+
+    A reference stack is initialised once and copied by parameter name, so a model does not depend on which others are
+    built. `match="encoder"` gives every stack `config.layers` layers; `match="depth"` gives single stacks as many as
+    the encoder and the decoder of translation have together, and the encoder equals their lower half.
+    The global random state is left as it was.
+    """
+    single = config.layers * (2 if match == "depth" else 1)
+    reference = _seeded(seed, "stack", lambda: BertForMaskedLM(_bert_config(config, vocabulary, single)))
+    models = {}
+    for objective in objectives:
+        model = _seeded(
+            seed, "model", lambda kind=objective: _build(kind, config, vocabulary, target_vocabulary, single)
+        )
+        _copy_source_stack(reference, model)
+        models[objective.name] = model.train()
+    return models
+
+
+def _build(
+    objective: AbstractObjective,
+    config: ModelConfig,
+    vocabulary: Vocabulary,
+    target_vocabulary: Vocabulary | None,
+    single_layers: int,
+) -> nn.Module:
+    if objective.architecture == "encoder":
+        return BertForMaskedLM(_bert_config(config, vocabulary, single_layers))
+    if objective.architecture == "decoder":
+        return BertLMHeadModel(_bert_config(config, vocabulary, single_layers, is_decoder=True))
+    return _encoder_decoder(config, vocabulary, target_vocabulary or vocabulary)
+
+
+def _encoder_decoder(config: ModelConfig, source: Vocabulary, target: Vocabulary) -> EncoderDecoderModel:
+    encoder_config = _bert_config(config, source, config.layers)
+    decoder_config = _bert_config(config, target, config.layers, is_decoder=True, add_cross_attention=True)
+    joint = EncoderDecoderConfig.from_encoder_decoder_configs(encoder_config, decoder_config)
+    joint.decoder_start_token_id, joint.pad_token_id, joint.eos_token_id = target.start, target.pad, target.end
+    # Built from configs alone the encoder would get a pooler: no gradient, no use, and it consumes random numbers.
+    model = EncoderDecoderModel(
+        config=joint,
+        encoder=BertModel(encoder_config, add_pooling_layer=False),
+        decoder=BertLMHeadModel(decoder_config),
+    )
+    generation: Any = model.generation_config
+    generation.decoder_start_token_id, generation.pad_token_id = target.start, target.pad
+    generation.bos_token_id, generation.eos_token_id = target.start, target.end
+    return model
+
+
+def _bert_config(config: ModelConfig, vocabulary: Vocabulary, layers: int, **role: bool) -> BertConfig:
+    return BertConfig(
+        vocab_size=vocabulary.size,
+        hidden_size=config.width,
+        num_hidden_layers=layers,
+        num_attention_heads=config.heads,
+        intermediate_size=config.feedforward,
+        hidden_act=config.activation,
+        hidden_dropout_prob=config.dropout,
+        attention_probs_dropout_prob=config.attention_dropout,
+        initializer_range=config.initializer_range,
+        max_position_embeddings=config.positions,
+        pad_token_id=vocabulary.pad,
+        bos_token_id=vocabulary.start,
+        eos_token_id=vocabulary.end,
+        **role,
+    )
+
+
+def _seeded(seed: int, purpose: str, build: Callable[[], nn.Module]) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(hash64("initialisation", seed, purpose))
+        return build()
+
+
+def _copy_source_stack(reference: nn.Module, model: nn.Module) -> None:
+    prefix = "encoder." if isinstance(model, EncoderDecoderModel) else ""
+    values = dict(reference.named_parameters())
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            in_reference = name.replace(prefix, "bert.", 1) if prefix and name.startswith(prefix) else name
+            if in_reference in values and (not prefix or name.startswith(prefix)):
+                parameter.copy_(values[in_reference])

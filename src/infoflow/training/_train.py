@@ -1,0 +1,257 @@
+"""The training loop. `train` may be killed at any moment: the same call again ends with the same weights."""
+
+import dataclasses
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from infoflow.foundation import UserError, atomic_folder, current_display
+from infoflow.objectives import AbstractObjective
+
+from ._accelerator import make_accelerator
+from ._checkpoint import Checkpoints, TrainingState, is_log_spaced, load_training_state, load_weights, save_model
+from ._config import TrainConfig
+from ._data import TrainingData
+from ._evaluate import Evaluation, evaluate
+from ._hooks import Step, TrainingHook
+from ._key import check_key, run_key
+from ._log import LogWindow, MetricsLog
+from ._optimizer import make_optimizer, optimizer_state, restore_optimizer
+from ._precision import resolve_precision
+from ._sampler import LengthBucketSampler
+from ._schedule import learning_rate
+from ._signals import TrainingInterrupted, stop_request
+from ._update import Updater, UpdateResult
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainResult:
+    """What a finished run is."""
+
+    model: Path  # plain Hugging Face folder of the final weights
+    updates: int
+    source_tokens: int
+    target_tokens: int
+    supervised_tokens: int
+    seconds: float  # of training, evaluating and saving; time between interruption and resume is not counted
+    validation_losses: dict[str, float]  # of the final weights, nats per item; empty without validation data
+
+
+def train(
+    objective: AbstractObjective,
+    config: TrainConfig,
+    data: TrainingData,
+    model: nn.Module,
+    out: Path | str,
+    *,
+    validation: TrainingData | None = None,
+    hooks: Sequence[TrainingHook] = (),
+) -> TrainResult:
+    """Train `model` in place and leave checkpoints, `log.jsonl` and the final model under `out`.
+
+    Called again with the same arguments after an interruption or a kill, it continues from the newest checkpoint and
+    ends with the weights of an uninterrupted run, bit for bit (on the same hardware, with as many processes and
+    threads). Under `torchrun` every process calls it; gradients are exchanged by `accelerate`.
+
+    Raises:
+        UserError: `out` holds a run with other settings, or the loss is no longer finite.
+        TrainingInterrupted: SIGTERM or Ctrl-C came; the state is saved.
+    """
+    run = _Run(objective, config, data, model, Path(out), validation, hooks)
+    # Dropout is seeded before every forward pass; the caller's own random state comes back afterwards.
+    with torch.random.fork_rng():
+        return run.result() or run.train()
+
+
+class _Run:
+    """One run, between its folder and its model."""
+
+    def __init__(
+        self,
+        objective: AbstractObjective,
+        config: TrainConfig,
+        data: TrainingData,
+        model: nn.Module,
+        out: Path,
+        validation: TrainingData | None,
+        hooks: Sequence[TrainingHook],
+    ) -> None:
+        lengths = data.source.lengths
+        self.sampler = LengthBucketSampler(lengths, config.seed, config.batch_tokens, config.batch_sentences)
+        updates = self.sampler.updates_within(config.max_source_tokens, config.updates)
+        self.config = dataclasses.replace(config, updates=updates)
+        self.objective, self.data, self.model, self.out = objective, data, model, out
+        self.validation, self.hooks = validation, hooks
+        self.state = TrainingState(key=run_key(objective, config, data, model))
+        self.checkpoints = Checkpoints(out / "checkpoints")
+        self.accelerator = make_accelerator(config.device)
+        self.window = LogWindow()
+
+    def result(self) -> TrainResult | None:
+        """The result of a run that is complete already; its weights are loaded."""
+        path = self.out / "model" / "training.json"
+        if not path.exists():
+            return None
+        saved = json.loads(path.read_text())
+        check_key(saved.pop("key"), self.state.key, self.out)
+        load_weights(self.model, self.out / "model")
+        return TrainResult(model=self.out / "model", **saved)
+
+    def train(self) -> TrainResult:
+        """Train to the end, from the newest checkpoint or from the start."""
+        self.model.to(self.accelerator.device).train()
+        self.precision = resolve_precision(self.config.precision, self.accelerator.device, _width(self.model))
+        self.optimizer = make_optimizer(self.model, self.config)
+        self.updater = Updater(self.objective, self.model, self.data, self.config, self.accelerator, self.precision)
+        self._resume()
+        if self.accelerator.is_main_process:
+            self.log = MetricsLog(self.out / "log.jsonl", after_update=self.state.update)
+        if self.state.update == 0 and self.config.keep_log_spaced:
+            self._save()
+        self._loop()
+        return self._finish()
+
+    def _loop(self) -> None:
+        tokens_per_update = float(self.data.source.lengths.sum()) / self.sampler.num_batches
+        remaining = (self.config.updates - self.state.update) * tokens_per_update
+        label = f"train {self.objective.name}"
+        self._started = time.monotonic() - self.state.seconds
+        with stop_request() as request, current_display().progress(label, remaining, "tokens") as progress:
+            while self.state.update < self.config.updates:
+                result = self._step(stop=request.received)
+                shown = self._record(result)
+                progress.advance(result.source_tokens, **shown)
+                self._keep(stop=result.stop)
+
+    def _step(self, stop: bool) -> UpdateResult:
+        update = self.state.update + 1
+        rows = self.sampler.rows(update)
+        batches = self.updater.batches(rows, self.sampler.epoch(update))
+        rate = learning_rate(update, self.config)
+        step = Step(
+            update=update,
+            total=self.config.updates,
+            learning_rate=rate,
+            module=self.model,
+            objective=self.objective,
+            batches=batches,
+        )
+        for hook in self.hooks:
+            hook.on_step_begin(step)
+        self.optimizer.zero_grad(set_to_none=True)  # a hook may have left gradients
+        result = self.updater.accumulate(batches, rows, update, stop)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        for hook in self.hooks:
+            hook.on_step_end(step)
+        return result
+
+    def _record(self, result: UpdateResult) -> dict[str, str]:
+        state = self.state
+        state.update += 1
+        state.source_tokens += result.source_tokens
+        state.target_tokens += result.target_tokens
+        state.supervised_tokens += sum(result.counts.values())
+        self.window.add(result)
+        if state.update % self.config.log_every and state.update < self.config.updates:
+            return {}
+        line = self.window.close()
+        if not line["finite"]:
+            raise UserError(
+                f"The loss or gradient of {self.objective.name} is not finite at update {state.update}.\n"
+                f"Lower learning_rate (now {self.config.learning_rate}) or raise warmup (now {self.config.warmup})."
+            )
+        del line["finite"]
+        if self.accelerator.is_main_process:
+            self.log.write(
+                update=state.update,
+                epoch=self.sampler.epoch(state.update),
+                learning_rate=learning_rate(state.update, self.config),
+                source_tokens=state.source_tokens,
+                target_tokens=state.target_tokens,
+                supervised_tokens=state.supervised_tokens,
+                **line,
+            )
+        return {"loss": f"{line['loss']:.3f}"}
+
+    def _keep(self, stop: bool) -> None:
+        """Evaluate and save where this update calls for it."""
+        config, update = self.config, self.state.update
+        if config.evaluate_every and update % config.evaluate_every == 0 and update < config.updates:
+            self._evaluate()
+        log_spaced = config.keep_log_spaced and is_log_spaced(update)
+        regular = config.save_every and update % config.save_every == 0
+        if stop or log_spaced or regular or update == config.updates:
+            self._save()
+        if stop and update < config.updates:
+            raise TrainingInterrupted(update, self.out)
+
+    def _evaluate(self) -> Evaluation | None:
+        if self.validation is None or not self.accelerator.is_main_process:
+            return None
+        evaluation = evaluate(
+            self.objective, self.model, self.validation, self.config.seed, self.config.micro_tokens, self.precision
+        )
+        self.log.write(update=self.state.update, validation=evaluation.losses, validation_loss=evaluation.loss)
+        best = self.checkpoints.best()
+        if best is None or evaluation.loss < best["loss"]:
+            self._save()
+            self.checkpoints.mark_best(self.state.update, evaluation.loss)
+        return evaluation
+
+    def _save(self) -> None:
+        self.state.seconds = time.monotonic() - getattr(self, "_started", time.monotonic())
+        self.state.window = self.window.state()
+        if self.accelerator.is_main_process and self.checkpoints.latest() != self.checkpoints.path(self.state.update):
+            hooks = {f"{hook.name}:{name}": t for hook in self.hooks for name, t in hook.state_dict().items()}
+            optimizer = optimizer_state(self.model, self.optimizer)
+            tokenizers = self.data.tokenizer, self.data.target_tokenizer
+            self.checkpoints.save(self.state, self.model, optimizer, hooks, tokenizers)
+            self.checkpoints.tidy(self.config.keep_last, self.config.keep_log_spaced)
+        self.accelerator.wait_for_everyone()
+
+    def _resume(self) -> None:
+        path = self.checkpoints.latest()
+        if path is None:
+            return
+        state, optimizer, hooks = load_training_state(path)
+        check_key(state.key, self.state.key, self.out)
+        load_weights(self.model, path)
+        restore_optimizer(self.model, self.optimizer, optimizer)
+        for hook in self.hooks:
+            prefix = f"{hook.name}:"
+            hook.load_state_dict({name.removeprefix(prefix): t for name, t in hooks.items() if name.startswith(prefix)})
+        self.state = state
+        self.window = LogWindow.restore(state.window)
+        current_display().note(f"{self.objective.name}: continuing after update {state.update} from {path}")
+
+    def _finish(self) -> TrainResult:
+        for hook in self.hooks:
+            hook.on_train_end(self.model)
+        evaluation = self._evaluate()
+        state = self.state
+        summary = {
+            "updates": state.update,
+            "source_tokens": state.source_tokens,
+            "target_tokens": state.target_tokens,
+            "supervised_tokens": state.supervised_tokens,
+            "seconds": round(time.monotonic() - self._started, 3),
+            "validation_losses": evaluation.losses if evaluation else {},
+        }
+        if self.accelerator.is_main_process:
+            with atomic_folder(self.out / "model") as folder:
+                save_model(self.model, folder, self.data.tokenizer, self.data.target_tokenizer)
+                (folder / "training.json").write_text(json.dumps({**summary, "key": state.key}))
+        self.accelerator.wait_for_everyone()
+        return TrainResult(model=self.out / "model", **summary)
+
+
+def _width(model: nn.Module) -> int:
+    config = model.config
+    return (config.encoder if config.is_encoder_decoder and hasattr(config, "encoder") else config).hidden_size

@@ -1,0 +1,124 @@
+"""One optimiser step: the token mean of a whole update, however it is spread over micro-batches and processes."""
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+
+from infoflow.foundation import hash64
+from infoflow.objectives import AbstractObjective, Batch
+
+from ._config import Precision, TrainConfig
+from ._data import TrainingData
+from ._precision import autocast
+from ._sampler import micro_batches
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class UpdateResult:
+    """What one update computed, over all processes."""
+
+    losses: dict[str, Tensor]  # sum of each term in nats, this process's share
+    counts: dict[str, int]  # items of each term
+    source_tokens: int
+    target_tokens: int
+    gradient_norm: Tensor  # before clipping
+    stop: bool  # some process was asked to stop
+
+
+class LossModule(nn.Module):
+    """The objective's loss as a module's forward pass, which data parallelism needs."""
+
+    def __init__(self, module: nn.Module, objective: AbstractObjective, label_smoothing: float = 0.0) -> None:
+        super().__init__()
+        self.module = module
+        self._objective = objective
+        self._label_smoothing = label_smoothing
+
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        terms = self._objective.loss(self.module, batch, self._label_smoothing)
+        return {name: term.total for name, term in terms.items()}
+
+
+class Updater:
+    """Computes gradients and takes steps; holds what stays the same from update to update."""
+
+    def __init__(
+        self,
+        objective: AbstractObjective,
+        module: nn.Module,
+        data: TrainingData,
+        config: TrainConfig,
+        accelerator: Accelerator,
+        precision: Precision,
+    ) -> None:
+        self._objective, self._data, self._config = objective, data, config
+        self._accelerator, self._precision = accelerator, precision
+        self._loss = accelerator.prepare(LossModule(module, objective, config.label_smoothing))
+        self._parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        self._source_lengths = np.asarray(data.source.lengths)
+        uses_target = objective.needs_translation and data.target is not None
+        self._target_lengths = np.asarray(data.target.lengths) if uses_target and data.target else None
+
+    def batches(self, rows: np.ndarray, epoch: int) -> list[Batch]:
+        """This process's micro-batches of an update."""
+        share = rows[self._accelerator.process_index :: self._accelerator.num_processes]
+        if len(share) == 0:
+            return []
+        pieces = micro_batches(share, self._source_lengths, self._target_lengths, self._config.micro_tokens)
+        noise = ("training-noise", self._config.seed)
+        return [self._data.batch(self._objective, piece, noise, epoch) for piece in pieces]
+
+    def accumulate(self, batches: list[Batch], rows: np.ndarray, update: int, stop: bool) -> UpdateResult:
+        """Leave in `.grad` the gradient of the token mean over the whole update; clip it."""
+        totals = self._agree(batches, stop)
+        scales = {
+            name: weight * self._accelerator.num_processes / max(totals[name], 1)
+            for name, weight in self._objective.term_weights.items()
+        }
+        losses = {name: torch.zeros((), device=self._accelerator.device) for name in scales}
+        # A process without sentences still takes part in the exchange of gradients: with one sentence, weighing 0.
+        idle = not batches
+        work = batches or [self._data.batch(self._objective, rows[:1], ("idle",), 0)]
+        for index, batch in enumerate(work):
+            # Dropout is a function of the seed and this forward pass, so a resumed run repeats it.
+            torch.manual_seed(hash64("dropout", self._config.seed, update, index, self._accelerator.process_index))
+            last = index == len(work) - 1
+            with nullcontext() if last else self._accelerator.no_sync(self._loss):
+                with autocast(self._precision, self._accelerator.device):
+                    terms = self._loss(batch.to(self._accelerator.device))
+                sum(0.0 * terms[name] if idle else scales[name] * terms[name] for name in scales).backward()
+            if not idle:
+                losses = {name: losses[name] + terms[name].detach() for name in losses}
+        return UpdateResult(
+            losses=losses,
+            counts={name: totals[name] for name in scales},
+            source_tokens=totals["source tokens"],
+            target_tokens=totals["target tokens"],
+            gradient_norm=self._clip(),
+            stop=totals["stop"] > 0,
+        )
+
+    def _agree(self, batches: list[Batch], stop: bool) -> dict[str, int]:
+        """Sum over processes, before any backward pass, what the update will be divided by."""
+        counts: dict[str, int] = dict.fromkeys(self._objective.term_weights, 0)
+        for batch in batches:
+            for name, count in self._objective.counts(batch).items():
+                counts[name] += count
+        counts["source tokens"] = sum(batch.source_tokens for batch in batches)
+        counts["target tokens"] = sum(batch.target_tokens for batch in batches)
+        counts["stop"] = int(stop)
+        if self._accelerator.num_processes == 1:
+            return counts
+        values = torch.tensor(list(counts.values()), dtype=torch.int64, device=self._accelerator.device)
+        return dict(zip(counts, self._accelerator.reduce(values, "sum").tolist(), strict=True))
+
+    def _clip(self) -> Tensor:
+        gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
+        norm = nn.utils.get_total_norm(gradients)
+        if self._config.clip:
+            nn.utils.clip_grads_with_norm_(self._parameters, self._config.clip, norm)
+        return norm
