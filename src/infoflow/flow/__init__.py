@@ -1,0 +1,32 @@
+"""One pass over a corpus for any number of measures."""
+
+from ._activations import Activations as Activations
+from ._activations import AttentionKey as AttentionKey
+from ._activations import Need as Need
+from ._activations import Regime as Regime
+from ._activations import Stream as Stream
+from ._compare import MODEL as MODEL
+from ._compare import MODEL_A as MODEL_A
+from ._compare import MODEL_B as MODEL_B
+from ._compare import compare as compare
+from ._compare import compare_samples as compare_samples
+from ._distributed import processes as processes
+from ._measure import AbstractMeasure as AbstractMeasure
+from ._measure import Measure as Measure
+from ._measure import PairMeasure as PairMeasure
+from ._measure import SampleMeasure as SampleMeasure
+from ._measure import describe_measure as describe_measure
+from ._pass import PassOptions as PassOptions
+from ._pass import SampleKey as SampleKey
+from ._runner import Measured as Measured
+from ._runner import collect as collect
+from ._runner import measure as measure
+from ._sample import NO_LABEL as NO_LABEL
+from ._sample import Occurrences as Occurrences
+from ._sample import SampleFacts as SampleFacts
+from ._sample import SampleRequest as SampleRequest
+from ._sample import TokenSample as TokenSample
+from ._shards import job_key as job_key
+from ._shards import measure_shard as measure_shard
+from ._shards import merge_shards as merge_shards
+from ._shards import read_manifest as read_manifest

@@ -1,0 +1,115 @@
+"""`compare`: two or more models on the same words."""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from infoflow.corpus import Corpus, tokenizer_digest
+from infoflow.foundation import UserError, current_display
+from infoflow.models import Model
+from infoflow.results import Column
+
+from ._activations import Regime
+from ._measure import AbstractMeasure, PairMeasure
+from ._pass import PassOptions, SampleKey
+from ._runner import Measured, Tables, collect
+from ._sample import TokenSample
+
+MODEL = Column(name="model", dtype="string", unit="", description="name of the model")
+MODEL_A = Column(name="model_a", dtype="string", unit="", description="name of the first model")
+MODEL_B = Column(name="model_b", dtype="string", unit="", description="name of the second model")
+
+
+def compare(
+    models: Sequence[Model], corpus: Corpus, measures: Sequence[AbstractMeasure], options: PassOptions | None = None
+) -> Tables:
+    """Measure several models on one corpus, and pairs of them on the same words.
+
+    Each model reads the corpus with its own tokenizer. Pair measures compare the stacks that read the text on words
+    present in both samples: a word's state is that of its last token; words that only one model sampled are dropped
+    and counted. Models with the same tokenizer are compared token by token.
+
+    Returns:
+        The tables of `measure` with a column `model` in front, and those of pair measures with `model_a`, `model_b`.
+    """
+    if len(models) < 2:
+        raise UserError(f"compare needs at least two models. Got {len(models)}. For one model use `measure`.")
+    pairs = [each for each in measures if isinstance(each, PairMeasure)]
+    options = options or PassOptions()
+    if len({tokenizer_digest(model.require_tokenizer()) for model in models}) > 1:
+        options = replace(options, white_space_words=True)
+    with tempfile.TemporaryDirectory(prefix="infoflow-") as folder:
+        measured = [
+            collect(model, corpus, measures, Path(folder) / str(index), options) for index, model in enumerate(models)
+        ]
+        tables = _stack_tables(models, measured)
+        for (i, a), (j, b) in combinations(enumerate(models), 2):
+            named = {"model_a": a.name, "model_b": b.name}
+            for name, frame in compare_samples(pairs, measured[i].samples, measured[j].samples).items():
+                tables.setdefault(name, []).append(frame.assign(**named)[[*named, *frame.columns]])
+    return {name: pd.concat(frames, ignore_index=True) for name, frames in tables.items()}
+
+
+def _stack_tables(models: Sequence[Model], measured: Sequence[Measured]) -> dict[str, list[pd.DataFrame]]:
+    tables: dict[str, list[pd.DataFrame]] = {}
+    for model, result in zip(models, measured, strict=True):
+        for name, frame in result.tables.items():
+            tables.setdefault(name, []).append(frame.assign(model=model.name)[["model", *frame.columns]])
+    return tables
+
+
+def compare_samples(
+    measures: Sequence[PairMeasure], first: dict[SampleKey, TokenSample], second: dict[SampleKey, TokenSample]
+) -> Tables:
+    """Pair measures on two models' samples of the text."""
+    tables: Tables = {}
+    for each in measures:
+        a, b = match_words(text_sample(first, each.regime), text_sample(second, each.regime))
+        a, b = a.first(each.request.occurrences), b.first(each.request.occurrences)
+        tables[each.name] = each.table.conform(each.compute(a, b))
+    return tables
+
+
+def text_sample(samples: dict[SampleKey, TokenSample], regime: Regime = "clean") -> TokenSample:
+    """The sample of the stack that reads the corpus's text: an encoder where there is one."""
+    return samples.get(("encoder", regime)) or samples["decoder", regime]
+
+
+def match_words(first: TokenSample, second: TokenSample) -> tuple[TokenSample, TokenSample]:
+    """Both samples on the occurrences they share, in the first one's order."""
+    same_tokens = np.array_equal(first.facts.frequencies, second.facts.frequencies)
+    place = _token_place if same_tokens else _word_place
+    rows_a, rows_b = place(first), place(second)
+    shared = [(i, rows_b[key]) for key, i in rows_a.items() if key in rows_b]
+    if not shared:
+        raise UserError(
+            f"{first.facts.model} and {second.facts.model} share no sampled word. "
+            "Compare them on the same corpus, with a larger sample."
+        )
+    dropped = len(rows_a) - len(shared)
+    if dropped:
+        current_display().note(
+            f"{dropped:,} of {len(rows_a):,} sampled words are not in both models' samples: dropped."
+        )
+    index_a, index_b = np.array(shared).T
+    return first.take(index_a), second.take(index_b)
+
+
+def _token_place(sample: TokenSample) -> dict[tuple[int, int], int]:
+    at = sample.occurrences
+    return {key: i for i, key in enumerate(zip(at.sentence.tolist(), at.position.tolist(), strict=True))}
+
+
+def _word_place(sample: TokenSample) -> dict[tuple[int, int], int]:
+    """Last sampled token of each word; sampling order is kept."""
+    at = sample.occurrences
+    last: dict[tuple[int, int], int] = {}
+    for i, key in enumerate(zip(at.sentence.tolist(), at.word.tolist(), strict=True)):
+        if key not in last or at.position[i] > at.position[last[key]]:
+            last[key] = i
+    return dict(sorted(last.items(), key=lambda item: item[1]))

@@ -1,0 +1,86 @@
+"""The contract of a measure."""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+
+from infoflow.models import Model
+from infoflow.results import TableSchema
+
+from ._activations import Activations, Need, Regime
+from ._sample import SampleRequest, TokenSample
+
+
+class AbstractMeasure(ABC):
+    """What every measure says of itself. Subclass `Measure` (streaming), `SampleMeasure` or `PairMeasure`."""
+
+    table: ClassVar[TableSchema]
+    """The table it writes; measures that share a table are concatenated."""
+    regime: Regime = "clean"
+    """`"training"`: the input is corrupted as the model's objective does (masked LM); a second pass."""
+
+    @property
+    def name(self) -> str:
+        return self.table.name
+
+    def refusal(self, model: Model) -> str | None:
+        """Why this measure says nothing about `model` (then it is skipped with that note), or None."""
+        return None
+
+
+class Measure(AbstractMeasure):
+    """A streaming measure: it sees every batch once and keeps sums, so its memory does not grow with the corpus.
+
+    Keep sums per bootstrap block (leading axis 64): `result` then has replicates at no further cost.
+    """
+
+    needs: frozenset[Need] = frozenset()
+    """Which activations it reads; only these are computed."""
+
+    @abstractmethod
+    def update(self, activations: Activations) -> None:
+        """Add one batch."""
+
+    @abstractmethod
+    def merge(self, other: Self) -> None:
+        """Add what another instance saw (another shard or process)."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """The sums, as plain arrays."""
+
+    @abstractmethod
+    def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
+        """Replace the sums by `state`."""
+
+    @abstractmethod
+    def result(self) -> pd.DataFrame:
+        """The table."""
+
+
+class SampleMeasure(AbstractMeasure):
+    """A measure of individual states: it draws on the one token sample that all such measures share."""
+
+    request: SampleRequest
+
+    @abstractmethod
+    def compute(self, sample: TokenSample) -> pd.DataFrame:
+        """The table's rows for one stack's sample; the runner adds nothing to them."""
+
+
+class PairMeasure(AbstractMeasure):
+    """A measure of two models on the same words."""
+
+    request: SampleRequest
+
+    @abstractmethod
+    def compute(self, first: TokenSample, second: TokenSample) -> pd.DataFrame:
+        """The table's rows for two samples that hold the same occurrences in the same order."""
+
+
+def describe_measure(measure: AbstractMeasure) -> dict[str, Any]:
+    """A measure's settings as plain values, for content keys: a setting changed means a result recomputed."""
+    settings = {k: v for k, v in vars(measure).items() if isinstance(v, str | int | float | bool | tuple | None)}
+    return {"measure": type(measure).__qualname__, "version": measure.table.version, **settings}

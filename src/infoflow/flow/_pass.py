@@ -1,0 +1,214 @@
+"""One pass: every batch runs once, and every measure and sample takes from it what it needs."""
+
+import copy
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from infoflow.corpus import Corpus
+from infoflow.foundation import UserError, current_display
+from infoflow.models import Model, Tap, tap
+
+from ._activations import Activations, Need, Regime
+from ._fill import SampleFiller
+from ._measure import AbstractMeasure, Measure, PairMeasure, SampleMeasure
+from ._reader import PaddedBatch, Reader
+from ._sample import SampleFacts, SampleRequest, TokenSample
+from ._selection import select_occurrences
+
+_MAX_DRAWS = 10  # passes over the corpus in the training regime, where a sentence yields few occurrences
+SampleKey = tuple[str, Regime]  # (stack, regime)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PassOptions:
+    """How a corpus is run through a model; no option changes a result but for `seed`, `max_length` and the sample's."""
+
+    seed: int = 0
+    tokens_per_batch: int = 4096  # padded
+    max_length: int = 512  # longer sentences are cut, and counted
+    sample_bytes: int = 1 << 30  # the token sample's states on disk, per stack and regime
+    white_space_words: bool = False  # words of running text end at white space: `compare` across tokenizers
+    decoder_states: bool = True  # sample the decoder of an encoder–decoder too, where the corpus has translations
+
+
+class Pass:
+    """Measures of one model on one corpus: selected, fed batch by batch, merged, and turned into tables."""
+
+    def __init__(
+        self, model: Model, corpus: Corpus, measures: Sequence[AbstractMeasure], options: PassOptions, folder: Path
+    ) -> None:
+        self.model, self.options, self._folder = model, options, folder
+        self.streaming = [measure for measure in measures if isinstance(measure, Measure)]
+        self.sampling = [measure for measure in measures if isinstance(measure, SampleMeasure | PairMeasure)]
+        self.reader = Reader(
+            model,
+            corpus,
+            max_length=options.max_length,
+            seed=options.seed,
+            decoder=self._runs_decoder(corpus),
+            white_space_words=options.white_space_words,
+        )
+        self.fillers = self._make_fillers()
+
+    def _runs_decoder(self, corpus: Corpus) -> bool:
+        if self.model.task != "seq2seq":
+            return False
+        if "translation" not in corpus.columns:
+            current_display().note(f"{corpus.name} has no translations: only the encoder of {self.model.name} is read.")
+            return False
+        wants_heads = any({"attention", "heads"} & measure.needs for measure in self.streaming)
+        return wants_heads or self.options.decoder_states
+
+    def _requests(self, regime: Regime) -> list[SampleRequest]:
+        return [measure.request for measure in self.sampling if measure.regime == regime]
+
+    def _make_fillers(self) -> dict[SampleKey, SampleFiller]:
+        fillers: dict[SampleKey, SampleFiller] = {}
+        for regime in ("clean", "training"):
+            requests = self._requests(regime)
+            if not requests:
+                continue
+            if regime == "training":
+                self.reader.use_training_noise(max(request.top_types or 1000 for request in requests))
+            for stack in self._sampled_stacks(regime):
+                fillers[stack, regime] = self._make_filler(stack, regime, max(r.occurrences for r in requests))
+        return fillers
+
+    def _sampled_stacks(self, regime: Regime) -> list[str]:
+        source = self.reader.source_stack
+        both = regime == "clean" and self.options.decoder_states and self.reader.has_target
+        return [source, "decoder"] if both else [source]
+
+    def _make_filler(self, stack: str, regime: Regime, num: int) -> SampleFiller:
+        layers = self.model.anatomy.stack(stack)
+        num_states = len(layers.layers) + 1
+        affordable = self.options.sample_bytes // (num_states * layers.width * 4)
+        if affordable < num:
+            current_display().note(f"The token sample holds {affordable:,} of {num:,} occurrences (its byte budget).")
+        num = min(num, affordable)
+        draws = 1 if regime == "clean" else min(_MAX_DRAWS, -(-num // len(self.reader.corpus)))
+        occurrences = select_occurrences(self.reader, stack, regime, num, draws)
+        facts = SampleFacts(
+            model=self.model.name,
+            stack=stack,
+            regime=regime,
+            task=self.model.task,
+            seed=self.options.seed,
+            frequencies=self.reader.frequencies[stack],
+        )
+        return SampleFiller(occurrences, facts, self._folder / f"{stack}-{regime}", num_states, layers.width)
+
+    def run(self, shard: int = 0, num_shards: int = 1) -> None:
+        """Run every `num_shards`-th batch, starting with number `shard`."""
+        jobs = [
+            (regime, draw, rows)
+            for regime, draw in self._draws()
+            for rows in self.reader.batches(self.options.tokens_per_batch)
+        ][shard::num_shards]
+        with ExitStack() as stack, torch.inference_mode():
+            display = current_display()
+            total = int(sum(self.reader.num_tokens(rows) for _, _, rows in jobs))
+            progress = stack.enter_context(display.progress(f"Measuring {self.model.name}", total, "tokens"))
+            for regime in ("clean", "training"):
+                chosen = [job for job in jobs if job[0] == regime]
+                needs = self._needs(regime)
+                if not chosen:
+                    continue
+                with tap(self.model, **dict.fromkeys(needs, True)) as tapped:
+                    for _, draw, rows in chosen:
+                        self._run_batch(tapped, needs, regime, draw, rows)
+                        progress.advance(self.reader.num_tokens(rows))
+
+    def _draws(self) -> list[tuple[Regime, int]]:
+        draws: list[tuple[Regime, int]] = []
+        if self.streaming or any(regime == "clean" for _, regime in self.fillers):
+            draws.append(("clean", 0))
+        noisy = self.fillers.get((self.reader.source_stack, "training"))
+        if noisy is not None and len(noisy.occurrences):
+            draws += [("training", draw) for draw in range(int(noisy.occurrences.draw.max()) + 1)]
+        return draws
+
+    def _needs(self, regime: Regime) -> set[Need]:
+        needs: set[Need] = {"hidden"} if any(key[1] == regime for key in self.fillers) else set()
+        for measure in self.streaming:
+            if measure.regime == regime:
+                needs |= measure.needs
+        return needs
+
+    def _run_batch(self, tapped: Tap, needs: set[Need], regime: Regime, draw: int, rows: np.ndarray) -> None:
+        batch = self.reader.padded(rows, regime, draw).to(self.model.device)
+        forward(self.model, batch)
+        activations = Activations(
+            model=self.model,
+            regime=regime,
+            sentence_ids=batch.sentence_ids,
+            blocks=batch.blocks,
+            streams=batch.streams,
+            **{need: dict(getattr(tapped, need)) for need in needs},
+        )
+        _check_finite(activations)
+        for measure in self.streaming:
+            if measure.regime == regime:
+                measure.update(activations)
+        for (_, filled), filler in self.fillers.items():
+            if filled == regime:
+                filler.update(batch, activations, draw)
+
+    def state_dict(self) -> dict[str, dict[str, np.ndarray]]:
+        """Everything this shard has seen, as plain arrays."""
+        states = {f"measure-{index}": measure.state_dict() for index, measure in enumerate(self.streaming)}
+        return states | {f"sample-{stack}-{regime}": f.state_dict() for (stack, regime), f in self.fillers.items()}
+
+    def load(self, states: Sequence[dict[str, dict[str, np.ndarray]]]) -> None:
+        """Replace what was seen by the sum of all shards' states."""
+        for index, measure in enumerate(self.streaming):
+            measure.load_state_dict(states[0][f"measure-{index}"])
+            for state in states[1:]:
+                other = copy.deepcopy(measure)
+                other.load_state_dict(state[f"measure-{index}"])
+                measure.merge(other)
+        for (stack, regime), filler in self.fillers.items():
+            for state in states:
+                filler.load(state[f"sample-{stack}-{regime}"])
+
+    def samples(self) -> dict[SampleKey, TokenSample]:
+        return {key: filler.sample() for key, filler in self.fillers.items()}
+
+
+def forward(model: Model, batch: PaddedBatch) -> None:
+    """Run the stacks that the batch has streams for, without the output head where it can be left out."""
+    streams = batch.streams
+    if model.task == "seq2seq":
+        source = streams["encoder"]
+        arguments = {"input_ids": source.input_ids, "attention_mask": source.real.long()}
+        if "decoder" in streams:
+            model.module(**arguments, decoder_input_ids=streams["decoder"].input_ids, use_cache=False)
+        else:
+            model.module.get_encoder()(**arguments)
+        return
+    (stream,) = streams.values()
+    arguments = {"input_ids": stream.input_ids, "attention_mask": stream.real.long()}
+    if "decoder" in streams:
+        arguments["use_cache"] = False
+    model.module.base_model(**arguments)
+
+
+def _check_finite(activations: Activations) -> None:
+    """Name the layer and the sentence where a model's states stop being numbers."""
+    for stack, states in activations.hidden.items():
+        if bool(torch.isfinite(states[-1].sum())):
+            continue
+        real = activations.streams[stack].real
+        for layer, state in enumerate(states):
+            bad = (~torch.isfinite(state)).any(dim=-1) & real
+            if bad.any():
+                sentence = activations.sentence_ids[int(bad.any(dim=1).nonzero()[0])]
+                raise UserError(
+                    f"{activations.model.name} has NaN or infinite states in its {stack}, layer {layer}, "
+                    f"sentence {sentence}.\nLoad it in float32, or remove that sentence from the corpus."
+                )

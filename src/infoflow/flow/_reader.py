@@ -1,0 +1,225 @@
+"""The corpus as one model reads it: encoded rows, batches by length, padded streams."""
+
+# B sentence, T token
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from infoflow.corpus import NOT_A_WORD, Corpus, Encoded, length_batches, token_frequencies
+from infoflow.foundation import UserError, block_of
+from infoflow.models import Model
+from infoflow.objectives import MaskedLM
+
+from ._activations import Regime, Stream
+from ._probing_noise import ProbingNoise
+from ._sample import NO_LABEL
+
+_WORD = re.compile(r"\S+")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Row:
+    """One sentence for one stack: what it reads, what it is to predict."""
+
+    tokens: np.ndarray
+    labels: np.ndarray
+    special: np.ndarray
+    words: np.ndarray
+    probes: np.ndarray  # positions whose states are worth sampling
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class PaddedBatch:
+    """Rows of the corpus, right-padded, for every stack that is run."""
+
+    rows: np.ndarray
+    sentence_ids: np.ndarray
+    streams: Mapping[str, Stream]
+
+    @property
+    def blocks(self) -> torch.Tensor:
+        return torch.from_numpy(block_of(self.sentence_ids))
+
+    def to(self, device: torch.device) -> "PaddedBatch":
+        """The same batch on another device."""
+        if device.type == "cpu":
+            return self
+        streams = {
+            stack: replace(stream, **{f.name: getattr(stream, f.name).to(device) for f in fields(stream)})
+            for stack, stream in self.streams.items()
+        }
+        return replace(self, streams=streams)
+
+
+class Reader:
+    """Encodes a corpus for one model, once, and serves it in padded batches."""
+
+    def __init__(
+        self,
+        model: Model,
+        corpus: Corpus,
+        *,
+        max_length: int,
+        seed: int,
+        decoder: bool,
+        white_space_words: bool = False,
+    ) -> None:
+        tokenizer = model.require_tokenizer()
+        if len(corpus) == 0:
+            raise UserError(f"The corpus {corpus.name} has no sentences: there is nothing to measure.")
+        self.model, self.corpus, self.seed = model, corpus, seed
+        self.source_stack = "encoder" if "encoder" in _stack_names(model) else "decoder"
+        self._source = corpus.encode(tokenizer, side="text", max_length=max_length)
+        self._target = self._encode_target(max_length) if decoder else None
+        self._white_space_words = white_space_words and "words" not in corpus.columns
+        self._noise: ProbingNoise | None = None
+
+    def _tokenizer(self, stack: str) -> PreTrainedTokenizerBase:
+        own = self.model.target_tokenizer
+        return own if own is not None and stack != self.source_stack else self.model.require_tokenizer()
+
+    def _encode_target(self, max_length: int) -> Encoded:
+        return self.corpus.encode(self._tokenizer("decoder"), side="translation", max_length=max_length)
+
+    @property
+    def has_target(self) -> bool:
+        """Whether the decoder reads the corpus's translations."""
+        return self._target is not None
+
+    def num_tokens(self, rows: np.ndarray) -> int:
+        """Tokens read in these rows, special tokens included, padding not."""
+        target = 0 if self._target is None else int(self._target.lengths[rows].sum())
+        return int(self._source.lengths[rows].sum()) + target
+
+    @cached_property
+    def frequencies(self) -> dict[str, np.ndarray]:
+        """How often each token id occurs in the corpus, by stack; special tokens excluded."""
+        sides = {self.source_stack: self._source}
+        if self._target is not None:
+            sides["decoder"] = self._target
+        return {
+            stack: token_frequencies(encoded, _vocabulary_size(self._tokenizer(stack)))
+            for stack, encoded in sides.items()
+        }
+
+    def use_training_noise(self, top_types: int) -> None:
+        """Prepare regime "training": replacements come from the `top_types` most frequent tokens."""
+        frequent = np.argsort(-self.frequencies[self.source_stack], kind="stable")[:top_types]
+        frequent = frequent[self.frequencies[self.source_stack][frequent] > 0]
+        self._noise = ProbingNoise(MaskedLM(), self.model.require_tokenizer(), frequent, self.seed)
+
+    def batches(self, token_budget: int) -> list[np.ndarray]:
+        """Rows of each batch, by length; the longer side counts."""
+        lengths = self._source.lengths
+        if self._target is not None:
+            lengths = np.maximum(lengths, self._target.lengths)
+        return length_batches(lengths, token_budget)
+
+    def sentence_rows(self, row: int, regime: Regime, draw: int) -> dict[str, Row]:
+        """One sentence for every stack."""
+        tokens, special = self._source.row(row), self._source.special(row)
+        words = self._words(self._source, row)
+        if regime == "training":
+            assert self._noise is not None, "use_training_noise comes first"
+            noisy = self._noise(tokens, special, draw, int(self.corpus.ids[row]))
+            return {
+                self.source_stack: Row(
+                    tokens=noisy.inputs, labels=noisy.labels, special=special, words=words, probes=noisy.probes
+                )
+            }
+        labels = _next_tokens(tokens) if self.source_stack == "decoder" else np.full(len(tokens), NO_LABEL)
+        rows = {self.source_stack: _clean(tokens, labels, special, words)}
+        if self._target is not None:
+            rows["decoder"] = self._target_row(row)
+        return rows
+
+    def _words(self, encoded: Encoded, row: int) -> np.ndarray:
+        """The word of each token: the corpus's own, or white-space words where tokenizers are to be compared."""
+        if encoded.flat_words is None:
+            return np.full(int(encoded.lengths[row]), NOT_A_WORD)
+        if not (self._white_space_words and encoded is self._source):
+            return encoded.words(row)
+        starts = np.array([match.start() for match in _WORD.finditer(self.corpus[row].text)])
+        first_characters = encoded.spans(row)[:, 0]
+        words = np.searchsorted(starts, first_characters, side="right") - 1
+        return np.where(encoded.special(row), NOT_A_WORD, np.maximum(words, 0))
+
+    def _target_row(self, row: int) -> Row:
+        """The decoder reads its start token and the target without its last; it predicts the target."""
+        assert self._target is not None
+        tokens, special = self._target.row(row), self._target.special(row)
+        words = self._words(self._target, row)
+        start = decoder_start(self.model)
+        if len(tokens) > 1 and tokens[0] == start:
+            return _clean(tokens[:-1], tokens[1:], special[:-1], words[:-1])
+        inputs = np.concatenate([[start], tokens[:-1]])
+        return _clean(inputs, tokens, np.concatenate([[True], special[:-1]]), np.concatenate([[-1], words[:-1]]))
+
+    def padded(self, rows: np.ndarray, regime: Regime = "clean", draw: int = 0) -> PaddedBatch:
+        """The sentences `rows` as right-padded tensors."""
+        sentences = [self.sentence_rows(int(row), regime, draw) for row in rows]
+        streams = {stack: self._stream([sentence[stack] for sentence in sentences], stack) for stack in sentences[0]}
+        return PaddedBatch(rows=rows, sentence_ids=self.corpus.ids[rows], streams=streams)
+
+    def _stream(self, rows: list[Row], stack: str) -> Stream:
+        pad = self._tokenizer(stack).pad_token_id
+        lengths = np.array([len(row.tokens) for row in rows])
+        position = np.arange(lengths.max())
+        real = position < lengths[:, None]
+        special = _pad([row.special for row in rows], True)
+        return Stream(
+            input_ids=torch.from_numpy(
+                _pad([row.tokens for row in rows], self.model.pad_token_id if pad is None else pad)
+            ),
+            real=torch.from_numpy(real),
+            valid=torch.from_numpy(real & ~special.astype(bool)),
+            labels=torch.from_numpy(_pad([row.labels for row in rows], NO_LABEL)),
+            position=torch.from_numpy(np.where(real, position, -1)),
+            words=torch.from_numpy(_pad([row.words for row in rows], NOT_A_WORD)),
+        )
+
+    def candidates(self, stack: str, regime: Regime, draw: int) -> Iterator[tuple[int, Row]]:
+        """Every row of the corpus as `stack` reads it."""
+        for row in range(len(self.corpus)):
+            yield row, self.sentence_rows(row, regime, draw)[stack]
+
+
+def _clean(tokens: np.ndarray, labels: np.ndarray, special: np.ndarray, words: np.ndarray) -> Row:
+    return Row(tokens=tokens, labels=labels, special=special, words=words, probes=np.flatnonzero(~special))
+
+
+def _next_tokens(tokens: np.ndarray) -> np.ndarray:
+    return np.append(tokens[1:], NO_LABEL)
+
+
+def _pad(rows: list[np.ndarray], value: int) -> np.ndarray:
+    lengths = np.array([len(row) for row in rows])
+    padded = np.full((len(rows), lengths.max()), value, dtype=np.int64)
+    padded[np.arange(lengths.max()) < lengths[:, None]] = np.concatenate(rows)
+    return padded
+
+
+def decoder_start(model: Model) -> int:
+    """The token a decoder begins with."""
+    config = model.module.config
+    for candidate in ("decoder_start_token_id", "bos_token_id", "eos_token_id"):
+        token = getattr(config, candidate, None)
+        if token is None:
+            token = getattr(getattr(model.module, "generation_config", None), candidate, None)
+        if token is not None:
+            return int(token)
+    return model.pad_token_id
+
+
+def _stack_names(model: Model) -> list[str]:
+    return [stack.name for stack in model.anatomy.stacks]
+
+
+def _vocabulary_size(tokenizer: PreTrainedTokenizerBase) -> int:
+    return max(len(tokenizer), max(tokenizer.get_vocab().values()) + 1)

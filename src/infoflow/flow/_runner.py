@@ -1,0 +1,109 @@
+"""`measure`: any number of measures in one pass over a corpus."""
+
+import copy
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from infoflow.corpus import Corpus
+from infoflow.foundation import UserError, current_display
+from infoflow.models import Model
+
+from ._distributed import exchange, processes
+from ._measure import AbstractMeasure, Measure, PairMeasure, SampleMeasure
+from ._pass import Pass, PassOptions, SampleKey
+from ._sample import TokenSample
+
+Tables = dict[str, pd.DataFrame]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Measured:
+    """What one pass leaves: the tables, and the samples that comparisons of models draw on."""
+
+    tables: Tables
+    samples: dict[SampleKey, TokenSample]
+
+
+def measure(
+    model: Model, corpus: Corpus, measures: Sequence[AbstractMeasure], options: PassOptions | None = None
+) -> Tables:
+    """Run `measures` on `model` reading `corpus`; the model runs once per batch whatever their number.
+
+    Under `torchrun` the batches are shared among the processes and every process returns the whole result.
+
+    Args:
+        model: From `load_model`, with a tokenizer.
+        corpus: From `load_corpus` or one of `Corpus.from_…`.
+        measures: Streaming, sample or pair measures; pair measures wait for `compare`. The objects stay as they are.
+        options: Seed, batch size, maximum length, byte budget of the token sample.
+
+    Returns:
+        A table per measure, by the table's name; measures that write the same table are concatenated.
+
+    Raises:
+        UserError: No measure applies to the model, the corpus is empty, or states are not finite.
+    """
+    with tempfile.TemporaryDirectory(prefix="infoflow-") as folder:
+        return collect(model, corpus, measures, Path(folder), options).tables
+
+
+def collect(
+    model: Model,
+    corpus: Corpus,
+    measures: Sequence[AbstractMeasure],
+    folder: Path,
+    options: PassOptions | None = None,
+) -> Measured:
+    """`measure`, keeping the token samples in `folder`."""
+    chosen = applicable(model, measures)
+    run = Pass(model, corpus, chosen, options or PassOptions(), folder)
+    rank, world = processes()
+    run.run(rank, world)
+    if world > 1:
+        run.load(exchange(run.state_dict()))
+    return finish(run, chosen)
+
+
+def applicable(model: Model, measures: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
+    """Fresh copies of the measures that say something about `model`; the others are skipped with a note.
+
+    Raises:
+        UserError: None is left.
+    """
+    reasons = {measure: measure.refusal(model) for measure in measures}
+    for refused, reason in reasons.items():
+        if reason is not None:
+            current_display().note(f"{type(refused).__name__} is skipped for {model.name}: {reason}")
+    kept = [copy.deepcopy(measure) for measure, reason in reasons.items() if reason is None]
+    if not kept:
+        raise UserError(
+            f"No measure applies to {model.name}: {'; '.join(r for r in reasons.values() if r) or 'none given'}."
+        )
+    return kept
+
+
+def finish(run: Pass, measures: Sequence[AbstractMeasure]) -> Measured:
+    """Turn what was seen into tables."""
+    samples = run.samples()
+    frames: dict[str, list[pd.DataFrame]] = {}
+    with current_display().progress(f"Computing {run.model.name}", len(measures), "measures") as progress:
+        for each in measures:
+            if isinstance(each, Measure):
+                parts = [each.result()]
+            elif isinstance(each, SampleMeasure):
+                parts = [
+                    each.compute(sample.first(each.request.occurrences))
+                    for (_, regime), sample in samples.items()
+                    if regime == each.regime
+                ]
+            else:
+                assert isinstance(each, PairMeasure)
+                parts = []
+            frames.setdefault(each.name, []).extend(each.table.conform(part) for part in parts)
+            progress.advance(1)
+    tables = {name: pd.concat(parts, ignore_index=True) for name, parts in frames.items() if parts}
+    return Measured(tables=tables, samples=samples)

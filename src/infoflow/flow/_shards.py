@@ -1,0 +1,99 @@
+"""`--shard i/n` and `merge`: the same pass in independent jobs, for a batch queue without a process group."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from infoflow.corpus import Corpus
+from infoflow.foundation import UserError, atomic_folder, digest
+from infoflow.models import Model
+
+from ._measure import AbstractMeasure, describe_measure
+from ._pass import Pass, PassOptions
+from ._runner import Measured, applicable, finish
+
+_MANIFEST = "shard.json"
+
+
+def measure_shard(
+    model: Model,
+    corpus: Corpus,
+    measures: Sequence[AbstractMeasure],
+    shard: int,
+    num_shards: int,
+    out: Path,
+    options: PassOptions | None = None,
+) -> Path:
+    """Run the batches of shard `shard` of `num_shards` (from 0) and write their sums to the folder `out`."""
+    if not 0 <= shard < num_shards:
+        raise UserError(f"--shard must be i/n with 0 ≤ i < n. Got {shard}/{num_shards}. Shards count from 0.")
+    options = options or PassOptions()
+    with atomic_folder(out) as folder:
+        run = Pass(model, corpus, applicable(model, measures), options, folder / "work")
+        run.run(shard, num_shards)
+        for name, arrays in run.state_dict().items():
+            np.savez(folder / f"{name}.npz", **arrays)
+        key = job_key(model, corpus, measures, options)
+        manifest = {"job": key, "shard": shard, "num_shards": num_shards}
+        (folder / _MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
+        _remove(folder / "work")
+    return out
+
+
+def merge_shards(
+    model: Model,
+    corpus: Corpus,
+    measures: Sequence[AbstractMeasure],
+    shards: Sequence[Path],
+    folder: Path,
+    options: PassOptions | None = None,
+) -> Measured:
+    """The result of the whole pass from its shards' folders; equal to a single process's.
+
+    Raises:
+        UserError: A shard is missing, given twice, or belongs to another model, corpus or setting.
+    """
+    options = options or PassOptions()
+    _check_complete([read_manifest(shard) for shard in shards], job_key(model, corpus, measures, options))
+    chosen = applicable(model, measures)
+    run = Pass(model, corpus, chosen, options, folder)
+    run.load([_read_states(shard) for shard in sorted(shards, key=lambda path: read_manifest(path)["shard"])])
+    return finish(run, chosen)
+
+
+def job_key(model: Model, corpus: Corpus, measures: Sequence[AbstractMeasure], options: PassOptions) -> str:
+    """What a pass depends on."""
+    return digest([model.digest, corpus.digest, [describe_measure(each) for each in measures], options])
+
+
+def read_manifest(shard: Path) -> dict[str, Any]:
+    path = shard / _MANIFEST
+    if not path.exists():
+        raise UserError(f"{shard} holds no shard: it has no {_MANIFEST}. Give the folders written with --shard.")
+    return json.loads(path.read_text())
+
+
+def _check_complete(manifests: list[dict[str, Any]], key: str) -> None:
+    (num_shards,) = {manifest["num_shards"] for manifest in manifests} or {0}
+    present = sorted(manifest["shard"] for manifest in manifests)
+    if present != list(range(num_shards)):
+        raise UserError(f"Merging needs the shards 0..{num_shards - 1}, each once. Got {present}.")
+    if {manifest["job"] for manifest in manifests} != {key}:
+        raise UserError("The shards belong to different models, corpora or settings. Run them with the same command.")
+
+
+def _read_states(shard: Path) -> dict[str, dict[str, np.ndarray]]:
+    states = {}
+    for path in sorted(shard.glob("*.npz")):
+        with np.load(path, allow_pickle=False) as arrays:
+            states[path.stem] = dict(arrays)
+    return states
+
+
+def _remove(folder: Path) -> None:
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
