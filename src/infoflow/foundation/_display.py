@@ -10,13 +10,14 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import IO, Literal, Protocol
+from typing import IO, Literal, Protocol, runtime_checkable
 
 DisplayKind = Literal["rich", "plain", "json", "silent"]
 
 _SECONDS_BETWEEN_LINES = 10.0  # a log of a long job stays readable
 
 
+@runtime_checkable  # the tests check argument types when they run
 class Progress(Protocol):
     """A running job."""
 
@@ -25,6 +26,7 @@ class Progress(Protocol):
         ...
 
 
+@runtime_checkable
 class Display(Protocol):
     """Where notes, warnings and progress go."""
 

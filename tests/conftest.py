@@ -1,0 +1,65 @@
+"""What tests of several rooms share. Imports of infoflow stay inside fixtures: jaxtyping's hook comes first."""
+
+import os
+
+import pytest
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread():
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache_folder(tmp_path_factory):
+    """Tests never touch the user's cache."""
+    os.environ["INFOFLOW_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+WORDS = {
+    "the": "le", "a": "un", "cat": "chat", "dog": "chien", "house": "maison", "sees": "voit", "likes": "aime",
+    "old": "vieux", "red": "rouge", "big": "grand", "runs": "court", "sleeps": "dort",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def parallel_corpus(tmp_path_factory):
+    """Forty short sentence pairs of uneven length."""
+    from infoflow.corpus import Corpus
+    from infoflow.foundation import stream
+
+    rng = stream("test-corpus")
+    lines = []
+    for _ in range(40):
+        words = rng.choice(list(WORDS), size=rng.integers(1, 12))
+        lines.append(f"{' '.join(words)}\t{' '.join(WORDS[word] for word in words)}\n")
+    path = tmp_path_factory.mktemp("corpus") / "pairs.tsv"
+    path.write_text("".join(lines))
+    return Corpus.from_parallel(path)
+
+
+@pytest.fixture(scope="session")
+def matched_models(parallel_corpus):
+    """Tiny matched models with random weights, by objective: two layers, four heads, width 32."""
+    from dataclasses import replace
+
+    from infoflow.corpus import train_tokenizer
+    from infoflow.models import load_model
+    from infoflow.objectives import Vocabulary, make_objective
+    from infoflow.training import ModelConfig, build_models
+
+    source = train_tokenizer((sentence.text for sentence in parallel_corpus), vocab_size=60)
+    target = train_tokenizer((sentence.translation for sentence in parallel_corpus), vocab_size=60)
+    objectives = [make_objective(name) for name in ("causal-lm", "masked-lm", "translation")]
+    config = ModelConfig(width=32, layers=2, heads=4, feedforward=64, initializer_range=0.1, positions=64)
+    modules = build_models(
+        objectives, config, Vocabulary.from_tokenizer(source), Vocabulary.from_tokenizer(target), seed=0
+    )
+    models = {name: load_model(module, tokenizer=source) for name, module in modules.items()}
+    return models | {"translation": replace(models["translation"], target_tokenizer=target)}

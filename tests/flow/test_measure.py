@@ -1,0 +1,273 @@
+"""One pass: what measures see, and that batches, shards and padding do not change it."""
+
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from infoflow.corpus import Corpus
+from infoflow.flow import (
+    Activations,
+    Measure,
+    PassOptions,
+    SampleMeasure,
+    SampleRequest,
+    TokenSample,
+    collect,
+    measure,
+    measure_shard,
+    merge_shards,
+)
+from infoflow.foundation import NUM_BLOCKS, UserError
+from infoflow.models import Model, load_model, tap
+from infoflow.results import Column, TableSchema
+
+
+class StateMean(Measure):
+    """Mean state per layer, kept per block: small enough to check by hand."""
+
+    table: ClassVar[TableSchema] = TableSchema(
+        name="state_mean",
+        version=1,
+        description="mean of all state entries",
+        columns=(
+            Column(name="stack", dtype="string", unit="", description="stack"),
+            Column(name="layer", dtype="int64", unit="", description="layer"),
+            Column(name="value", dtype="float64", unit="", description="mean"),
+            Column(name="count", dtype="int64", unit="tokens", description="tokens"),
+        ),
+    )
+    needs = frozenset({"hidden"})
+
+    def __init__(self) -> None:
+        self.sums: dict[str, np.ndarray] = {}
+        self.counts: dict[str, np.ndarray] = {}
+
+    def update(self, activations: Activations) -> None:
+        for stack, states in activations.hidden.items():
+            valid = activations.streams[stack].valid
+            per_layer = torch.stack([(s.double().mean(-1) * valid).sum(1) for s in states])  # (L+1, B)
+            sums = self.sums.setdefault(stack, np.zeros((NUM_BLOCKS, len(states))))
+            counts = self.counts.setdefault(stack, np.zeros(NUM_BLOCKS, dtype=np.int64))
+            np.add.at(sums, activations.blocks.numpy(), per_layer.T.numpy())
+            np.add.at(counts, activations.blocks.numpy(), valid.sum(1).numpy())
+
+    def merge(self, other: "StateMean") -> None:
+        for stack in other.sums:
+            self.sums[stack] = self.sums.get(stack, 0) + other.sums[stack]
+            self.counts[stack] = self.counts.get(stack, 0) + other.counts[stack]
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        return {f"sums.{k}": v for k, v in self.sums.items()} | {f"counts.{k}": v for k, v in self.counts.items()}
+
+    def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
+        self.sums = {k[5:]: v for k, v in state.items() if k.startswith("sums.")}
+        self.counts = {k[7:]: v for k, v in state.items() if k.startswith("counts.")}
+
+    def result(self) -> pd.DataFrame:
+        rows = [
+            {"stack": stack, "layer": layer, "value": value, "count": self.counts[stack].sum()}
+            for stack, sums in self.sums.items()
+            for layer, value in enumerate(sums.sum(0) / self.counts[stack].sum())
+        ]
+        return pd.DataFrame(rows)
+
+
+class SampledMean(SampleMeasure):
+    """Mean and identity of the sampled states."""
+
+    table: ClassVar[TableSchema] = TableSchema(
+        name="sampled_mean",
+        version=1,
+        description="mean of the sampled states",
+        columns=(
+            Column(name="stack", dtype="string", unit="", description="stack"),
+            Column(name="regime", dtype="string", unit="", description="regime"),
+            Column(name="layer", dtype="int64", unit="", description="layer"),
+            Column(name="value", dtype="float64", unit="", description="mean"),
+            Column(name="count", dtype="int64", unit="tokens", description="tokens"),
+            Column(name="checksum", dtype="int64", unit="", description="hash of the occurrences"),
+        ),
+    )
+
+    def __init__(self, regime: str = "clean", occurrences: int = 50) -> None:
+        self.regime, self.request = regime, SampleRequest(occurrences=occurrences, top_types=20)
+
+    def refusal(self, model: Model) -> str | None:
+        return "only masked LMs" if self.regime == "training" and model.task != "masked-lm" else None
+
+    def compute(self, sample: TokenSample) -> pd.DataFrame:
+        at = sample.occurrences
+        checksum = int((at.sentence * 1_000_003 + at.position * 31 + at.token * 7 + at.label).sum())
+        rows = [
+            {
+                "stack": sample.facts.stack,
+                "regime": sample.facts.regime,
+                "layer": layer,
+                "value": float(sample.states(layer).astype(np.float64).mean()),
+                "count": len(sample),
+                "checksum": checksum,
+            }
+            for layer in range(sample.num_states)
+        ]
+        return pd.DataFrame(rows)
+
+
+@pytest.fixture(params=["masked-lm", "causal-lm", "translation"])
+def matched(request, matched_models) -> Model:
+    return matched_models[request.param]
+
+
+def by_hand(model: Model, corpus: Corpus, stack: str) -> list[np.ndarray]:
+    """Every sentence alone: (L+1) arrays of the valid tokens' states."""
+    rows: list[list[np.ndarray]] = []
+    target = model.target_tokenizer or model.tokenizer
+    for sentence in corpus:
+        ids = torch.tensor([model.tokenizer(sentence.text)["input_ids"]])
+        arguments = {"input_ids": ids}
+        special = torch.tensor([token in model.tokenizer.all_special_ids for token in ids[0].tolist()])
+        if stack == "decoder" and model.task == "seq2seq":
+            translated = target(sentence.translation)["input_ids"][:-1]
+            arguments["decoder_input_ids"] = torch.tensor([translated])
+            special = torch.tensor([token in target.all_special_ids for token in translated])
+        elif model.task == "seq2seq":
+            arguments["decoder_input_ids"] = ids[:, :1]
+        with tap(model, hidden=True) as tapped, torch.no_grad():
+            model.module(**arguments)
+        rows.append([state[0][~special].numpy() for state in tapped.hidden[stack]])
+    return [np.concatenate(layer) for layer in zip(*rows, strict=True)]
+
+
+def test_streaming_measure_equals_every_sentence_alone(matched, parallel_corpus) -> None:
+    table = measure(matched, parallel_corpus, [StateMean()], PassOptions(tokens_per_batch=64))["state_mean"]
+    for stack, part in table.groupby("stack"):
+        expected = by_hand(matched, parallel_corpus, str(stack))
+        np.testing.assert_allclose(part["value"], [layer.mean() for layer in expected], rtol=1e-4, atol=1e-6)
+        assert (part["count"] == len(expected[0])).all()
+
+
+def test_sample_holds_the_states_of_its_occurrences(matched, parallel_corpus, tmp_path) -> None:
+    collected = collect(matched, parallel_corpus, [SampledMean(occurrences=10_000)], tmp_path)
+    for (stack, _), sample in collected.samples.items():
+        expected = by_hand(matched, parallel_corpus, stack)
+        assert len(sample) == len(expected[0])
+        for layer in range(sample.num_states):
+            ours = sample.states(layer)[np.lexsort((sample.occurrences.position, sample.occurrences.sentence))]
+            np.testing.assert_allclose(ours, expected[layer], atol=2e-5)
+
+
+@pytest.mark.parametrize("tokens_per_batch", [40, 100_000])
+def test_batch_size_changes_nothing(matched, parallel_corpus, tokens_per_batch) -> None:
+    measures = [StateMean(), SampledMean()]
+    reference = measure(matched, parallel_corpus, measures, PassOptions(tokens_per_batch=300))
+    other = measure(matched, parallel_corpus, measures, PassOptions(tokens_per_batch=tokens_per_batch))
+    for name, table in reference.items():
+        pd.testing.assert_frame_equal(table, other[name], rtol=1e-5, atol=1e-6)
+
+
+def test_smaller_sample_is_the_beginning_of_a_larger_one(matched_models, parallel_corpus, tmp_path) -> None:
+    model = matched_models["masked-lm"]
+    small = collect(model, parallel_corpus, [SampledMean(occurrences=20)], tmp_path / "a").samples
+    large = collect(model, parallel_corpus, [SampledMean(occurrences=60)], tmp_path / "b").samples
+    key = ("encoder", "clean")
+    np.testing.assert_array_equal(small[key].occurrences.sentence, large[key].first(20).occurrences.sentence)
+    np.testing.assert_allclose(small[key].states(2), large[key].first(20).states(2), atol=1e-6)
+
+
+def test_byte_budget_bounds_the_sample(matched_models, parallel_corpus) -> None:
+    model = matched_models["masked-lm"]
+    num_states, width = 3, 32
+    options = PassOptions(sample_bytes=17 * num_states * width * 4)
+    table = measure(model, parallel_corpus, [SampledMean(occurrences=50)], options)["sampled_mean"]
+    assert set(table["count"]) == {17}
+
+
+def test_training_regime_of_a_masked_lm(matched_models, parallel_corpus, tmp_path) -> None:
+    model = matched_models["masked-lm"]
+    measures = [SampledMean("training", occurrences=100)]
+    sample = collect(model, parallel_corpus, measures, tmp_path).samples["encoder", "training"]
+    at = sample.occurrences
+    assert len(sample) == 100
+    assert (at.token != at.label).all()
+    assert (at.label >= 5).all()
+    assert (at.token != model.tokenizer.mask_token_id).all()
+    frequent = np.argsort(-sample.facts.frequencies, kind="stable")[:20]
+    assert set(at.token) <= set(frequent)
+    assert at.draw.max() >= 1  # 40 sentences yield fewer than 100 occurrences in one pass
+
+
+@pytest.mark.parametrize("num_shards", [2, 3])
+def test_shards_merge_to_the_whole(matched, parallel_corpus, tmp_path, num_shards) -> None:
+    measures = [StateMean(), SampledMean()]
+    options = PassOptions(tokens_per_batch=64)
+    whole = measure(matched, parallel_corpus, measures, options)
+    folders = [
+        measure_shard(matched, parallel_corpus, measures, i, num_shards, tmp_path / str(i), options)
+        for i in range(num_shards)
+    ]
+    merged = merge_shards(matched, parallel_corpus, measures, folders[::-1], tmp_path / "merged", options).tables
+    for name, table in whole.items():
+        pd.testing.assert_frame_equal(table, merged[name], rtol=1e-12)
+
+
+def test_merge_refuses_incomplete_or_foreign_shards(matched_models, parallel_corpus, tmp_path) -> None:
+    model, other = matched_models["masked-lm"], matched_models["causal-lm"]
+    shard = measure_shard(model, parallel_corpus, [StateMean()], 0, 2, tmp_path / "0")
+    with pytest.raises(UserError, match=r"each once. Got \[0\]"):
+        merge_shards(model, parallel_corpus, [StateMean()], [shard], tmp_path / "m")
+    foreign = measure_shard(other, parallel_corpus, [StateMean()], 1, 2, tmp_path / "1")
+    with pytest.raises(UserError, match="different models"):
+        merge_shards(model, parallel_corpus, [StateMean()], [shard, foreign], tmp_path / "m")
+    with pytest.raises(UserError, match="i < n"):
+        measure_shard(model, parallel_corpus, [StateMean()], 2, 2, tmp_path / "2")
+    assert not (tmp_path / "2").exists()
+
+
+def test_measures_are_not_changed_by_a_run(matched_models, parallel_corpus) -> None:
+    model, mean = matched_models["masked-lm"], StateMean()
+    first = measure(model, parallel_corpus, [mean])["state_mean"]
+    second = measure(model, parallel_corpus, [mean])["state_mean"]
+    pd.testing.assert_frame_equal(first, second)
+
+
+def test_measures_that_do_not_apply(matched_models, parallel_corpus) -> None:
+    with pytest.raises(UserError, match="only masked LMs"):
+        measure(matched_models["causal-lm"], parallel_corpus, [SampledMean("training")])
+
+
+def test_nan_states_name_layer_and_sentence(matched_models, parallel_corpus) -> None:
+    import copy
+
+    model = matched_models["masked-lm"]
+    broken = load_model(copy.deepcopy(model.module), tokenizer=model.tokenizer)
+    with torch.no_grad():
+        broken.module.bert.encoder.layer[1].output.dense.weight[0, 0] = float("nan")
+    with pytest.raises(UserError, match=r"encoder, layer 2, sentence \d+"):
+        measure(broken, parallel_corpus, [StateMean()])
+
+
+def test_only_the_needed_activations_are_computed(matched_models, parallel_corpus) -> None:
+    seen = []
+
+    class Watch(StateMean):
+        def update(self, activations: Activations) -> None:
+            seen.append((bool(activations.hidden), bool(activations.attention), bool(activations.heads)))
+            super().update(activations)
+
+    measure(matched_models["masked-lm"], parallel_corpus, [Watch()])
+    assert set(seen) == {(True, False, False)}
+
+
+def test_the_model_runs_once_per_batch(matched_models, parallel_corpus) -> None:
+    model, calls = matched_models["masked-lm"], []
+    handle = model.module.bert.register_forward_hook(lambda *_: calls.append(1))
+    try:
+        measure(model, parallel_corpus, [StateMean(), StateMean(), SampledMean()], PassOptions(tokens_per_batch=64))
+        many = len(calls)
+        calls.clear()
+        measure(model, parallel_corpus, [StateMean()], PassOptions(tokens_per_batch=64))
+    finally:
+        handle.remove()
+    assert many == len(calls) > 1
