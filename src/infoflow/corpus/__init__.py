@@ -11,6 +11,9 @@ from ._corpus import CorpusSplit as CorpusSplit
 from ._encoded import Encoded as Encoded
 from ._encoded import token_frequencies as token_frequencies
 from ._encoded import tokenizer_digest as tokenizer_digest
+from ._generated import generate_grammar as generate_grammar
+from ._grammar import GrammarConfig as GrammarConfig
+from ._grammar import Rates as GrammarRates
 from ._sentence import Sentence as Sentence
 from ._tokenizers import SPECIAL_TOKENS as SPECIAL_TOKENS
 from ._tokenizers import load_tokenizer as load_tokenizer

@@ -185,7 +185,8 @@ class Corpus:
         """Raise a UserError that says what to do, unless the corpus has these columns."""
         if missing := [column for column in columns if column not in self.columns]:
             raise UserError(
-                f"The corpus {self.name} has no column {', '.join(missing)}; it has {', '.join(sorted(self.columns))}.\n"
+                f"The corpus {self.name} has no column {', '.join(missing)}; it has "
+                f"{', '.join(sorted(self.columns))}.\n"
                 "`grammar` has every column; treebanks bring words and heads, parallel corpora the translation."
             )
 

@@ -141,9 +141,9 @@ def _aligned(
 def _slow(tokenizer: PreTrainedTokenizerBase, text: str | list[str], max_length: int, target: bool) -> Alignment:
     text = text if isinstance(text, str) else " ".join(text)
     argument = {"text_target" if target else "text": text}
-    whole = tokenizer(**argument)["input_ids"]
-    ids = tokenizer(**argument, truncation=True, max_length=max_length)["input_ids"]
-    control = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+    whole: list[int] = list(tokenizer(**argument)["input_ids"])
+    ids: list[int] = list(tokenizer(**argument, truncation=True, max_length=max_length)["input_ids"])
+    control = {token for token in tokenizer.all_special_ids if token != tokenizer.unk_token_id}
     nothing = [NOT_A_WORD] * len(ids)
     return Alignment(ids, nothing, [(-1, -1)] * len(ids), [token in control for token in ids], len(whole) > len(ids))
 

@@ -1,0 +1,150 @@
+"""The lexicon of `grammar`: lemmas by word class, frequent ones first, each with its translation and gender."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice, product
+from math import gcd
+
+from infoflow.foundation import UserError, hash64
+
+from . import _words
+
+WordClass = str
+"""`noun`, `name`, `transitive`, `intransitive`, `adjective`, `frequency`, `manner`, `degree` or `preposition`."""
+
+SHARES = {
+    "noun": 0.40,
+    "name": 0.10,
+    "transitive": 0.15,
+    "intransitive": 0.10,
+    "adjective": 0.17,
+    "frequency": 0.02,
+    "manner": 0.06,
+}
+"""Shares of the open vocabulary. The closed classes, `degree` and `preposition`, are as listed in `_words`."""
+
+MINIMUM_VOCABULARY = 100
+
+_ONSETS = "b br c cl d dr f fl g gl gr h j k l m n p pl pr qu r s sc sl sp st t tr v w".split()
+_VOWELS = "a e i o u ai ea oo".split()
+_CODAS = "b d g k l m n nd nt p r rd rk rm rn t".split()  # none that changes before the ending -s
+_TARGET_ONSETS = "b d f g j k l m n p r s t v z dj ts kr pr tr".split()
+_TARGET_VOWELS = "a e i o u".split()
+_TARGET_CODAS = "l n r k t x".split()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A lemma. `plural` is its other form: a noun's plural, a verb's plural (the lemma itself); else the lemma."""
+
+    lemma: str
+    singular: str
+    plural: str
+    target: str  # stem in the target language; a name is copied
+    feminine: bool  # of nouns and names; the source does not show it
+
+
+@dataclass(frozen=True, slots=True)
+class Lexicon:
+    """Entries by word class, by falling frequency."""
+
+    entries: dict[WordClass, tuple[Entry, ...]]
+
+    def __getitem__(self, word_class: WordClass) -> tuple[Entry, ...]:
+        return self.entries[word_class]
+
+
+@cache
+def make_lexicon(vocabulary: int = 1000) -> Lexicon:
+    """The lexicon with about `vocabulary` lemmas in its open classes: English words first, then invented ones.
+
+    It is one language: it depends on nothing else, and a larger vocabulary only adds rarer words.
+    Some words are noun and verb at once (`the guards guard the walks`), with two translations.
+    """
+    if vocabulary < MINIMUM_VOCABULARY:
+        raise UserError(f"vocabulary must be at least {MINIMUM_VOCABULARY}. Got {vocabulary}.")
+    targets = _TargetStems()
+    entries: dict[WordClass, tuple[Entry, ...]] = {}
+    for word_class, real in _words.ENGLISH.items():
+        size = max(5, round(SHARES[word_class] * vocabulary)) if word_class in SHARES else len(real)
+        invented = _invented_words(word_class)
+        lemmas = [*real[:size], *islice(invented, max(0, size - len(real)))]
+        entries[word_class] = tuple(_entry(word_class, lemma, targets) for lemma in lemmas)
+    return Lexicon(entries)
+
+
+def _entry(word_class: WordClass, lemma: str, targets: "_TargetStems") -> Entry:
+    is_verb = word_class in ("transitive", "intransitive")
+    with_s = add_s(lemma) if is_verb or word_class == "noun" else lemma
+    singular, plural = (with_s, lemma) if is_verb else (lemma, with_s)
+    feminine = bool(hash64("grammar-gender", lemma) % 2) if word_class in ("noun", "name") else False
+    target = lemma if word_class == "name" else targets.stem(word_class, lemma)
+    return Entry(lemma, singular, plural, target, feminine)
+
+
+def add_s(lemma: str) -> str:
+    """The form in -s of a noun (plural; a few are irregular) or a verb (third person singular)."""
+    if lemma in _words.IRREGULAR_PLURALS:
+        return _words.IRREGULAR_PLURALS[lemma]
+    if lemma.endswith(("s", "x", "z", "ch", "sh")):
+        return f"{lemma}es"
+    if lemma.endswith("y") and lemma[-2] not in "aeiou":
+        return f"{lemma[:-1]}ies"
+    return f"{lemma}s"
+
+
+def _invented_words(word_class: WordClass) -> Iterator[str]:
+    """English-looking words without end, in an order that hides how they are made; no word is in two classes."""
+    number = sorted(SHARES).index(word_class)
+    ending = {"manner": "ly", "frequency": "times"}.get(word_class, "")
+    for syllables in (2, 3, 4):
+        for stem in _stems(syllables, _ONSETS, _VOWELS, _CODAS):
+            if hash64("grammar-class", stem) % len(SHARES) == number and stem not in _words.ALL_ENGLISH:
+                word = stem + ending
+                yield word.capitalize() if word_class == "name" else word
+
+
+def _stems(syllables: int, onsets: list[str], vowels: list[str], codas: list[str]) -> Iterator[str]:
+    """Every stem of so many syllables, walked in a fixed pseudo-random order."""
+    openings = list(product(onsets, vowels))
+    total = len(openings) ** syllables * len(codas)
+    # A step that shares no factor with the total visits each number once.
+    step = _coprime_step(total)
+    for visit in range(total):
+        index = (visit * step + step // 2) % total
+        index, coda = divmod(index, len(codas))
+        parts: list[str] = []
+        for _ in range(syllables):
+            index, opening = divmod(index, len(openings))
+            parts.append("".join(openings[opening]))
+        yield "".join(parts) + codas[coda]
+
+
+def _coprime_step(total: int) -> int:
+    step = int(total * 0.6180339887) | 1
+    while gcd(step, total) != 1:
+        step += 2
+    return step
+
+
+class _TargetStems:
+    """Hands out stems of the target language, each once."""
+
+    def __init__(self) -> None:
+        self._used: set[str] = set()
+
+    def stem(self, word_class: WordClass, lemma: str) -> str:
+        """A stem that is a function of class and lemma, unless an earlier lemma took it."""
+        attempt = 0
+        while (stem := self._stem(hash64("grammar-target", word_class, lemma, attempt))) in self._used:
+            attempt += 1
+        self._used.add(stem)
+        return stem
+
+    def _stem(self, number: int) -> str:
+        parts: list[str] = []
+        for inventory in (_TARGET_ONSETS, _TARGET_VOWELS, _TARGET_ONSETS, _TARGET_VOWELS, _TARGET_CODAS):
+            number, choice = divmod(number, len(inventory))
+            parts.append(inventory[choice])
+        return "".join(parts)
