@@ -8,7 +8,19 @@ from ._anatomy import ParameterGroup as ParameterGroup
 from ._anatomy import Stack as Stack
 from ._attention import AttentionCall as AttentionCall
 from ._attention import Site as Site
+from ._bleu import Bleu as Bleu
+from ._bleu import bleu as bleu
+from ._inputs import left_padding as left_padding
+from ._inputs import model_inputs as model_inputs
+from ._inputs import pad_rows as pad_rows
 from ._load import load_model as load_model
+from ._losses import IGNORED as IGNORED
+from ._losses import SequenceLosses as SequenceLosses
+from ._losses import concatenate_losses as concatenate_losses
+from ._losses import sequence_losses as sequence_losses
+from ._losses import shift_right as shift_right
+from ._losses import start_token_id as start_token_id
+from ._losses import token_cross_entropy as token_cross_entropy
 from ._model import Model as Model
 from ._model import Task as Task
 from ._slices import ParameterSlice as ParameterSlice
@@ -17,3 +29,4 @@ from ._tap import HeadCall as HeadCall
 from ._tap import Tap as Tap
 from ._tap import tap as tap
 from ._tokenizers import TARGET_FOLDER as TARGET_FOLDER
+from ._translate import translate as translate

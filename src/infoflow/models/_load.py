@@ -2,12 +2,19 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
-from transformers import PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.models.auto import modeling_auto as registry
 from transformers.utils import logging
 
@@ -15,6 +22,7 @@ from infoflow.foundation import UserError, missing_extra
 
 from ._anatomy import Anatomy
 from ._discovery import discover
+from ._hub import hub_is_reachable
 from ._model import Model, Task
 from ._tokenizers import find_tokenizers
 
@@ -93,9 +101,10 @@ def _read(home: Path | str, dtype: torch.dtype) -> PreTrainedModel:
     try:
         if isinstance(home, Path) and home.suffix == ".gguf":
             return _read_gguf(home, dtype)
-        config = AutoConfig.from_pretrained(home, trust_remote_code=False)
+        local = isinstance(home, Path) or not hub_is_reachable()
+        config = AutoConfig.from_pretrained(home, trust_remote_code=False, local_files_only=local)
         model, report = _model_class(config).from_pretrained(
-            home, config=config, dtype=dtype, weights_only=True, output_loading_info=True
+            home, config=config, dtype=dtype, weights_only=True, output_loading_info=True, local_files_only=local
         )
     except UserError:
         raise
@@ -116,10 +125,8 @@ def _unreadable(home: Path | str, error: Exception) -> str:
 
 
 def _read_gguf(path: Path, dtype: torch.dtype) -> PreTrainedModel:
-    try:
-        import gguf  # noqa: F401
-    except ImportError as error:
-        raise missing_extra("Reading a .gguf file", "gguf", "gguf") from error
+    if find_spec("gguf") is None:
+        raise missing_extra("Reading a .gguf file", "gguf", "gguf")
     return AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=dtype)
 
 

@@ -11,6 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from infoflow.foundation import UserError, digest
 
 from ._anatomy import Anatomy
+from ._limits import longest_sequence
 
 Task = Literal["causal-lm", "masked-lm", "seq2seq", "encoder"]
 
@@ -33,6 +34,16 @@ class Model:
     @property
     def device(self) -> torch.device:
         return self.module.device
+
+    @cached_property
+    def max_tokens(self) -> int | None:
+        """Longest input in tokens, special ones included; None where nothing limits it."""
+        return longest_sequence(self.module, self.anatomy, self.anatomy.stacks[0].name)
+
+    @cached_property
+    def max_target_tokens(self) -> int | None:
+        """Longest output of a sequence-to-sequence model; the longest input of any other."""
+        return longest_sequence(self.module, self.anatomy, self.anatomy.stacks[-1].name)
 
     @cached_property
     def digest(self) -> str:

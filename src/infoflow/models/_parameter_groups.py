@@ -1,6 +1,5 @@
 """Every parameter of a model in exactly one group, by its full path."""
 
-from torch import nn
 from transformers import PreTrainedModel
 
 from ._anatomy import Attention, ParameterGroup, Stack

@@ -47,7 +47,7 @@ class Tap:
 
     | field | key | value |
     |---|---|---|
-    | `hidden` | stack | L+1 states (B, T, D): the input of block 0, then each block's own output, before any final norm |
+    | `hidden` | stack | L+1 states (B, T, D): input of block 0, then each block's own output, before a final norm |
     | `attention` | (stack, kind) | L weights (B, H, T, S), after softmax, before dropout |
     | `heads` | (stack, kind) | L inputs of the output projection (B, T, H, d), gated |
     """

@@ -6,6 +6,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from infoflow.foundation import UserError
 
+from ._hub import hub_is_reachable
+
 TARGET_FOLDER = "target_tokenizer"
 """Subfolder of a checkpoint for the tokenizer of the output text, where a translation model has a second one."""
 
@@ -45,7 +47,8 @@ def _read(home: Path | str) -> PreTrainedTokenizerBase | None:
     try:
         if path.suffix == ".gguf":
             return AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
-        return AutoTokenizer.from_pretrained(home, trust_remote_code=False)
+        local = path.exists() or not hub_is_reachable()
+        return AutoTokenizer.from_pretrained(home, trust_remote_code=False, local_files_only=local)
     except Exception as error:
         if not path.exists():
             return None

@@ -1,0 +1,93 @@
+"""Translation by beam search."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from transformers.utils import logging
+
+from infoflow.corpus import length_batches
+from infoflow.foundation import UserError, current_display
+
+from ._inputs import pad_rows
+from ._losses import start_token_id
+from ._model import Model
+
+
+def translate(
+    model: Model,
+    sentences: Sequence[str],
+    *,
+    beams: int = 5,
+    length_penalty: float = 1.0,
+    max_ratio: float = 2.0,
+    token_budget: int = 2048,
+    **options: Any,
+) -> list[str]:
+    """Translations in the order of the sentences, by beam search without sampling.
+
+    Args:
+        model: A sequence-to-sequence model with a tokenizer.
+        sentences: Source sentences; what exceeds the model's longest input is cut.
+        beams: Hypotheses kept per sentence.
+        length_penalty: Exponent of the length that divides a hypothesis' log-probability.
+        max_ratio: Output tokens at most, as a multiple of the batch's longest source, plus 10.
+        token_budget: Source tokens per batch, padding included.
+        options: Further keywords of `generate`, such as `forced_bos_token_id` of a multilingual model.
+
+    Raises:
+        UserError: The model has no decoder to translate with, or no tokenizer.
+    """
+    if model.task != "seq2seq":
+        raise UserError(f"Only a sequence-to-sequence model translates. {model.name} is a {model.task} model.")
+    tokenizer = model.require_tokenizer()
+    target_tokenizer = model.target_tokenizer or tokenizer
+    limit = {} if model.max_tokens is None else {"truncation": True, "max_length": model.max_tokens}
+    rows = [tokenizer(sentence, **limit)["input_ids"] for sentence in sentences]
+    translations = [""] * len(rows)
+    lengths = np.array([len(row) for row in rows], dtype=np.int32)
+    settings = {"num_beams": beams, "length_penalty": length_penalty, "do_sample": False, **_tokens(model), **options}
+    with torch.inference_mode(), _quiet(), current_display().progress("translate", len(rows), unit="sentences") as bar:
+        for batch in length_batches(lengths, token_budget):
+            ids, mask = pad_rows([rows[row] for row in batch], model.pad_token_id)
+            longest = _output_limit(model, int(max_ratio * ids.shape[1]) + 10)
+            output = model.module.generate(
+                input_ids=ids.to(model.device), attention_mask=mask.to(model.device), max_new_tokens=longest, **settings
+            )
+            texts = target_tokenizer.batch_decode(output, skip_special_tokens=True)
+            for row, text in zip(batch, texts, strict=True):
+                translations[row] = text.strip()
+            bar.advance(len(batch))
+    return translations
+
+
+def _tokens(model: Model) -> dict[str, int]:
+    """Start, end and padding of the output; a matched model's configuration may name no end, its tokenizer does."""
+    tokens = {"decoder_start_token_id": start_token_id(model), "pad_token_id": model.pad_token_id}
+    config, tokenizer = model.module.config, model.target_tokenizer or model.require_tokenizer()
+    candidates = (
+        getattr(model.module.generation_config, "eos_token_id", None),
+        getattr(config, "eos_token_id", None),
+        tokenizer.eos_token_id,
+        tokenizer.sep_token_id,
+    )
+    end = next((token for token in candidates if token is not None), None)
+    return tokens if end is None else tokens | {"eos_token_id": end}
+
+
+def _output_limit(model: Model, wanted: int) -> int:
+    limit = model.max_target_tokens
+    return wanted if limit is None else min(wanted, limit - 1)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Generation logs remarks about settings that are given on purpose."""
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
