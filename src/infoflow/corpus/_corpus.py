@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 from datasets import Dataset, IterableDataset
@@ -47,7 +47,7 @@ class Corpus:
     # -- readers ------------------------------------------------------------------------------------------------------
 
     @classmethod
-    def from_text(cls, path: str | Path) -> Self:
+    def from_text(cls, path: str | Path) -> "Corpus":
         """One sentence per line, plain or .gz; blank lines are left out.
 
         Raises:
@@ -59,7 +59,7 @@ class Corpus:
     @classmethod
     def from_parallel(
         cls, source: str | Path, target: str | Path | None = None, columns: tuple[int, int] = (0, 1)
-    ) -> Self:
+    ) -> "Corpus":
         """Sentence pairs: two files aligned by line, or one tab-separated file of which `columns` are taken.
 
         A pair with a blank side is left out.
@@ -75,7 +75,7 @@ class Corpus:
         return cls._from_files([source, target], read_pair(source, target), ("text", "translation"), facts)
 
     @classmethod
-    def from_conllu(cls, path: str | Path) -> Self:
+    def from_conllu(cls, path: str | Path) -> "Corpus":
         """A CoNLL-U treebank: words, upos, head (from 0, −1 the root), deprel, and the tags `lemma` and `xpos`.
 
         Raises:
@@ -85,7 +85,7 @@ class Corpus:
         return cls._from_files([path], read_conllu(path), CONLLU_COLUMNS, {"reader": "conllu"})
 
     @classmethod
-    def from_tagged(cls, path: str | Path, tags: Sequence[str] = ("tag",)) -> Self:
+    def from_tagged(cls, path: str | Path, tags: Sequence[str] = ("tag",)) -> "Corpus":
         """`word<TAB>tag` lines, a blank line between sentences; `tags` names the tag columns.
 
         A column named `ccg` brings `ccg_left` and `ccg_right` (see `split_category`).
@@ -106,7 +106,7 @@ class Corpus:
         words: str | None = None,
         tags: Sequence[str] = (),
         name: str = "dataset",
-    ) -> Self:
+    ) -> "Corpus":
         """One split of a Hugging Face dataset; arguments name its columns (`"translation.en"` reaches into a dict).
 
         Class labels become their names. With `text=None` the text is the words joined by spaces.
@@ -124,7 +124,7 @@ class Corpus:
     @classmethod
     def _from_files(
         cls, paths: Sequence[Path], rows: Iterator[Row | None], columns: Sequence[str], facts: dict[str, Any]
-    ) -> Self:
+    ) -> "Corpus":
         for path in paths:
             check_readable(path)
         name = "-".join(dict.fromkeys(path.name.removesuffix(".gz") for path in paths))

@@ -1,7 +1,7 @@
 """The contract of a measure."""
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -44,8 +44,8 @@ class Measure(AbstractMeasure):
         """Add one batch."""
 
     @abstractmethod
-    def merge(self, other: Self) -> None:
-        """Add what another instance saw (another shard or process)."""
+    def merge(self, other: Any) -> None:
+        """Add what another instance of the same class saw (another shard or process)."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, np.ndarray]:

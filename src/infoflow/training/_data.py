@@ -1,7 +1,7 @@
 """What a run trains on: token ids of sentences, and of their translations."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -9,11 +9,12 @@ from infoflow.foundation import UserError, stream
 from infoflow.objectives import AbstractObjective, Batch, Vocabulary
 
 
+@runtime_checkable
 class TokenRows(Protocol):
     """Encoded sentences (`infoflow.corpus.Encoded` is one)."""
 
     @property
-    def ids(self) -> np.ndarray:
+    def sentence_ids(self) -> np.ndarray:
         """Stable sentence ids, int64 (sentence,)."""
         ...
 
@@ -54,7 +55,7 @@ class TrainingData:
         examples = [
             objective.corrupt(
                 np.asarray(self.source.row(row), dtype=np.int64),
-                stream(*noise, high | int(self.source.ids[row])),
+                stream(*noise, high | int(self.source.sentence_ids[row])),
                 self.vocabulary,
                 None if target is None else np.asarray(target.row(row), dtype=np.int64),
             )
