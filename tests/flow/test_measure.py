@@ -271,3 +271,12 @@ def test_the_model_runs_once_per_batch(matched_models, parallel_corpus) -> None:
     finally:
         handle.remove()
     assert many == len(calls) > 1
+
+
+def test_a_saved_sample_reads_back(matched_models, parallel_corpus, tmp_path) -> None:
+    samples = collect(matched_models["masked-lm"], parallel_corpus, [SampledMean()], tmp_path).samples
+    sample, again = samples["encoder", "clean"], TokenSample.load(tmp_path / "encoder-clean")
+    np.testing.assert_array_equal(sample.states(1), again.states(1))
+    np.testing.assert_array_equal(sample.occurrences.word, again.occurrences.word)
+    np.testing.assert_array_equal(sample.facts.frequencies, again.facts.frequencies)
+    assert (again.facts.stack, again.facts.regime, again.facts.task) == ("encoder", "clean", "masked-lm")

@@ -7,9 +7,7 @@ import torch
 
 from ._activations import Activations
 from ._reader import PaddedBatch
-from ._sample import Occurrences, SampleFacts, TokenSample
-
-_STATES, _FILLED = "states.npy", "filled.npy"
+from ._sample import STATES, Occurrences, SampleFacts, TokenSample
 
 
 class SampleFiller:
@@ -17,10 +15,11 @@ class SampleFiller:
 
     def __init__(self, occurrences: Occurrences, facts: SampleFacts, folder: Path, num_states: int, width: int) -> None:
         self.occurrences, self.facts = occurrences, facts
+        self._folder = folder
         self.filled = np.zeros(len(occurrences), dtype=bool)
         folder.mkdir(parents=True, exist_ok=True)
         shape = (num_states, len(occurrences), width)
-        self._states = np.lib.format.open_memmap(folder / _STATES, mode="w+", dtype=np.float32, shape=shape)
+        self._states = np.lib.format.open_memmap(folder / STATES, mode="w+", dtype=np.float32, shape=shape)
         order = np.lexsort((occurrences.row, occurrences.draw))
         self._order, self._rows, self._draws = order, occurrences.row[order], occurrences.draw[order]
 
@@ -59,4 +58,7 @@ class SampleFiller:
     def sample(self) -> TokenSample:
         """The finished sample."""
         assert self.filled.all(), f"{(~self.filled).sum()} sampled occurrences were never seen"
-        return TokenSample(self.occurrences, self._states, self.facts)
+        self._states.flush()
+        sample = TokenSample(self.occurrences, self._states, self.facts)
+        sample.save(self._folder)
+        return sample

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from infoflow.corpus import NOT_A_WORD, Corpus, Encoded, length_batches, token_frequencies
 from infoflow.foundation import UserError, block_of
-from infoflow.models import Model
+from infoflow.models import Model, start_token_id
 from infoflow.objectives import MaskedLM
 
 from ._activations import Regime, Stream
@@ -75,7 +75,8 @@ class Reader:
             raise UserError(f"The corpus {corpus.name} has no sentences: there is nothing to measure.")
         self.model, self.corpus, self.seed = model, corpus, seed
         self.source_stack = "encoder" if "encoder" in _stack_names(model) else "decoder"
-        self._source = corpus.encode(tokenizer, side="text", max_length=max_length)
+        longest = max_length if model.max_tokens is None else min(max_length, model.max_tokens)
+        self._source = corpus.encode(tokenizer, side="text", max_length=longest)
         self._target = self._encode_target(max_length) if decoder else None
         self._white_space_words = white_space_words and "words" not in corpus.columns
         self._noise: ProbingNoise | None = None
@@ -85,7 +86,9 @@ class Reader:
         return own if own is not None and stack != self.source_stack else self.model.require_tokenizer()
 
     def _encode_target(self, max_length: int) -> Encoded:
-        return self.corpus.encode(self._tokenizer("decoder"), side="translation", max_length=max_length)
+        limit = self.model.max_target_tokens
+        longest = max_length if limit is None else min(max_length, limit)
+        return self.corpus.encode(self._tokenizer("decoder"), side="translation", max_length=longest)
 
     @property
     def has_target(self) -> bool:
@@ -155,7 +158,7 @@ class Reader:
         assert self._target is not None
         tokens, special = self._target.row(row), self._target.special(row)
         words = self._words(self._target, row)
-        start = decoder_start(self.model)
+        start = start_token_id(self.model)
         if len(tokens) > 1 and tokens[0] == start:
             return _clean(tokens[:-1], tokens[1:], special[:-1], words[:-1])
         inputs = np.concatenate([[start], tokens[:-1]])
@@ -203,18 +206,6 @@ def _pad(rows: list[np.ndarray], value: int) -> np.ndarray:
     padded = np.full((len(rows), lengths.max()), value, dtype=np.int64)
     padded[np.arange(lengths.max()) < lengths[:, None]] = np.concatenate(rows)
     return padded
-
-
-def decoder_start(model: Model) -> int:
-    """The token a decoder begins with."""
-    config = model.module.config
-    for candidate in ("decoder_start_token_id", "bos_token_id", "eos_token_id"):
-        token = getattr(config, candidate, None)
-        if token is None:
-            token = getattr(getattr(model.module, "generation_config", None), candidate, None)
-        if token is not None:
-            return int(token)
-    return model.pad_token_id
 
 
 def _stack_names(model: Model) -> list[str]:

@@ -5,7 +5,9 @@ Which occurrences are sampled follows from tokens alone, before any model runs: 
 and neither batch order nor the number of shards or processes matters. The states then fill a memory-mapped file.
 """
 
+import json
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -14,6 +16,8 @@ from infoflow.foundation import block_of
 from ._activations import Regime
 
 NO_LABEL = -100
+STATES = "states.npy"
+_OCCURRENCES, _FREQUENCIES, _FACTS = "occurrences.npz", "frequencies.npy", "facts.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,6 +100,21 @@ class TokenSample:
     def take(self, index: np.ndarray) -> "TokenSample":
         """The sample of the chosen rows (indices or a mask); states stay on disk until read."""
         return TokenSample(self.occurrences.take(index), self._states, self.facts, self._rows[index])
+
+    def save(self, folder: Path) -> None:
+        """Write what is not on disk yet beside the states, so that `load` finds the whole sample in `folder`."""
+        np.savez(folder / _OCCURRENCES, **{f.name: getattr(self.occurrences, f.name) for f in fields(Occurrences)})
+        np.save(folder / _FREQUENCIES, self.facts.frequencies)
+        plain = {f.name: getattr(self.facts, f.name) for f in fields(SampleFacts) if f.name != "frequencies"}
+        (folder / _FACTS).write_text(json.dumps(plain))
+
+    @classmethod
+    def load(cls, folder: Path) -> "TokenSample":
+        """A sample that `save` completed; states stay on disk until read."""
+        with np.load(folder / _OCCURRENCES, allow_pickle=False) as columns:
+            occurrences = Occurrences(**columns)
+        facts = SampleFacts(**json.loads((folder / _FACTS).read_text()), frequencies=np.load(folder / _FREQUENCIES))
+        return cls(occurrences, np.load(folder / STATES, mmap_mode="r"), facts)
 
     def first(self, num: int) -> "TokenSample":
         """The first `num` occurrences: what a smaller request would have drawn."""
