@@ -54,7 +54,7 @@ class Corpus:
             UserError: The file cannot be read, is not UTF-8, or holds no sentence.
         """
         path = Path(path)
-        return cls._from_files([path], read_text(path), ("text",), {"reader": "text"})
+        return cls._from_files([path], read_text(path), ("text",), {"reader": "text"}, name)
 
     @classmethod
     def from_parallel(
@@ -70,9 +70,9 @@ class Corpus:
         source = Path(source)
         facts: dict[str, Any] = {"reader": "parallel", "columns": columns}
         if target is None:
-            return cls._from_files([source], read_table(source, columns), ("text", "translation"), facts)
+            return cls._from_files([source], read_table(source, columns), ("text", "translation"), facts, name)
         target = Path(target)
-        return cls._from_files([source, target], read_pair(source, target), ("text", "translation"), facts)
+        return cls._from_files([source, target], read_pair(source, target), ("text", "translation"), facts, name)
 
     @classmethod
     def from_conllu(cls, path: str | Path) -> "Corpus":
@@ -82,7 +82,7 @@ class Corpus:
             UserError: As `from_text`; a line is malformed; the heads of a sentence are not a tree.
         """
         path = Path(path)
-        return cls._from_files([path], read_conllu(path), CONLLU_COLUMNS, {"reader": "conllu"})
+        return cls._from_files([path], read_conllu(path), CONLLU_COLUMNS, {"reader": "conllu"}, name)
 
     @classmethod
     def from_tagged(cls, path: str | Path, tags: Sequence[str] = ("tag",)) -> "Corpus":
@@ -95,7 +95,7 @@ class Corpus:
         """
         path = Path(path)
         facts = {"reader": "tagged", "tags": list(tags)}
-        return cls._from_files([path], read_tagged(path, tags), tagged_columns(tags), facts)
+        return cls._from_files([path], read_tagged(path, tags), tagged_columns(tags), facts, name)
 
     @classmethod
     def from_dataset(
@@ -127,7 +127,7 @@ class Corpus:
     ) -> "Corpus":
         for path in paths:
             check_readable(path)
-        name = "-".join(dict.fromkeys(path.name.removesuffix(".gz") for path in paths))
+        name = name or "-".join(dict.fromkeys(path.name.removesuffix(".gz") for path in paths))
         key = digest([_READER_VERSION, facts, [file_digest(path) for path in paths]])
         return cls(store(rows, columns, name, key), name)
 

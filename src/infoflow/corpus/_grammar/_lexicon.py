@@ -26,12 +26,12 @@ SHARES = {
 
 MINIMUM_VOCABULARY = 100
 
-_ONSETS = "b br c cl d dr f fl g gl gr h j k l m n p pl pr qu r s sc sl sp st t tr v w".split()
-_VOWELS = "a e i o u ai ea oo".split()
-_CODAS = "b d g k l m n nd nt p r rd rk rm rn t".split()  # none that changes before the ending -s
-_TARGET_ONSETS = "b d f g j k l m n p r s t v z dj ts kr pr tr".split()
-_TARGET_VOWELS = "a e i o u".split()
-_TARGET_CODAS = "l n r k t x".split()
+_ONSETS = _words.listed("b br c cl d dr f fl g gl gr h j k l m n p pl pr qu r s sc sl sp st t tr v w")
+_VOWELS = _words.listed("a e i o u ai ea oo")
+_CODAS = _words.listed("b d g k l m n nd nt p r rd rk rm rn t")  # none that changes before the ending -s
+_TARGET_ONSETS = _words.listed("b d f g j k l m n p r s t v z dj ts kr pr tr")
+_TARGET_VOWELS = _words.listed("a e i o u")
+_TARGET_CODAS = _words.listed("l n r k t x")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def _invented_words(word_class: WordClass) -> Iterator[str]:
                 yield word.capitalize() if word_class == "name" else word
 
 
-def _stems(syllables: int, onsets: list[str], vowels: list[str], codas: list[str]) -> Iterator[str]:
+def _stems(syllables: int, onsets: tuple[str, ...], vowels: tuple[str, ...], codas: tuple[str, ...]) -> Iterator[str]:
     """Every stem of so many syllables, walked in a fixed pseudo-random order."""
     openings = list(product(onsets, vowels))
     total = len(openings) ** syllables * len(codas)

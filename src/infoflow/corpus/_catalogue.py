@@ -1,0 +1,107 @@
+"""What `infoflow data` shows: the corpora there are, and what one holds."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ._corpus import Corpus
+from ._load import GRAMMAR, GRAMMAR_SENTENCES
+from ._printable import printable
+from ._split import split_numbers
+from ._tatoeba import TATOEBA, is_tatoeba_cached, tatoeba_folder
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CatalogueEntry:
+    """A built-in corpus."""
+
+    name: str
+    description: str
+    sentences: int
+    licence: str
+    ready: bool  # False: the first use needs the network
+    location: str  # where its files are kept; empty for a generated corpus
+
+
+def list_corpora() -> list[CatalogueEntry]:
+    """The built-in corpora."""
+    return [
+        CatalogueEntry(
+            name=TATOEBA,
+            description="real English sentences with French translations",
+            sentences=178_009,
+            licence="CC-BY 2.0 FR, attribution: tatoeba.org and the contributors named in its file",
+            ready=is_tatoeba_cached(),
+            location=str(tatoeba_folder()),
+        ),
+        CatalogueEntry(
+            name=GRAMMAR,
+            description="generated sentences with gold trees, tags, categories and translation (grammar:SIZE)",
+            sentences=GRAMMAR_SENTENCES,
+            licence="none needed",
+            ready=True,
+            location="",
+        ),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CorpusDescription:
+    """A corpus in numbers, and its first sentences; all text is printable."""
+
+    name: str
+    digest: str
+    sentences: int
+    distinct_sources: int  # up to case and spacing; `split` keeps equal ones together
+    words: int
+    distinct_words: int
+    words_per_sentence: dict[str, float]  # mean, and percentiles 5, 50, 95 and 100
+    columns: tuple[str, ...]
+    tag_counts: dict[str, dict[str, int]]  # the ten most frequent tags of each tag column
+    examples: tuple[dict[str, str], ...]
+
+
+def describe_corpus(corpus: Corpus, examples: int = 3) -> CorpusDescription:
+    """Count a corpus in one streaming pass per column, and show `examples` sentences of it."""
+    lengths, words = corpus.word_counts, _word_types(corpus)
+    percentiles = {f"{share}%": float(np.percentile(lengths, share)) for share in (5, 50, 95, 100)}
+    return CorpusDescription(
+        name=printable(corpus.name),
+        digest=corpus.digest,
+        sentences=len(corpus),
+        distinct_sources=len(np.unique(split_numbers(corpus.column("text"), 0))),
+        words=int(lengths.sum()),
+        distinct_words=len(words),
+        words_per_sentence={"mean": float(lengths.mean()), **percentiles},
+        columns=tuple(sorted(corpus.columns)),
+        tag_counts={name: _tag_counts(corpus, name) for name in sorted(_tag_columns(corpus))},
+        examples=tuple(_example(corpus, index) for index in range(min(examples, len(corpus)))),
+    )
+
+
+def _word_types(corpus: Corpus) -> set[str]:
+    if "words" in corpus.columns:
+        return {word for words in corpus.column("words") for word in words}
+    return {word for text in corpus.column("text") for word in text.split()}
+
+
+def _tag_columns(corpus: Corpus) -> set[str]:
+    return corpus.columns - {"text", "translation", "words", "head", "lemma"}
+
+
+def _tag_counts(corpus: Corpus, name: str) -> dict[str, int]:
+    counts = Counter(tag for tags in corpus.column(name) for tag in tags)
+    return {printable(tag): count for tag, count in counts.most_common(10)}
+
+
+def _example(corpus: Corpus, index: int) -> dict[str, str]:
+    sentence = corpus[index]
+    shown: dict[str, Any] = {name: getattr(sentence, name) for name in ("text", "translation", "words", "upos")}
+    shown |= {"head": sentence.head, "deprel": sentence.deprel, **sentence.tags}
+    return {
+        name: printable(value if isinstance(value, str) else " ".join(str(item) or "_" for item in value))
+        for name, value in shown.items()
+        if value is not None
+    }

