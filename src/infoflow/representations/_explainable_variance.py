@@ -1,0 +1,30 @@
+"""Maximum explainable variance."""
+
+import math
+
+import torch
+
+from ._views import Matrix, as_view, centred
+
+
+def maximum_explainable_variance(x: Matrix) -> float:
+    r"""Share of the variance of a word's occurrences that one direction explains.
+
+    $$ \mathrm{MEV} = \frac{\sigma_1^2}{\sum_i \sigma_i^2} $$
+
+    $\sigma_i$ are the singular values of the centred occurrences. How well one static vector per word could do;
+    the baseline is the value of random occurrences. Always 1 for two occurrences.
+
+    Args:
+        x: (occurrence, width), float32 or float64; computed in float64.
+
+    Returns:
+        Share in (0, 1]; NaN where the occurrences do not vary.
+
+    Source: [@ethayarajh2019], who centre words but not their baseline; centre both.
+
+    >>> maximum_explainable_variance(torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]))
+    0.5
+    """
+    variances = torch.linalg.svdvals(centred(as_view(x, "x"))).square()
+    return float(variances[0] / variances.sum()) if variances[0] > 0 else math.nan

@@ -1,0 +1,80 @@
+"""Whether a state's neighbours are states of the same token."""
+
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+
+from infoflow.flow import SampleMeasure, SampleRequest, TokenSample
+from infoflow.foundation import NUM_BLOCKS, current_display
+from infoflow.results import Column, TableSchema, estimate_columns
+from infoflow.results._estimate import ratio_estimate
+
+from ._nearest import NeighbourMetric
+from ._neighbour_agreement import Few, agreements, check_neighbours
+
+_SCHEMA = TableSchema(
+    name="identity_neighbours",
+    version=1,
+    description="Fraction of a state's nearest states (other occurrences, same layer) that belong to the same token.",
+    columns=(
+        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
+        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
+        *estimate_columns("fraction", "fraction of neighbours with the same token", "random neighbours: Σp² of types"),
+        Column(name="neighbours", dtype="int64", unit="neighbours", description="k"),
+        Column(name="metric", dtype="string", unit="", description="cosine or euclidean"),
+        Column(name="few", dtype="string", unit="", description="treatment of tokens with at most k occurrences"),
+    ),
+)
+
+
+class IdentityNeighbours(SampleMeasure):
+    """How well a layer keeps the identity of tokens apart: `neighbour_agreement` with the token id as label.
+
+    Error bars resample the sentences of the queries; the pool of neighbours stays. The baseline is the fraction
+    that random other occurrences give, averaged over the same queries: Σp² where every token type is queried.
+
+    Args:
+        k: Number of neighbours.
+        metric: `"cosine"` or `"euclidean"`.
+        few: What to do with tokens of fewer than k + 1 occurrences; see `neighbour_agreement`.
+        occurrences: At most so many sampled tokens; time grows with the square.
+
+    Source: [@voita2019evolution], k = 50.
+    """
+
+    table: ClassVar[TableSchema] = _SCHEMA
+
+    def __init__(
+        self, k: int = 50, metric: NeighbourMetric = "cosine", few: Few = "require", occurrences: int = 20_000
+    ) -> None:
+        check_neighbours(k, few, metric)
+        self.k, self.occurrences = k, occurrences
+        self.metric: NeighbourMetric = metric
+        self.few: Few = few
+        self.request = SampleRequest(occurrences=occurrences)
+
+    def compute(self, sample: TokenSample) -> pd.DataFrame:
+        labels = np.unique(sample.occurrences.token, return_inverse=True)[1]
+        if np.bincount(labels).max() <= (self.k if self.few == "require" else 1):
+            current_display().note(
+                f"{self.name} of {sample.facts.model} is skipped: no token has the {self.k + 1} occurrences that "
+                f"{self.k} neighbours need. Use a larger sample, a smaller k, or few='cap'."
+            )
+            return pd.DataFrame(columns=self.table.column_names)
+        return pd.DataFrame([self._layer(sample, labels, layer) for layer in range(sample.num_states)])
+
+    def _layer(self, sample: TokenSample, labels: np.ndarray, layer: int) -> dict:
+        found = agreements(torch.from_numpy(sample.states(layer)), labels, self.k, self.few, self.metric)
+        blocks = sample.blocks[found.queries]
+        agreeing = np.bincount(blocks, weights=found.scores, minlength=NUM_BLOCKS)
+        queries = np.bincount(blocks, minlength=NUM_BLOCKS)
+        return {
+            "stack": sample.facts.stack,
+            "layer": layer,
+            **ratio_estimate(agreeing, queries, baseline=float(found.chance.mean())),
+            "neighbours": self.k,
+            "metric": self.metric,
+            "few": self.few,
+        }

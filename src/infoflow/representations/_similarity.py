@@ -1,0 +1,74 @@
+"""Cosine similarity within a set of vectors."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ._views import Matrix, as_view
+
+
+def self_similarity(x: Matrix) -> float:
+    r"""Mean cosine between distinct occurrences of one word: 1 for a static embedding.
+
+    $$ \mathrm{SelfSim} = \frac{2}{n(n-1)} \sum_{i<j} \cos(x_i, x_j)
+       = \frac{\| \sum_i u_i \|^2 - n}{n(n-1)}, \qquad u_i = x_i / \|x_i\| $$
+
+    Exact over all pairs, in O(n d). Zero vectors have no direction and are left out.
+
+    Args:
+        x: (occurrence, width), float32 or float64; computed in float64.
+
+    Returns:
+        Similarity in [−1/(n−1), 1]; NaN for fewer than two non-zero vectors.
+
+    Source: [@ethayarajh2019].
+
+    >>> self_similarity(torch.tensor([[1.0, 0.0], [0.0, 2.0]]))
+    0.0
+    """
+    units = _units(as_view(x, "x"))
+    n = len(units)
+    return float((units.sum(0).square().sum() - n) / (n * (n - 1))) if n > 1 else math.nan
+
+
+def average_similarity(x: Matrix) -> float:
+    """Mean cosine between random occurrences: the anisotropy of a space, 0 for an isotropic one.
+
+    The formula of `self_similarity`, over occurrences of different words. Subtract it from `self_similarity` and
+    `intra_sentence_similarity` to compare layers.
+
+    Source: [@ethayarajh2019].
+    """
+    return self_similarity(x)
+
+
+def intra_sentence_similarity(x: Matrix) -> float:
+    r"""Mean cosine between the tokens of a sentence and their mean.
+
+    $$ \mathrm{IntraSim} = \frac1n \sum_i \cos(x_i, \bar x), \qquad \bar x = \frac1n \sum_i x_i $$
+
+    Zero vectors are left out.
+
+    Args:
+        x: (token, width) states of one sentence, float32 or float64; computed in float64.
+
+    Returns:
+        Similarity in [−1, 1]; NaN where all vectors or their mean are zero.
+
+    Source: [@ethayarajh2019].
+
+    >>> round(intra_sentence_similarity(torch.tensor([[1.0, 0.0], [0.0, 1.0]])), 4)
+    0.7071
+    """
+    view = as_view(x, "x")
+    view = view[view.square().sum(1) > 0]
+    mean = view.mean(0)
+    norm = mean.norm()
+    return float((_units(view) @ (mean / norm)).mean()) if len(view) and norm > 0 else math.nan
+
+
+def _units(x: Float[Tensor, "token width"]) -> Float[Tensor, "nonzero width"]:
+    norms = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+    return (x / norms)[norms[:, 0] > 0]

@@ -1,0 +1,61 @@
+"""Intrinsic dimension from two nearest neighbours."""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from infoflow.foundation import UserError, current_display
+
+from ._nearest import nearest
+from ._views import Matrix, as_view
+
+
+def two_nn_dimension(x: Matrix, method: Literal["mle", "linear"] = "mle", discard: float = 0.1) -> float:
+    r"""Intrinsic dimension of a point cloud, from the ratio of its two nearest distances.
+
+    $$ \mu_i = r_2 / r_1, \qquad \hat d = N / \sum_i \ln \mu_i $$
+
+    With `method="linear"`, $\hat d$ is instead the slope through the origin of $-\ln(1 - F(\mu))$ on $\ln \mu$, without
+    the largest `discard` of the ratios (more robust to outliers). Repeated points are dropped first, with a note.
+
+    Args:
+        x: (token, width), float32 or float64; computed in float64.
+        method: Maximum likelihood or the linear fit of [@facco2017].
+        discard: Share of the largest ratios that the linear fit leaves out.
+
+    Returns:
+        Dimension, a positive number.
+
+    Raises:
+        UserError: Fewer than 3 distinct points, or an unknown method.
+
+    Source: [@facco2017].
+    """
+    if method not in ("mle", "linear") or not 0 <= discard < 1:
+        raise UserError(f'method must be "mle" or "linear" and discard lie in [0, 1). Got {method!r} and {discard}.')
+    view = as_view(x, "x")
+    points = torch.unique(view, dim=0)
+    if len(points) < len(view):
+        current_display().note(f"Intrinsic dimension: {len(view) - len(points)} repeated points left out.")
+    if len(points) < 3:
+        raise UserError(f"The intrinsic dimension needs at least 3 distinct points. Got {len(points)}.")
+    ratios = _log_ratios(points)
+    if method == "mle":
+        return float(len(ratios) / ratios.sum())
+    kept = ratios.sort().values[: max(1, int(len(ratios) * (1 - discard)))]
+    share = torch.arange(1, len(kept) + 1, dtype=kept.dtype) / len(ratios)
+    # With discard=0 the largest ratio has F = 1, whose logarithm is infinite.
+    kept, share = kept[share < 1], share[share < 1]
+    return float((kept @ -torch.log1p(-share)) / kept.square().sum())
+
+
+def _log_ratios(points: Float[Tensor, "point width"]) -> Float[Tensor, " point"]:
+    """ln(r2 / r1) of every point; distances are recomputed from differences, exact for close points."""
+    parts = []
+    for found in nearest(points, 2, "euclidean", torch.arange(len(points))):
+        differences = points[found.indices] - points[found.queries, None]
+        parts.append(torch.linalg.vector_norm(differences, dim=2).sort(dim=1).values)
+    distances = torch.cat(parts)
+    return torch.log(distances[:, 1] / distances[:, 0])
