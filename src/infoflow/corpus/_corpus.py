@@ -47,7 +47,7 @@ class Corpus:
     # -- readers ------------------------------------------------------------------------------------------------------
 
     @classmethod
-    def from_text(cls, path: str | Path) -> "Corpus":
+    def from_text(cls, path: str | Path, name: str | None = None) -> "Corpus":
         """One sentence per line, plain or .gz; blank lines are left out.
 
         Raises:
@@ -58,7 +58,11 @@ class Corpus:
 
     @classmethod
     def from_parallel(
-        cls, source: str | Path, target: str | Path | None = None, columns: tuple[int, int] = (0, 1)
+        cls,
+        source: str | Path,
+        target: str | Path | None = None,
+        columns: tuple[int, int] = (0, 1),
+        name: str | None = None,
     ) -> "Corpus":
         """Sentence pairs: two files aligned by line, or one tab-separated file of which `columns` are taken.
 
@@ -75,7 +79,7 @@ class Corpus:
         return cls._from_files([source, target], read_pair(source, target), ("text", "translation"), facts, name)
 
     @classmethod
-    def from_conllu(cls, path: str | Path) -> "Corpus":
+    def from_conllu(cls, path: str | Path, name: str | None = None) -> "Corpus":
         """A CoNLL-U treebank: words, upos, head (from 0, −1 the root), deprel, and the tags `lemma` and `xpos`.
 
         Raises:
@@ -85,7 +89,7 @@ class Corpus:
         return cls._from_files([path], read_conllu(path), CONLLU_COLUMNS, {"reader": "conllu"}, name)
 
     @classmethod
-    def from_tagged(cls, path: str | Path, tags: Sequence[str] = ("tag",)) -> "Corpus":
+    def from_tagged(cls, path: str | Path, tags: Sequence[str] = ("tag",), name: str | None = None) -> "Corpus":
         """`word<TAB>tag` lines, a blank line between sentences; `tags` names the tag columns.
 
         A column named `ccg` brings `ccg_left` and `ccg_right` (see `split_category`).
@@ -123,7 +127,12 @@ class Corpus:
 
     @classmethod
     def _from_files(
-        cls, paths: Sequence[Path], rows: Iterator[Row | None], columns: Sequence[str], facts: dict[str, Any]
+        cls,
+        paths: Sequence[Path],
+        rows: Iterator[Row | None],
+        columns: Sequence[str],
+        facts: dict[str, Any],
+        name: str | None,
     ) -> "Corpus":
         for path in paths:
             check_readable(path)
