@@ -1,0 +1,10 @@
+"""Published claims as executable checks: effect, interval, control and verdict, from the tables of a run."""
+
+from ._condition import Condition as Condition
+from ._condition import Verdict as Verdict
+from ._evaluate import evaluate as evaluate
+from ._finding import Control as Control
+from ._finding import Finding as Finding
+from ._registry import FINDINGS as FINDINGS
+from ._registry import describe as describe
+from ._schema import FINDINGS_TABLE as FINDINGS_TABLE

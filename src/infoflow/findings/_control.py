@@ -1,0 +1,73 @@
+"""A claim's test where the claim should not show."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ._condition import Condition, Outcome
+from ._finding import Control, Finding
+from ._panel import Absent
+from ._reading import Tables, gather
+
+_NULL_LEVEL = 0.95
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ControlOutcome:
+    """What a control gave, in the terms of the condition that decided the claim."""
+
+    name: str
+    value: float
+    unit: str
+    shows_claim: bool
+    decisive: bool
+    missing: str = ""  # why it was not measured
+
+    def __str__(self) -> str:
+        role = "control" if self.decisive else "for comparison"
+        if self.missing:
+            return f"{role}, {self.name}: not measured ({self.missing})"
+        return f"{role}, {self.name}: {self.value:.3g} {self.unit}{', shows the claim too' if self.shows_claim else ''}"
+
+
+def try_control(
+    control: Control, finding: Finding, tables: Tables, seeds: set[int], deciding: Outcome, index: int
+) -> ControlOutcome:
+    """Run the test on the control's curves; `deciding` is the claim's condition number `index`.
+
+    A control shows the claim when it meets every condition (intervals aside); of many replicas, when more than 5 % do.
+    """
+    try:
+        panels = gather(control.reads, tables, within=seeds)
+    except Absent as absent:
+        return ControlOutcome(
+            name=control.name, value=np.nan, unit="", shows_claim=False, decisive=control.decisive, missing=str(absent)
+        )
+    curves = {name: panel.estimate() for name, panel in panels.items()}
+    conditions = finding.test(control.transform(curves) if control.transform else curves)
+    return ControlOutcome(
+        name=control.name,
+        value=_strongest(conditions[index]),
+        unit=deciding.condition.unit,
+        shows_claim=bool(np.mean(_all_met(conditions)) > 1 - _NULL_LEVEL),
+        decisive=control.decisive,
+    )
+
+
+def strongest(controls: list[ControlOutcome], side: str) -> ControlOutcome | None:
+    """The decisive control that comes closest to the claim; None where no decisive control was measured."""
+    measured = [control for control in controls if control.decisive and not control.missing]
+    sign = 1 if side == "above" else -1
+    return max(measured, key=lambda c: (c.shows_claim, np.nan_to_num(sign * c.value, nan=-np.inf)), default=None)
+
+
+def _all_met(conditions: list[Condition]) -> np.ndarray:
+    return np.logical_and.reduce([condition.met() for condition in conditions])
+
+
+def _strongest(condition: Condition) -> float:
+    """The condition's effect: of one row itself, of many replicas the 95 % quantile towards the claim."""
+    reduce = np.min if condition.over == "all" else np.max
+    sign = 1 if condition.side == "above" else -1
+    effects = reduce(condition.oriented, axis=1)
+    return float(sign * np.quantile(effects, _NULL_LEVEL) + condition.threshold)

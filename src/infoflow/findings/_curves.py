@@ -1,0 +1,35 @@
+"""The curves that several claims share."""
+
+from typing import Literal
+
+from ._reading import Curve, Objective, Reading, SeedDistance, TaskDistance
+
+
+def information(objective: Objective, side: Literal["input", "output"], regime: str = "clean") -> Curve:
+    """Mutual information of the states with the input or the output token, layers 0..L."""
+    return Curve(table="mutual_information", objective=objective, where={"side": side, "regime": regime})
+
+
+def identity(objective: Objective) -> Curve:
+    """Share of neighbours that are the same token, layers 1..L (the layers of the published figure)."""
+    return Curve(table="identity_neighbours", objective=objective, first_layer=1)
+
+
+def change(objective: Objective) -> Curve:
+    """Distance between consecutive layers 1-2 .. (L−1)-L."""
+    return Curve(table="layer_distance", objective=objective, first_layer=1)
+
+
+TASK_DISTANCES: dict[str, Reading] = {
+    "translation–masked LM": TaskDistance(first="translation", second="masked-lm"),
+    "causal LM–translation": TaskDistance(first="causal-lm", second="translation"),
+    "causal LM–masked LM": TaskDistance(first="causal-lm", second="masked-lm"),
+}
+"""Distances between the models of two objectives, layers 1..L."""
+
+SEED_DISTANCES: dict[str, Reading] = {
+    "seeds of translation": SeedDistance(objective="translation"),
+    "seeds of the causal LM": SeedDistance(objective="causal-lm"),
+    "seeds of the masked LM": SeedDistance(objective="masked-lm"),
+}
+"""Distances between two initialisations of one objective, layers 1..L."""

@@ -1,0 +1,120 @@
+"""Every claim against the tables of a run."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pandas as pd
+
+from ._bootstrap import resampled_curves
+from ._condition import Condition, Outcome, Verdict, judge
+from ._control import ControlOutcome, strongest, try_control
+from ._finding import Finding
+from ._learned import shortfall
+from ._panel import Absent, Panel
+from ._reading import Tables, gather
+from ._registry import FINDINGS
+from ._schema import FINDINGS_TABLE
+
+
+def evaluate(tables: Tables, findings: Iterable[Finding] | None = None) -> pd.DataFrame:
+    """The findings table: one row per claim, with effect, interval, control and verdict.
+
+    Nothing but `tables` is read. A claim whose tables, objectives or seeds are absent gets the verdict "not testable
+    here" and the reason; where its numbers exist (one seed, a model that has not learned its task) they are given too.
+
+    Args:
+        tables: Tables of a run by name, for example `RunFolder(path).tables`; any may be absent.
+        findings: The claims to test; by default all of `FINDINGS`.
+    """
+    chosen = FINDINGS.values() if findings is None else findings
+    return FINDINGS_TABLE.conform(pd.DataFrame([_row(finding, tables) for finding in chosen]))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Seeds:
+    """The seeds a claim is tested on, and what stands against testing it."""
+
+    used: list[int]
+    obstacles: list[str]
+    left_out: list[str]  # seeds that were set aside, with the reason
+
+
+def _row(finding: Finding, tables: Tables) -> dict[str, object]:
+    row: dict[str, object] = {
+        "id": finding.id,
+        "claim": finding.claim,
+        "published": finding.published,
+        "source": finding.source,
+        "tables": ", ".join(finding.tables),
+        **dict.fromkeys(("effect", "low", "high", "threshold", "control"), float("nan")),
+        **dict.fromkeys(("unit", "control_name", "note"), ""),
+        "seeds": 0,
+        "effects": [],
+    }
+    try:
+        panels = gather(finding.reads, tables)
+        seeds = _seeds(finding, tables, panels)
+        panels = {name: panel.only(set(seeds.used)) for name, panel in panels.items()}
+        if min(panel.num_replicates for panel in panels.values()) < 2:
+            raise Absent("the tables hold no bootstrap replicates, so there is no interval")
+    except Absent as absent:
+        return {**row, "verdict": "not testable here", "reason": _sentence(str(absent))}
+    return {**row, **_tested(finding, tables, panels, seeds)}
+
+
+def _seeds(finding: Finding, tables: Tables, panels: dict[str, Panel]) -> _Seeds:
+    """Seeds whose models have all learned their tasks; where those are too few, every seed, with the obstacles."""
+    present = sorted(set.intersection(*(panel.seeds for panel in panels.values())))
+    reasons = {seed: [r for o in finding.learned if (r := shortfall(tables, o, seed))] for seed in present}
+    learned = [seed for seed in present if not reasons[seed]]
+    failures = [reason for seed in present for reason in reasons[seed]]
+    if len(learned) >= finding.minimum_seeds:
+        return _Seeds(used=learned, obstacles=[], left_out=failures)
+    few = f"it needs {finding.minimum_seeds} seeds of each objective, and there were {len(present)}"
+    obstacles = [few] if len(present) < finding.minimum_seeds else []
+    return _Seeds(used=present, obstacles=[*obstacles, *failures], left_out=[])
+
+
+def _tested(finding: Finding, tables: Tables, panels: dict[str, Panel], seeds: _Seeds) -> dict[str, object]:
+    conditions = finding.test(resampled_curves(panels, seeds.used))
+    outcomes = judge_all(conditions, len(seeds.used))
+    index = min(range(len(outcomes)), key=lambda i: outcomes[i].strength)
+    deciding = outcomes[index]
+    controls = [try_control(c, finding, tables, set(seeds.used), deciding, index) for c in finding.controls]
+    shown = strongest(controls, deciding.condition.side)
+    verdict, reason = _verdict(deciding, shown, seeds.obstacles)
+    return {
+        "verdict": verdict,
+        "reason": reason,
+        "effect": deciding.effect,
+        "low": deciding.low,
+        "high": deciding.high,
+        "effects": deciding.effects,
+        "threshold": deciding.condition.threshold,
+        "unit": deciding.condition.unit,
+        "control": shown.value if shown else float("nan"),
+        "control_name": shown.name if shown else "",
+        "seeds": len(seeds.used),
+        "note": "\n".join([*(f"{o}: {o.verdict}" for o in outcomes), *map(str, controls), *seeds.left_out]),
+    }
+
+
+def judge_all(conditions: list[Condition], num_seeds: int) -> list[Outcome]:
+    """Judge the conditions of one claim together: each counts among the claim's chances to fail."""
+    num_tests = sum(condition.num_tests for condition in conditions)
+    return [judge(condition, num_seeds, num_tests) for condition in conditions]
+
+
+def _verdict(deciding: Outcome, control: ControlOutcome | None, obstacles: list[str]) -> tuple[Verdict, str]:
+    if control is None:
+        obstacles = [*obstacles, "no control was measured"]
+    if obstacles:
+        return "not testable here", " ".join(_sentence(obstacle) for obstacle in obstacles)
+    assert control is not None
+    if deciding.verdict == "holds" and control.shows_claim:
+        return "undetermined", _sentence(f"{deciding}. The control shows it too: {control.name}, {control.value:.3g}")
+    return deciding.verdict, _sentence(str(deciding))
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."

@@ -1,0 +1,48 @@
+"""A published claim as an executable check."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ._condition import Condition
+from ._reading import Objective, Reading
+
+Curves = Mapping[str, np.ndarray]  # rows of curves (N, K), by the name of their reading
+Test = Callable[[Curves], list[Condition]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Control:
+    """Where the claim should not show: the same test on other curves.
+
+    `transform` turns those curves into one or many replicas of a null; of many, the strongest of the weakest 95 %
+    counts. A control that is not `decisive` is reported and decides nothing.
+    """
+
+    name: str
+    reads: Mapping[str, Reading]
+    transform: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] | None = None
+    decisive: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """A claim, its source, its test and its controls. One file in `claims` each; the registry finds it."""
+
+    id: str  # room:number, as in the published list
+    claim: str
+    source: str
+    published: str  # the source's numbers
+    statistic: str  # the test in words
+    reads: Mapping[str, Reading]
+    test: Test
+    controls: tuple[Control, ...]
+    learned: tuple[Objective, ...]  # objectives whose models must have learned their task
+    minimum_seeds: int = 3
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables that are read, in order of first use."""
+        readings = [*self.reads.values(), *(r for control in self.controls for r in control.reads.values())]
+        return tuple(dict.fromkeys([*(table for reading in readings for table in reading.sources), "task_scores"]))

@@ -1,0 +1,238 @@
+"""What a claim reads: a curve over layers, of each seed, from the tables of a run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import pandas as pd
+
+from ._panel import Absent, Panel
+
+Tables = Mapping[str, pd.DataFrame]
+Objective = Literal["causal-lm", "masked-lm", "translation"]
+Number = Literal["value", "baseline", "clustering_spread"]
+
+OBJECTIVE_NAMES: dict[str, str] = {
+    "causal-lm": "causal LM",
+    "masked-lm": "masked LM",
+    "translation": "translation encoder",
+}
+
+# Where a table holds several settings of a measure, claims read the one that the published numbers used.
+_SETTINGS: dict[str, Any] = {
+    "stack": "encoder",
+    "stack_a": "encoder",
+    "stack_b": "encoder",
+    "side": "mean",
+    "metric": "cosine",
+    "neighbours": 50,
+    "few": "require",
+    "regime": "clean",
+}
+
+
+class Reading(Protocol):
+    """Anything that finds a panel in the tables, of the trained models or of their untrained controls."""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The names of the tables it reads."""
+        ...
+
+    def panel(self, tables: Tables) -> Panel:
+        """The curve of each seed.
+
+        Raises:
+            Absent: The tables do not hold it.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Curve:
+    """A measure of one objective's models, layer by layer."""
+
+    table: str
+    objective: Objective
+    where: Mapping[str, Any] = field(default_factory=dict)
+    first_layer: int = 0
+    trained: bool = True
+    number: Number = "value"
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return (self.table,)
+
+    def panel(self, tables: Tables) -> Panel:
+        frame = rows_of(tables, self.table, ["objective", "seed", "trained", "layer", self.number, *self.where])
+        frame = frame[(frame["objective"] == self.objective) & (frame["trained"] == self.trained)]
+        frame = chosen(frame, self.where)
+        require_rows(frame, tables[self.table], self.table, self.objective, self.trained)
+        return _panel_of(frame, ["seed"], self.first_layer, self.number, self.table)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskDistance:
+    """The distance between the models of two objectives that grew from the same seed, at each layer."""
+
+    first: Objective
+    second: Objective
+    first_layer: int = 1
+    trained: bool = True
+    number: Number = "value"
+    table: str = "model_distance"
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return (self.table,)
+
+    def panel(self, tables: Tables) -> Panel:
+        frame = _distances(tables, self.table, self.trained, self.number)
+        frame = _ordered(frame, self.first, self.second)
+        frame = chosen(frame[frame["seed_a"] == frame["seed_b"]], {})
+        if frame.empty:
+            names = f"{OBJECTIVE_NAMES[self.first]} and {OBJECTIVE_NAMES[self.second]}"
+            raise Absent(f"no distance between {_state(self.trained)} {names} of one seed was measured")
+        return _panel_of(frame, ["seed_a"], self.first_layer, self.number, self.table)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SeedDistance:
+    """The distance between two models of one objective that differ in their seed, at each layer."""
+
+    objective: Objective
+    first_layer: int = 1
+    trained: bool = True
+    number: Number = "value"
+    table: str = "model_distance"
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return (self.table,)
+
+    def panel(self, tables: Tables) -> Panel:
+        frame = _distances(tables, self.table, self.trained, self.number)
+        frame = frame[(frame["objective_a"] == self.objective) & (frame["objective_b"] == self.objective)]
+        frame = chosen(frame[frame["seed_a"] != frame["seed_b"]], {})
+        if frame.empty:
+            name = OBJECTIVE_NAMES[self.objective]
+            raise Absent(f"no distance between two seeds of the {_state(self.trained)} {name} was measured")
+        return _panel_of(frame, ["seed_a", "seed_b"], self.first_layer, self.number, self.table)
+
+
+def rows_of(tables: Tables, name: str, columns: list[str]) -> pd.DataFrame:
+    """The table `name`, which must have `columns`."""
+    frame = tables.get(name)
+    if frame is None or frame.empty:
+        raise Absent(f"the table {name} is absent")
+    missing = [column for column in columns if column not in frame.columns]
+    if missing:
+        raise Absent(f"the table {name} has no column {', '.join(missing)}")
+    return frame
+
+
+def chosen(frame: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
+    """The rows of `where` and, for settings it leaves open, of the published setting or the only one there is."""
+    keep = np.ones(len(frame), dtype=bool)
+    for column, wanted in where.items():
+        keep &= _equals(frame, column, wanted)
+    for column, wanted in _SETTINGS.items():
+        if column in frame.columns and column not in where and len(set(frame[column].to_numpy()[keep])) > 1:
+            keep &= _equals(frame, column, wanted)
+    return frame.loc[keep]
+
+
+def _equals(frame: pd.DataFrame, column: str, wanted: Any) -> np.ndarray:
+    return np.asarray([value == wanted for value in frame[column]], dtype=bool)
+
+
+def require_rows(frame: pd.DataFrame, whole: pd.DataFrame, table: str, objective: str, trained: bool) -> None:
+    """Say what is missing where `frame`, a part of the table `whole`, is empty."""
+    if not frame.empty:
+        return
+    present = sorted(set(whole["objective"].dropna()))
+    if objective not in present:
+        raise Absent(f"there is no {OBJECTIVE_NAMES[objective]} among the models (there are: {', '.join(present)})")
+    raise Absent(f"{table} has no matching rows of the {_state(trained)} {OBJECTIVE_NAMES[objective]}")
+
+
+def replicates_of(frame: pd.DataFrame) -> np.ndarray:
+    """The replicates of each row, (rows, R), cut to their common length; R is 0 where a row has none."""
+    if "replicates" not in frame.columns:
+        return np.empty((len(frame), 0))
+    lists = [np.asarray([] if row is None else row, dtype=float).ravel() for row in frame["replicates"]]
+    common = min(len(row) for row in lists)
+    return np.stack([row[:common] for row in lists])
+
+
+def gather(reads: Mapping[str, Reading], tables: Tables, within: set[int] | None = None) -> dict[str, Panel]:
+    """The panels of a claim over the seeds that all of them have.
+
+    Raises:
+        Absent: One is not there, or they are of models of different depth.
+    """
+    panels, missing = {}, []
+    for name, reading in reads.items():
+        try:
+            panels[name] = reading.panel(tables)
+        except Absent as absent:
+            missing.append(str(absent))
+    if missing:
+        raise Absent("; ".join(dict.fromkeys(missing)))
+    seeds = set.intersection(*(panel.seeds for panel in panels.values()), *([within] if within is not None else []))
+    if len({panel.layers[-1] for panel in panels.values()}) > 1:
+        raise Absent("the models differ in depth")
+    return {name: panel.only(seeds) for name, panel in panels.items()}
+
+
+def untrained(reads: Mapping[str, Reading]) -> dict[str, Reading]:
+    """The same readings of the untrained controls."""
+    return {name: replace(reading, trained=False) for name, reading in reads.items()}  # type: ignore[type-var]
+
+
+def baselines(reads: Mapping[str, Reading]) -> dict[str, Reading]:
+    """The baselines of the same readings (shuffled labels, shuffled rows, or chance)."""
+    return {name: replace(reading, number="baseline") for name, reading in reads.items()}  # type: ignore[type-var]
+
+
+def _panel_of(frame: pd.DataFrame, unit: list[str], first_layer: int, number: Number, table: str) -> Panel:
+    frame = frame.loc[frame["layer"] >= first_layer].sort_values(by=[*unit, "layer"])
+    rows = [tuple(int(seed) for seed in seeds) for seeds in frame[unit].to_numpy()]
+    curves = {key: frame.loc[[row == key for row in rows]] for key in dict.fromkeys(rows)}
+    layers = {tuple(int(layer) for layer in group["layer"]) for group in curves.values()}
+    _check_layers(layers, first_layer, table)
+    values = np.stack([group[number].to_numpy(dtype=float) for group in curves.values()])
+    if not np.isfinite(values).all():
+        raise Absent(f"{table} holds no number ({number}) at some layers")
+    (only,) = layers
+    replicates = replicates_of(frame) if number == "value" else np.empty((len(frame), 0))
+    stacked = replicates.reshape(len(curves), len(only), -1) if replicates.size else np.empty((*values.shape, 0))
+    return Panel(units=tuple(curves), layers=only, values_UK=values, replicates_URK=stacked.transpose(0, 2, 1))
+
+
+def _check_layers(layers: set[tuple[int, ...]], first_layer: int, table: str) -> None:
+    if len(layers) > 1:
+        raise Absent(f"{table} holds different layers for different seeds")
+    only = next(iter(layers), ())
+    if only != tuple(range(first_layer, first_layer + len(only))):
+        raise Absent(f"{table} lacks a layer or holds one twice: it has {', '.join(map(str, only)) or 'none'}")
+    if len(only) < 3:
+        raise Absent(f"the model is too shallow: {table} has {len(only)} layers from layer {first_layer} on, needed 3")
+
+
+def _distances(tables: Tables, table: str, trained: bool, number: Number) -> pd.DataFrame:
+    ends = [f"{column}_{end}" for column in ("objective", "seed") for end in "ab"]
+    frame = rows_of(tables, table, [*ends, "trained", "layer", number])
+    return frame[frame["trained"] == trained]
+
+
+def _ordered(frame: pd.DataFrame, first: str, second: str) -> pd.DataFrame:
+    """The rows of the two objectives, with `first` always as model a."""
+    swapped = frame.rename(columns=lambda name: {"_a": f"{name[:-2]}_b", "_b": f"{name[:-2]}_a"}.get(name[-2:], name))
+    both = [f[(f["objective_a"] == first) & (f["objective_b"] == second)] for f in (frame, swapped)]
+    return pd.concat([part for part in both if not part.empty] or [frame.iloc[:0]])
+
+
+def _state(trained: bool) -> str:
+    return "trained" if trained else "untrained"

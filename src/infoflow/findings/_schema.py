@@ -1,0 +1,42 @@
+"""The table of findings."""
+
+from infoflow.results import Column, TableSchema
+
+
+def _text(name: str, description: str) -> Column:
+    return Column(name=name, dtype="string", unit="", description=description)
+
+
+def _number(name: str, description: str) -> Column:
+    return Column(name=name, dtype="float64", unit="see unit", description=description)
+
+
+FINDINGS_TABLE = TableSchema(
+    name="findings",
+    version=1,
+    description="Published claims, each tested on this run: effect, interval, control and verdict.",
+    columns=(
+        _text("id", "room and number of the claim"),
+        _text("claim", "the claim in plain words"),
+        _text("verdict", "holds, fails, undetermined (interval includes the threshold) or not testable here"),
+        _number("effect", "estimate of the condition that decides the verdict; NaN where nothing was measured"),
+        _number("low", "lower end of its 95% interval (bootstrap over seeds and sentences)"),
+        _number("high", "upper end of its 95% interval"),
+        _number("threshold", "what the interval must lie beyond; the reason says on which side"),
+        _text("unit", "unit of effect, interval, threshold and control"),
+        _number("control", "the same number where the claim should not show: see control_name"),
+        _text("control_name", "what the control is"),
+        _text("published", "the source's own numbers"),
+        _text("source", "where the claim was published"),
+        _text("reason", "what decided the verdict, in one or two sentences"),
+        _text("tables", "the tables that were read, comma separated"),
+        Column(name="seeds", dtype="int64", unit="seeds", description="number of seeds behind the effect"),
+        Column(
+            name="effects",
+            dtype="list<float64>",
+            unit="see unit",
+            description="the effect of each seed alone, in the order of the seeds",
+        ),
+        _text("note", "every condition and every control with its numbers, separated by newlines"),
+    ),
+)

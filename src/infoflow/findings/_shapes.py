@@ -1,0 +1,48 @@
+"""Shapes of curves: steps, ratios, rank correlations; rows are draws, columns are layers."""
+
+from itertools import combinations
+
+import numpy as np
+from scipy.stats import rankdata
+
+
+def falls(curves: np.ndarray) -> np.ndarray:
+    """How much each layer's value lies below the one before, (N, K − 1)."""
+    return -np.diff(curves, axis=1)
+
+
+def total_fall(curves: np.ndarray) -> np.ndarray:
+    """First minus last, (N, 1)."""
+    return curves[:, :1] - curves[:, -1:]
+
+
+def spearman(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Rank correlation of each row, (N, 1), ties by average rank; NaN for a constant row."""
+    first, second = np.broadcast_arrays(first, second)
+    ranks = [rankdata(rows, axis=1) for rows in (first, second)]
+    x, y = (rank - rank.mean(axis=1, keepdims=True) for rank in ranks)
+    scale = np.sqrt((x * x).sum(axis=1) * (y * y).sum(axis=1))
+    return ((x * y).sum(axis=1) / np.where(scale == 0, np.nan, scale))[:, None]
+
+
+def depth_correlation(curves: np.ndarray) -> np.ndarray:
+    """Rank correlation of each row with depth, (N, 1)."""
+    return spearman(curves, np.arange(curves.shape[1])[None])
+
+
+def later_over_earlier(curves: np.ndarray) -> np.ndarray:
+    """The ratio of every later value to every earlier one, (N, K (K − 1) / 2), in the order of `pair_names`."""
+    pairs = np.array(list(combinations(range(curves.shape[1]), 2)))
+    return curves[:, pairs[:, 1]] / curves[:, pairs[:, 0]]
+
+
+def pair_names(num: int, first: int) -> list[str]:
+    return [f"{second}-{second + 1} over {one}-{one + 1}" for one, second in combinations(range(first, first + num), 2)]
+
+
+def layer_names(num: int, first: int) -> list[str]:
+    return [f"layer {layer}" for layer in range(first, first + num)]
+
+
+def step_names(num: int, first: int) -> list[str]:
+    return [f"layers {layer}→{layer + 1}" for layer in range(first, first + num)]

@@ -1,0 +1,14 @@
+"""The papers behind the claims."""
+
+BOTTOM_UP = (
+    "Voita, Sennrich and Titov 2019, The Bottom-up Evolution of Representations in the Transformer, EMNLP-IJCNLP "
+    "(numbers read off its figures)"
+)
+HEAVY_LIFTING = (
+    "Voita, Talbot, Moiseev, Sennrich and Titov 2019, Analyzing Multi-Head Self-Attention: Specialized Heads Do the "
+    "Heavy Lifting, the Rest Can Be Pruned, ACL"
+)
+LESSONS = (
+    "Zhang and Bowman 2018, Language Modeling Teaches You More than Translation Does: Lessons Learned Through "
+    "Auxiliary Syntactic Task Analysis, BlackboxNLP"
+)

@@ -1,0 +1,69 @@
+"""representations:V-9. Change between consecutive layers 1-2 .. (L−1)-L."""
+
+import numpy as np
+
+from .._condition import Condition
+from .._curves import change
+from .._finding import Control, Curves, Finding
+from .._reading import untrained
+from .._shapes import later_over_earlier, pair_names
+from .._sources import BOTTOM_UP
+
+READS = {"translation": change("translation"), "causal": change("causal-lm"), "masked": change("masked-lm")}
+
+# "Non-increasing" must allow for equal layers, and an interval around equality always includes it. An increase
+# below the claim's own least effect counts as none.
+TOLERANCE = 1.1
+
+
+def test(curves: Curves) -> list[Condition]:
+    ratios = {model: later_over_earlier(curve) for model, curve in curves.items()}
+    masked = curves["masked"]
+    num = masked.shape[1]
+    names = pair_names(num, 1)
+    return [
+        Condition(
+            name="last change of the masked LM over each earlier one",
+            values=masked[:, -1:] / masked[:, :-1],
+            labels=[f"{layer}-{layer + 1}" for layer in range(1, num)],
+            threshold=1.1,
+            unit="ratio",
+        ),
+        Condition(
+            name="a later change of the translation encoder over an earlier one",
+            values=ratios["translation"],
+            labels=names,
+            threshold=TOLERANCE,
+            unit="ratio",
+            side="below",
+        ),
+        _somewhere("a rise of the causal LM's change", ratios["causal"], names),
+        _somewhere("a fall of the causal LM's change", 1 / ratios["causal"], names),
+        _somewhere("a fall of the masked LM's change", 1 / ratios["masked"], names),
+    ]
+
+
+def _somewhere(name: str, ratios: np.ndarray, labels: list[str]) -> Condition:
+    return Condition(name=name, values=ratios, labels=labels, threshold=1.0, unit="ratio", over="any")
+
+
+FINDING = Finding(
+    id="representations:V-9",
+    claim=(
+        "Layers of a translation encoder change tokens less and less; language models do not, and a masked LM changes"
+        " them most at the last layer."
+    ),
+    source=BOTTOM_UP,
+    published=(
+        "change at layers 1-2 to 5-6: translation .0645 .0645 .053 .0495 .039; causal LM .075 .067 .065 .079 .0705; "
+        "masked LM .0895 .077 .063 .0655 .110 (last over previous maximum: 1.23)"
+    ),
+    statistic=(
+        "distance between consecutive layers: masked LM's last over every earlier one above 1.1; translation encoder "
+        "never more than 1.1 times an earlier one; causal LM and masked LM both rise and fall"
+    ),
+    reads=READS,
+    test=test,
+    controls=(Control(name="untrained models", reads=untrained(READS)),),
+    learned=("causal-lm", "masked-lm", "translation"),
+)

@@ -1,0 +1,181 @@
+"""Tables of an imaginary study, in which every claim is true or false by a known margin."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+SEEDS = (1, 2, 3)
+REPLICATES = 100
+OBJECTIVES = ("causal-lm", "masked-lm", "translation")
+LAYERS = 6
+
+# Voita, Sennrich and Titov 2019, read off the figures: layers 0..6, 1..6, or 1-2..5-6.
+INFORMATION = {
+    ("causal-lm", "clean", "input"): "5.30 5.285 5.22 5.05 4.81 4.47 3.97",
+    ("translation", "clean", "input"): "5.215 5.21 5.20 5.10 4.945 4.765 4.475",
+    ("masked-lm", "clean", "input"): "5.215 5.21 5.185 5.045 4.935 4.99 5.10",
+    ("causal-lm", "clean", "output"): "1.815 2.10 2.185 2.255 2.305 2.34 2.35",
+    ("masked-lm", "training", "input"): "6.9 6.9 6.82 5.4 2.3 1.4 .95",
+    ("masked-lm", "training", "output"): ".73 .70 .97 1.34 2.05 2.37 2.385",
+}
+TASK_DISTANCE = {
+    ("translation", "masked-lm"): ".423 .430 .438 .453 .470 .535",
+    ("causal-lm", "translation"): ".452 .475 .498 .520 .558 .603",
+    ("causal-lm", "masked-lm"): ".408 .438 .463 .488 .523 .603",
+}
+SEED_DISTANCE = {
+    "translation": ".302 .305 .310 .315 .313 .309",
+    "causal-lm": ".332 .335 .337 .345 .360 .370",
+    "masked-lm": ".257 .275 .290 .303 .323 .370",
+}
+CHANGE = {
+    "translation": ".0645 .0645 .053 .0495 .039",
+    "causal-lm": ".075 .067 .065 .079 .0705",
+    "masked-lm": ".0895 .077 .063 .0655 .110",
+}
+IDENTITY = {
+    "translation": ".993 .992 .985 .972 .946 .916",
+    "causal-lm": ".992 .984 .965 .930 .862 .768",
+    "masked-lm": ".995 .993 .984 .973 .974 .976",
+}
+HEADS = {(0, 0, -1): 0.97, (0, 1, 1): 0.95, (1, 0, -1): 0.30, (1, 1, 2): 0.40}  # (layer, head, offset): share
+CONFIDENCE = {(0, 0): 0.93, (0, 1): 0.88, (1, 0): 0.4, (1, 1): 0.3}
+LOSS = {"causal-lm": (3.5, 5.5), "masked-lm": (3.0, 5.5), "translation": (2.0, 6.0)}  # loss, unigram loss
+
+
+def numbers(text):
+    return np.array([float(number) for number in text.split()])
+
+
+class Study:
+    """Builds tables; change the curves before calling `tables`.
+
+    Each model's curve is the published one, plus a shift drawn for the seed (`between`), with bootstrap replicates
+    that scatter by `noise` around it. Untrained models have flat curves.
+    """
+
+    def __init__(self, seeds=SEEDS, between=0.0, noise=0.0):
+        self.seeds, self.between, self.noise = seeds, between, noise
+        self.information = {key: numbers(text) for key, text in INFORMATION.items()}
+        self.task_distance = {key: numbers(text) for key, text in TASK_DISTANCE.items()}
+        self.seed_distance = {key: numbers(text) for key, text in SEED_DISTANCE.items()}
+        self.change = {key: numbers(text) for key, text in CHANGE.items()}
+        self.identity = {key: numbers(text) for key, text in IDENTITY.items()}
+        self.untrained_information = {key: np.full(7, 4.0) for key in INFORMATION}
+        self.untrained_change = {key: np.full(5, 0.02) for key in CHANGE}
+        self.untrained_identity = {key: np.full(6, 0.95) for key in IDENTITY}
+        self.heads, self.confidence = dict(HEADS), dict(CONFIDENCE)
+        self.loss, self.bleu = dict(LOSS), (30.0, 1.5)
+
+    def tables(self):
+        return {
+            "mutual_information": self._information(),
+            "layer_distance": self._curves(self.change, self.untrained_change, 1, 0.8, side="mean"),
+            "identity_neighbours": self._curves(
+                self.identity, self.untrained_identity, 1, 0.05, neighbours=50, metric="cosine", few="require"
+            ),
+            "model_distance": self._distances(),
+            "head_positional": self._heads(self.heads, ("layer", "head", "offset"), 0.1),
+            "head_confidence": self._heads(self.confidence, ("layer", "head"), 0.1),
+            "task_scores": self._scores(),
+        }
+
+    def estimate(self, value, baseline, *key):
+        rng = np.random.default_rng([sum(map(ord, str(part))) for part in key])
+        value = value + self.between * rng.standard_normal()
+        replicates = value + self.noise * rng.standard_normal(REPLICATES)
+        return {
+            "value": value,
+            "low": np.quantile(replicates, 0.025),
+            "high": np.quantile(replicates, 0.975),
+            "baseline": baseline,
+            "count": 1000,
+            "replicates": list(replicates),
+        }
+
+    def _models(self, objective):
+        for trained in (True, False):
+            for seed in self.seeds:
+                yield {
+                    "model": f"{objective}/seed-{seed}",
+                    "objective": objective,
+                    "seed": seed,
+                    "trained": trained,
+                    "stack": "encoder",
+                }
+
+    def _information(self):
+        rows = []
+        for key, curve in self.information.items():
+            for model in self._models(key[0]):
+                values = curve if model["trained"] else self.untrained_information[key]
+                for layer, value in enumerate(values):
+                    estimate = self.estimate(value, 0.3, "information", *key, *model.values(), layer)
+                    more = {"regime": key[1], "side": key[2], "layer": layer, "clustering_spread": 0.002}
+                    rows.append(model | more | estimate)
+        return pd.DataFrame(rows)
+
+    def _curves(self, trained, untrained, first_layer, baseline, **settings):
+        rows = []
+        for objective in trained:
+            for model in self._models(objective):
+                values = (trained if model["trained"] else untrained)[objective]
+                for layer, value in enumerate(values, start=first_layer):
+                    estimate = self.estimate(value, baseline, *settings, *model.values(), layer)
+                    rows.append(model | settings | {"layer": layer} | estimate)
+        return pd.DataFrame(rows)
+
+    def _distances(self):
+        rows = []
+        for trained in (True, False):
+            for (first, second), curve in self.task_distance.items():
+                values = curve if trained else np.full(6, 0.0 if first == "translation" else 0.1)
+                for seed in self.seeds:
+                    rows += self._distance((first, seed), (second, seed), trained, values)
+            for objective, curve in self.seed_distance.items():
+                for number, seed in enumerate(self.seeds):
+                    for other in self.seeds[number + 1 :]:
+                        values = curve if trained else np.full(6, 0.5)
+                        rows += self._distance((objective, seed), (objective, other), trained, values)
+        return pd.DataFrame(rows)
+
+    def _distance(self, first, second, trained, values):
+        keys = {"objective_a": first[0], "seed_a": first[1], "objective_b": second[0], "seed_b": second[1]}
+        more = {"trained": trained, "stack_a": "encoder", "stack_b": "encoder", "side": "mean"}
+        return [
+            keys | more | {"layer": layer} | self.estimate(value, 0.8, *keys.values(), trained, layer)
+            for layer, value in enumerate(values, start=1)
+        ]
+
+    def _heads(self, heads, names, baseline):
+        rows = []
+        for model in self._models("translation"):
+            for key, value in heads.items():
+                value = value if model["trained"] else 0.2
+                estimate = self.estimate(value, baseline, *names, *key, *model.values())
+                rows.append(model | {"kind": "self"} | dict(zip(names, key, strict=True)) | estimate)
+        return pd.DataFrame(rows)
+
+    def _scores(self):
+        rows = []
+        for objective, (loss, unigram) in self.loss.items():
+            scores = {"loss": (loss, unigram)} | ({"bleu": self.bleu} if objective == "translation" else {})
+            for model in self._models(objective):
+                if not model["trained"]:
+                    continue
+                for metric, (value, baseline) in scores.items():
+                    keys = model | {"split": "test", "metric": metric}
+                    score = {"value": value, "low": value - 0.1, "high": value + 0.1, "baseline": baseline}
+                    rows.append(keys | score | {"count": 1000, "replicates": [value] * 3, "signature": ""})
+        return pd.DataFrame(rows)
+
+
+@pytest.fixture
+def make_study():
+    return Study
+
+
+@pytest.fixture
+def published():
+    """The published curves for three seeds, without noise."""
+    return Study().tables()
