@@ -10,6 +10,8 @@ from ._attention import AttentionCall as AttentionCall
 from ._attention import Site as Site
 from ._bleu import Bleu as Bleu
 from ._bleu import bleu as bleu
+from ._bleu_statistics import BleuStatistics as BleuStatistics
+from ._bleu_statistics import bleu_statistics as bleu_statistics
 from ._inputs import left_padding as left_padding
 from ._inputs import model_inputs as model_inputs
 from ._inputs import pad_rows as pad_rows

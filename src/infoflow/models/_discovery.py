@@ -65,9 +65,19 @@ def is_sequence_to_sequence(module: PreTrainedModel) -> bool:
     )
 
 
+def vocabulary_size(module: PreTrainedModel) -> int:
+    """Rows of the input embedding."""
+    embedding = module.get_input_embeddings()
+    if not isinstance(embedding, nn.Embedding):
+        raise UserError(
+            f"{type(module).__name__} embeds no token ids, so it is no text model that infoflow can analyse."
+        )
+    return embedding.num_embeddings
+
+
 def tiny_inputs(module: PreTrainedModel) -> dict[str, Tensor]:
     """A few token ids (no padding among them) as keywords of the model's forward pass."""
-    size = module.get_input_embeddings().weight.shape[0]
+    size = vocabulary_size(module)
     pad = getattr(module.config, "pad_token_id", None)
     ids = [token for token in range(min(size, 2 * _SOURCE_LENGTH)) if token != pad][-_SOURCE_LENGTH:]
     input_ids = torch.tensor([ids], device=module.device)

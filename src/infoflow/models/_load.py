@@ -1,7 +1,8 @@
 """Load a model by name, from a folder or a GGUF file, or take an instance, and look at it before anyone measures it."""
 
+import io
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from transformers.utils import logging
 from infoflow.foundation import UserError, missing_extra
 
 from ._anatomy import Anatomy
-from ._discovery import discover
+from ._discovery import discover, vocabulary_size
 from ._hub import hub_is_reachable
 from ._model import Model, Task
 from ._tokenizers import find_tokenizers
@@ -60,7 +61,7 @@ def load_model(
         device = source.device if device == "auto" else device
     else:
         home = _existing(source)
-        name = home.name if isinstance(home, Path) else home
+        name = _short_name(home)
         with _quiet():
             module = _read(home, dtype)
     module = module.to(_device(device)).eval()
@@ -97,6 +98,14 @@ def _existing(source: str | Path) -> Path | str:
     return str(source)
 
 
+def _short_name(home: Path | str) -> str:
+    """A hub name whole; of a path the last part, with its parent where that says nothing."""
+    if isinstance(home, str):
+        return home
+    path = home.resolve()
+    return f"{path.parent.name}/model" if path.name == "model" else path.name.removesuffix(".gguf")
+
+
 def _read(home: Path | str, dtype: torch.dtype) -> PreTrainedModel:
     try:
         if isinstance(home, Path) and home.suffix == ".gguf":
@@ -127,7 +136,9 @@ def _unreadable(home: Path | str, error: Exception) -> str:
 def _read_gguf(path: Path, dtype: torch.dtype) -> PreTrainedModel:
     if find_spec("gguf") is None:
         raise missing_extra("Reading a .gguf file", "gguf", "gguf")
-    return AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=dtype)
+    # Its weights are de-quantised one by one under a bar that no setting turns off.
+    with redirect_stderr(io.StringIO()):
+        return AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=dtype)
 
 
 def _model_class(config: PreTrainedConfig) -> type:
@@ -173,7 +184,7 @@ def _device(device: str | torch.device) -> torch.device:
 
 
 def _check_vocabulary(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, name: str) -> None:
-    size = module.get_input_embeddings().weight.shape[0]
+    size = vocabulary_size(module)
     if tokenizer is not None and len(tokenizer) > size:
         raise UserError(
             f"The tokenizer does not fit {name}: it has {len(tokenizer)} tokens, the model {size}. Give the tokenizer "

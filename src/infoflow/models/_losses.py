@@ -70,7 +70,8 @@ def sequence_losses(
         if model.task == "causal-lm":
             labels = input_ids.masked_fill(mask == 0, IGNORED) if labels is None else labels
             logits_BTV = _logits(model, model_inputs(model, input_ids, mask))
-            return token_cross_entropy(logits_BTV[:, :-1], labels[:, 1:])
+            # The first token after padding on the left has no context: like the first column, it is not scored.
+            return token_cross_entropy(logits_BTV[:, :-1], labels[:, 1:].masked_fill(mask[:, :-1] == 0, IGNORED))
         if model.task == "masked-lm":
             if labels is None:
                 return _pseudo_losses(model, input_ids, mask)

@@ -1,5 +1,6 @@
 """Every parameter of a model in exactly one group, by its full path."""
 
+from torch import nn
 from transformers import PreTrainedModel
 
 from ._anatomy import Attention, ParameterGroup, Stack
@@ -18,13 +19,14 @@ def parameter_groups(model: PreTrainedModel, stacks: tuple[Stack, ...]) -> tuple
     outside a block, a norm by its class, a table by its name. What no rule knows is in the group "other", never lost.
     """
     projections = _projection_entries(stacks)
-    heads = _head_modules(model)
+    heads, tables = _head_modules(model), _embedding_names(model)
     groups = []
     for name, parameter in model.named_parameters():
         entries = projections.get(name)
         if entries is None:
-            component, layer, kind = _classify(model, name, stacks, heads)
-            stack = _stack_of(name, component, stacks)
+            path = tables.get(parameter, name)
+            component, layer, kind = _classify(model, path, stacks, heads)
+            stack = _stack_of(path, component, stacks)
             entries = [(component, stack, layer, kind, ParameterSlice(parameter=name))]
         for component, stack, layer, kind, part in entries:
             groups.append(
@@ -38,6 +40,15 @@ def parameter_groups(model: PreTrainedModel, stacks: tuple[Stack, ...]) -> tuple
                 )
             )
     return tuple(groups)
+
+
+def _embedding_names(model: nn.Module) -> dict[nn.Parameter, str]:
+    """The name of each table as an embedding: a tied one may bear its output matrix's name first (XLM-R)."""
+    names: dict[nn.Parameter, str] = {}
+    for name, child in model.named_modules():
+        if isinstance(child, nn.Embedding):
+            names.setdefault(child.weight, f"{name}.weight")
+    return names
 
 
 Entry = tuple[str, str | None, int | None, str | None, ParameterSlice]
