@@ -1,0 +1,4 @@
+"""One HTML file that tells what a run found, and its figures as files; the only room that knows HTML."""
+
+from ._files import write_figures as write_figures
+from ._page import write_report as write_report

@@ -1,0 +1,76 @@
+"""From measure tables to curves: one row per line and layer, with its interval."""
+
+import pandas as pd
+
+from ._language import Cast
+from ._numbers import estimate_text
+from ._samples import Estimate, Samples
+
+COLUMNS = ["series", "group", "layer", "value", "low", "high", "seeds", "count"]
+
+
+def curves(frame: pd.DataFrame, cast: Cast, layer: str = "layer", by: str = "seed") -> pd.DataFrame:
+    """Mean and interval of each line at each layer.
+
+    `group` is "trained", "untrained" (the control models) or "baseline" (the measure's own control, such as shuffled
+    labels, averaged over models). `frame` needs the column `series` (see `Cast.named`).
+    """
+    rows = []
+    for series in dict.fromkeys(frame["series"]):
+        for trained, group in ((True, "trained"), (False, "untrained")):
+            own = frame[(frame["series"] == series) & (frame["trained"] == trained)]
+            for position, at in own.groupby(layer, sort=True):
+                rows.append(_row(series, group, position, Samples.of(at, by).estimate()))
+    trained_rows = frame[frame["trained"]]
+    for position, at in trained_rows.dropna(subset="baseline").groupby(layer, sort=True):
+        base = float(at["baseline"].mean())
+        spread = Estimate(
+            value=base, low=float(at["baseline"].min()), high=float(at["baseline"].max()), seeds=0, count=0
+        )
+        rows.append(_row("", "baseline", position, spread))
+    return pd.DataFrame(rows, columns=[*COLUMNS, "shown"])
+
+
+def samples_at(frame: pd.DataFrame, series: str, layer: int, trained: bool = True, column: str = "layer") -> Samples:
+    """One line's samples at one layer."""
+    rows = frame[(frame["series"] == series) & (frame["trained"] == trained) & (frame[column] == layer)]
+    return Samples.of(rows)
+
+
+def layers_of(frame: pd.DataFrame, series: str, column: str = "layer") -> list[int]:
+    """The layers at which a line was measured, in order."""
+    return sorted(int(layer) for layer in frame.loc[frame["series"] == series, column].unique())
+
+
+def has_untrained(frame: pd.DataFrame) -> bool:
+    return bool((~frame["trained"]).any())
+
+
+def interval_note(table: pd.DataFrame) -> str:
+    """What the bands of these curves are, and how many observations lie behind a point."""
+    trained = table[table["group"] == "trained"]
+    if trained.empty:
+        return ""
+    seeds = int(trained["seeds"].max())
+    if seeds > 1:
+        bands = f"Lines are means over {seeds} seeds, bands their 95% t intervals"
+    else:
+        bands = "Bands are 95% intervals from a bootstrap over sentences"
+    if not trained["low"].notna().any():
+        bands = "No interval is known for these values"
+    count = int(trained["count"].median())
+    return f"{bands}; {count:,} occurrences behind each point." if count else f"{bands}."
+
+
+def _row(series: str, group: str, layer: int, estimate: Estimate) -> dict:
+    return {
+        "series": series,
+        "group": group,
+        "layer": int(layer),
+        "value": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
+        "seeds": estimate.seeds,
+        "count": estimate.count,
+        "shown": estimate_text(estimate) if group != "baseline" else estimate_text(estimate).split(" (")[0],
+    }

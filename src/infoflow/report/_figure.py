@@ -1,0 +1,46 @@
+"""What a figure of the report is: a question, its picture, the sentence that answers it, and how to read it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from ._language import Series
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Panel:
+    """One chart: a Vega-Lite specification that is as wide as its container."""
+
+    spec: dict[str, Any]
+    title: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Figure:
+    """A figure that answers the question in its heading."""
+
+    id: str  # also its address: report.html#id
+    question: str
+    answer: list[str]  # sentences made from the data
+    panels: list[Panel]
+    caption: str  # sample size, what the bands are
+    how_to_read: list[str]
+    method: str  # key of a paragraph in the methods section
+    data: pd.DataFrame  # everything the picture shows, as offered for download
+    tables: tuple[str, ...]
+    findings: tuple[str, ...] = ()  # ids of the claims it illustrates
+    template: str = "charts.html.jinja"
+    payload: dict[str, Any] = field(default_factory=dict)  # what the template and report.js need beyond the panels
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Section:
+    """One question of the study, with the figures that bear on it."""
+
+    id: str
+    title: str
+    lead: str
+    figures: list[Figure]
+    keys: list[Series]  # the lines that can be highlighted
+    untrained: bool  # whether an untrained control is drawn

@@ -1,0 +1,75 @@
+"""The report's figures as files for papers and slides."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import vl_convert
+
+from infoflow.foundation import UserError, atomic_write
+from infoflow.results import RunFolder
+
+from ._drawing import paper_svg
+from ._figure import Figure
+from ._head_map import head_statistics, heat_panels
+from ._language import Cast
+from ._story import tell
+
+Format = Literal["svg", "png", "pdf"]
+_DOTS_PER_INCH = 300
+
+
+def write_figures(
+    run: RunFolder, folder: Path | str, formats: Iterable[Format] = ("svg", "png", "pdf"), width_inches: float = 6.8
+) -> list[Path]:
+    """Write every figure of the run's report as `<folder>/<figure>.<format>`, on white, `width_inches` wide.
+
+    3.3 inches is one column of a two-column paper, 6.8 its whole width. PNG has 300 dots per inch; PDF embeds its fonts.
+    The head map is written once per statistic.
+
+    Raises:
+        UserError: An unknown format, or a width outside 2 to 20 inches.
+    """
+    formats = tuple(formats)
+    unknown = sorted(set(formats) - {"svg", "png", "pdf"})
+    if unknown or not formats:
+        got = ", ".join(unknown) or "none"
+        raise UserError(f"formats must be among svg, png, pdf. Got {got}. Write for example --formats svg,pdf.")
+    if not 2 <= width_inches <= 20:
+        raise UserError(
+            f"width_inches must lie in 2..20. Got {width_inches}. Papers use 3.3 (one column) or 6.8 (page)."
+        )
+    paths = []
+    for figure in _drawn_figures(run):
+        svg = paper_svg(figure, width_inches)
+        for kind in formats:
+            path = Path(folder) / f"{figure.id}.{kind}"
+            with atomic_write(path) as temporary:
+                temporary.write_bytes(_encode(svg, kind))
+            paths.append(path)
+    return paths
+
+
+def _drawn_figures(run: RunFolder) -> list[Figure]:
+    """The story's figures; the head map, which shows one statistic at a time, becomes one figure per statistic."""
+    cast = Cast.of(run)
+    figures = []
+    for figure in tell(run).figures:
+        if figure.id != "head-map":
+            figures.append(figure)
+            continue
+        rows, statistics = head_statistics({name: cast.named(run.tables[name]) for name in figure.tables})
+        for statistic in statistics:
+            panels = heat_panels(rows, statistic, cast)
+            figures.append(replace(figure, id=f"head-map-{statistic.id}", panels=panels))
+    return figures
+
+
+def _encode(svg: str, kind: str) -> bytes:
+    if kind == "svg":
+        return svg.encode()
+    if kind == "pdf":
+        return vl_convert.svg_to_pdf(svg)
+    white = svg.replace(">", '><rect width="100%" height="100%" fill="#ffffff"/>', 1)
+    return vl_convert.svg_to_png(white, scale=_DOTS_PER_INCH / 96)

@@ -1,0 +1,141 @@
+"""The story as one HTML file that needs nothing but a browser."""
+
+import base64
+import hashlib
+import json
+import re
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import vl_convert
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from infoflow.foundation import atomic_write, version
+from infoflow.results import RunFolder
+
+from ._drawing import static_svg
+from ._figure import Figure
+from ._methods import settings, table_notes
+from ._story import Story, tell
+from ._summary import VERDICTS, model_rows, study_line, verdict_line
+from ._theme import DARK, LIGHT, css_variables
+
+_ONE_PANEL, _SMALL_PANEL = 720, 340  # pixels of the static pictures
+
+
+def write_report(run: RunFolder) -> Path:
+    """Write the run's report.html: one file, readable offline, complete or not at all.
+
+    It shows what the run's tables hold and leaves out what they do not. Returns its path.
+    """
+    page = render(run, tell(run))
+    with atomic_write(run.report) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    return run.report
+
+
+def render(run: RunFolder, story: Story) -> str:
+    """The page as text."""
+    manifest = run.read()
+    scripts = [_closed(vl_convert.javascript_bundle()), _closed(_asset("report.js"))]
+    environment = _environment(story)
+    return environment.get_template("report.html.jinja").render(
+        title=manifest.get("title") or run.path.name,
+        kind=manifest.get("kind", "analyze"),
+        study_line=study_line(run, story.cast),
+        models=model_rows(run, story.cast),
+        findings=story.findings,
+        verdict_line=verdict_line(story.findings),
+        verdicts=VERDICTS,
+        sections=story.sections,
+        settings=settings(run),
+        tables=table_notes(run),
+        warnings=manifest.get("warnings", []),
+        command=manifest.get("command", ""),
+        version=version("infoflow"),
+        style=Markup(_style()),
+        scripts=[Markup(script) for script in scripts],
+        policy=_policy(scripts),
+        methods_used=list(dict.fromkeys(figure.method for figure in story.figures)),
+    )
+
+
+def _environment(story: Story) -> Environment:
+    environment = Environment(
+        loader=PackageLoader("infoflow.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["embedded"] = embedded
+    environment.filters["named"] = lambda text: _named(text, story)
+    environment.filters["csv_address"] = _csv_address
+    environment.globals["static_pictures"] = _static_pictures
+    return environment
+
+
+def embedded(value: Any) -> Markup:
+    """JSON that is safe inside a script element: no `<`, `>` or `&` survives, NaN becomes null."""
+    text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value
+
+
+def _named(text: str, story: Story) -> Markup:
+    """Escaped text in which the names of objectives and models wear their colour."""
+    slots = {str(escape(series.label)).casefold(): series.slot for series in story.cast.series if series.label}
+    if not slots:
+        return escape(text)
+    names = "|".join(re.escape(label) for label in sorted(slots, key=len, reverse=True))
+    pattern = re.compile(rf"(?<![\w&#])({names})(?!\w)", re.IGNORECASE)
+    return Markup(pattern.sub(lambda m: f'<b class="name s{slots[m[1].casefold()]}">{m[1]}</b>', str(escape(text))))
+
+
+def _static_pictures(figure: Figure) -> list[Markup]:
+    """Each panel as inline SVG: what a printer, or a browser without scripts, shows."""
+    width = _ONE_PANEL if len(figure.panels) == 1 else _SMALL_PANEL
+    return [Markup(static_svg(panel, width)) for panel in figure.panels]
+
+
+def _csv_address(figure: Figure) -> str:
+    """The figure's data as a `data:` address."""
+    columns = [column for column in figure.data if column not in ("shown", "replicates")]
+    text = figure.data[columns].to_csv(index=False, float_format="%.6g")
+    return "data:text/csv;charset=utf-8;base64," + base64.b64encode(text.encode()).decode()
+
+
+def _policy(scripts: list[str]) -> str:
+    """A content security policy that forbids the network and every script but the two of this page."""
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts
+    )
+    return f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
+
+
+@cache
+def _asset(name: str) -> str:
+    return resources.files("infoflow.report").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _style() -> str:
+    return _asset("style.css").replace("/*light*/", css_variables(LIGHT)).replace("/*dark*/", css_variables(DARK))
+
+
+def _closed(script: str) -> str:
+    """A script that cannot end its own element early."""
+    return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")

@@ -1,0 +1,37 @@
+"""The whole report as data, before any HTML: what was studied, what was found, and the sections that show it."""
+
+from dataclasses import dataclass
+
+from infoflow.results import RunFolder
+
+from ._change import change_section
+from ._figure import Figure, Section
+from ._heads import heads_section
+from ._knowledge import knowledge_section
+from ._language import Cast
+from ._summary import Finding, scorecard
+from ._training import training_section
+
+# In the order in which data flows; a section without tables leaves itself out.
+SECTIONS = (knowledge_section, change_section, heads_section, training_section)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Story:
+    """Everything that the page tells."""
+
+    cast: Cast
+    sections: list[Section]
+    findings: list[Finding]
+
+    @property
+    def figures(self) -> list[Figure]:
+        return [figure for section in self.sections for figure in section.figures]
+
+
+def tell(run: RunFolder) -> Story:
+    """The story of a run, from whichever tables it has."""
+    cast = Cast.of(run)
+    sections = [section for build in SECTIONS if (section := build(run, cast)) is not None]
+    figures = [figure for section in sections for figure in section.figures]
+    return Story(cast=cast, sections=sections, findings=scorecard(run, figures))

@@ -1,0 +1,187 @@
+"""The top of the report: what was studied, and what was found."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from infoflow.results import RunFolder
+
+from ._figure import Figure
+from ._language import Cast, objective_label
+from ._numbers import count_text, decimals, duration_text, listed, number
+
+VERDICTS = {
+    "holds": ("✓", "holds"),
+    "fails": ("✗", "fails"),
+    "undetermined": ("?", "undetermined"),
+    "not testable here": ("–", "not testable here"),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelRow:
+    """One line of the table of what was studied: the models of one objective, or one model."""
+
+    label: str
+    slot: int
+    cells: dict[str, str]  # column → text
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """One row of the scorecard."""
+
+    id: str
+    claim: str
+    symbol: str
+    verdict: str
+    effect: str  # "1.33 nats"
+    interval: str  # "1.25 to 1.41"
+    threshold: str
+    control: str
+    published: str
+    source: str
+    remark: str
+    figure: str  # id of the figure that shows it, or ""
+    bar: dict[str, float]  # positions in percent: low, high, value, threshold, control, zero; empty without an effect
+
+
+def study_line(run: RunFolder, cast: Cast) -> str:
+    """One sentence: models, data, time."""
+    manifest = run.read()
+    models = manifest.get("models", [])
+    corpus = manifest.get("corpus", {})
+    parts = [_models_phrase(models, cast)]
+    if corpus.get("name"):
+        sizes = [f"{count_text(corpus[key])} {key}" for key in ("sentences", "words") if corpus.get(key)]
+        verb = "trained and measured on" if manifest.get("kind") == "study" else "measured on"
+        parts.append(f"{verb} {corpus['name']}" + (f" ({listed(sizes)})" if sizes else ""))
+    timings = [seconds for seconds in manifest.get("timings", {}).values() if isinstance(seconds, int | float)]
+    if timings:
+        parts.append(f"in {duration_text(sum(timings))}")
+    return ", ".join(part for part in parts if part) + "."
+
+
+def model_rows(run: RunFolder, cast: Cast) -> list[ModelRow]:
+    """The table of models; a column appears where some model fills it."""
+    rows = []
+    entries = pd.DataFrame(run.read().get("models", []))
+    for series in cast.series:
+        column = "objective" if cast.by == "objective" else "name"
+        own = entries[entries[column].astype(str) == series.key] if column in entries else entries.head(0)
+        rows.append(ModelRow(label=series.label, slot=series.slot, cells=_model_cells(own, cast)))
+    filled = [name for name in (rows[0].cells if rows else {}) if any(row.cells[name] != "–" for row in rows)]
+    return [ModelRow(label=r.label, slot=r.slot, cells={name: r.cells[name] for name in filled}) for r in rows]
+
+
+def scorecard(run: RunFolder, figures: list[Figure]) -> list[Finding]:
+    """The findings with their numbers in words; [] where none were tested."""
+    if "findings" not in run.tables:
+        return []
+    return [_finding(row, figures) for row in run.tables["findings"].to_dict("records")]
+
+
+def verdict_line(findings: list[Finding]) -> str:
+    """How many claims hold, fail, and so on."""
+    counts = {verdict: sum(f.verdict == verdict for f in findings) for verdict in VERDICTS}
+    words = {
+        "holds": "hold",
+        "fails": "fail",
+        "undetermined": "stay undetermined",
+        "not testable here": "cannot be tested here",
+    }
+    parts = []
+    for verdict, count in counts.items():
+        if count:
+            plural = words[verdict] if count > 1 or verdict == "not testable here" else VERDICTS[verdict][1]
+            plural = "stays undetermined" if verdict == "undetermined" and count == 1 else plural
+            parts.append(f"{count} {plural}")
+    claims = "published claim was" if len(findings) == 1 else "published claims were"
+    return f"{len(findings)} {claims} checked on these models: {listed(parts)}."
+
+
+def _models_phrase(models: list[dict[str, Any]], cast: Cast) -> str:
+    if cast.by == "objective" and cast.series:
+        seeds = len({model.get("seed") for model in models}) or 1
+        names = listed([series.label for series in cast.series])
+        return f"{names[:1].upper()}{names[1:]}: one architecture, {seeds} seed{'s' if seeds > 1 else ''} each"
+    return listed([series.label for series in cast.series]) or "No model"
+
+
+def _model_cells(own: pd.DataFrame, cast: Cast) -> dict[str, str]:
+    def middle(column: str) -> float:
+        values = pd.to_numeric(own[column], errors="coerce").dropna() if column in own else pd.Series(dtype=float)
+        return float(values.median()) if len(values) else math.nan
+
+    seconds = duration_text(middle("seconds"))
+    several = cast.by == "objective" and len(own) > 1
+    cells = {"parameters": count_text(middle("parameters")), "updates": count_text(middle("updates"))}
+    cells |= {"source tokens": count_text(middle("source_tokens"))}
+    cells["time per model" if cast.by == "objective" else "time"] = seconds
+    if cast.by == "objective":
+        cells = {"seeds": listed([str(seed) for seed in sorted(own["seed"])]) if several or len(own) else "–", **cells}
+    elif "objective" in own and len(own):
+        cells = {"task": objective_label(str(own["objective"].iloc[0])), **cells}
+    return cells
+
+
+def _finding(row: dict[str, Any], figures: list[Figure]) -> Finding:
+    effect, low, high, threshold, control = (
+        _float(row.get(key)) for key in ("effect", "low", "high", "threshold", "control")
+    )
+    places = decimals(low, high, effect)
+    unit = f" {row['unit']}" if row.get("unit") else ""
+    known = math.isfinite(effect)
+    verdict = str(row["verdict"])
+    remarks = [str(row.get(key) or "") for key in ("reason", "note")]
+    return Finding(
+        id=str(row["id"]),
+        claim=str(row["claim"]),
+        symbol=VERDICTS.get(verdict, ("?", ""))[0],
+        verdict=verdict,
+        effect=f"{number(effect, places)}{unit}" if known else "",
+        interval=f"{number(low, places)} to {number(high, places)}" if known and math.isfinite(low) else "",
+        threshold=f"{number(threshold)}{unit}" if known and math.isfinite(threshold) else "",
+        control=f"{row.get('control_name') or 'control'} {number(control, places)}"
+        if known and math.isfinite(control)
+        else "",
+        published=_published(row.get("published"), row.get("unit")),
+        source=str(row.get("source") or ""),
+        remark="; ".join(remark for remark in remarks if remark),
+        figure=_figure_of(str(row["id"]), str(row.get("tables") or ""), figures),
+        bar=_bar(effect, low, high, threshold, control) if known else {},
+    )
+
+
+def _published(value: Any, unit: Any) -> str:
+    """The paper's number: text as it stands, a bare number with the effect's unit."""
+    if isinstance(value, str):
+        return value
+    figure = _float(value)
+    return f"{number(figure)} {unit or ''}".strip() if math.isfinite(figure) else ""
+
+
+def _figure_of(id: str, tables: str, figures: list[Figure]) -> str:
+    for figure in figures:
+        if id in figure.findings:
+            return figure.id
+    names = {name.strip() for name in tables.split(",")}
+    return next((figure.id for figure in figures if names & set(figure.tables)), "")
+
+
+def _bar(effect: float, low: float, high: float, threshold: float, control: float) -> dict[str, float]:
+    """Where the row's little picture puts its marks, in percent of its width; zero is always on it."""
+    marks = {"value": effect, "low": low, "high": high, "threshold": threshold, "control": control, "zero": 0.0}
+    marks = {name: value for name, value in marks.items() if math.isfinite(value)}
+    first, last = min(marks.values()), max(marks.values())
+    span = (last - first) or 1.0
+    return {name: round(4 + 92 * (value - first) / span, 2) for name, value in marks.items()}
+
+
+def _float(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan

@@ -1,0 +1,92 @@
+"""Colours and type of every figure. Charts name colours as CSS variables, so light, dark and paper need no redrawing."""
+
+import re
+from typing import Any
+
+# Series colours: told apart by people with any colour vision, and by lightness on a grey print.
+LIGHT = {
+    "ink": "#1d2228",
+    "soft": "#59626d",
+    "control": "#7d858e",
+    "grid": "#e4e7eb",
+    "paper": "#ffffff",
+    "series-0": "#1b4f91",
+    "series-1": "#b8541c",
+    "series-2": "#2f9e92",
+    "series-3": "#7a3e9d",
+    "series-4": "#8f6f00",
+    "series-5": "#c23b75",
+    "series-6": "#4d7a1f",
+    "series-7": "#3b3f8c",
+    "heat-0": "#f3f5f7",
+    "heat-1": "#8fb4d9",
+    "heat-2": "#123a6d",
+    "below": "#b8541c",
+    "above": "#1b4f91",
+}
+DARK = {
+    "ink": "#e6e9ed",
+    "soft": "#a3adb8",
+    "control": "#8b949e",
+    "grid": "#2e343b",
+    "paper": "#15181c",
+    "series-0": "#5f9df0",
+    "series-1": "#f5a05f",
+    "series-2": "#8ce0d2",
+    "series-3": "#c79be6",
+    "series-4": "#dcc25c",
+    "series-5": "#f48fb8",
+    "series-6": "#a9d477",
+    "series-7": "#a5a9f2",
+    "heat-0": "#20262d",
+    "heat-1": "#3f76b0",
+    "heat-2": "#d6e8ff",
+    "below": "#f5a05f",
+    "above": "#5f9df0",
+}
+# Liberation Sans is built into the converter and has Arial's metrics: screen, SVG and PDF agree.
+FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
+
+
+def vega_config() -> dict[str, Any]:
+    """The Vega-Lite config that every chart shares."""
+    text = {"labelFont": FONT, "titleFont": FONT, "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal"}
+    return {
+        "background": None,
+        "font": FONT,
+        "view": {"stroke": None},
+        "axis": {
+            **text,
+            "labelColor": "var(--soft)",
+            "titleColor": "var(--ink)",
+            "domainColor": "var(--control)",
+            "tickColor": "var(--control)",
+            "gridColor": "var(--grid)",
+            "tickSize": 4,
+            "labelPadding": 4,
+            "titlePadding": 8,
+        },
+        "axisY": {
+            "titleAlign": "left",
+            "titleAngle": 0,
+            "titleAnchor": "start",
+            "titleX": 0,
+            "titleY": -12,
+            "domain": False,
+            "ticks": False,
+        },
+        "axisX": {"grid": False},
+        "title": {"font": FONT, "color": "var(--ink)", "fontSize": 12, "anchor": "start", "fontWeight": "bold"},
+        "legend": {**text, "labelColor": "var(--soft)", "titleColor": "var(--ink)"},
+        "text": {"font": FONT, "fontSize": 11},
+    }
+
+
+def on_paper(text: str) -> str:
+    """The same SVG or JSON text with every CSS variable replaced by its light colour."""
+    return re.sub(r"var\(--([a-z0-9-]+)\)", lambda match: LIGHT.get(match[1], match[0]), text)
+
+
+def css_variables(palette: dict[str, str]) -> str:
+    """`--ink:#1d2228;…` for a style sheet."""
+    return "".join(f"--{name}:{color};" for name, color in palette.items())

@@ -1,0 +1,303 @@
+"use strict";
+// The page reads well without this script; it adds live charts, highlighting, the head panel, downloads and a shareable address.
+(() => {
+  const root = document.documentElement;
+  root.classList.add("js");
+  const all = (selector, from = document) => [...from.querySelectorAll(selector)];
+  const one = (selector, from = document) => from.querySelector(selector);
+
+  // ---- the address keeps the state: #figure;model=…;statistic=…;view=…;seed=…;head=…
+  const state = { place: "" };
+  const readState = () => {
+    const [place, ...pairs] = location.hash.slice(1).split(";");
+    for (const key of Object.keys(state)) delete state[key];
+    state.place = safeDecode(place);
+    for (const pair of pairs) {
+      const [key, value = ""] = pair.split("=");
+      state[key] = safeDecode(value);
+    }
+  };
+  const safeDecode = (text) => {
+    try { return decodeURIComponent(text); } catch { return ""; }
+  };
+  const remember = (changes) => {
+    for (const [key, value] of Object.entries(changes)) {
+      if (value === "" || value === null) delete state[key]; else state[key] = value;
+    }
+    const pairs = Object.entries(state).filter(([key]) => key !== "place").map(([key, value]) => `${key}=${encodeURIComponent(value)}`);
+    const hash = "#" + [encodeURIComponent(state.place || ""), ...pairs].join(";");
+    try { history.replaceState(null, "", hash === "#" ? location.pathname : hash); } catch { /* some browsers forbid it on file: */ }
+  };
+
+  // ---- light and dark
+  const stored = (() => { try { return localStorage.getItem("infoflow-theme"); } catch { return null; } })();
+  if (stored === "light" || stored === "dark") root.dataset.theme = stored;
+  one("#theme").addEventListener("click", () => {
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+    try { localStorage.setItem("infoflow-theme", root.dataset.theme); } catch { /* no storage: the choice lasts for this visit */ }
+  });
+
+  // ---- charts, drawn when they come near the screen
+  const views = new Map(); // section → Vega views
+  const draw = async (panel) => {
+    if (panel.dataset.drawn) return;
+    panel.dataset.drawn = "yes";
+    const spec = JSON.parse(one(".spec", panel).textContent);
+    const target = one(".live", panel);
+    // `ast` keeps Vega from compiling code at run time, which the page's security policy forbids.
+    const { view } = await vegaEmbed(target, spec, { mode: "vega-lite", actions: false, renderer: "svg", ast: true, defaultStyle: false, tooltip: { disableDefaultStyle: true } });
+    panel.classList.add("alive");
+    target.firstElementChild?.setAttribute("aria-hidden", "true");
+    const section = panel.closest("section");
+    if (!views.has(section)) views.set(section, []);
+    views.get(section).push(view);
+    view.addEventListener("mouseover", (event, item) => { if (item?.datum?.series) highlight(section, item.datum.series); });
+    view.addEventListener("mouseout", () => highlight(section, pinned()));
+    light(view, pinned());
+  };
+  const watcher = new IntersectionObserver((entries) => {
+    for (const entry of entries) if (entry.isIntersecting) { watcher.unobserve(entry.target); draw(entry.target); }
+  }, { rootMargin: "400px" });
+
+  // ---- one model highlighted in every figure of a section
+  const pinned = () => state.model || "";
+  const light = (view, series) => {
+    try { view.signal("highlight", series).runAsync(); } catch { /* a chart without lines */ }
+  };
+  const highlight = (section, series) => {
+    const known = !series || all(".key[data-series]", section).some((key) => key.dataset.series === series);
+    const shown = known || series.includes(" – ") ? series : "";
+    for (const view of views.get(section) || []) light(view, shown);
+    for (const grids of all(".grids", section)) {
+      grids.classList.toggle("dim", Boolean(shown));
+      for (const table of all("table.heads", grids)) table.classList.toggle("lit", table.dataset.grid.startsWith(shown + "/"));
+    }
+  };
+  const showPinned = () => {
+    for (const key of all(".key[data-series]")) key.setAttribute("aria-pressed", String(key.dataset.series === pinned()));
+    for (const section of all("section.question")) highlight(section, pinned());
+  };
+  for (const key of all(".key[data-series]")) {
+    const section = key.closest("section");
+    key.addEventListener("mouseenter", () => highlight(section, key.dataset.series));
+    key.addEventListener("mouseleave", () => highlight(section, pinned()));
+    key.addEventListener("click", () => {
+      remember({ model: pinned() === key.dataset.series ? "" : key.dataset.series });
+      showPinned();
+    });
+  }
+
+  // ---- downloads: the static picture, in light colours
+  const save = (name, text, type) => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type }));
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  };
+  const lightColors = () => {
+    const before = root.dataset.theme;
+    root.dataset.theme = "light";
+    const style = getComputedStyle(root);
+    const names = ["ink", "soft", "control", "grid", "paper", "below", "above"];
+    for (let i = 0; i < 8; i++) names.push(`series-${i}`);
+    for (let i = 0; i < 3; i++) names.push(`heat-${i}`);
+    const colors = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
+    if (before) root.dataset.theme = before; else delete root.dataset.theme;
+    return colors;
+  };
+  const pictureOf = (figure) => {
+    const colors = lightColors();
+    let top = 0, width = 0;
+    const parts = all(".static > svg", figure).map((svg) => {
+      const [, , w, h] = svg.getAttribute("viewBox").split(" ").map(Number);
+      const copy = svg.cloneNode(true);
+      copy.setAttribute("y", top); copy.setAttribute("width", w); copy.setAttribute("height", h);
+      top += h + 16; width = Math.max(width, w);
+      return new XMLSerializer().serializeToString(copy);
+    });
+    const text = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${top}" viewBox="0 0 ${width} ${top}">${parts.join("")}</svg>`;
+    return text.replace(/var\(--([a-z0-9-]+)\)/g, (whole, name) => colors[name] || whole);
+  };
+  for (const button of all("[data-download]")) {
+    const id = button.dataset.download;
+    button.addEventListener("click", () => save(`${id}.svg`, pictureOf(document.getElementById(id)), "image/svg+xml"));
+  }
+
+  // ---- the head map
+  const make = (tag, text = "", attributes = {}) => {
+    const element = document.createElement(tag);
+    if (text) element.textContent = text;
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    return element;
+  };
+  const svgMake = (tag, attributes) => {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    return element;
+  };
+  const shown = (value, low = null, high = null) => {
+    if (value === null || value === undefined) return "–";
+    const half = low === null || high === null ? 0 : (high - low) / 2;
+    const places = half > 0 ? Math.min(Math.max(-Math.floor(Math.log10(half)) + (half / 10 ** Math.floor(Math.log10(half)) < 2 ? 1 : 0), 0), 4) : 2;
+    return value.toFixed(places).replace(/^-(?=0\.?0*$)/, "").replace("-", "−");
+  };
+
+  const headMap = (box) => {
+    const figure = box.closest("figure");
+    const map = JSON.parse(one(".map-data", box).textContent);
+    const tables = all("table.heads", box);
+    const panel = one(".head-panel", box);
+    const statistic = () => map.statistics.find((s) => s.id === state.statistic) || map.statistics[0];
+    const view = () => (map.untrained && ["untrained", "change"].includes(state.view) ? state.view : "trained");
+    const seed = () => (map.seeds.map(String).includes(state.seed) ? Number(state.seed) : map.seeds[0]);
+    const grid = (id, trained) => map.grids.find((g) => g.id === id && g.trained === trained && g.seed === seed()) || map.grids.find((g) => g.id === id && g.trained === trained);
+    const cells = (id, trained, name = statistic().id) => grid(id, trained)?.statistics[name];
+    const valueAt = (id, index) => {
+      const own = cells(id, view() !== "untrained")?.value[index] ?? null;
+      if (view() !== "change") return own;
+      const control = cells(id, false)?.value[index] ?? null;
+      return own === null || control === null ? null : own - control;
+    };
+
+    const paint = () => {
+      const now = statistic(), signed = view() === "change";
+      for (const table of tables) {
+        const shape = grid(table.dataset.grid, true) || grid(table.dataset.grid, false);
+        table.classList.toggle("signed", signed);
+        for (const button of all("button", table)) {
+          const { layer, head } = button.dataset;
+          const value = valueAt(table.dataset.grid, layer * shape.heads + Number(head));
+          button.classList.toggle("empty", value === null);
+          button.style.setProperty("--v", value === null ? 0 : value / (signed ? now.change : now.top));
+          const text = value === null ? "not measured" : `${shown(value)}${now.unit ? " " + now.unit : ""}`;
+          button.setAttribute("aria-label", `layer ${layer}, head ${head}: ${signed ? "change in " : ""}${now.label} ${text}`);
+          button.title = `layer ${layer}, head ${head}: ${text}`;
+          button.toggleAttribute("aria-current", false);
+          if (state.head === `${table.dataset.grid}/${layer}/${head}`) button.setAttribute("aria-current", "true");
+        }
+      }
+      const scale = one(".scale", box);
+      scale.classList.toggle("signed", signed);
+      one("[data-scale=low]", scale).textContent = signed ? `−${now.change}` : "0";
+      one("[data-scale=high]", scale).textContent = signed ? `+${now.change}` : String(now.top);
+      one("[data-scale=label]", scale).textContent = `${now.label}${now.unit ? ` (${now.unit})` : ""}${signed ? ", trained minus untrained" : ""}`;
+      one(".answer p", figure).textContent = now.sentence;
+      for (const button of all("[data-statistic]", box)) check(button, button.dataset.statistic === now.id);
+      for (const button of all("[data-view]", box)) check(button, button.dataset.view === view());
+      const select = one("[data-seed]", box);
+      if (select) select.value = String(seed());
+      paintPanel();
+    };
+    const check = (button, on) => {
+      button.setAttribute("aria-checked", String(on));
+      button.tabIndex = on ? 0 : -1;
+    };
+
+    const paintPanel = () => {
+      const match = /^(.*)\/(\d+)\/(\d+)$/.exec(state.head || "");
+      const own = match && grid(match[1], true);
+      panel.hidden = !own;
+      if (!own) return;
+      const [, id, layer, head] = match;
+      const index = layer * own.heads + Number(head);
+      panel.replaceChildren();
+      const close = make("button", "×", { type: "button", class: "close", "aria-label": "Close the panel" });
+      close.addEventListener("click", () => choose(null));
+      const seeds = map.seeds.length > 1 ? `, seed ${own.seed}` : "";
+      panel.append(close, make("h4", `${own.label}${seeds}: ${own.kind}, layer ${layer}, head ${head}`));
+      const table = make("table");
+      const header = table.createTHead().insertRow();
+      for (const title of ["statistic", "this head (95% interval)", "control", ...(map.untrained ? ["untrained"] : []), "among all heads of this kind"]) header.append(make("th", title, { scope: "col" }));
+      const body = table.createTBody();
+      for (const kind of map.statistics) {
+        const data = own.statistics[kind.id];
+        if (!data || data.value[index] === null || data.value[index] === undefined) continue;
+        const row = body.insertRow();
+        const [value, low, high, baseline] = ["value", "low", "high", "baseline"].map((key) => data[key][index]);
+        const span = low === null || high === null ? "" : ` (${shown(low, low, high)} to ${shown(high, low, high)})`;
+        row.append(make("th", `${kind.label}${kind.unit ? ` (${kind.unit})` : ""}`, { scope: "row", title: kind.explanation }));
+        row.append(make("td", shown(value, low, high) + span));
+        row.append(make("td", `${shown(baseline)}, ${kind.control}`));
+        if (map.untrained) row.append(make("td", shown(cells(id, false, kind.id)?.value[index])));
+        const cell = row.insertCell();
+        cell.append(strip(data.value, index, baseline, kind.top));
+      }
+      panel.append(table);
+    };
+    // Every head of the grid as a thin tick, this one as a dot, the control dashed.
+    const strip = (values, index, baseline, top) => {
+      const place = (value) => 2 + (96 * value) / top + "%";
+      const known = values.filter((value) => value !== null);
+      const rank = known.filter((value) => value > values[index]).length + 1;
+      const picture = svgMake("svg", { class: "strip", role: "img", "aria-label": `rank ${rank} of ${known.length}` });
+      const line = (value, y1, y2, attributes) => picture.append(svgMake("line", { x1: place(value), x2: place(value), y1, y2, ...attributes }));
+      picture.append(svgMake("line", { x1: "2%", x2: "98%", y1: 10, y2: 10, stroke: "var(--rule)" }));
+      for (const value of known) line(value, 6, 14, { stroke: "var(--control)", "stroke-opacity": 0.5 });
+      if (baseline !== null) line(baseline, 1, 19, { stroke: "var(--control)", "stroke-width": 1.5, "stroke-dasharray": "3 2" });
+      picture.append(svgMake("circle", { cx: place(values[index]), cy: 10, r: 5, fill: "var(--ink)" }));
+      return picture;
+    };
+    const choose = (address, focus = false) => {
+      remember({ head: address, ...(address ? { place: figure.id } : {}) });
+      paint();
+      if (address && focus) panel.focus({ preventScroll: false });
+    };
+
+    for (const table of tables) {
+      table.addEventListener("click", (event) => {
+        const button = event.target.closest("button");
+        if (button) choose(`${table.dataset.grid}/${button.dataset.layer}/${button.dataset.head}`, event.detail === 0);
+      });
+      table.addEventListener("keydown", (event) => {
+        const step = { ArrowUp: [1, 0], ArrowDown: [-1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
+        const from = event.target.closest("button");
+        if (!step || !from) return;
+        event.preventDefault();
+        const to = one(`button[data-layer="${Number(from.dataset.layer) + step[0]}"][data-head="${Number(from.dataset.head) + step[1]}"]`, table);
+        if (!to) return;
+        from.tabIndex = -1;
+        to.tabIndex = 0;
+        to.focus();
+      });
+    }
+    panel.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape") return;
+      const current = one('table.heads button[aria-current="true"]', box);
+      choose(null);
+      current?.focus();
+    });
+    for (const group of all("[role=radiogroup]", box)) {
+      group.addEventListener("click", (event) => {
+        const button = event.target.closest("button");
+        if (!button) return;
+        remember(button.dataset.statistic ? { statistic: button.dataset.statistic } : { view: button.dataset.view });
+        paint();
+      });
+      group.addEventListener("keydown", (event) => {
+        const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+        if (!step) return;
+        event.preventDefault();
+        const buttons = all("button", group);
+        const next = buttons[(buttons.indexOf(document.activeElement) + step + buttons.length) % buttons.length];
+        next.click();
+        next.focus();
+      });
+    }
+    one("[data-seed]", box)?.addEventListener("change", (event) => { remember({ seed: event.target.value }); paint(); });
+    return paint;
+  };
+
+  // ---- start, and follow the address
+  const paints = all("[data-map]").map(headMap);
+  const follow = (jump) => {
+    readState();
+    for (const paint of paints) paint();
+    showPinned();
+    if (jump && location.hash.includes(";") && state.place) document.getElementById(state.place)?.scrollIntoView();
+  };
+  for (const panel of all(".panel")) if (one(".spec", panel)) watcher.observe(panel);
+  addEventListener("hashchange", () => follow(true));
+  follow(true);
+})();
