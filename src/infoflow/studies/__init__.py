@@ -1,0 +1,11 @@
+"""A plan and its resumable execution over all rooms."""
+
+from ._analyze import AnalyzeOptions as AnalyzeOptions
+from ._analyze import analyze as analyze
+from ._analyze import merge as merge
+from ._plan import PRESETS as PRESETS
+from ._plan import AnalysisPlan as AnalysisPlan
+from ._plan import CorpusPlan as CorpusPlan
+from ._plan import StudyPlan as StudyPlan
+from ._run import Run as Run
+from ._study import study as study

@@ -1,0 +1,260 @@
+"""`analyze` and `compare_models`: the measuring part of a study, for any Hugging Face models."""
+
+import copy
+import dataclasses
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from infoflow.corpus import Corpus, load_corpus
+from infoflow.flow import (
+    AbstractMeasure,
+    Measured,
+    PassOptions,
+    SampleKey,
+    TokenSample,
+    collect,
+    compare_samples,
+    job_key,
+    measure_shard,
+    merge_shards,
+    processes,
+)
+from infoflow.foundation import UserError, current_display, hash64, provenance
+from infoflow.models import Model, load_model
+from infoflow.report import write_report
+from infoflow.results import RunFolder
+
+from ._compare import PAIR_KEYS
+from ._data import at_most
+from ._measures import choose, pair_measures, standard_measures
+from ._plan import AnalysisPlan
+from ._run import Run
+from ._study import MODEL_KEYS
+from ._workbench import Part, Workbench
+
+_SHARDS = "shards"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnalyzeOptions:
+    """What `analyze` reads and how; plain values, kept in run.json so that shards can be merged later."""
+
+    corpus: str = "tatoeba-en-fr"
+    only: tuple[str, ...] = ()  # tables to compute; empty: all
+    sentences: int = 5000  # of the corpus at most, chosen by hash; 0: all
+    control: bool = True  # measure the same architecture with random weights too
+    seed: int = 0
+    device: str = "auto"
+    tokenizer: str | None = None
+    max_length: int = 512
+    measures: AnalysisPlan = dataclasses.field(default_factory=AnalysisPlan)
+
+
+def analyze(
+    sources: Sequence[str],
+    options: AnalyzeOptions | None = None,
+    out: Path | str = "runs/analyze",
+    shard: tuple[int, int] | None = None,
+) -> Run:
+    """Measure models on a corpus, compare them where there are several, and write a run folder with its report.
+
+    Each model is measured beside an untrained control of its own configuration. What is done already in `out` is not
+    done again; measures and models may be added later.
+
+    Args:
+        sources: What `load_model` takes: names, folders, .gguf files.
+        options: Corpus, measures and settings.
+        out: The run folder.
+        shard: (i, n): run only every n-th batch and leave its sums in `out`, for `merge`.
+
+    Raises:
+        UserError: A model, the corpus or a setting does not allow it.
+    """
+    options = options or AnalyzeOptions()
+    run = _open(out, sources, options)
+    started = time.monotonic()
+    corpus = _corpus(options)
+    measures = choose(standard_measures(options.measures), options.only)
+    bench = Workbench(run.path / "work")
+    analysed = [_Analysis(source, options, corpus, measures, bench) for source in _variants(sources, options)]
+    if shard is not None:
+        for analysis in analysed:
+            analysis.run_shard(*shard)
+        return Run(run)
+    for analysis in analysed:
+        analysis.tables()
+    _write(run, analysed, options)
+    _describe(run, corpus, options, analysed, seconds=time.monotonic() - started)
+    bench.discard("samples")
+    if processes()[0] == 0:
+        write_report(run)
+    return Run(run)
+
+
+def merge(folders: Sequence[Path | str], out: Path | str) -> Run:
+    """The run that shards from `analyze(..., shard=(i, n))` make up, written to `out`.
+
+    Raises:
+        UserError: A folder holds no shard, or shards are missing or do not belong together.
+    """
+    runs = [RunFolder.existing(folder) for folder in folders]
+    plans = [run.read().get("plan") for run in runs]
+    if any(plan != plans[0] for plan in plans):
+        raise UserError("These folders hold shards of different analyses. Merge the folders of one command.")
+    if runs[0].read().get("kind") != "analyze" or plans[0] is None:
+        raise UserError(f"{runs[0].path} was not written by `infoflow analyze --shard`.")
+    merged = RunFolder(out)
+    for run in runs:
+        for path in run.path.glob(f"work/{_SHARDS}/*/*"):
+            target = merged.path / path.relative_to(run.path)
+            if not target.exists():
+                shutil.copytree(path, target)
+    return analyze(plans[0]["models"], _options(plans[0]["options"]), merged.path)
+
+
+def _options(values: dict[str, Any]) -> AnalyzeOptions:
+    return AnalyzeOptions(**{**values, "only": tuple(values["only"]), "measures": AnalysisPlan(**values["measures"])})
+
+
+def _open(out: Path | str, sources: Sequence[str], options: AnalyzeOptions) -> RunFolder:
+    run = RunFolder(out)
+    before = run.read()
+    if before and before.get("kind") != "analyze":
+        raise UserError(f"{run.path} holds a run of another kind ({before.get('kind')}). Choose another --out.")
+    if not sources:
+        raise UserError("Give at least one model: a hub name, a folder, or a .gguf file.")
+    plan = {"models": [str(source) for source in sources], "options": dataclasses.asdict(options)}
+    names = ", ".join(Path(str(source)).name for source in sources)
+    run.update(kind="analyze", title=f"How information flows through {names}", plan=plan)
+    return run
+
+
+def _corpus(options: AnalyzeOptions) -> Corpus:
+    return at_most(load_corpus(options.corpus), options.sentences)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Variant:
+    source: str
+    trained: bool
+
+
+def _variants(sources: Sequence[str], options: AnalyzeOptions) -> list[_Variant]:
+    kinds = (True, False) if options.control else (True,)
+    return [_Variant(source=str(source), trained=trained) for trained in kinds for source in sources]
+
+
+class _Analysis:
+    """One model, trained or as initialised, on the corpus."""
+
+    def __init__(
+        self,
+        variant: _Variant,
+        options: AnalyzeOptions,
+        corpus: Corpus,
+        measures: list[AbstractMeasure],
+        bench: Workbench,
+    ) -> None:
+        self.variant, self.corpus, self.measures, self.bench = variant, corpus, measures, bench
+        plan = options.measures
+        self.options = PassOptions(
+            seed=options.seed, tokens_per_batch=plan.tokens_per_batch, max_length=options.max_length
+        )
+        model = load_model(variant.source, tokenizer=options.tokenizer, device=options.device)
+        self.model = model if variant.trained else untrained(model, options.seed)
+        self.key = job_key(self.model, corpus, self.measures, self.options)
+        self.parameters = sum(parameter.numel() for parameter in self.model.module.parameters())
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        model = self.model
+        return {"model": model.name, "objective": model.task, "seed": 0, "trained": self.variant.trained}
+
+    def tables(self) -> Part:
+        """The model's tables, computed or merged from shards unless they are there."""
+        schemas = {measure.name: measure.table for measure in self.measures}
+        return self.bench.tables("measured", self.key, schemas, lambda: self._measure().tables)
+
+    def _measure(self) -> Measured:
+        folder = self.bench.path("samples", self.key)
+        shutil.rmtree(folder, ignore_errors=True)
+        shards = sorted(self.bench.path(_SHARDS, self.key).glob("*"))
+        if shards:
+            return merge_shards(self.model, self.corpus, self.measures, shards, folder, self.options)
+        return collect(self.model, self.corpus, self.measures, folder, self.options)
+
+    def run_shard(self, index: int, num: int) -> None:
+        out = self.bench.path(_SHARDS, self.key) / f"{index}-of-{num}"
+        if not out.exists():
+            measure_shard(self.model, self.corpus, self.measures, index, num, out, self.options)
+
+    def samples(self) -> dict[SampleKey, TokenSample]:
+        """Samples for comparisons, kept from measuring or drawn again."""
+        folder = self.bench.path("samples", self.key)
+        if not folder.exists():
+            self._measure()
+        paths = [path for path in folder.glob("*-clean") if path.is_dir()]
+        return {(path.name.removesuffix("-clean"), "clean"): TokenSample.load(path) for path in paths}
+
+
+def untrained(model: Model, seed: int) -> Model:
+    """The same architecture with random weights: what a measure finds before any learning."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(hash64("untrained", seed))
+        module = type(model.module)(copy.deepcopy(model.module.config))
+    fresh = load_model(module, tokenizer=model.tokenizer, device=model.device)
+    return dataclasses.replace(fresh, name=model.name, target_tokenizer=model.target_tokenizer)
+
+
+def _write(run: RunFolder, analysed: list[_Analysis], options: AnalyzeOptions) -> None:
+    frames: dict[str, list[pd.DataFrame]] = {}
+    for analysis in analysed:
+        for name, frame in analysis.tables().items():
+            frames.setdefault(name, []).append(frame.assign(**analysis.keys))
+    schemas = {measure.name: measure.table.with_keys(*MODEL_KEYS) for measure in analysed[0].measures}
+    for name, parts in frames.items():
+        run.tables.write(pd.concat(parts, ignore_index=True), schemas[name])
+    pairs = [(a, b) for a, b in combinations(analysed, 2) if a.variant.trained == b.variant.trained]
+    if pairs and not options.only:
+        _write_pairs(run, pairs, options)
+
+
+def _write_pairs(run: RunFolder, pairs: list[tuple[_Analysis, _Analysis]], options: AnalyzeOptions) -> None:
+    frames: dict[str, list[pd.DataFrame]] = {}
+    measures = pair_measures(options.measures)
+    with current_display().progress("Comparing models", len(pairs), "pairs") as progress:
+        for first, second in pairs:
+            keys = {f"{name}_a": value for name, value in first.keys.items() if name != "trained"}
+            keys |= {f"{name}_b": value for name, value in second.keys.items() if name != "trained"}
+            for name, frame in compare_samples(measures, first.samples(), second.samples()).items():
+                frames.setdefault(name, []).append(frame.assign(**keys, trained=first.variant.trained))
+            progress.advance(1)
+    for measure in measures:
+        run.tables.write(pd.concat(frames[measure.name], ignore_index=True), measure.table.with_keys(*PAIR_KEYS))
+
+
+def _describe(
+    run: RunFolder, corpus: Corpus, options: AnalyzeOptions, analysed: list[_Analysis], seconds: float
+) -> None:
+    models = [
+        {"name": each.model.name, "objective": each.model.task, "seed": 0, "parameters": each.parameters}
+        for each in analysed
+        if each.variant.trained
+    ]
+    words = int(corpus.word_counts.sum())
+    run.update(
+        corpus={"name": corpus.name, "digest": corpus.digest, "sentences": len(corpus), "words": words},
+        models=models,
+        timings={"analysis (this call)": round(seconds, 1)},
+        warnings=[],
+        command=provenance()["command"],
+        provenance=provenance(),
+    )

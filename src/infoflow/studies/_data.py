@@ -1,0 +1,104 @@
+"""The sentences of a study: filtered, split by source sentence, with tokenizers trained on the training part."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from infoflow.corpus import Corpus, load_corpus, load_tokenizer, train_tokenizer
+from infoflow.foundation import UserError, atomic_folder, digest, hash64_array
+from infoflow.objectives import Vocabulary
+from infoflow.training import TrainingData
+
+from ._plan import CorpusPlan, StudyPlan
+
+_VERSION = 1  # raise when the same plan gives other data
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class StudyData:
+    """What every model of a study trains on and is measured on."""
+
+    train: Corpus
+    validation: Corpus
+    test: Corpus
+    tokenizer: PreTrainedTokenizerBase
+    target_tokenizer: PreTrainedTokenizerBase | None  # None: the corpus has no translations
+    key: str
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return Vocabulary.from_tokenizer(self.tokenizer)
+
+    @property
+    def target_vocabulary(self) -> Vocabulary | None:
+        return None if self.target_tokenizer is None else Vocabulary.from_tokenizer(self.target_tokenizer)
+
+    def encoded(self, part: Corpus, positions: int) -> TrainingData:
+        """A part as token ids, sentences cut at `positions` tokens."""
+        target = None
+        if self.target_tokenizer is not None:
+            target = part.encode(self.target_tokenizer, side="translation", max_length=positions)
+        return TrainingData(
+            source=part.encode(self.tokenizer, max_length=positions),
+            vocabulary=self.vocabulary,
+            target=target,
+            target_vocabulary=self.target_vocabulary,
+            tokenizer=self.tokenizer,
+            target_tokenizer=self.target_tokenizer,
+        )
+
+
+def prepare(plan: StudyPlan, folder: Path) -> StudyData:
+    """Load, filter and split the corpus; train its tokenizers once, into `folder`.
+
+    Raises:
+        UserError: The corpus is too small, or an objective needs translations and it has none.
+    """
+    corpus = load_corpus(plan.corpus.name)
+    wants_target = any(plan.objective(name).needs_translation for name in plan.objectives)
+    if wants_target and "translation" not in corpus.columns:
+        raise UserError(
+            f"translation needs a parallel corpus. {corpus.name} has none.\n"
+            'Choose another [corpus] name, or leave "translation" out of objectives.'
+        )
+    train, validation, test = _parts(corpus, plan.corpus)
+    test = at_most(test, plan.analysis.sentences)
+    key = digest([_VERSION, corpus.digest, plan.corpus, plan.analysis.sentences])
+    tokenizers = folder / f"tokenizers-{key}"
+    if not tokenizers.exists():
+        _train_tokenizers(train, plan.corpus, wants_target, tokenizers)
+    return StudyData(
+        train=train,
+        validation=validation,
+        test=test,
+        tokenizer=load_tokenizer(tokenizers / "source"),
+        target_tokenizer=load_tokenizer(tokenizers / "target") if wants_target else None,
+        key=key,
+    )
+
+
+def _parts(corpus: Corpus, plan: CorpusPlan) -> tuple[Corpus, Corpus, Corpus]:
+    usable = corpus.filter_words(plan.min_words, plan.max_words)
+    if len(usable) == 0:
+        raise UserError(f"{corpus.name} has no sentence of {plan.min_words} to {plan.max_words} words.")
+    parts = usable.split(validation=plan.validation, test=plan.test)
+    if parts.validation is None or parts.test is None:
+        raise UserError("A study needs a validation and a test part: corpus.validation and corpus.test above 0.")
+    return at_most(parts.train, plan.sentences), parts.validation, parts.test
+
+
+def at_most(corpus: Corpus, sentences: int) -> Corpus:
+    """A subset chosen by the hash of the sentence id, in corpus order."""
+    if not sentences or sentences >= len(corpus):
+        return corpus
+    return corpus.select(np.sort(np.argsort(hash64_array(("study-subset",), corpus.ids))[:sentences]))
+
+
+def _train_tokenizers(train: Corpus, plan: CorpusPlan, wants_target: bool, out: Path) -> None:
+    with atomic_folder(out) as folder:
+        sides = {"source": "text", "target": "translation"} if wants_target else {"source": "text"}
+        for name, column in sides.items():
+            tokenizer = train_tokenizer(train.column(column), plan.vocabulary, lowercase=plan.lowercase)
+            tokenizer.save_pretrained(folder / name)

@@ -1,0 +1,228 @@
+"""The jobs of a study: train one model, measure one model. Each is keyed by what it depends on and done once."""
+
+import dataclasses
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+from torch import nn
+
+from infoflow.flow import AbstractMeasure, PassOptions, SampleKey, TokenSample, collect, describe_measure
+from infoflow.foundation import UserError, atomic_folder, current_display, digest
+from infoflow.models import Model, load_model
+from infoflow.results import RunFolder
+from infoflow.training import build_models, train
+
+from ._data import StudyData, prepare
+from ._measures import pair_measures, standard_measures
+from ._plan import StudyPlan
+from ._scores import TASK_SCORES, bleu_scores, task_scores
+from ._workbench import Part, Schemas, Workbench
+
+Kind = Literal["train", "measure"]
+
+_VERSION = 1  # raise when the same plan trains or scores other models
+_COMPLETE = "complete"
+_BOOKKEEPING = ("seed", "log_every", "evaluate_every", "save_every", "keep_last", "keep_log_spaced")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """One piece of a study that a process can do by itself."""
+
+    kind: Kind
+    objective: str
+    seed: int
+    trained: bool = True
+
+    @property
+    def model(self) -> str:
+        """Name of its model in tables and in the run folder."""
+        return f"{self.objective}/seed-{self.seed}"
+
+    @property
+    def label(self) -> str:
+        return f"{self.kind} {self.model}{'' if self.trained else ' (untrained)'}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Job":
+        """The job that `text` (from `write`) stands for."""
+        kind, objective, seed, trained = text.split(":")
+        assert kind in ("train", "measure")
+        return cls(kind=kind, objective=objective, seed=int(seed), trained=trained == "1")  # type: ignore[arg-type]
+
+    def write(self) -> str:
+        return f"{self.kind}:{self.objective}:{self.seed}:{int(self.trained)}"
+
+
+class StudyJobs:
+    """Does jobs for one plan in one run folder."""
+
+    def __init__(self, plan: StudyPlan, run: RunFolder) -> None:
+        self.plan, self.run = plan, run
+        self.bench = Workbench(run.path / "work")
+        self.data: StudyData = prepare(plan, self.bench.folder)
+
+    # -- what a job depends on ----------------------------------------------------------------------------------------
+
+    def train_key(self, job: Job) -> str:
+        plan = self.plan
+        training = {k: v for k, v in dataclasses.asdict(plan.training).items() if k not in _BOOKKEEPING}
+        settings = [plan.model, training, plan.match, plan.objective(job.objective)]
+        return digest([_VERSION, self.data.key, settings, job.objective, job.seed])
+
+    def measure_key(self, job: Job) -> str:
+        plan = self.plan.analysis
+        return digest([self.train_key(job), job.trained, _describe(standard_measures(plan)), plan, TASK_SCORES.version])
+
+    def is_done(self, job: Job) -> bool:
+        if job.kind == "train":
+            return self.bench.done("trained", self.train_key(job))
+        return self.bench.done("measured", self.measure_key(job)) and self._has_samples(job)
+
+    def do(self, job: Job) -> None:
+        """Do the job unless it is done."""
+        if job.kind == "train":
+            self.trained(job)
+        else:
+            self.measured(job)
+
+    # -- training -----------------------------------------------------------------------------------------------------
+
+    def trained(self, job: Job) -> dict[str, Any]:
+        """Train the job's model and put it into `models/`; facts of the training."""
+        return self.bench.facts("trained", self.train_key(job), lambda: self._train(job))
+
+    def model_folder(self, job: Job) -> Path:
+        return self.run.models / job.model
+
+    def _train(self, job: Job) -> dict[str, Any]:
+        module, objective = self._initial(job), self.plan.objective(job.objective)
+        positions = self.plan.model.positions
+        out = self.bench.path("training", self.train_key(job))
+        started = time.process_time()
+        result = train(
+            objective,
+            dataclasses.replace(self.plan.training, seed=job.seed),
+            self.data.encoded(self.data.train, positions),
+            module,
+            out,
+            validation=self.data.encoded(self.data.validation, positions),
+        )
+        with atomic_folder(self.model_folder(job)) as folder:
+            shutil.copytree(result.model, folder, dirs_exist_ok=True)
+        return {
+            "updates": result.updates,
+            "source_tokens": result.source_tokens,
+            "target_tokens": result.target_tokens,
+            "supervised_tokens": result.supervised_tokens,
+            "seconds": result.seconds,
+            "cpu_seconds": round(time.process_time() - started, 3),
+            "parameters": sum(parameter.numel() for parameter in module.parameters()),
+            "validation_loss": next(iter(result.validation_losses.values()), float("nan")),
+        }
+
+    def _initial(self, job: Job) -> nn.Module:
+        objectives = [self.plan.objective(job.objective)]
+        data = self.data
+        models = build_models(
+            objectives,
+            self.plan.model,
+            data.vocabulary,
+            data.target_vocabulary,
+            seed=job.seed,
+            match=self.plan.match,  # type: ignore[arg-type]
+        )
+        return models[job.objective]
+
+    # -- measuring ----------------------------------------------------------------------------------------------------
+
+    def measured(self, job: Job) -> Part:
+        """Score and measure the job's model; its samples stay on disk for comparisons."""
+        key = self.measure_key(job)
+        if self.bench.done("measured", key) and not self._has_samples(job):
+            shutil.rmtree(self.bench.path("measured", key))
+        return self.bench.tables("measured", key, self.schemas(), lambda: self._measure(job))
+
+    def schemas(self) -> Schemas:
+        measures = standard_measures(self.plan.analysis)
+        return {TASK_SCORES.name: TASK_SCORES} | {measure.name: measure.table for measure in measures}
+
+    def samples_folder(self, job: Job) -> Path:
+        return self.bench.path("samples", self.measure_key(job))
+
+    def _has_samples(self, job: Job) -> bool:
+        """Samples are needed until the comparisons are made, and removed then."""
+        return (self.samples_folder(job) / _COMPLETE).exists() or self.bench.done("compared", self.compare_key)
+
+    @property
+    def compare_key(self) -> str:
+        """What the comparisons depend on: every measured model."""
+        jobs = [job for job in study_jobs(self.plan) if job.kind == "measure"]
+        return digest([[self.measure_key(job) for job in jobs], _describe(pair_measures(self.plan.analysis))])
+
+    def samples(self, job: Job) -> dict[SampleKey, TokenSample]:
+        """The clean sample of the stack that reads the text, of a measured model."""
+        folders = [path for path in self.samples_folder(job).glob("*-clean") if path.is_dir()]
+        return {(path.name.removesuffix("-clean"), "clean"): TokenSample.load(path) for path in folders}
+
+    def _measure(self, job: Job) -> Part:
+        model, plan = self.load(job), self.plan.analysis
+        folder = self.samples_folder(job)
+        shutil.rmtree(folder, ignore_errors=True)
+        options = PassOptions(tokens_per_batch=plan.tokens_per_batch, decoder_states=False)
+        measured = collect(model, self.data.test, standard_measures(plan), folder, options)
+        (folder / _COMPLETE).touch()
+        return measured.tables | {TASK_SCORES.name: self._scores(job, model)}
+
+    def load(self, job: Job) -> Model:
+        """The job's model: trained from `models/`, or as it was before the first update."""
+        if job.trained:
+            if not self.bench.done("trained", self.train_key(job)):
+                raise UserError(f"{job.model} is not trained yet: run `infoflow study` on this folder first.")
+            model = load_model(self.model_folder(job), device=self.plan.training.device)
+        else:
+            model = load_model(self._initial(job), tokenizer=self.data.tokenizer, device=self.plan.training.device)
+        target = self.data.target_tokenizer if model.task == "seq2seq" else None
+        return dataclasses.replace(model, name=job.model, target_tokenizer=target)
+
+    def _scores(self, job: Job, model: Model) -> pd.DataFrame:
+        objective, positions, plan = self.plan.objective(job.objective), self.plan.model.positions, self.plan.analysis
+        training = self.data.encoded(self.data.train, positions)
+        frames = [
+            task_scores(model, objective, self.data.encoded(part, positions), training, split)
+            for split, part in (("validation", self.data.validation), ("test", self.data.test))
+        ]
+        if objective.needs_translation and job.trained:
+            current_display().note(f"Translating {plan.bleu_sentences} sentences with {job.model}.")
+            frames.append(bleu_scores(model, self.data.test, plan.bleu_sentences, plan.beams, "test"))
+        return pd.concat(frames, ignore_index=True)
+
+
+def study_jobs(plan: StudyPlan) -> list[Job]:
+    """All jobs, longest first, so that processes finish together."""
+    training = [Job(kind="train", objective=name, seed=seed) for name in plan.objectives for seed in plan.seeds]
+    training.sort(key=job_cost, reverse=True)
+    measuring = [Job(kind="measure", objective=job.objective, seed=job.seed) for job in training]
+    controls = [dataclasses.replace(job, trained=False) for job in measuring] if plan.analysis.untrained else []
+    return [*training, *controls, *measuring]
+
+
+def job_cost(job: Job) -> float:
+    """Rough relative cost, measured on a CPU at width 64: translation runs two stacks and longer sentences."""
+    if job.kind == "measure":
+        return 0.4
+    return {"translation": 3.3, "causal-lm": 1.4, "masked-lm": 1.0}.get(job.objective, 2.0)
+
+
+def requirement(job: Job) -> Job | None:
+    """The job that must be done before, if any."""
+    return dataclasses.replace(job, kind="train") if job.kind == "measure" and job.trained else None
+
+
+def _describe(measures: Sequence[AbstractMeasure]) -> list[dict[str, Any]]:
+    return [describe_measure(measure) for measure in measures]

@@ -1,0 +1,46 @@
+"""The measures that a study and `infoflow analyze` run unless told otherwise."""
+
+from collections.abc import Sequence
+
+from infoflow.flow import AbstractMeasure, PairMeasure
+from infoflow.foundation import UserError
+from infoflow.heads import Confidence, Entropy, PositionalScores
+from infoflow.representations import IdentityNeighbours, LayerDistance, ModelDistance, MutualInformation
+
+from ._plan import AnalysisPlan
+
+
+def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
+    """Every measure of one model."""
+    information = {
+        "clusters": plan.clusters,
+        "types": plan.types,
+        "occurrences": plan.occurrences,
+        "clusterings": plan.clusterings,
+    }
+    return [
+        MutualInformation(**information),
+        MutualInformation(**information, regime="training"),
+        LayerDistance(occurrences=plan.distance_occurrences),
+        IdentityNeighbours(k=plan.neighbours, occurrences=plan.neighbour_occurrences),
+        Confidence(),
+        Entropy(),
+        PositionalScores(),
+    ]
+
+
+def pair_measures(plan: AnalysisPlan) -> list[PairMeasure]:
+    """Every measure of two models."""
+    return [ModelDistance(occurrences=plan.distance_occurrences)]
+
+
+def choose(measures: Sequence[AbstractMeasure], only: Sequence[str]) -> list[AbstractMeasure]:
+    """The measures whose tables are named in `only`; all where it is empty.
+
+    Raises:
+        UserError: A name is unknown.
+    """
+    names = list(dict.fromkeys(measure.name for measure in measures))
+    if unknown := [name for name in only if name not in names]:
+        raise UserError(f"--only knows no measure {unknown[0]}. Choose among: {', '.join(names)}.")
+    return [measure for measure in measures if not only or measure.name in only]

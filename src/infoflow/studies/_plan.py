@@ -1,0 +1,132 @@
+"""What a study does: a plan of plain values, from a TOML file or from Python."""
+
+import dataclasses
+import tomllib
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+from infoflow.foundation import UserError
+from infoflow.objectives import OBJECTIVES, AbstractObjective, make_objective
+from infoflow.training import ModelConfig, TrainConfig
+
+PRESETS = ("quick", "laptop", "paper")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CorpusPlan:
+    """The sentences of a study and how they are cut up."""
+
+    name: str = "tatoeba-en-fr"  # anything that `load_corpus` takes; translation needs a parallel one
+    min_words: int = 1  # of the source sentence
+    max_words: int = 24
+    sentences: int = 0  # training sentences (pairs) at most; 0: all
+    validation: float = 0.02  # share of distinct source sentences
+    test: float = 0.10  # what models are scored and analysed on
+    vocabulary: int = 4000  # subwords per language, special tokens included
+    lowercase: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnalysisPlan:
+    """How the models of a study are scored and measured, on sentences they were not trained on."""
+
+    sentences: int = 0  # of the test part at most; 0: all
+    occurrences: int = 50_000  # sampled tokens for mutual information
+    types: int = 1000  # most frequent tokens that mutual information looks at
+    clusters: int = 1000
+    clusterings: int = 2  # repetitions with other seeds, to show the spread
+    distance_occurrences: int = 20_000  # sampled tokens for PWCCA
+    neighbour_occurrences: int = 20_000
+    neighbours: int = 50
+    bleu_sentences: int = 300
+    beams: int = 5
+    tokens_per_batch: int = 8192
+    untrained: bool = True  # measure the initial weights of every seed too: the control
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StudyPlan:
+    """One architecture, one corpus, one budget; only the objective varies."""
+
+    title: str = "How the objective shapes a Transformer"
+    objectives: tuple[str, ...] = ("causal-lm", "masked-lm", "translation")
+    seeds: tuple[int, ...] = (0,)  # initialisation, data order, noise; shared by all objectives
+    match: str = "encoder"  # every stack has `model.layers` layers; "depth": single stacks have twice as many
+    token_dropout: float = 0.0  # share of input tokens replaced in training (the ablation); 0: off
+    corpus: CorpusPlan = field(default_factory=CorpusPlan)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainConfig = field(default_factory=TrainConfig)
+    analysis: AnalysisPlan = field(default_factory=AnalysisPlan)
+
+    def __post_init__(self) -> None:
+        for name in self.objectives:
+            self.objective(name)
+        for name, values in (("objectives", self.objectives), ("seeds", self.seeds)):
+            if not values or len(set(values)) < len(values):
+                raise UserError(f"{name} must be a list of different values. Got {list(values)}.")
+        if self.match not in ("encoder", "depth"):
+            raise UserError(f'match must be "encoder" or "depth". Got {self.match!r}.')
+
+    def objective(self, name: str) -> AbstractObjective:
+        """The objective called `name`, with the plan's token dropout where it takes one."""
+        takes_dropout = "token_dropout" in getattr(OBJECTIVES.get(name), "__dataclass_fields__", {})
+        return make_objective(name, **({"token_dropout": self.token_dropout} if takes_dropout else {}))
+
+    @classmethod
+    def load(cls, source: str | Path) -> "StudyPlan":
+        """The plan in a TOML file, or a preset: quick, laptop, paper.
+
+        Raises:
+            UserError: There is no such file or preset, it is no TOML, or a setting is unknown or of the wrong kind.
+        """
+        if str(source) in PRESETS:
+            text = (resources.files(__package__) / "presets" / f"{source}.toml").read_text(encoding="utf-8")
+        elif Path(source).is_file():
+            text = Path(source).read_text(encoding="utf-8")
+        else:
+            raise UserError(f"No study plan {source}: neither a TOML file nor a preset ({', '.join(PRESETS)}).")
+        try:
+            values = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise UserError(f"{source} is not valid TOML: {error}.") from None
+        return cls.from_json(values)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "StudyPlan":
+        """The plan of plain values: what `to_json` wrote, or a parsed TOML file."""
+        return _build(cls, values, "")
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def _build(cls: type, values: dict[str, Any], path: str) -> Any:
+    hints = get_type_hints(cls)
+    known = [field.name for field in dataclasses.fields(cls)]
+    arguments = {}
+    for name, value in values.items():
+        if name not in known:
+            raise UserError(f"The plan has no setting {path}{name}. Known there: {', '.join(known)}.")
+        arguments[name] = _convert(hints[name], value, f"{path}{name}")
+    return cls(**arguments)
+
+
+def _convert(hint: Any, value: Any, path: str) -> Any:
+    if dataclasses.is_dataclass(hint):
+        if not isinstance(value, dict):
+            raise UserError(f"{path} must be a table of settings, written [{path}]. Got {value!r}.")
+        return _build(hint, value, f"{path}.")  # type: ignore[arg-type]
+    if get_origin(hint) is tuple and isinstance(value, list | tuple):
+        item = get_args(hint)[0]
+        return tuple(_convert(item, each, f"{path}[{index}]") for index, each in enumerate(value))
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    allowed = tuple(hint_ for hint_ in (get_args(hint) or (hint,)) if isinstance(hint_, type))
+    choices = tuple(choice for choice in get_args(hint) if isinstance(choice, str))
+    fits = value in choices if choices else isinstance(value, allowed) and not (bool not in allowed and value is True)
+    if not fits:
+        wanted = " or ".join(choices) if choices else " or ".join(kind.__name__ for kind in allowed)
+        raise UserError(f"{path} must be {wanted}. Got {value!r}.")
+    return value

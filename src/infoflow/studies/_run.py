@@ -1,0 +1,42 @@
+"""A finished run, for people and programs."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from infoflow.findings import FINDINGS_TABLE
+from infoflow.report import write_report
+from infoflow.results import RunFolder, Tables
+
+
+class Run:
+    """Tables, findings and report of a run folder."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+
+    @classmethod
+    def open(cls, path: Path | str) -> "Run":
+        """The run in the folder `path`."""
+        return cls(RunFolder.existing(path))
+
+    @property
+    def path(self) -> Path:
+        return self.folder.path
+
+    @property
+    def tables(self) -> Tables:
+        """The run's tables by name, as data frames."""
+        return self.folder.tables
+
+    @property
+    def findings(self) -> pd.DataFrame:
+        """The claims that were checked, one a row."""
+        return self.tables[FINDINGS_TABLE.name]
+
+    def report(self) -> Path:
+        """Write `report.html` anew; its path."""
+        return write_report(self.folder)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r}, tables: {', '.join(self.tables)})"

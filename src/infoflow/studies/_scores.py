@@ -1,0 +1,165 @@
+"""Has a model learned its task? Loss and BLEU on held-out sentences, each beside a baseline that ignores context."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import torch
+
+from infoflow.corpus import Corpus, Encoded
+from infoflow.foundation import NUM_BLOCKS, block_of, hash64_array, interval, replicate_weights
+from infoflow.models import BleuStatistics, Model, bleu_statistics, translate
+from infoflow.objectives import UNSUPERVISED, AbstractObjective
+from infoflow.results import Column, TableSchema, estimate_columns
+from infoflow.training import TrainingData
+
+TASK_SCORES = TableSchema(
+    name="task_scores",
+    version=1,
+    description="how well each model does what it was trained for, on sentences it never saw",
+    columns=(
+        Column(name="split", dtype="string", unit="", description="part of the corpus: validation or test"),
+        Column(
+            name="metric",
+            dtype="string",
+            unit="",
+            description="loss (nats per predicted token), perplexity (exp of the loss), bleu (sacreBLEU, percent)",
+        ),
+        *estimate_columns(
+            "nats, 1 or percent",
+            "the score",
+            "the same score without context: unigram frequencies of the training text (loss, perplexity), "
+            "the source copied (bleu)",
+        ),
+        Column(name="signature", dtype="string", unit="", description="sacreBLEU's signature; empty for losses"),
+    ),
+)
+
+
+def task_scores(
+    model: Model, objective: AbstractObjective, data: TrainingData, training: TrainingData, split: str
+) -> pd.DataFrame:
+    """Loss and perplexity of `model` on `data`; noise is frozen per sentence, intervals are over sentence blocks."""
+    blocks = block_of(data.source.sentence_ids)
+    unigram = _unigram_losses(objective, training)
+    sums, baseline, counts = np.zeros(NUM_BLOCKS), np.zeros(NUM_BLOCKS), np.zeros(NUM_BLOCKS)
+    (term,) = objective.term_weights
+    with torch.inference_mode():
+        for rows in _rows_by_block(blocks, data.source.lengths):
+            batch = data.batch(objective, rows, ("evaluation-noise", 0), 0).to(model.device)
+            labels = batch.labels[batch.labels != UNSUPERVISED].cpu().numpy()
+            block = blocks[rows[0]]
+            sums[block] += float(objective.loss(model.module, batch)[term].total)
+            baseline[block] += unigram[labels].sum()
+            counts[block] += len(labels)
+    weights = replicate_weights()
+    losses = (weights @ sums) / (weights @ counts)
+    loss, base = sums.sum() / counts.sum(), baseline.sum() / counts.sum()
+    return pd.DataFrame(
+        [
+            _row(split, "loss", loss, losses, base, int(counts.sum())),
+            _row(split, "perplexity", math.exp(loss), np.exp(losses), math.exp(base), int(counts.sum())),
+        ]
+    )
+
+
+def bleu_scores(model: Model, corpus: Corpus, sentences: int, beams: int, split: str) -> pd.DataFrame:
+    """BLEU of beam search on `sentences` different source sentences, against all their translations, lower-cased.
+
+    Lower-cased because the tokenizers of a study may be; the signature says so.
+    """
+    sources, references, ids = _distinct(corpus, sentences)
+    blocks = block_of(ids)
+    scores = _block_statistics(translate(model, sources, beams=beams), references, blocks)
+    copied = _block_statistics(sources, references, blocks)
+    replicates = np.array([scores.weighted(weights).score for weights in replicate_weights()])
+    row = _row(split, "bleu", scores.total.score, replicates, copied.total.score, len(sources))
+    return pd.DataFrame([row | {"signature": scores.signature}])
+
+
+def _row(split: str, metric: str, value: float, replicates: np.ndarray, baseline: float, count: int) -> dict:
+    low, high = interval(replicates)
+    return {
+        "split": split,
+        "metric": metric,
+        "value": value,
+        "low": low,
+        "high": high,
+        "baseline": baseline,
+        "count": count,
+        "replicates": replicates.tolist(),
+        "signature": "",
+    }
+
+
+def _rows_by_block(blocks: np.ndarray, lengths: np.ndarray, sentences: int = 256) -> list[np.ndarray]:
+    """Rows of one block at a time, by length, so that sums per block need no sums per sentence."""
+    batches = []
+    for block in np.unique(blocks):
+        rows = np.flatnonzero(blocks == block)
+        rows = rows[np.argsort(lengths[rows], kind="stable")]
+        batches += [rows[start : start + sentences] for start in range(0, len(rows), sentences)]
+    return batches
+
+
+def _unigram_losses(objective: AbstractObjective, training: TrainingData) -> np.ndarray:
+    """−log p of each token id, from the frequencies of what the objective predicts in training (add-one)."""
+    vocabulary = training.vocabulary
+    rows = training.source
+    if objective.needs_translation:
+        assert training.target is not None
+        rows, vocabulary = training.target, training.target_vocabulary or vocabulary
+    assert isinstance(rows, Encoded)
+    counts = np.bincount(np.asarray(rows.flat_ids), minlength=vocabulary.size).astype(np.float64)
+    counts[vocabulary.start] = 0  # read, never predicted
+    if objective.architecture == "encoder":
+        counts[list(vocabulary.special)] = 0  # a masked LM is never asked for [SEP]
+    return np.log(counts.sum() + len(counts)) - np.log(counts + 1)
+
+
+def _distinct(corpus: Corpus, num: int) -> tuple[list[str], list[list[str]], np.ndarray]:
+    """`num` different sources by the hash of their first id, with all their translations."""
+    translations: dict[str, list[str]] = {}
+    first_id: dict[str, int] = {}
+    for sentence in corpus:
+        translations.setdefault(sentence.text, []).append(sentence.translation or "")
+        first_id.setdefault(sentence.text, sentence.id)
+    sources, ids = list(first_id), np.array(list(first_id.values()))
+    chosen = np.argsort(hash64_array(("bleu-sentences",), ids))[:num]
+    picked = [sources[index] for index in chosen]
+    return picked, [translations[source] for source in picked], ids[chosen]
+
+
+class _BlockStatistics:
+    """BLEU's sufficient statistics per bootstrap block: they add up."""
+
+    def __init__(self, blocks: list[BleuStatistics | None], signature: str) -> None:
+        self._blocks = blocks
+        self.signature = signature
+
+    def weighted(self, weights: np.ndarray) -> BleuStatistics:
+        return sum(
+            (block * int(weight) for block, weight in zip(self._blocks, weights, strict=True) if block and weight),
+            start=BleuStatistics.zero(),
+        )
+
+    @property
+    def total(self) -> BleuStatistics:
+        return self.weighted(np.ones(NUM_BLOCKS))
+
+
+def _block_statistics(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], blocks: np.ndarray
+) -> _BlockStatistics:
+    parts: list[BleuStatistics | None] = []
+    signature = ""
+    for block in range(NUM_BLOCKS):
+        rows = np.flatnonzero(blocks == block)
+        if len(rows) == 0:
+            parts.append(None)
+            continue
+        part = bleu_statistics([hypotheses[row] for row in rows], [references[row] for row in rows], lowercase=True)
+        parts.append(part)
+        signature = part.signature
+    return _BlockStatistics(parts, signature)

@@ -1,0 +1,177 @@
+"""`study`: train, measure, compare, check, report; an interrupted study continues where it was."""
+
+import fcntl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from infoflow.findings import FINDINGS_TABLE, evaluate
+from infoflow.flow import processes
+from infoflow.foundation import UserError, available_cores, current_display, provenance
+from infoflow.report import write_report
+from infoflow.results import Column, RunFolder, TableSchema
+
+from ._compare import PAIR_KEYS, compared
+from ._jobs import Job, StudyJobs, job_cost, study_jobs
+from ._measures import pair_measures
+from ._plan import StudyPlan
+from ._processes import JobProgress, run_in_processes
+from ._run import Run
+
+MODEL_KEYS = (
+    Column(name="model", dtype="string", unit="", description="name of the model"),
+    Column(name="objective", dtype="string", unit="", description="what it was trained for"),
+    Column(name="seed", dtype="int64", unit="", description="seed of initialisation, data order and noise"),
+    Column(name="trained", dtype="bool", unit="", description="false: as initialised (the control)"),
+)
+TRAINING_RUNS = TableSchema(
+    name="training_runs",
+    version=1,
+    description="what each model was trained on and what it cost",
+    columns=(
+        *MODEL_KEYS[:3],
+        Column(name="updates", dtype="int64", unit="updates", description="optimiser steps"),
+        Column(name="source_tokens", dtype="int64", unit="tokens", description="source tokens read, padding excluded"),
+        Column(name="target_tokens", dtype="int64", unit="tokens", description="target tokens read by a decoder"),
+        Column(name="supervised_tokens", dtype="int64", unit="tokens", description="tokens that the loss looked at"),
+        Column(name="seconds", dtype="float64", unit="s", description="wall time of training, interruptions excluded"),
+        Column(name="cpu_seconds", dtype="float64", unit="s", description="CPU time of the process that finished it"),
+        Column(name="parameters", dtype="int64", unit="", description="number of parameters"),
+        Column(name="validation_loss", dtype="float64", unit="nats/token", description="loss on the validation part"),
+    ),
+)
+
+
+def study(
+    plan: StudyPlan | Path | str = "quick", out: Path | str | None = None, num_processes: int | None = None
+) -> Run:
+    """Run a study, or continue it, in the folder `out` (default: `runs/` and the plan's name).
+
+    Train matched models of every objective and seed, score and measure each (and its untrained control) on sentences
+    it never saw, compare them pairwise, check the published findings, and write the report. Every piece is keyed by
+    what it depends on: the same call after an interruption, or with a changed plan, redoes only what is missing.
+
+    Args:
+        plan: A plan, a TOML file, or a preset: quick, laptop, paper.
+        out: The run folder.
+        num_processes: Models trained or measured at a time on this machine; by default one per core for models on the
+            CPU, and one on a GPU or under `torchrun`.
+
+    Raises:
+        UserError: The plan, the corpus or the folder does not allow it.
+        KeyboardInterrupt: It was interrupted; give the same call again.
+    """
+    name = Path(str(plan)).stem if not isinstance(plan, StudyPlan) else "study"
+    plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
+    run = RunFolder(out or Path("runs") / name)
+    with _only_one(run):
+        started = time.monotonic()
+        before = run.read()
+        if before and before.get("kind") != "study":
+            raise UserError(f"{run.path} holds a run of another kind ({before.get('kind')}). Choose another --out.")
+        run.update(kind="study", title=plan.title, plan=plan.to_json(), provenance=provenance())
+        jobs = StudyJobs(plan, run)
+        _do_all(jobs, run, _processes(plan, num_processes))
+        _write_tables(jobs, run)
+        _describe(jobs, run, seconds=time.monotonic() - started)
+        jobs.bench.discard("samples")
+        write_report(run)
+    return Run(run)
+
+
+def _processes(plan: StudyPlan, wanted: int | None) -> int:
+    """Processes by default: one per core for small models on the CPU."""
+    import torch
+
+    if processes()[1] > 1:
+        return 1
+    if wanted is not None:
+        if wanted < 1:
+            raise UserError(f"--processes must be at least 1. Got {wanted}.")
+        return wanted
+    on_cpu = plan.training.device == "cpu" or (plan.training.device == "auto" and not torch.cuda.is_available())
+    return available_cores() if on_cpu else 1
+
+
+def _do_all(jobs: StudyJobs, run: RunFolder, num_processes: int) -> None:
+    missing = [job for job in study_jobs(jobs.plan) if not jobs.is_done(job)]
+    if not missing:
+        return
+    if num_processes == 1:
+        for job in missing:
+            current_display().note(job.label)
+            jobs.do(job)
+        return
+    total = sum(map(job_cost, missing))
+    with current_display().progress("Study", total, "units of work") as progress:
+        run_in_processes(missing, run.path, num_processes, JobProgress(progress))
+
+
+def _write_tables(jobs: StudyJobs, run: RunFolder) -> None:
+    """Put the parts together into the run's tables, and judge the findings by them."""
+    schemas = {name: schema.with_keys(*MODEL_KEYS) for name, schema in jobs.schemas().items()}
+    parts: dict[str, list[pd.DataFrame]] = {}
+    for job in (job for job in study_jobs(jobs.plan) if job.kind == "measure"):
+        keys = {"model": job.model, "objective": job.objective, "seed": job.seed, "trained": job.trained}
+        for name, frame in jobs.measured(job).items():
+            parts.setdefault(name, []).append(frame.assign(**keys))
+    for name, frames in parts.items():
+        run.tables.write(pd.concat(frames, ignore_index=True), schemas[name])
+    for measure in pair_measures(jobs.plan.analysis):
+        pairs = compared(jobs)
+        if measure.name in pairs:
+            run.tables.write(pairs[measure.name], measure.table.with_keys(*PAIR_KEYS))
+    run.tables.write(_training_runs(jobs), TRAINING_RUNS)
+    run.tables.write(evaluate(run.tables), FINDINGS_TABLE)
+
+
+def _training_runs(jobs: StudyJobs) -> pd.DataFrame:
+    rows = [
+        {"model": job.model, "objective": job.objective, "seed": job.seed, **jobs.trained(job)}
+        for job in study_jobs(jobs.plan)
+        if job.kind == "train"
+    ]
+    return pd.DataFrame(rows)
+
+
+def _describe(jobs: StudyJobs, run: RunFolder, seconds: float) -> None:
+    """What the report's summary and methods need beside the tables."""
+    data = jobs.data
+    trained = _training_runs(jobs).to_dict("records")
+    timings = {**run.read().get("timings", {}), "training (sum over models)": sum(row["seconds"] for row in trained)}
+    timings["study (this call)"] = seconds
+    parts: dict[str, Any] = {"train": data.train, "validation": data.validation, "test": data.test}
+    run.update(
+        corpus={
+            "name": jobs.plan.corpus.name,
+            "digest": data.train.digest,
+            "sentences": sum(len(part) for part in parts.values()),
+            "words": int(sum(part.word_counts.sum() for part in parts.values())),
+            "parts": {name: len(part) for name, part in parts.items()},
+        },
+        models=[{**row, "folder": str(_job(row).model)} for row in trained],
+        timings={name: round(value, 1) for name, value in timings.items()},
+        warnings=run.read().get("warnings", []),
+        command=provenance()["command"],
+        provenance=provenance(),
+    )
+
+
+def _job(row: dict[str, Any]) -> Job:
+    return Job(kind="train", objective=row["objective"], seed=row["seed"])
+
+
+@contextmanager
+def _only_one(run: RunFolder) -> Iterator[None]:
+    """Hold the run folder's lock: two studies in one folder would overwrite each other."""
+    run.path.mkdir(parents=True, exist_ok=True)
+    with (run.path / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"Another infoflow works in {run.path}. Wait for it, or choose another --out.") from None
+        yield

@@ -1,0 +1,53 @@
+"""Intermediate results of a run, each in a folder named after what it depends on: done once, found again."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from infoflow.foundation import atomic_folder
+from infoflow.results import TableSchema, read_table, write_table
+
+Schemas = dict[str, TableSchema]
+Part = dict[str, pd.DataFrame]
+
+_FACTS = "facts.json"
+
+
+class Workbench:
+    """Parts of tables under `folder`, by stage and content key."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, stage: str, key: str) -> Path:
+        return self.folder / stage / key
+
+    def done(self, stage: str, key: str) -> bool:
+        return self.path(stage, key).exists()
+
+    def tables(self, stage: str, key: str, schemas: Schemas, compute: Callable[[], Part]) -> Part:
+        """The part's tables, computed if they are not there."""
+        path = self.path(stage, key)
+        if not path.exists():
+            part = compute()
+            with atomic_folder(path) as folder:
+                for name, frame in part.items():
+                    write_table(folder / f"{name}.parquet", frame, schemas[name])
+        return {file.stem: read_table(file).frame for file in sorted(path.glob("*.parquet"))}
+
+    def facts(self, stage: str, key: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """The part's plain values, computed if they are not there."""
+        path = self.path(stage, key)
+        if not (path / _FACTS).exists():
+            facts = compute()
+            with atomic_folder(path) as folder:
+                (folder / _FACTS).write_text(json.dumps(facts))
+        return json.loads((path / _FACTS).read_text())
+
+    def discard(self, stage: str) -> None:
+        """Remove a stage's folders: what can be computed again."""
+        shutil.rmtree(self.folder / stage, ignore_errors=True)
