@@ -78,7 +78,7 @@ def cca_correlations(x: Matrix, y: Matrix) -> Float[Tensor, " variate"]:
 
 def canonical_of(x: Matrix, y: Matrix) -> Canonical:
     """Canonical correlations of two views as a user gives them."""
-    floors = [_SINGULAR_FLOOR.get(getattr(view, "dtype", None), _SINGULAR_FLOOR[torch.float64]) for view in (x, y)]
+    floors = [_SINGULAR_FLOOR.get(torch.as_tensor(view).dtype, _SINGULAR_FLOOR[torch.float64]) for view in (x, y)]
     view_x, view_y = as_views(x, y)
     floor_x, floor_y = column_floor(view_x), column_floor(view_y)
     view_x, view_y = centred(view_x), centred(view_y)

@@ -11,8 +11,7 @@ from infoflow.foundation import NUM_BLOCKS, current_display
 from infoflow.results import Column, TableSchema, estimate_columns
 from infoflow.results._estimate import ratio_estimate
 
-from ._nearest import NeighbourMetric
-from ._neighbour_agreement import Few, agreements, check_neighbours
+from ._neighbour_agreement import agreements, check_neighbours
 
 _SCHEMA = TableSchema(
     name="identity_neighbours",
@@ -46,13 +45,9 @@ class IdentityNeighbours(SampleMeasure):
 
     table: ClassVar[TableSchema] = _SCHEMA
 
-    def __init__(
-        self, k: int = 50, metric: NeighbourMetric = "cosine", few: Few = "require", occurrences: int = 20_000
-    ) -> None:
+    def __init__(self, k: int = 50, metric: str = "cosine", few: str = "require", occurrences: int = 20_000) -> None:
         check_neighbours(k, few, metric)
-        self.k, self.occurrences = k, occurrences
-        self.metric: NeighbourMetric = metric
-        self.few: Few = few
+        self.k, self.metric, self.few, self.occurrences = k, metric, few, occurrences
         self.request = SampleRequest(occurrences=occurrences)
 
     def compute(self, sample: TokenSample) -> pd.DataFrame:

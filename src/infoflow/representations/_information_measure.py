@@ -7,13 +7,13 @@ import pandas as pd
 from jaxtyping import Bool, Int
 
 from infoflow.flow import NO_LABEL, Regime, SampleMeasure, SampleRequest, TokenSample
-from infoflow.foundation import UserError, current_display, replicate_weights, stream
+from infoflow.foundation import NUM_BLOCKS, UserError, current_display, stream
 from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate_columns
-from infoflow.results._estimate import estimate
+from infoflow.results._estimate import estimate, linear_replicates
 
 from ._discretize import Clustering, cluster
-from ._mutual_information import Contingency, entropy, information_replicates
+from ._mutual_information import Contingency, entropy, information_without_blocks
 
 _SHUFFLES = 5
 _ROWS_PER_CLUSTER = 10
@@ -63,8 +63,8 @@ class MutualInformation(SampleMeasure):
     predict. In the training regime (masked LM) both sides take the occurrences whose input was replaced by another
     of these types, so that input and output differ.
 
-    Error bars resample sentences with the clusters fixed, and are centred on the value, since resampling repeats the
-    plug-in bias; `clustering_spread` says what refitting the clusters adds.
+    Error bars resample sentences with the clusters fixed, to first order (`linear_replicates`: a plain bootstrap would
+    repeat the plug-in bias); `clustering_spread` says what refitting the clusters adds.
 
     Args:
         clusters: Number of clusters; reduced, with a warning, to one per ten occurrences.
@@ -141,19 +141,18 @@ class MutualInformation(SampleMeasure):
 
 def _information(side: _Side, found: list[Clustering], sample: TokenSample) -> dict:
     """The measured columns of one side of one layer."""
-    blocks, weights = sample.blocks[side.rows], replicate_weights()
+    blocks = sample.blocks[side.rows]
     clusters = [each.labels[side.rows] for each in found]
     tables = [Contingency.of(each, side.labels) for each in clusters]
     values = np.array([table.information for table in tables])
-    replicates = [information_replicates(each, side.labels, blocks, weights) for each in clusters]
+    without = [information_without_blocks(each, side.labels, blocks, NUM_BLOCKS) for each in clusters]
     return {
         "side": side.name,
         **estimate(
             values.mean(),
-            np.mean(replicates, axis=0),
+            linear_replicates(values.mean(), np.mean(without, axis=0)),
             baseline=_shuffled(clusters[0], side.labels),
             count=len(side.rows),
-            centre=True,
         ),
         "corrected": float(np.mean([table.miller_madow for table in tables])),
         "entropy": entropy(tables[0].columns),

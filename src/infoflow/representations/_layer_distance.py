@@ -8,7 +8,7 @@ from infoflow.flow import SampleMeasure, SampleRequest, TokenSample
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._paired_distance import BlockGroups, LayerView, distance_columns
-from ._pwcca import Side, check_side, warn_few_rows
+from ._pwcca import check_side, warn_few_rows
 
 _SCHEMA = TableSchema(
     name="layer_distance",
@@ -29,24 +29,21 @@ _SCHEMA = TableSchema(
 class LayerDistance(SampleMeasure):
     """1 − PWCCA between the states of consecutive layers (`pwcca`), of the same occurrences.
 
-    Error bars: a bootstrap over sentence blocks, linear in the blocks' weights. A plain bootstrap repeats rows, which
-    biases PWCCA towards similarity; instead each block's effect is its jackknife value, the change when it is left
-    out, and a replicate adds up the effects with the weights of `replicate_weights`. States wider than 256 leave out
-    16 groups of four blocks instead of 64 blocks.
+    Error bars resample sentences to first order (`linear_replicates`): repeated rows would bias PWCCA towards
+    similarity. States up to 256 wide leave out each of 64 blocks in turn, wider ones 16 groups of four.
 
     Args:
         occurrences: At most so many sampled tokens; at least 10, better 20, per dimension.
         side: The view that weights; see `pwcca`.
 
-    Source: [@voita2019evolution], [@morcos2018]; the jackknife's effects [@efron1982].
+    Source: [@voita2019evolution], [@morcos2018].
     """
 
     table: ClassVar[TableSchema] = _SCHEMA
 
-    def __init__(self, occurrences: int = 20_000, side: Side = "mean") -> None:
+    def __init__(self, occurrences: int = 20_000, side: str = "mean") -> None:
         check_side(side)
-        self.occurrences = occurrences
-        self.side: Side = side
+        self.occurrences, self.side = occurrences, side
         self.request = SampleRequest(occurrences=occurrences)
 
     def compute(self, sample: TokenSample) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from infoflow.flow import PairMeasure, SampleRequest, TokenSample
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._paired_distance import BlockGroups, LayerView, distance_columns
-from ._pwcca import Side, check_side, warn_few_rows
+from ._pwcca import check_side, warn_few_rows
 
 _SCHEMA = TableSchema(
     name="model_distance",
@@ -42,10 +42,9 @@ class ModelDistance(PairMeasure):
 
     table: ClassVar[TableSchema] = _SCHEMA
 
-    def __init__(self, occurrences: int = 20_000, side: Side = "mean") -> None:
+    def __init__(self, occurrences: int = 20_000, side: str = "mean") -> None:
         check_side(side)
-        self.occurrences = occurrences
-        self.side: Side = side
+        self.occurrences, self.side = occurrences, side
         self.request = SampleRequest(occurrences=occurrences)
 
     def compute(self, first: TokenSample, second: TokenSample) -> pd.DataFrame:

@@ -4,13 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy import sparse
 from scipy.special import xlogy
 from torch import Tensor
 
 from ._views import as_labels
-
-_CELLS_AT_ONCE = 65_536  # × replicates × 8 bytes: 100 MB for 200 replicates
 
 
 def mutual_information(a: Tensor | np.ndarray | list, b: Tensor | np.ndarray | list) -> float:
@@ -69,30 +66,27 @@ def entropy(counts: np.ndarray) -> float:
     return float(np.log(total) - xlogy(counts, counts).sum() / total)
 
 
-def information_replicates(
-    a: Int[np.ndarray, " token"],
-    b: Int[np.ndarray, " token"],
-    blocks: Int[np.ndarray, " token"],
-    weights: Float[np.ndarray, "replicate block"],
-) -> Float[np.ndarray, " replicate"]:
-    """Mutual information under each replicate's block weights; the labels stay as they are."""
-    total = weights @ np.bincount(blocks, minlength=weights.shape[1])
-    joint = _negative_entropy(_cell(a, b), blocks, weights)
-    return np.log(total) + (joint - sum(_negative_entropy(side, blocks, weights) for side in (a, b))) / total
+def information_without_blocks(
+    a: Int[np.ndarray, " token"], b: Int[np.ndarray, " token"], blocks: Int[np.ndarray, " token"], num_blocks: int
+) -> Float[np.ndarray, " block"]:
+    """Mutual information of all tokens but those of each block; NaN where nothing is left."""
+    rest = len(a) - np.bincount(blocks, minlength=num_blocks)
+    sums = [_sums_without_blocks(labels, blocks, num_blocks) for labels in (_cell(a, b), a, b)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.log(rest) + (sums[0] - sums[1] - sums[2]) / rest
 
 
-def _negative_entropy(
-    labels: Int[np.ndarray, " token"], blocks: Int[np.ndarray, " token"], weights: Float[np.ndarray, "replicate block"]
-) -> Float[np.ndarray, " replicate"]:
-    """Σ n ln n over the labels' weighted counts n, for each replicate."""
+def _sums_without_blocks(
+    labels: Int[np.ndarray, " token"], blocks: Int[np.ndarray, " token"], num_blocks: int
+) -> Float[np.ndarray, " block"]:
+    """Σ n ln n over the counts n of the labels outside each block; only the labels in a block change its sum."""
     compact = np.unique(labels, return_inverse=True)[1]
-    shape = (int(compact.max()) + 1, weights.shape[1])
-    per_block = sparse.coo_array((np.ones(len(labels)), (compact, blocks)), shape=shape).tocsr()
-    sums = np.zeros(len(weights))
-    for start in range(0, shape[0], _CELLS_AT_ONCE):
-        counts = per_block[start : start + _CELLS_AT_ONCE] @ weights.T
-        sums += xlogy(counts, counts).sum(axis=0)
-    return sums
+    counts = np.bincount(compact)
+    pairs, inside = np.unique(compact * num_blocks + blocks, return_counts=True)
+    label, block = np.divmod(pairs, num_blocks)
+    outside = counts[label] - inside
+    change = xlogy(outside, outside) - xlogy(counts[label], counts[label])
+    return xlogy(counts, counts).sum() + np.bincount(block, weights=change, minlength=num_blocks)
 
 
 def _cell(a: Int[np.ndarray, " token"], b: Int[np.ndarray, " token"]) -> Int[np.ndarray, " token"]:

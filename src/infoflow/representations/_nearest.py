@@ -1,7 +1,7 @@
 """Nearest neighbours by blocked matrix products, so that memory stays bounded."""
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from infoflow.foundation import UserError
 
-NeighbourMetric = Literal["cosine", "euclidean"]
+METRICS = ("cosine", "euclidean")
 
 _SCORES_AT_ONCE = 2**23  # 32 MB in float32
 
@@ -22,7 +22,7 @@ class Neighbours(NamedTuple):
 
 
 def nearest(
-    x: Float[Tensor, "token width"], k: int, metric: NeighbourMetric, queries: Int[Tensor, " query"]
+    x: Float[Tensor, "token width"], k: int, metric: str, queries: Int[Tensor, " query"]
 ) -> Iterator[Neighbours]:
     """The k nearest rows to each query row, block by block.
 
@@ -38,12 +38,12 @@ def nearest(
 
 
 def check_metric(metric: str) -> None:
-    if metric not in get_args(NeighbourMetric):
+    if metric not in METRICS:
         raise UserError(f'metric must be "cosine" or "euclidean". Got {metric!r}.')
 
 
 def _scored(
-    x: Float[Tensor, "token width"], metric: NeighbourMetric
+    x: Float[Tensor, "token width"], metric: str
 ) -> tuple[Float[Tensor, "token width"], Float[Tensor, " token"] | None]:
     """Rows (and an offset) whose inner products rank neighbours as the metric does."""
     if metric == "cosine":

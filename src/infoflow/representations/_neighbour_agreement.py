@@ -1,6 +1,6 @@
 """How often neighbours share a label."""
 
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -9,10 +9,10 @@ from torch import Tensor
 
 from infoflow.foundation import UserError
 
-from ._nearest import NeighbourMetric, check_metric, nearest
+from ._nearest import check_metric, nearest
 from ._views import Matrix, as_labels, as_view
 
-Few = Literal["require", "cap", "normalise"]
+MODES = ("require", "cap", "normalise")
 
 
 class Agreement(NamedTuple):
@@ -27,8 +27,8 @@ def neighbour_agreement(
     x: Matrix,
     labels: Tensor | np.ndarray | list,
     k: int = 50,
-    few: Few = "require",
-    metric: NeighbourMetric = "cosine",
+    few: str = "require",
+    metric: str = "cosine",
 ) -> float:
     r"""Fraction of each row's k nearest other rows that carry its label, averaged over rows.
 
@@ -77,8 +77,8 @@ def agreements(
     x: Float[Tensor, "token width"],
     labels: Int[np.ndarray, " token"],
     k: int,
-    few: Few,
-    metric: NeighbourMetric,
+    few: str,
+    metric: str,
 ) -> Agreement:
     """The score and the chance level of every row that counts; none where no label has enough rows."""
     check_neighbours(k, few, metric)
@@ -98,7 +98,7 @@ def check_neighbours(k: int, few: str, metric: str) -> None:
     check_metric(metric)
     if k < 1:
         raise UserError(f"k must be at least 1, the number of neighbours. Got {k}.")
-    if few not in get_args(Few):
+    if few not in MODES:
         raise UserError(f'few must be "require", "cap" or "normalise". Got {few!r}.')
 
 
@@ -106,7 +106,7 @@ def _hits(
     x: Float[Tensor, "token width"],
     labels: Int[Tensor, " token"],
     k: int,
-    metric: NeighbourMetric,
+    metric: str,
     queries: Int[Tensor, " query"],
     wanted: Int[np.ndarray, " query"],
 ) -> Float[np.ndarray, " query"]:

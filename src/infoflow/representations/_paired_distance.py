@@ -10,11 +10,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from infoflow.foundation import NUM_BLOCKS, replicate_weights, stream
-from infoflow.results._estimate import estimate
+from infoflow.foundation import NUM_BLOCKS, stream
+from infoflow.results._estimate import estimate, linear_replicates
 
 from ._cca import Whitening, canonical_of_covariance, column_floor, whiten
-from ._pwcca import Side, weighted_mean
+from ._pwcca import weighted_mean
 
 _WIDE = 256
 _GROUPS_OF_WIDE = 16
@@ -51,15 +51,12 @@ class BlockGroups:
         return torch.cat([total.unsqueeze(0), total - products - shift])
 
     def replicates(self, values: Float[np.ndarray, " leave_out"]) -> Float[np.ndarray, " replicate"]:
-        """Bootstrap replicates, linear in the block weights, from the values without each group.
+        """Bootstrap replicates (`linear_replicates`) from the values of all rows, then without each group.
 
-        The effect of group g is v − v_(g) (the jackknife's). Dividing by the root of the number of blocks in a group
-        keeps the variance when a group's effect is spread over its blocks.
+        A group's effect is spread over its blocks; the root keeps its variance.
         """
-        present = self.counts.numpy() > 0
-        effects = np.where(present, values[0] - values[1:], 0.0)
-        per_block = effects[np.arange(NUM_BLOCKS) % self.num_groups] / np.sqrt(NUM_BLOCKS / self.num_groups)
-        return values[0] + (replicate_weights() - 1) @ per_block
+        effects = (values[0] - values[1:]) / np.sqrt(NUM_BLOCKS / self.num_groups)
+        return linear_replicates(values[0], values[0] - effects[np.arange(NUM_BLOCKS) % self.num_groups])
 
 
 class LayerView:
@@ -76,7 +73,7 @@ class LayerView:
         return whiten(self.groups.covariances(self.centred, self.centred), self._floor)
 
 
-def distance_columns(x: LayerView, y: LayerView, side: Side) -> dict:
+def distance_columns(x: LayerView, y: LayerView, side: str) -> dict:
     """Estimate columns of 1 − PWCCA between two layers of the same occurrences."""
     cross = x.groups.covariances(x.centred, y.centred)
     values = 1 - weighted_mean(canonical_of_covariance(x.whitening, y.whitening, cross), side).numpy()
@@ -88,7 +85,7 @@ def distance_columns(x: LayerView, y: LayerView, side: Side) -> dict:
     )
 
 
-def _shuffled_distance(x: LayerView, y: LayerView, side: Side) -> float:
+def _shuffled_distance(x: LayerView, y: LayerView, side: str) -> float:
     """The distance of two layers whose rows have nothing to do with each other."""
     order = torch.from_numpy(stream("pwcca-baseline").permutation(len(y.centred)))
     cross = x.centred.mT @ y.centred[order]

@@ -1,7 +1,5 @@
 """Projection-weighted canonical correlation."""
 
-from typing import Literal, get_args
-
 from jaxtyping import Float
 from torch import Tensor
 
@@ -10,13 +8,13 @@ from infoflow.foundation import UserError, current_display
 from ._cca import Canonical, canonical_of
 from ._views import Matrix
 
-Side = Literal["mean", "x", "y"]
+SIDES = ("mean", "x", "y")
 
 ROWS_PER_DIMENSION = 10
 """Fewer rows than this per dimension make any two views look alike."""
 
 
-def pwcca(x: Matrix, y: Matrix, side: Side = "mean") -> float:
+def pwcca(x: Matrix, y: Matrix, side: str = "mean") -> float:
     r"""Similarity of two views: canonical correlations weighted by how much of a view they account for.
 
     $$ \mathrm{PWCCA} = \frac{\sum_i \alpha_i \rho_i}{\sum_i \alpha_i}, \qquad
@@ -61,7 +59,7 @@ def pwcca(x: Matrix, y: Matrix, side: Side = "mean") -> float:
     return float(weighted_mean(canonical, side))
 
 
-def weighted_mean(canonical: Canonical, side: Side) -> Float[Tensor, "*batch"]:
+def weighted_mean(canonical: Canonical, side: str) -> Float[Tensor, "*batch"]:
     """PWCCA from canonical correlations and their weights."""
 
     def weigh(weights: Float[Tensor, "*batch variate"]) -> Float[Tensor, "*batch"]:
@@ -73,7 +71,7 @@ def weighted_mean(canonical: Canonical, side: Side) -> Float[Tensor, "*batch"]:
 
 
 def check_side(side: str) -> None:
-    if side not in get_args(Side):
+    if side not in SIDES:
         raise UserError(f'side must be "mean", "x" or "y": the view whose columns weight. Got {side!r}.')
 
 

@@ -1,7 +1,5 @@
 """Representational similarity analysis."""
 
-from typing import Literal, get_args
-
 import numpy as np
 import torch
 from jaxtyping import Float
@@ -11,10 +9,10 @@ from infoflow.foundation import UserError
 
 from ._views import Matrix, as_view, as_views
 
-Dissimilarity = Literal["cosine", "euclidean", "correlation"]
+DISSIMILARITIES = ("cosine", "euclidean", "correlation")
 
 
-def rsa(x: Matrix, y: Matrix, metric: Dissimilarity = "cosine") -> float:
+def rsa(x: Matrix, y: Matrix, metric: str = "cosine") -> float:
     r"""Rank correlation of the distances between tokens in two views.
 
     Spearman's correlation of the upper triangles of the two dissimilarity matrices; ties get their average rank.
@@ -42,9 +40,9 @@ def rsa(x: Matrix, y: Matrix, metric: Dissimilarity = "cosine") -> float:
     return rank_correlation(dissimilarity_ranks(x, metric), dissimilarity_ranks(y, metric))
 
 
-def dissimilarity_ranks(x: Matrix, metric: Dissimilarity = "cosine") -> Float[np.ndarray, " pair"]:
+def dissimilarity_ranks(x: Matrix, metric: str = "cosine") -> Float[np.ndarray, " pair"]:
     """Centred average ranks of the distances between all pairs of tokens, scaled to norm 1."""
-    if metric not in get_args(Dissimilarity):
+    if metric not in DISSIMILARITIES:
         raise UserError(f'metric must be "cosine", "euclidean" or "correlation". Got {metric!r}.')
     view = as_view(x, "x", dtype=None)
     if len(view) < 3:
@@ -60,7 +58,7 @@ def rank_correlation(x: Float[np.ndarray, " pair"], y: Float[np.ndarray, " pair"
     return float(np.clip(x @ y, -1, 1))
 
 
-def _dissimilarities(x: Float[Tensor, "token width"], metric: Dissimilarity) -> Float[np.ndarray, " pair"]:
+def _dissimilarities(x: Float[Tensor, "token width"], metric: str) -> Float[np.ndarray, " pair"]:
     if metric == "euclidean":
         return torch.nn.functional.pdist(x).numpy()
     if metric == "correlation":

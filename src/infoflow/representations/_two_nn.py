@@ -1,7 +1,5 @@
 """Intrinsic dimension from two nearest neighbours."""
 
-from typing import Literal
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -12,7 +10,7 @@ from ._nearest import nearest
 from ._views import Matrix, as_view
 
 
-def two_nn_dimension(x: Matrix, method: Literal["mle", "linear"] = "mle", discard: float = 0.1) -> float:
+def two_nn_dimension(x: Matrix, method: str = "mle", discard: float = 0.1) -> float:
     r"""Intrinsic dimension of a point cloud, from the ratio of its two nearest distances.
 
     $$ \mu_i = r_2 / r_1, \qquad \hat d = N / \sum_i \ln \mu_i $$

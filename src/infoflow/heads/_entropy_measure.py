@@ -1,0 +1,41 @@
+"""Head entropy over a corpus."""
+
+from typing import Any, ClassVar
+
+from jaxtyping import Float
+from torch import Tensor
+
+from infoflow.results import TableSchema, estimate_columns
+
+from ._entropy import entropy_sums
+from ._head_measure import HEAD_KEYS, AbstractHeadMeasure
+from ._rows import Rows
+
+_SCHEMA = TableSchema(
+    name="head_entropy",
+    version=1,
+    description="Entropy of a query's attention over real tokens, averaged over queries; what falls on special "
+    "tokens is left out, not renormalised.",
+    columns=(*HEAD_KEYS, *estimate_columns("nats", "mean entropy", "uniform attention over the same keys")),
+)
+
+
+class Entropy(AbstractHeadMeasure):
+    """`attention_entropy` of every head of every stack and kind; special tokens count neither as query nor as key.
+
+    Source: [@clark2019].
+    """
+
+    table: ClassVar[TableSchema] = _SCHEMA
+
+    def _score(self, weights: Float[Tensor, "sentence head query key"], rows: Rows) -> Float[Tensor, "sentence head"]:
+        return entropy_sums(weights, rows)
+
+    def _count(self, rows: Rows) -> Float[Tensor, " sentence"]:
+        return rows.queries.sum(1).double()
+
+    def _chance(self, rows: Rows) -> Float[Tensor, " sentence"]:
+        return rows.num_keys.clamp(min=1).double().log().sum(1)
+
+    def _keys(self) -> list[dict[str, Any]]:
+        return [{}]

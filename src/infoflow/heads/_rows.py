@@ -1,0 +1,97 @@
+"""Attention rows that count, and the keys they may look at."""
+
+# B sentence, H head, Q query, K key
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from infoflow.flow import Activations, AttentionKey
+from infoflow.foundation import UserError
+
+Array = Tensor | np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Rows:
+    """Which entries of attention matrices count. Nothing is renormalised after exclusion."""
+
+    admissible: Bool[Tensor, "sentence query key"]
+    """The query counts, and may attend to this key."""
+    offset: Int[Tensor, "sentence query key"]
+    """Key's position less the query's; positions count real tokens, so padding does not shift them."""
+
+    @classmethod
+    def of_tokens(cls, valid: Bool[Tensor, "sentence token"]) -> "Rows":
+        """Self-attention among the valid tokens."""
+        return cls(admissible=valid.unsqueeze(2) & valid.unsqueeze(1), offset=_offsets(*_index_positions(valid)))
+
+    @classmethod
+    def of_activations(cls, activations: Activations, key: AttentionKey) -> "Rows":
+        """One stack's attention of one kind; in causal self-attention later keys are inadmissible."""
+        stack, kind = key
+        queries, keys = activations.streams[stack], activations.keys_stream(key)
+        admissible = queries.valid.unsqueeze(2) & keys.valid.unsqueeze(1)
+        offset = _offsets(queries.position, keys.position)
+        if kind == "self" and activations.model.anatomy.stack(stack).causal:
+            admissible = admissible & (offset <= 0)
+        return cls(admissible=admissible, offset=offset)
+
+    @property
+    def queries(self) -> Bool[Tensor, "sentence query"]:
+        """Queries with at least one key."""
+        return self.admissible.any(2)
+
+    @property
+    def num_keys(self) -> Int[Tensor, "sentence query"]:
+        return self.admissible.sum(2)
+
+
+def _index_positions(valid: Bool[Tensor, "sentence token"]) -> tuple[Tensor, Tensor]:
+    position = torch.arange(valid.shape[1], device=valid.device).expand(valid.shape)
+    return position, position
+
+
+def _offsets(
+    queries: Int[Tensor, "sentence query"], keys: Int[Tensor, "sentence key"]
+) -> Int[Tensor, "sentence query key"]:
+    return keys.unsqueeze(1) - queries.unsqueeze(2)
+
+
+def largest(
+    weights: Float[Tensor, "sentence head query key"], rows: Rows
+) -> tuple[Float[Tensor, "sentence head query"], Int[Tensor, "sentence head query"]]:
+    """Each row's largest weight over its keys, and that key (the first of equals); rows without keys give −1."""
+    # Filled, not multiplied: rows of padding may hold NaN.
+    best = weights.masked_fill(~rows.admissible.unsqueeze(1), -1).max(dim=3)
+    return best.values, best.indices
+
+
+def sum_queries(scores: Float[Tensor, "sentence head query"], rows: Rows) -> Float[Tensor, "sentence head"]:
+    """Sum over the queries that count, in float64."""
+    return scores.masked_fill(~rows.queries.unsqueeze(1), 0).double().sum(2)
+
+
+def check_attention(attention: Array, valid: Array) -> tuple[Float[Tensor, "layer sentence head token token"], Tensor]:
+    """Attention and validity as tensors of matching shape.
+
+    Raises:
+        UserError: A shape is wrong.
+    """
+    weights, mask = torch.as_tensor(attention), torch.as_tensor(valid)
+    if weights.ndim != 5 or weights.shape[3] != weights.shape[4]:
+        raise UserError(
+            "attention must have shape (layer, batch, head, query, key) with as many queries as keys. "
+            f"Got {tuple(weights.shape)}. Stack the layers: torch.stack(outputs.attentions)."
+        )
+    if mask.shape != (weights.shape[1], weights.shape[3]):
+        raise UserError(
+            f"valid must have shape (batch, token) = {(weights.shape[1], weights.shape[3])}, False at padding and "
+            f"excluded tokens. Got {tuple(mask.shape)}."
+        )
+    if weights.dtype not in (torch.float32, torch.float64):
+        weights = weights.float()
+    return weights.detach(), mask.bool()
