@@ -103,6 +103,8 @@ def build(family: str) -> PreTrainedModel:
         model_class, config_class, settings = _FAMILIES[family]
         module = getattr(transformers, model_class)(getattr(transformers, config_class)(**copy.deepcopy(settings)))
     for name, parameter in module.named_parameters():
+        if not parameter.requires_grad:  # Marian computes its position table again when it is loaded
+            continue
         deviation, mean = (0.4, 0.0) if parameter.dim() > 1 else (0.2, 0.5 if "norm" in name.lower() else 0.0)
         torch.nn.init.normal_(parameter, mean=mean, std=deviation)
     return module.eval()

@@ -357,9 +357,9 @@ def test_gates_that_do_not_fit_are_refused(models, gates, message):
 def test_gates_of_another_batch_size_are_refused(models, rows):
     model = models("bert")
     inputs = model_inputs(model, torch.tensor([rows[0][:4], rows[1]]))
-    with pytest.raises(UserError, match="3 rows of gates for 2 sentences"):
-        with tap(model, gates={("encoder", "self"): torch.ones(3, 3, 4)}):
-            model.module(**inputs)
+    gates = {("encoder", "self"): torch.ones(3, 3, 4)}
+    with pytest.raises(UserError, match="3 rows of gates for 2 sentences"), tap(model, gates=gates):
+        model.module(**inputs)
 
 
 def test_activation_checkpointing_in_training_is_refused(models):

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+from transformers import LogitsProcessor, LogitsProcessorList
 from transformers.utils import logging
 
 from infoflow.corpus import length_batches
@@ -33,7 +35,8 @@ def translate(
         sentences: Source sentences; what exceeds the model's longest input is cut.
         beams: Hypotheses kept per sentence.
         length_penalty: Exponent of the length that divides a hypothesis' log-probability.
-        max_ratio: Output tokens at most, as a multiple of the batch's longest source, plus 10.
+        max_ratio: Output tokens at most, as a multiple of the sentence's own source tokens, plus 10, so that a
+            translation does not depend on the sentences beside it in a batch.
         token_budget: Source tokens per batch, padding included.
         options: Further keywords of `generate`, such as `forced_bos_token_id` of a multilingual model.
 
@@ -52,9 +55,13 @@ def translate(
     with torch.inference_mode(), _quiet(), current_display().progress("translate", len(rows), unit="sentences") as bar:
         for batch in length_batches(lengths, token_budget):
             ids, mask = pad_rows([rows[row] for row in batch], model.pad_token_id)
-            longest = _output_limit(model, int(max_ratio * ids.shape[1]) + 10)
+            limits = _output_limits(model, mask, max_ratio).repeat_interleave(beams)
             output = model.module.generate(
-                input_ids=ids.to(model.device), attention_mask=mask.to(model.device), max_new_tokens=longest, **settings
+                input_ids=ids.to(model.device),
+                attention_mask=mask.to(model.device),
+                max_new_tokens=int(limits.max()),
+                logits_processor=LogitsProcessorList([_EndAt(limits.to(model.device), settings.get("eos_token_id"))]),
+                **settings,
             )
             texts = target_tokenizer.batch_decode(output, skip_special_tokens=True)
             for row, text in zip(batch, texts, strict=True):
@@ -77,9 +84,26 @@ def _tokens(model: Model) -> dict[str, int]:
     return tokens if end is None else tokens | {"eos_token_id": end}
 
 
-def _output_limit(model: Model, wanted: int) -> int:
-    limit = model.max_target_tokens
-    return wanted if limit is None else min(wanted, limit - 1)
+def _output_limits(model: Model, mask_BT: Tensor, max_ratio: float) -> Tensor:
+    """New tokens that each sentence may have."""
+    wanted = (max_ratio * mask_BT.sum(dim=1)).long() + 10
+    return wanted if model.max_target_tokens is None else wanted.clamp(max=model.max_target_tokens - 1)
+
+
+class _EndAt(LogitsProcessor):
+    """Ends each hypothesis at its own sentence's limit; `generate` itself knows one limit for the whole batch."""
+
+    def __init__(self, limits: Tensor, end: int | list[int] | None) -> None:
+        self.limits = limits
+        self.end = end[0] if isinstance(end, list) else end
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        over = input_ids.shape[1] >= self.limits
+        if self.end is None or not bool(over.any()):
+            return scores
+        ended = torch.full_like(scores, -torch.inf)
+        ended[:, self.end] = 0
+        return torch.where(over[:, None], ended, scores)
 
 
 @contextmanager
