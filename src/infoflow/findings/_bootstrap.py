@@ -32,6 +32,8 @@ def resampled_curves(panels: Mapping[str, Panel], seeds: list[int]) -> dict[str,
     common = min(panel.num_replicates for panel in panels.values())
     draws = draw(len(seeds), common)
     return {
-        name: np.concatenate([p.estimate(), *(p.alone(seed) for seed in seeds), p.recentred().drawn(seeds, draws)])
+        name: np.concatenate(
+            [p.estimate(), *(p.alone(seed) for seed in seeds), p.recentred(common).drawn(seeds, draws)]
+        )
         for name, p in panels.items()
     }

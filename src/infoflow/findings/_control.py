@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._condition import Condition, Outcome
+from ._condition import Condition, Outcome, short
 from ._finding import Control, Finding
 from ._panel import Absent
 from ._reading import Tables, gather
@@ -27,7 +27,9 @@ class ControlOutcome:
         role = "control" if self.decisive else "for comparison"
         if self.missing:
             return f"{role}, {self.name}: not measured ({self.missing})"
-        return f"{role}, {self.name}: {self.value:.3g} {self.unit}{', shows the claim too' if self.shows_claim else ''}"
+        return (
+            f"{role}, {self.name}: {short(self.value)} {self.unit}{', shows the claim too' if self.shows_claim else ''}"
+        )
 
 
 def try_control(
@@ -44,7 +46,7 @@ def try_control(
             name=control.name, value=np.nan, unit="", shows_claim=False, decisive=control.decisive, missing=str(absent)
         )
     curves = {name: panel.estimate() for name, panel in panels.items()}
-    conditions = finding.test(control.transform(curves) if control.transform else curves)
+    conditions = finding.conditions(control.transform(curves) if control.transform else curves)
     return ControlOutcome(
         name=control.name,
         value=_strongest(conditions[index]),
@@ -70,4 +72,4 @@ def _strongest(condition: Condition) -> float:
     reduce = np.min if condition.over == "all" else np.max
     sign = 1 if condition.side == "above" else -1
     effects = reduce(condition.oriented, axis=1)
-    return float(sign * np.quantile(effects, _NULL_LEVEL) + condition.threshold)
+    return float(sign * np.quantile(effects, _NULL_LEVEL, method="inverted_cdf") + condition.threshold)

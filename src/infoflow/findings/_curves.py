@@ -20,6 +20,14 @@ def change(objective: Objective) -> Curve:
     return Curve(table="layer_distance", objective=objective, first_layer=1)
 
 
+LANGUAGE_MODEL_INFORMATION: dict[str, Reading] = {
+    "causal input": information("causal-lm", "input"),
+    "causal output": information("causal-lm", "output"),
+    "masked input": information("masked-lm", "input", regime="training"),
+    "masked output": information("masked-lm", "output", regime="training"),
+}
+"""What both language models know of their input and output tokens, in the regime they are trained in."""
+
 TASK_DISTANCES: dict[str, Reading] = {
     "translation–masked LM": TaskDistance(first="translation", second="masked-lm"),
     "causal LM–translation": TaskDistance(first="causal-lm", second="translation"),

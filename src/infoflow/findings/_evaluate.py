@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from ._bootstrap import resampled_curves
-from ._condition import Condition, Outcome, Verdict, judge
+from ._condition import Condition, Outcome, Verdict, judge, short
 from ._control import ControlOutcome, strongest, try_control
 from ._finding import Finding
 from ._learned import shortfall
@@ -70,13 +70,14 @@ def _seeds(finding: Finding, tables: Tables, panels: dict[str, Panel]) -> _Seeds
     failures = [reason for seed in present for reason in reasons[seed]]
     if len(learned) >= finding.minimum_seeds:
         return _Seeds(used=learned, obstacles=[], left_out=failures)
-    few = f"it needs {finding.minimum_seeds} seeds of each objective, and there were {len(present)}"
+    were = "was 1" if len(present) == 1 else f"were {len(present)}"
+    few = f"it needs {finding.minimum_seeds} seeds of each objective, and there {were}"
     obstacles = [few] if len(present) < finding.minimum_seeds else []
     return _Seeds(used=present, obstacles=[*obstacles, *failures], left_out=[])
 
 
 def _tested(finding: Finding, tables: Tables, panels: dict[str, Panel], seeds: _Seeds) -> dict[str, object]:
-    conditions = finding.test(resampled_curves(panels, seeds.used))
+    conditions = finding.conditions(resampled_curves(panels, seeds.used))
     outcomes = judge_all(conditions, len(seeds.used))
     index = min(range(len(outcomes)), key=lambda i: outcomes[i].strength)
     deciding = outcomes[index]
@@ -112,7 +113,9 @@ def _verdict(deciding: Outcome, control: ControlOutcome | None, obstacles: list[
         return "not testable here", " ".join(_sentence(obstacle) for obstacle in obstacles)
     assert control is not None
     if deciding.verdict == "holds" and control.shows_claim:
-        return "undetermined", _sentence(f"{deciding}. The control shows it too: {control.name}, {control.value:.3g}")
+        return "undetermined", _sentence(
+            f"{deciding}. The control shows it too: {control.name}, {short(control.value)}"
+        )
     return deciding.verdict, _sentence(str(deciding))
 
 

@@ -41,8 +41,13 @@ class Finding:
     learned: tuple[Objective, ...]  # objectives whose models must have learned their task
     minimum_seeds: int = 3
 
+    def conditions(self, curves: Curves) -> list[Condition]:
+        """The claim's conditions on rows of curves; a ratio to zero is infinite or undefined and decides nothing."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self.test(curves)
+
     @property
     def tables(self) -> tuple[str, ...]:
-        """The tables that are read, in order of first use."""
+        """The tables that are read, in order of first use; task scores last."""
         readings = [*self.reads.values(), *(r for control in self.controls for r in control.reads.values())]
         return tuple(dict.fromkeys([*(table for reading in readings for table in reading.sources), "task_scores"]))

@@ -22,7 +22,7 @@ _COLUMNS = ["objective", "seed", "trained", "split", "metric", "value", "low", "
 
 def shortfall(tables: Tables, objective: str, seed: int) -> str | None:
     """Why the model of that objective and seed counts as not having learned its task, or None where it has."""
-    model = f"{objective}/seed-{seed}"
+    model = f"the model {objective}/seed-{seed}"
     try:
         loss = _score(tables, objective, seed, "loss")
         limit = LOSS_SHARE * float(loss["baseline"])

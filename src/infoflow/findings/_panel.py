@@ -56,14 +56,15 @@ class Panel:
             replicates_URK=self.replicates_URK[rows],
         )
 
-    def recentred(self) -> "Panel":
-        """The same, with each unit's replicates shifted so that their mean is the estimate.
+    def recentred(self, num_replicates: int) -> "Panel":
+        """The same with the first `num_replicates`, shifted so that the mean of each unit's is its estimate.
 
         A plug-in measure (mutual information, PWCCA) is biased in a resample, which holds fewer distinct sentences;
         replicates tell the spread of the estimate, not that bias.
         """
-        bias_U1K = np.nanmean(self.replicates_URK, axis=1, keepdims=True) - self.values_UK[:, None]
-        return replace(self, replicates_URK=self.replicates_URK - bias_U1K)
+        replicates_URK = self.replicates_URK[:, :num_replicates]
+        bias_U1K = replicates_URK.mean(axis=1, keepdims=True) - self.values_UK[:, None]
+        return replace(self, replicates_URK=replicates_URK - bias_U1K)
 
     def estimate(self) -> np.ndarray:
         """The mean over units, (1, K)."""

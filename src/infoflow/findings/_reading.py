@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import pandas as pd
@@ -32,6 +32,7 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
+@runtime_checkable
 class Reading(Protocol):
     """Anything that finds a panel in the tables, of the trained models or of their untrained controls."""
 
@@ -116,8 +117,7 @@ class SeedDistance:
         frame = frame[(frame["objective_a"] == self.objective) & (frame["objective_b"] == self.objective)]
         frame = chosen(frame[frame["seed_a"] != frame["seed_b"]], {})
         if frame.empty:
-            name = OBJECTIVE_NAMES[self.objective]
-            raise Absent(f"no distance between two seeds of the {_state(self.trained)} {name} was measured")
+            raise Absent(f"no distance between {_state(self.trained)} models of two seeds was measured (one seed?)")
         return _panel_of(frame, ["seed_a", "seed_b"], self.first_layer, self.number, self.table)
 
 

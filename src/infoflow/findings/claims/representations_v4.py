@@ -1,18 +1,12 @@
 """representations:V-4. Layers are 0..L; the masked LM sees inputs corrupted as in training."""
 
 from .._condition import Condition
-from .._curves import information
+from .._curves import LANGUAGE_MODEL_INFORMATION as READS
 from .._finding import Control, Curves, Finding
 from .._reading import baselines, untrained
 from .._shapes import depth_correlation, total_fall
 from .._sources import BOTTOM_UP
 
-READS = {
-    "causal input": information("causal-lm", "input"),
-    "causal output": information("causal-lm", "output"),
-    "masked input": information("masked-lm", "input", regime="training"),
-    "masked output": information("masked-lm", "output", regime="training"),
-}
 MODELS = {"causal": "causal LM", "masked": "masked LM"}
 LEAST_RISE = {"causal": 0.13, "masked": 0.4}
 LEAST_CORRELATION = 0.9

@@ -3,11 +3,11 @@
 import numpy as np
 
 from .._condition import Condition
+from .._curves import LANGUAGE_MODEL_INFORMATION as READS
 from .._finding import Control, Curves, Finding
 from .._reading import Reading, baselines, untrained
 from .._shapes import total_fall
 from .._sources import BOTTOM_UP
-from .representations_v4 import READS
 
 # In a control only the masked LM is replaced: a ratio of two changes that are both noise would mean nothing.
 MASKED: dict[str, Reading] = {name: reading for name, reading in READS.items() if name.startswith("masked")}
@@ -33,8 +33,8 @@ def _change(curves: Curves, model: str) -> np.ndarray:
 FINDING = Finding(
     id="representations:V-5",
     claim=(
-        "The stages of losing the input and building the prediction are more distinct in a masked LM than in a causal"
-        " LM."
+        "The stages of losing the input and building the prediction are more distinct in a masked LM than in a causal "
+        "LM."
     ),
     source=BOTTOM_UP,
     published=(
@@ -42,8 +42,8 @@ FINDING = Finding(
         "LM), a ratio of 4.1"
     ),
     statistic=(
-        "absolute change of the information about the input plus that about the output, layer 0 to the top: masked LM"
-        " (inputs as in training) over causal LM above 1.5"
+        "absolute change of the information about the input plus that about the output, layer 0 to the top: masked LM "
+        "(inputs as in training) over causal LM above 1.5"
     ),
     reads=READS,
     test=test,

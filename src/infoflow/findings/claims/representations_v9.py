@@ -50,8 +50,8 @@ def _somewhere(name: str, ratios: np.ndarray, labels: list[str]) -> Condition:
 FINDING = Finding(
     id="representations:V-9",
     claim=(
-        "Layers of a translation encoder change tokens less and less; language models do not, and a masked LM changes"
-        " them most at the last layer."
+        "Layers of a translation encoder change tokens less and less; language models do not, and a masked LM changes "
+        "them most at the last layer."
     ),
     source=BOTTOM_UP,
     published=(

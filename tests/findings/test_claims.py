@@ -1,0 +1,235 @@
+"""Every claim on tables where it is true, false, lost in noise, shown by its control too, or not to be tested."""
+
+import numpy as np
+import pytest
+
+IDS = [
+    *(f"representations:V-{number}" for number in (1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 17, 18)),
+    "heads:V8",
+]
+
+
+def verdicts(tables, *names):
+    from infoflow.findings import FINDINGS, evaluate
+
+    return evaluate(tables, [FINDINGS[name] for name in names] or None).set_index("id")
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.0005])
+def test_published_curves_hold(make_study, noise):
+    frame = verdicts(make_study(noise=noise, between=noise).tables())
+    assert set(frame["verdict"]) == {"holds"}, frame["reason"].to_list()
+    assert set(frame["seeds"]) == {3}
+
+
+@pytest.mark.parametrize(
+    ("name", "effect", "threshold"),
+    [
+        ("representations:V-1", 0.015, 0),  # layers 0→1: the weakest step
+        ("representations:V-3", 5.10 - 4.935, 0.04),
+        ("representations:V-5", 7.605 / 1.865, 1.5),
+        ("representations:V-6", 0.408 - 0.332, 0.02),
+        ("representations:V-7", 0.438 - 0.430, 0),
+        ("representations:V-8", 0.430 - 0.423, 0),
+        ("representations:V-13", 0.976 - 0.916, 0.015),
+        ("representations:V-17", 1 - 6 * 2 / (6 * 35), 0.8),
+        ("representations:V-18", 0.0, 0.02),
+    ],
+)
+def test_published_effects(published, name, effect, threshold):
+    row = verdicts(published, name).loc[name]
+    assert row["effect"] == pytest.approx(effect)
+    assert row["threshold"] == threshold
+    assert row["effects"] == pytest.approx([effect] * 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("representations:V-1", "total fall of the information about the input: 1.33 ("),
+        ("representations:V-2", "minus that of the translation encoder: 0.59 ("),
+        ("representations:V-4", "rise of the information about the output, causal LM: 0.535 ("),
+        ("representations:V-4", "rise of the information about the output, masked LM: 1.6"),
+        ("representations:V-8", "layer 1 to the top: 0.112 ("),
+        ("representations:V-9", "last change of the masked LM over each earlier one: 1.23 ("),
+        ("heads:V8", "mean confidence of the positional heads: 0.905 ("),
+    ],
+)
+def test_every_condition_is_in_the_note(published, name, text):
+    assert text in verdicts(published, name).loc[name, "note"]
+
+
+def test_all_claims_are_evaluated_in_order(published):
+    assert list(verdicts(published).index) == IDS
+
+
+def test_layer_1_is_outside_the_claim_that_fails_there(published):
+    from infoflow.findings._curves import TASK_DISTANCES
+
+    curves = {name: reading.panel(published).estimate()[0] for name, reading in TASK_DISTANCES.items()}
+    closest, *others = curves.values()
+    assert closest[0] > min(other[0] for other in others)
+    assert verdicts(published, "representations:V-7").loc["representations:V-7", "verdict"] == "holds"
+
+
+def _swap(curves, first, second):
+    curves[first], curves[second] = curves[second], curves[first]
+
+
+def reverse(study, name):
+    """Make the claim false by a clear margin."""
+    information = study.information
+    clean = {objective: (objective, "clean", "input") for objective in ("causal-lm", "masked-lm", "translation")}
+    match name.removeprefix("representations:"):
+        case "V-1":
+            information[clean["causal-lm"]] = information[clean["causal-lm"]][::-1]
+        case "V-2":
+            _swap(information, clean["causal-lm"], clean["translation"])
+        case "V-3":
+            information[clean["masked-lm"]] = information[clean["causal-lm"]]
+        case "V-4":
+            information["causal-lm", "clean", "output"] = information["causal-lm", "clean", "output"][::-1]
+        case "V-5":
+            for side in ("input", "output"):
+                information["masked-lm", "training", side] = information["causal-lm", "clean", side]
+        case "V-6":
+            study.seed_distance["masked-lm"] = study.seed_distance["masked-lm"] + 0.3
+        case "V-7":
+            _swap(study.task_distance, ("translation", "masked-lm"), ("causal-lm", "translation"))
+        case "V-8":
+            study.task_distance = {pair: curve[::-1] for pair, curve in study.task_distance.items()}
+        case "V-9":
+            study.change["masked-lm"] = study.change["masked-lm"][::-1]
+        case "V-13":
+            _swap(study.identity, "masked-lm", "causal-lm")
+        case "V-17":
+            study.identity["translation"] = study.identity["translation"][::-1]
+        case "V-18":
+            study.untrained_identity = dict(study.identity)
+        case "heads:V8":
+            study.heads[1, 1, 2] = 0.96
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_reversed_claim_fails(make_study, name):
+    study = make_study(noise=0.0005, between=0.0005)
+    reverse(study, name)
+    row = verdicts(study.tables(), name).loc[name]
+    assert row["verdict"] == "fails", row["reason"]
+    assert row["low"] - 1e-9 <= row["effect"] <= row["high"] + 1e-9
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_noise_leaves_the_claim_undetermined(make_study, name):
+    row = verdicts(make_study(noise=2.0, between=0.0).tables(), name).loc[name]
+    assert row["verdict"] == "undetermined", row["reason"]
+    assert row["low"] <= row["threshold"] <= row["high"]
+
+
+def test_seeds_that_disagree_leave_claims_undetermined(make_study):
+    """No sentence noise at all: the interval comes from the seeds."""
+    row = verdicts(make_study(noise=0.0, between=0.3).tables(), "representations:V-13").loc["representations:V-13"]
+    assert row["verdict"] == "undetermined"
+    assert min(row["effects"]) < 0.015 < max(row["effects"])
+
+
+def test_one_seed_is_not_enough_but_its_numbers_are_given(make_study):
+    frame = verdicts(make_study(seeds=(7,), noise=0.001).tables())
+    assert set(frame["verdict"]) == {"not testable here"}
+    with_numbers = frame.drop("representations:V-6")  # needs two seeds to be defined at all
+    assert with_numbers["effect"].notna().all()
+    assert (with_numbers["low"] <= with_numbers["effect"]).all()
+    assert with_numbers["reason"].str.contains("needs 3 seeds of each objective, and there was 1").all()
+    assert "two seeds" in frame.loc["representations:V-6", "reason"]
+
+
+def test_two_seeds_are_counted(make_study):
+    frame = verdicts(make_study(seeds=(1, 2)).tables())
+    assert set(frame["verdict"]) == {"not testable here"}
+    assert frame["reason"].str.contains("there were 2").all()
+
+
+def like_trained(frame):
+    """The untrained models' rows replaced by copies of the trained ones'."""
+    import pandas as pd
+
+    trained = frame[frame["trained"]]
+    return pd.concat([trained, trained.assign(trained=False)])
+
+
+@pytest.mark.parametrize("number", [1, 2, 4, 5, 6, 9, 13, 8, 3, 7])
+def test_claim_that_its_control_shows_does_not_hold(published, number):
+    tables = {name: t if name == "task_scores" else like_trained(t) for name, t in published.items()}
+    name = {8: "heads:V8"}.get(number, f"representations:V-{number}")
+    if number == 7:  # its deciding control is the baseline of shuffled rows
+        tables["model_distance"] = published["model_distance"].assign(baseline=lambda frame: frame["value"])
+    row = verdicts(tables, name).loc[name]
+    assert row["verdict"] == "undetermined"
+    assert "The control shows it too" in row["reason"]
+    assert "shows the claim too" in row["note"]
+
+
+def test_divergence_that_seeds_show_too_does_not_hold(make_study):
+    study = make_study()
+    study.seed_distance = dict(zip(study.seed_distance, study.task_distance.values(), strict=True))
+    row = verdicts(study.tables(), "representations:V-8").loc["representations:V-8"]
+    assert (row["verdict"], row["control_name"]) == ("undetermined", "seeds of one objective")
+
+
+def test_flat_untrained_network_says_nothing_where_the_trained_one_is_flat_too(make_study):
+    study = make_study()
+    study.identity["causal-lm"] = np.full(6, 0.9)
+    row = verdicts(study.tables(), "representations:V-18").loc["representations:V-18"]
+    assert row["verdict"] == "undetermined"
+    assert row["control"] == 0
+
+
+def test_agreement_over_three_layers_is_within_chance(make_study):
+    """Three layers have six orders: perfect agreement comes by chance in one of six."""
+    study = make_study()
+    study.information = {key: 5 - 0.1 * np.arange(4) for key in study.information}
+    study.untrained_information = {key: np.full(4, 4.0) for key in study.information}
+    study.identity = {key: 0.9 - 0.1 * np.arange(3) for key in study.identity}
+    study.untrained_identity = {key: np.full(3, 0.9) for key in study.identity}
+    row = verdicts(study.tables(), "representations:V-17").loc["representations:V-17"]
+    assert (row["verdict"], row["effect"]) == ("undetermined", 1)
+    assert row["control"] == 1
+
+
+def test_spread_of_clustering_counts_as_a_control(published):
+    table = published["mutual_information"]
+    published["mutual_information"] = table.assign(clustering_spread=5.0)
+    row = verdicts(published, "representations:V-3").loc["representations:V-3"]
+    assert row["control_name"] == "spread of k-means over its seeds"
+    assert row["control"] > 1
+    published["mutual_information"] = table.assign(clustering_spread=np.nan)
+    row = verdicts(published, "representations:V-3").loc["representations:V-3"]
+    assert row["verdict"] == "holds"
+    assert "spread of k-means over its seeds: not measured" in row["note"]
+
+
+@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("objective", ["causal-lm", "masked-lm", "translation"])
+def test_model_that_has_not_learned_is_named_with_its_number(make_study, name, objective):
+    from infoflow.findings import FINDINGS
+
+    study = make_study()
+    study.loss[objective] = (5.4, 5.5)
+    row = verdicts(study.tables(), name).loc[name]
+    if objective in FINDINGS[name].learned:
+        assert row["verdict"] == "not testable here"
+        for seed in (1, 2, 3):
+            assert f"The model {objective}/seed-{seed} has not learned its task: 5.4 (5.3 to 5.5)" in row["reason"]
+        assert np.isfinite(row["effect"])
+    else:
+        assert row["verdict"] == "holds"
+
+
+def test_seeds_that_did_not_learn_are_left_out_where_three_remain(make_study):
+    tables = make_study(seeds=(1, 2, 3, 4)).tables()
+    scores = tables["task_scores"]
+    failed = (scores["objective"] == "causal-lm") & (scores["seed"] == 2)
+    tables["task_scores"] = scores.assign(high=scores["high"].where(~failed, 9.0))
+    row = verdicts(tables, "representations:V-1").loc["representations:V-1"]
+    assert (row["verdict"], row["seeds"], len(row["effects"])) == ("holds", 3, 3)
+    assert "causal-lm/seed-2 has not learned" in row["note"]

@@ -1,0 +1,72 @@
+"""Positional heads of one seed: selection and the three numbers."""
+
+import numpy as np
+import pytest
+
+
+def test_numbers_of_each_seed(make_study):
+    from infoflow.findings._positional import PositionalHeads
+
+    panel = PositionalHeads(objective="translation").panel(make_study().tables())
+    # .97 at offset −1; .40 at offset 2; confidence of the two heads whose share reaches .9
+    np.testing.assert_allclose(panel.values_UK, [[0.97, 0.40, (0.93 + 0.88) / 2]] * 3)
+    assert panel.replicates_URK.shape == (3, 40, 3)
+
+
+def test_heads_may_differ_between_seeds(make_study):
+    """A head is selected in its own seed."""
+    from infoflow.findings._positional import PositionalHeads
+
+    tables = make_study().tables()
+    for name in ("head_positional", "head_confidence"):
+        table = tables[name]
+        moved = table["head"].where(table["seed"] != 2, 1 - table["head"])
+        tables[name] = table.assign(head=moved).sample(frac=1, random_state=1)
+    panel = PositionalHeads(objective="translation").panel(tables)
+    np.testing.assert_allclose(panel.values_UK, [[0.97, 0.40, 0.905]] * 3)
+
+
+def test_heads_selected_by_the_estimate_are_followed_through_the_replicates(make_study):
+    from infoflow.findings._positional import PositionalHeads
+
+    tables = make_study(noise=0.3).tables()
+    panel = PositionalHeads(objective="translation").panel(tables)
+    table = tables["head_positional"]
+    rows = table[table["trained"] & (table["seed"] == 1) & (table["layer"] == 0) & (table["head"] == 0)]
+    np.testing.assert_array_equal(panel.replicates_URK[0, :, 0], rows["replicates"].iloc[0])
+    assert panel.replicates_URK[0, :, 0].mean() == pytest.approx(0.97, abs=0.2)  # not the maximum over heads
+
+
+def test_no_positional_head_refutes_the_claim(make_study):
+    from infoflow.findings import FINDINGS, evaluate
+
+    study = make_study(noise=0.001)
+    study.heads = dict.fromkeys(study.heads, 0.5)
+    row = evaluate(study.tables(), [FINDINGS["heads:V8"]]).iloc[0]
+    assert row["verdict"] == "fails"
+
+
+def test_cross_attention_and_decoder_heads_do_not_count(make_study):
+    import pandas as pd
+
+    from infoflow.findings._positional import PositionalHeads
+
+    tables = make_study().tables()
+    table = tables["head_positional"]
+    cross = table.assign(kind="cross", value=0.99)
+    decoder = table.assign(stack="decoder", value=0.99)
+    panel = PositionalHeads(objective="translation").panel(
+        {**tables, "head_positional": pd.concat([cross, table, decoder])}
+    )
+    assert panel.values_UK[0, 0] == 0.97
+
+
+def test_only_neighbouring_offsets_measured(make_study):
+    """The condition on other offsets is then empty: no head was seen there."""
+    from infoflow.findings import FINDINGS, evaluate
+
+    study = make_study(noise=0.001)
+    del study.heads[1, 1, 2]
+    row = evaluate(study.tables(), [FINDINGS["heads:V8"]]).iloc[0]
+    assert row["verdict"] == "holds"
+    assert "the same at any other offset: 0 (0 to 0)" in row["note"]

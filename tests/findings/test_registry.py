@@ -1,0 +1,54 @@
+"""Claims are found by their files, and describe themselves."""
+
+import pytest
+
+
+def test_every_file_of_claims_holds_one_claim():
+    import pkgutil
+
+    from infoflow.findings import FINDINGS, claims
+
+    files = [module.name for module in pkgutil.iter_modules(claims.__path__)]
+    named = sorted(name.replace(":", "_").replace("-", "").lower() for name in FINDINGS)
+    assert sorted(files) == named
+
+
+def test_a_new_file_is_a_new_claim(tmp_path, monkeypatch):
+    from infoflow.findings import FINDINGS, claims
+    from infoflow.findings._registry import _discover
+
+    source = (
+        "from dataclasses import replace\n"
+        "from infoflow.findings.claims.representations_v1 import FINDING as OTHER\n"
+        "NEW = replace(OTHER, id='representations:V-99')\n"
+        "del OTHER\n"
+    )
+    (tmp_path / "representations_v99.py").write_text(source)
+    monkeypatch.setattr(claims, "__path__", [*claims.__path__, str(tmp_path)])
+    assert set(_discover()) == {*FINDINGS, "representations:V-99"}
+
+
+@pytest.mark.parametrize("field", ["claim", "source", "published", "statistic"])
+def test_every_claim_says_what_it_is(field):
+    from infoflow.findings import FINDINGS
+
+    assert all(len(getattr(finding, field)) > 20 for finding in FINDINGS.values())
+
+
+def test_every_claim_has_a_decisive_control_and_needs_three_seeds():
+    from infoflow.findings import FINDINGS
+
+    for finding in FINDINGS.values():
+        assert any(control.decisive for control in finding.controls)
+        assert finding.minimum_seeds == 3
+        assert finding.tables[-1] == "task_scores"
+
+
+def test_description_lists_every_claim_with_test_and_control():
+    from infoflow.findings import FINDINGS, describe
+
+    text = describe()
+    for finding in FINDINGS.values():
+        assert f"### {finding.id}\n" in text
+        assert finding.statistic in text
+        assert finding.controls[0].name in text
