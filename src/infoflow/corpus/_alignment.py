@@ -51,12 +51,21 @@ class SubwordAligner:
         """Encode a batch of texts, or of word lists."""
         if isinstance(sentences[0], str):
             encodings = self._encodings(list(sentences), split=False)
-            if not self._splits_text:
-                return [_by_white_space(text, encoding) for text, encoding in zip(sentences, encodings, strict=True)]
-        else:
-            words = [_spaced(words) for words in sentences] if self._spaces_words else list(sentences)
-            encodings = self._encodings(words, split=True)
-        return [_alignment(encoding, encoding.word_ids) for encoding in encodings]
+            return [self._of_text(str(text), encoding) for text, encoding in zip(sentences, encodings, strict=True)]
+        words = [_spaced(words) for words in sentences] if self._spaces_words else list(sentences)
+        return [self._of_words(encoding) for encoding in self._encodings(words, split=True)]
+
+    def _of_text(self, text: str, encoding: Encoding) -> Alignment:
+        # Many tokenizers count the space before a word as part of its first token.
+        spans = [(start + _leading_spaces(text[start:end]), end) for start, end in encoding.offsets]
+        return _alignment(encoding, encoding.word_ids if self._splits_text else _white_space_words(text, spans), spans)
+
+    def _of_words(self, encoding: Encoding) -> Alignment:
+        spans = encoding.offsets
+        if self._spaces_words:
+            shifts = [1 if word else 0 for word in encoding.word_ids]
+            spans = [(max(a - shift, 0), max(b - shift, 0)) for (a, b), shift in zip(spans, shifts, strict=True)]
+        return _alignment(encoding, encoding.word_ids, spans)
 
     def _encodings(self, batch: list, split: bool) -> list[Encoding]:
         encoded = self._tokenizer(
@@ -76,22 +85,21 @@ def _spaced(words: Sequence[str]) -> list[str]:
     return [word if index == 0 else f" {word}" for index, word in enumerate(words)]
 
 
-def _alignment(encoding: Encoding, word_ids: Sequence[int | None]) -> Alignment:
+def _alignment(encoding: Encoding, word_ids: Sequence[int | None], spans: Sequence[tuple[int, int]]) -> Alignment:
     special = [bool(flag) for flag in encoding.special_tokens_mask]
     return Alignment(
         ids=encoding.ids,
         words=[NOT_A_WORD if word is None or out else word for word, out in zip(word_ids, special, strict=True)],
-        spans=[(-1, -1) if out else span for span, out in zip(encoding.offsets, special, strict=True)],
+        spans=[(-1, -1) if out else span for span, out in zip(spans, special, strict=True)],
         special=special,
         truncated=bool(encoding.overflowing),
     )
 
 
-def _by_white_space(text: str, encoding: Encoding) -> Alignment:
+def _white_space_words(text: str, spans: Sequence[tuple[int, int]]) -> list[int]:
     starts = np.array([match.start() for match in _WORD.finditer(text)])
-    first_visible = [start + _leading_spaces(text[start:end]) for start, end in encoding.offsets]
-    words = np.searchsorted(starts, first_visible, side="right") - 1
-    return _alignment(encoding, np.maximum(words, 0).tolist())
+    words = np.searchsorted(starts, [start for start, _ in spans], side="right") - 1
+    return np.maximum(words, 0).tolist()
 
 
 def _leading_spaces(piece: str) -> int:

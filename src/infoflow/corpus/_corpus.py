@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 import numpy as np
-from datasets import Dataset, IterableDataset
+from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 from transformers import PreTrainedTokenizerBase
 
 from infoflow.foundation import UserError, current_display, digest, file_digest
@@ -15,7 +15,7 @@ from infoflow.foundation import UserError, current_display, digest, file_digest
 from ._columns import NAMED_COLUMNS, Row
 from ._conllu import CONLLU_COLUMNS, read_conllu
 from ._encoded import Encoded, encode
-from ._hf_dataset import check_dataset, read_dataset
+from ._hf_dataset import one_split, read_dataset
 from ._lines import check_readable
 from ._plain_text import read_pair, read_table, read_text
 from ._sentence import Sentence
@@ -104,7 +104,7 @@ class Corpus:
     @classmethod
     def from_dataset(
         cls,
-        dataset: Dataset | IterableDataset,
+        dataset: Dataset | IterableDataset | DatasetDict | IterableDatasetDict,
         text: str | None = "text",
         translation: str | None = None,
         words: str | None = None,
@@ -120,7 +120,7 @@ class Corpus:
         """
         named = {"text": text, "translation": translation, "words": words}
         columns = {column: source for column, source in named.items() if source} | {tag: tag for tag in tags}
-        check_dataset(dataset, columns)
+        dataset = one_split(dataset, columns)
         fingerprint = getattr(dataset, "_fingerprint", None) if isinstance(dataset, Dataset) else None
         key = digest([_READER_VERSION, "dataset", fingerprint, columns]) if fingerprint else None
         return cls(store(read_dataset(dataset, columns), tuple(dict.fromkeys(["text", *columns])), name, key), name)

@@ -27,8 +27,8 @@ def read_dataset(dataset: Dataset | IterableDataset, columns: Mapping[str, str])
         yield row if _holds_sentence(row) else None
 
 
-def check_dataset(dataset: Any, columns: Mapping[str, str]) -> None:
-    """Raise a UserError unless `dataset` is one split with those columns."""
+def one_split(dataset: Any, columns: Mapping[str, str]) -> Dataset | IterableDataset:
+    """The dataset, if it is one split with those columns; else a UserError."""
     if isinstance(dataset, DatasetDict | IterableDatasetDict):
         raise UserError(
             f'The dataset has splits {", ".join(dataset)}: choose one, such as dataset["{next(iter(dataset))}"].'
@@ -41,6 +41,7 @@ def check_dataset(dataset: Any, columns: Mapping[str, str]) -> None:
     for source in columns.values():
         if known is not None and source.split(".")[0] not in known:
             raise UserError(f"The dataset has no column {source!r}. Its columns: {', '.join(known)}.")
+    return dataset
 
 
 def _label_names(dataset: Dataset | IterableDataset, source: str) -> list[str] | None:

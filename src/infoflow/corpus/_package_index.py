@@ -18,12 +18,12 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from html.parser import HTMLParser
-from http.client import HTTPException
+from http.client import HTTPException, HTTPResponse
 from importlib import import_module
 from netrc import NetrcParseError, netrc
 from pathlib import Path
-from typing import IO
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
+from urllib.response import addinfourl
 
 from infoflow.foundation import atomic_write, current_display
 
@@ -150,7 +150,7 @@ def _links(opener: "_Opener", page: str) -> list[str]:
         page = f"{page.rstrip('/')}/index.html"
     with opener.open(page) as response:
         content = response.read()
-        base = response.geturl() if hasattr(response, "geturl") else page
+        base = response.geturl()
     if content.lstrip().startswith(b"{"):
         return [urljoin(base, file["url"]) for file in json.loads(content)["files"]]
     parser = _LinkParser(base)
@@ -182,7 +182,7 @@ class _Opener:
         proxies = {"http": settings.proxy, "https": settings.proxy} if settings.proxy else None
         self._proxies = urllib.request.ProxyHandler(proxies)
 
-    def open(self, url: str) -> IO[bytes]:
+    def open(self, url: str) -> HTTPResponse | addinfourl:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https", "file"):
             raise ValueError(f"cannot open {parts.scheme or 'such'} addresses")
@@ -237,7 +237,7 @@ def _login(url: str) -> tuple[str, str] | None:
 
 def _download(opener: _Opener, url: str, sha256: str, target: Path) -> None:
     with opener.open(url) as response, atomic_write(target) as temporary:
-        total = int(response.headers.get("Content-Length") or 0) if hasattr(response, "headers") else 0
+        total = int(response.headers.get("Content-Length") or 0)
         checksum = hashlib.sha256()
         with (
             temporary.open("wb") as file,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from infoflow.foundation import UserError, current_display
@@ -11,7 +11,7 @@ from infoflow.foundation import UserError, current_display
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 """Special tokens of a trained tokenizer; their ids are 0..4, in this order."""
 
-_CONTINUED = "##"
+_PIECE = r"▁?\w+|▁?[^\w▁]"  # a word or one other sign, each with the space before it
 
 
 def train_tokenizer(
@@ -24,23 +24,30 @@ def train_tokenizer(
     """Learn byte-pair encoding (BPE) from sentences; the same texts always give the same tokenizer.
 
     Text is normalised (NFKC, and lower-cased if asked), split at white space and punctuation, and encoded as
-    `[CLS] x [SEP]`. Inside a word, pieces start with `##`. `vocab_size` counts the five special tokens.
+    `[CLS] x [SEP]`. `▁` stands for the space before a piece. `vocab_size` counts the five special tokens.
 
     Raises:
         UserError: `vocab_size` does not leave room for the characters of the texts.
     """
     if vocab_size <= len(SPECIAL_TOKENS):
         raise UserError(f"vocab_size must exceed the {len(SPECIAL_TOKENS)} special tokens. Got {vocab_size}.")
-    tokenizer = Tokenizer(models.BPE(unk_token=UNK, continuing_subword_prefix=_CONTINUED))
-    steps: list[normalizers.Normalizer] = [normalizers.NFKC()]
+    tokenizer = Tokenizer(models.BPE(unk_token=UNK))
+    steps: list[normalizers.Normalizer] = [
+        normalizers.NFKC(),
+        normalizers.Replace(Regex(r"\s+"), " "),
+        normalizers.Strip(),
+    ]
     tokenizer.normalizer = normalizers.Sequence([*steps, normalizers.Lowercase()] if lowercase else steps)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece(prefix=_CONTINUED)
+    # Marking continuations (##) instead would number those pieces in the order of a randomly seeded hash map, so that
+    # two trainings differ (tokenizers 0.23).
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Metaspace(split=False), pre_tokenizers.Split(Regex(_PIECE), behavior="isolated")]
+    )
+    tokenizer.decoder = decoders.Metaspace()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
         min_frequency=min_frequency,
         special_tokens=list(SPECIAL_TOKENS),
-        continuing_subword_prefix=_CONTINUED,
         show_progress=False,
     )
     current_display().note(f"Training a tokenizer of {vocab_size} subwords.")

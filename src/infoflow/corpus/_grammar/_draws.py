@@ -30,7 +30,7 @@ class Draws:
             return number
         self._portion += 1
         counters = np.arange(self._portion * _DRAWS_AT_ONCE, (self._portion + 1) * _DRAWS_AT_ONCE)
-        self._numbers = iter(_uniform(self._key, np.int64(self._index), counters).tolist())
+        self._numbers = iter(_uniform(self._key, np.array([self._index]), counters).tolist())
         return next(self._numbers)
 
     def chance(self, probability: float) -> bool:
@@ -71,6 +71,6 @@ def draws_of(seed: int, num: int) -> Iterator[Draws]:
             yield Draws(seed, index, first)
 
 
-def _uniform(key: tuple[str, int], indices, counters: np.ndarray) -> np.ndarray:
+def _uniform(key: tuple[str, int], indices: np.ndarray, counters: np.ndarray) -> np.ndarray:
     # 53 bits, as many as a float holds, so that 1.0 never occurs.
     return (hash64_array(key, indices, counters) >> np.uint64(11)) * 2.0**-53
