@@ -69,9 +69,10 @@ def test_agrees_with_qr_where_views_are_degenerate(side):
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 10_000), st.integers(1, 8), st.integers(1, 8), st.integers(3, 60))
-def test_any_shape_agrees_with_qr(seed, p, q, n):
-    x, y = related_views(n, p, q, seed)
+@given(st.integers(0, 10_000), st.integers(1, 8), st.integers(1, 8), st.integers(2, 40))
+def test_any_shape_agrees_with_qr(seed, p, q, extra):
+    # With fewer rows several correlations are 1, and the weights depend on the choice of directions among them.
+    x, y = related_views(p + q + extra, p, q, seed)
     value = quiet_pwcca(x, y)
     assert -1e-9 <= value <= 1 + 1e-9
     assert value == pytest.approx(pwcca_by_qr(x, y, "mean"), abs=1e-7)
