@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
-from torch import nn
+from transformers import PreTrainedModel
 
 from ._batch import UNSUPERVISED, Batch, Corrupted
 from ._loss import LossTerm, supervised_cross_entropy
@@ -38,8 +38,8 @@ class CausalLM(AbstractObjective):
         inputs, selected = drop_tokens(tokens, self.token_dropout, generator, vocabulary)
         return Corrupted(inputs=inputs, labels=labels, selected=selected)
 
-    def loss(self, module: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> dict[str, LossTerm]:
+    def loss(self, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0) -> dict[str, LossTerm]:
         """Cross-entropy of the next tokens."""
         # Padding lies on the right, so a causal position never sees it, and attention runs without a mask.
         hidden = module.base_model(input_ids=batch.input_ids, use_cache=False).last_hidden_state
-        return {"causal-lm": supervised_cross_entropy(module, hidden, batch.labels, label_smoothing)}
+        return {self.name: supervised_cross_entropy(module, hidden, batch.labels, label_smoothing)}

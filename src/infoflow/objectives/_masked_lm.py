@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, final
 
 import numpy as np
-from torch import nn
+from transformers import PreTrainedModel
 
 from infoflow.foundation import UserError
 
@@ -63,10 +63,10 @@ class MaskedLM(AbstractObjective):
         """Static masks come in `copies` versions, used in turn."""
         return epoch % self.copies if self.selection == "static" else epoch
 
-    def loss(self, module: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> dict[str, LossTerm]:
+    def loss(self, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0) -> dict[str, LossTerm]:
         """Cross-entropy of the selected tokens."""
         hidden = module.base_model(input_ids=batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
-        return {"masked-lm": supervised_cross_entropy(module, hidden, batch.labels, label_smoothing)}
+        return {self.name: supervised_cross_entropy(module, hidden, batch.labels, label_smoothing)}
 
     def _select(self, tokens: np.ndarray, generator: np.random.Generator, vocabulary: Vocabulary) -> np.ndarray:
         include_specials = self.specials and self.selection == "dynamic"

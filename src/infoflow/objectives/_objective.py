@@ -4,9 +4,9 @@ from abc import ABC, abstractmethod
 from typing import ClassVar, Literal
 
 import numpy as np
-from torch import nn
+from transformers import PreTrainedModel
 
-from ._batch import UNSUPERVISED, Batch, Corrupted, collate
+from ._batch import Batch, Corrupted, collate
 from ._loss import LossTerm
 from ._vocabulary import Vocabulary
 
@@ -50,5 +50,5 @@ class AbstractObjective(ABC):
         return dict.fromkeys(self.term_weights, batch.supervised_tokens)
 
     @abstractmethod
-    def loss(self, module: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> dict[str, LossTerm]:
+    def loss(self, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0) -> dict[str, LossTerm]:
         """Sum (nats) and count of each loss term on one batch."""

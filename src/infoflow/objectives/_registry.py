@@ -21,7 +21,7 @@ def make_objective(name: str, **options: Any) -> AbstractObjective:
     if name not in OBJECTIVES:
         raise UserError(f"No objective is called {name!r}. Choose one of: {', '.join(OBJECTIVES)}.")
     cls = OBJECTIVES[name]
-    known = [field for field in getattr(cls, "__dataclass_fields__", {})]
+    known = list(getattr(cls, "__dataclass_fields__", {}))
     if unknown := [option for option in options if option not in known]:
         raise UserError(f"{name} has no option {unknown[0]!r}. Its options: {', '.join(known)}.")
     return cls(**options)

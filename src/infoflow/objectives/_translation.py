@@ -1,10 +1,10 @@
 """Machine translation: the decoder predicts the translation, the encoder reads the source."""
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
-from torch import nn
+from transformers import EncoderDecoderModel, PreTrainedModel
 
 from infoflow.foundation import UserError
 
@@ -42,14 +42,24 @@ class Translation(AbstractObjective):
             tokens, selected = drop_tokens(tokens, self.token_dropout, generator, vocabulary)
         return Corrupted(inputs=tokens, labels=target[1:], selected=selected, decoder_inputs=target[:-1])
 
-    def loss(self, module: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> dict[str, LossTerm]:
-        """Cross-entropy of the translation's tokens; `module` is an `EncoderDecoderModel`."""
-        source = module.encoder(input_ids=batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
+    def loss(self, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0) -> dict[str, LossTerm]:
+        """Cross-entropy of the translation's tokens."""
+        model = _encoder_decoder(module)
+        source = model.encoder(input_ids=batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
         # The decoder's own padding lies on the right, where no causal position sees it: no mask of its own.
-        hidden = module.decoder.base_model(
+        hidden = model.decoder.base_model(
             input_ids=batch.decoder_input_ids,
             encoder_hidden_states=source,
             encoder_attention_mask=batch.attention_mask,
             use_cache=False,
         ).last_hidden_state
-        return {"translation": supervised_cross_entropy(module.decoder, hidden, batch.labels, label_smoothing)}
+        return {self.name: supervised_cross_entropy(model.decoder, hidden, batch.labels, label_smoothing)}
+
+
+def _encoder_decoder(module: PreTrainedModel) -> Any:
+    if not isinstance(module, EncoderDecoderModel):
+        raise UserError(
+            f"translation trains an EncoderDecoderModel. Got {type(module).__name__}.\n"
+            "Build one with build_models, or from two pretrained stacks with transformers."
+        )
+    return module

@@ -10,13 +10,17 @@ checkpoints/best.json          the one with the lowest held-out loss
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor
+from transformers import PreTrainedModel
+from transformers.utils import logging as transformers_logging
 
 from infoflow.foundation import UserError, atomic_folder, atomic_write
 
@@ -34,9 +38,10 @@ class TrainingState:
     key: dict[str, Any] = field(default_factory=dict)  # what the run depends on; a resumed run must agree
 
 
-def save_model(module: nn.Module, folder: Path, tokenizer: Any = None, target_tokenizer: Any = None) -> None:
+def save_model(module: PreTrainedModel, folder: Path, tokenizer: Any = None, target_tokenizer: Any = None) -> None:
     """Write a folder that `AutoModel...from_pretrained` loads."""
-    module.save_pretrained(folder)
+    with _quiet():
+        module.save_pretrained(folder)
     if tokenizer is not None:
         tokenizer.save_pretrained(folder)
     if target_tokenizer is not None:
@@ -73,7 +78,7 @@ class Checkpoints:
     def save(
         self,
         state: TrainingState,
-        module: nn.Module,
+        module: PreTrainedModel,
         optimizer: dict[str, Tensor],
         hooks: dict[str, Tensor],
         tokenizers: tuple[Any, Any] = (None, None),
@@ -121,7 +126,7 @@ def load_training_state(path: Path) -> tuple[TrainingState, dict[str, Tensor], d
     return state, load_file(training / "optimizer.safetensors"), load_file(training / "hooks.safetensors")
 
 
-def load_weights(module: nn.Module, path: Path) -> None:
+def load_weights(module: PreTrainedModel, path: Path) -> None:
     """Put a checkpoint's weights into `module`, bit for bit; tied weights are stored once."""
     missing, unexpected = module.load_state_dict(load_file(path / "model.safetensors"), strict=False)
     tied = set(getattr(module, "all_tied_weights_keys", None) or {})
@@ -130,6 +135,19 @@ def load_weights(module: nn.Module, path: Path) -> None:
             f"The checkpoint {path} does not fit the model: unexpected {unexpected[:3]}, "
             f"missing {sorted(set(missing) - tied)[:3]}.\nUse another output folder for another model."
         )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Hugging Face's bars off the screen: progress has one display."""
+    if not transformers_logging.is_progress_bar_enabled():
+        yield
+        return
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.enable_progress_bar()
 
 
 def is_log_spaced(update: int) -> bool:

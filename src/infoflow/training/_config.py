@@ -34,9 +34,7 @@ class TrainConfig:
     clip: float = 1.0  # largest global gradient norm; 0 switches clipping off
     label_smoothing: float = 0.0  # in training only
 
-    precision: Precision = (
-        "auto"  # bf16 where it was measured to help: from width 256 on a CPU with bf16 units, on GPUs
-    )
+    precision: Precision = "auto"  # auto: bf16 where it was measured to help, see _precision.py
     device: str = "auto"  # "cpu", "cuda", "mps" or "auto"
 
     log_every: int = 10  # updates per line of log.jsonl

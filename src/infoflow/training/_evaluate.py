@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import nn
+from transformers import PreTrainedModel
 
 from infoflow.objectives import AbstractObjective
 
 from ._config import Precision
 from ._data import TrainingData
-from ._precision import autocast
+from ._precision import mixed_precision
 from ._sampler import micro_batches
 
 
@@ -31,7 +31,7 @@ class Evaluation:
 
 def evaluate(
     objective: AbstractObjective,
-    module: nn.Module,
+    module: PreTrainedModel,
     data: TrainingData,
     seed: int = 0,
     micro_tokens: int = 4096,
@@ -48,7 +48,7 @@ def evaluate(
     was_training = module.training
     module.eval()
     try:
-        with torch.no_grad(), autocast(precision, device):
+        with torch.no_grad(), mixed_precision(module, precision, device):
             for piece in pieces:
                 batch = data.batch(objective, piece, ("evaluation-noise", seed), 0).to(device)
                 for name, term in objective.loss(module, batch).items():

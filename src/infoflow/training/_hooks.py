@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torch import Tensor, nn
+from torch import Tensor
+from transformers import PreTrainedModel
 
 from infoflow.objectives import AbstractObjective, Batch
 
@@ -15,7 +16,7 @@ class Step:
     update: int  # from 1
     total: int  # updates of the whole run
     learning_rate: float
-    module: nn.Module  # weights before the update in `on_step_begin`, after it in `on_step_end`
+    module: PreTrainedModel  # weights before the update in `on_step_begin`, after it in `on_step_end`
     objective: AbstractObjective
     batches: Sequence[Batch]  # this process's micro-batches
 
@@ -31,7 +32,7 @@ class TrainingHook:
     def on_step_end(self, step: Step) -> None:
         """After the weights have changed; `.grad` still holds the (clipped) gradients of the update."""
 
-    def on_train_end(self, module: nn.Module) -> None:
+    def on_train_end(self, module: PreTrainedModel) -> None:
         """After the last update of the run (not after an interruption)."""
 
     def state_dict(self) -> dict[str, Tensor]:

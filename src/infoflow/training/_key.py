@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import nn
+from transformers import PreTrainedModel
 
 from infoflow.foundation import UserError, digest
 from infoflow.objectives import AbstractObjective
@@ -17,7 +17,9 @@ from ._data import TrainingData
 _FREE = {"log_every", "evaluate_every", "save_every", "keep_last", "keep_log_spaced", "device"}
 
 
-def run_key(objective: AbstractObjective, config: TrainConfig, data: TrainingData, model: nn.Module) -> dict[str, Any]:
+def run_key(
+    objective: AbstractObjective, config: TrainConfig, data: TrainingData, model: PreTrainedModel
+) -> dict[str, Any]:
     """Everything the final weights follow from, as flat JSON."""
     settings = {name: value for name, value in dataclasses.asdict(config).items() if name not in _FREE}
     settings["betas"] = list(config.betas)
@@ -47,7 +49,7 @@ def check_key(saved: dict[str, Any], wanted: dict[str, Any], folder: Path) -> No
 def _rows_digest(rows: Any) -> str | None:
     if rows is None:
         return None
-    lengths, ids = np.asarray(rows.lengths, dtype=np.int64), np.asarray(rows.ids, dtype=np.int64)
+    lengths, ids = np.asarray(rows.lengths, dtype=np.int64), np.asarray(rows.sentence_ids, dtype=np.int64)
     sample = np.linspace(0, len(ids) - 1, num=min(len(ids), 64)).astype(int)
     return digest(
         [len(ids), int(lengths.sum()), int((ids * (lengths + 7)).sum()), [rows.row(int(i)).tolist() for i in sample]]

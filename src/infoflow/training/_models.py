@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import nn
 from transformers import (
     BertConfig,
     BertForMaskedLM,
@@ -13,6 +12,7 @@ from transformers import (
     BertModel,
     EncoderDecoderConfig,
     EncoderDecoderModel,
+    PreTrainedModel,
 )
 
 from infoflow.foundation import UserError, hash64
@@ -47,7 +47,7 @@ def build_models(
     target_vocabulary: Vocabulary | None = None,
     seed: int = 0,
     match: Match = "encoder",
-) -> dict[str, nn.Module]:
+) -> dict[str, PreTrainedModel]:
     """One model per objective, with the same embeddings and blocks on the source side, bit for bit.
 
     A reference stack is initialised once and copied by parameter name, so a model does not depend on which others are
@@ -73,7 +73,7 @@ def _build(
     vocabulary: Vocabulary,
     target_vocabulary: Vocabulary | None,
     single_layers: int,
-) -> nn.Module:
+) -> PreTrainedModel:
     if objective.architecture == "encoder":
         return BertForMaskedLM(_bert_config(config, vocabulary, single_layers))
     if objective.architecture == "decoder":
@@ -87,18 +87,16 @@ def _encoder_decoder(config: ModelConfig, source: Vocabulary, target: Vocabulary
     joint = EncoderDecoderConfig.from_encoder_decoder_configs(encoder_config, decoder_config)
     joint.decoder_start_token_id, joint.pad_token_id, joint.eos_token_id = target.start, target.pad, target.end
     # Built from configs alone the encoder would get a pooler: no gradient, no use, and it consumes random numbers.
-    model = EncoderDecoderModel(
-        config=joint,
-        encoder=BertModel(encoder_config, add_pooling_layer=False),
-        decoder=BertLMHeadModel(decoder_config),
-    )
+    # The stacks take the joint configuration's own parts, so that a setting made on the whole reaches every layer.
+    encoder = BertModel(joint.encoder, add_pooling_layer=False)
+    model = EncoderDecoderModel(config=joint, encoder=encoder, decoder=BertLMHeadModel(joint.decoder))
     generation: Any = model.generation_config
     generation.decoder_start_token_id, generation.pad_token_id = target.start, target.pad
     generation.bos_token_id, generation.eos_token_id = target.start, target.end
     return model
 
 
-def _bert_config(config: ModelConfig, vocabulary: Vocabulary, layers: int, **role: bool) -> BertConfig:
+def _bert_config(config: ModelConfig, vocabulary: Vocabulary, layers: int, **role: Any) -> BertConfig:
     return BertConfig(
         vocab_size=vocabulary.size,
         hidden_size=config.width,
@@ -117,13 +115,13 @@ def _bert_config(config: ModelConfig, vocabulary: Vocabulary, layers: int, **rol
     )
 
 
-def _seeded(seed: int, purpose: str, build: Callable[[], nn.Module]) -> nn.Module:
+def _seeded(seed: int, purpose: str, build: Callable[[], PreTrainedModel]) -> PreTrainedModel:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(hash64("initialisation", seed, purpose))
         return build()
 
 
-def _copy_source_stack(reference: nn.Module, model: nn.Module) -> None:
+def _copy_source_stack(reference: PreTrainedModel, model: PreTrainedModel) -> None:
     prefix = "encoder." if isinstance(model, EncoderDecoderModel) else ""
     values = dict(reference.named_parameters())
     with torch.no_grad():

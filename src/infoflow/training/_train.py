@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import nn
+from transformers import PreTrainedModel
 
 from infoflow.foundation import UserError, atomic_folder, current_display
 from infoflow.objectives import AbstractObjective
 
 from ._accelerator import make_accelerator
 from ._checkpoint import Checkpoints, TrainingState, is_log_spaced, load_training_state, load_weights, save_model
-from ._config import TrainConfig
+from ._config import Precision, TrainConfig
 from ._data import TrainingData
 from ._evaluate import Evaluation, evaluate
 from ._hooks import Step, TrainingHook
 from ._key import check_key, run_key
 from ._log import LogWindow, MetricsLog
 from ._optimizer import make_optimizer, optimizer_state, restore_optimizer
-from ._precision import resolve_precision
+from ._precision import mixed_precision, resolve_precision
 from ._sampler import LengthBucketSampler
 from ._schedule import learning_rate
 from ._signals import TrainingInterrupted, stop_request
@@ -46,7 +46,7 @@ def train(
     objective: AbstractObjective,
     config: TrainConfig,
     data: TrainingData,
-    model: nn.Module,
+    model: PreTrainedModel,
     out: Path | str,
     *,
     validation: TrainingData | None = None,
@@ -76,7 +76,7 @@ class _Run:
         objective: AbstractObjective,
         config: TrainConfig,
         data: TrainingData,
-        model: nn.Module,
+        model: PreTrainedModel,
         out: Path,
         validation: TrainingData | None,
         hooks: Sequence[TrainingHook],
@@ -105,15 +105,18 @@ class _Run:
     def train(self) -> TrainResult:
         """Train to the end, from the newest checkpoint or from the start."""
         self.model.to(self.accelerator.device).train()
-        self.precision = resolve_precision(self.config.precision, self.accelerator.device, _width(self.model))
+        self.precision: Precision = resolve_precision(
+            self.config.precision, self.accelerator.device, _width(self.model)
+        )
         self.optimizer = make_optimizer(self.model, self.config)
-        self.updater = Updater(self.objective, self.model, self.data, self.config, self.accelerator, self.precision)
+        self.updater = Updater(self.objective, self.model, self.data, self.config, self.accelerator)
         self._resume()
         if self.accelerator.is_main_process:
             self.log = MetricsLog(self.out / "log.jsonl", after_update=self.state.update)
         if self.state.update == 0 and self.config.keep_log_spaced:
             self._save()
-        self._loop()
+        with mixed_precision(self.model, self.precision, self.accelerator.device):
+            self._loop()
         return self._finish()
 
     def _loop(self) -> None:
@@ -252,6 +255,6 @@ class _Run:
         return TrainResult(model=self.out / "model", **summary)
 
 
-def _width(model: nn.Module) -> int:
+def _width(model: PreTrainedModel) -> int:
     config = model.config
     return (config.encoder if config.is_encoder_decoder and hasattr(config, "encoder") else config).hidden_size

@@ -7,13 +7,13 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from infoflow.foundation import hash64
 from infoflow.objectives import AbstractObjective, Batch
 
-from ._config import Precision, TrainConfig
+from ._config import TrainConfig
 from ._data import TrainingData
-from ._precision import autocast
 from ._sampler import micro_batches
 
 
@@ -32,7 +32,7 @@ class UpdateResult:
 class LossModule(nn.Module):
     """The objective's loss as a module's forward pass, which data parallelism needs."""
 
-    def __init__(self, module: nn.Module, objective: AbstractObjective, label_smoothing: float = 0.0) -> None:
+    def __init__(self, module: PreTrainedModel, objective: AbstractObjective, label_smoothing: float = 0.0) -> None:
         super().__init__()
         self.module = module
         self._objective = objective
@@ -49,14 +49,13 @@ class Updater:
     def __init__(
         self,
         objective: AbstractObjective,
-        module: nn.Module,
+        module: PreTrainedModel,
         data: TrainingData,
         config: TrainConfig,
         accelerator: Accelerator,
-        precision: Precision,
     ) -> None:
         self._objective, self._data, self._config = objective, data, config
-        self._accelerator, self._precision = accelerator, precision
+        self._accelerator = accelerator
         self._loss = accelerator.prepare(LossModule(module, objective, config.label_smoothing))
         self._parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
         self._source_lengths = np.asarray(data.source.lengths)
@@ -88,9 +87,9 @@ class Updater:
             torch.manual_seed(hash64("dropout", self._config.seed, update, index, self._accelerator.process_index))
             last = index == len(work) - 1
             with nullcontext() if last else self._accelerator.no_sync(self._loss):
-                with autocast(self._precision, self._accelerator.device):
-                    terms = self._loss(batch.to(self._accelerator.device))
-                sum(0.0 * terms[name] if idle else scales[name] * terms[name] for name in scales).backward()
+                terms = self._loss(batch.to(self._accelerator.device))
+                terms_scaled = [terms[name] * (0.0 if idle else scale) for name, scale in scales.items()]
+                torch.stack(terms_scaled).sum().backward()
             if not idle:
                 losses = {name: losses[name] + terms[name].detach() for name in losses}
         return UpdateResult(
@@ -114,7 +113,8 @@ class Updater:
         if self._accelerator.num_processes == 1:
             return counts
         values = torch.tensor(list(counts.values()), dtype=torch.int64, device=self._accelerator.device)
-        return dict(zip(counts, self._accelerator.reduce(values, "sum").tolist(), strict=True))
+        torch.distributed.all_reduce(values)
+        return dict(zip(counts, values.tolist(), strict=True))
 
     def _clip(self) -> Tensor:
         gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
