@@ -5,11 +5,13 @@ Rooms never print. They call `current_display()`, which is silent unless the com
 """
 
 import json
+import math
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from io import TextIOBase
 from typing import IO, Literal, Protocol, runtime_checkable
 
 DisplayKind = Literal["rich", "plain", "json", "silent"]
@@ -56,7 +58,7 @@ class SilentDisplay:
 class PlainDisplay:
     """Lines for logs and pipes: at most one progress line every ten seconds, and one when the job ends."""
 
-    def __init__(self, file: IO[str] | None = None) -> None:
+    def __init__(self, file: IO[str] | TextIOBase | None = None) -> None:
         self._file = file or sys.stderr
 
     def note(self, text: str) -> None:
@@ -80,7 +82,7 @@ class PlainDisplay:
 class JsonDisplay:
     """One JSON event a line, for programs."""
 
-    def __init__(self, file: IO[str] | None = None) -> None:
+    def __init__(self, file: IO[str] | TextIOBase | None = None) -> None:
         self._file = file or sys.stderr
 
     def note(self, text: str) -> None:
@@ -108,7 +110,9 @@ class JsonDisplay:
             yield counter
 
     def _event(self, **fields: float | str) -> None:
-        print(json.dumps(fields), file=self._file, flush=True)
+        # JSON has no NaN or infinity, and a diverged loss is one
+        finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in fields.items()}
+        print(json.dumps(finite, allow_nan=False), file=self._file, flush=True)
 
 
 class RichDisplay:

@@ -2,10 +2,12 @@
 
 import hashlib
 from collections.abc import Sequence
+from operator import index
+from typing import SupportsIndex
 
 import numpy as np
 
-Key = int | str
+Key = SupportsIndex | str  # an integer of NumPy and a plain one of the same value are the same key
 
 # Odd constants of splitmix64 (Steele, Lea and Flood 2014).
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
@@ -14,7 +16,7 @@ _MIX_2 = np.uint64(0x94D049BB133111EB)
 
 
 def _digest(key: Sequence[Key], size: int) -> int:
-    parts = "\x1f".join(f"{type(part).__name__}:{part}" for part in key)
+    parts = "\x1f".join(f"str:{part}" if isinstance(part, str) else f"int:{index(part)}" for part in key)
     return int.from_bytes(hashlib.blake2b(parts.encode(), digest_size=size).digest(), "little")
 
 

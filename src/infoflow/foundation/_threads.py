@@ -8,7 +8,7 @@ from ._errors import UserError
 def set_threads(num_threads: int | None = None) -> int:
     """Give torch and BLAS `num_threads` threads (default: `OMP_NUM_THREADS`, else the cores this process may use)."""
     if num_threads is None:
-        num_threads = int(os.environ.get("OMP_NUM_THREADS") or available_cores())
+        num_threads = _threads_of_environment() or available_cores()
     if num_threads < 1:
         raise UserError(f"--threads must be at least 1. Got {num_threads}.")
     os.environ["OMP_NUM_THREADS"] = str(num_threads)
@@ -16,6 +16,18 @@ def set_threads(num_threads: int | None = None) -> int:
 
     torch.set_num_threads(num_threads)
     return num_threads
+
+
+def _threads_of_environment() -> int | None:
+    setting = os.environ.get("OMP_NUM_THREADS")
+    if not setting:
+        return None
+    outermost = setting.split(",")[0]  # OpenMP allows one number for each nesting level
+    if not outermost.strip().isdecimal():
+        raise UserError(
+            f"OMP_NUM_THREADS must be a number. Got {setting!r}. Set it to a number of threads, or unset it."
+        )
+    return int(outermost)
 
 
 def available_cores() -> int:

@@ -1,0 +1,147 @@
+"""What the displays write."""
+
+import io
+import json
+import warnings
+
+import pytest
+
+
+def test_silent_by_default_but_warnings_are_heard(capsys):
+    from infoflow.foundation import current_display
+
+    display = current_display()
+    display.note("hello")
+    with display.progress("Training", 3) as progress:
+        progress.advance()
+    assert capsys.readouterr() == ("", "")
+    with pytest.warns(UserWarning, match="too few"):
+        display.warn("too few sentences")
+
+
+def test_display_is_used_inside_the_block_only():
+    from infoflow.foundation import current_display, make_display, use_display
+
+    before = current_display()
+    display = make_display("plain")
+
+    def break_inside():
+        with use_display(display):
+            assert current_display() is display
+            raise ValueError("x")
+
+    with pytest.raises(ValueError, match="x"):
+        break_inside()
+    assert current_display() is before
+
+
+def test_plain_lines():
+    from infoflow.foundation._display import PlainDisplay
+
+    file = io.StringIO()
+    display = PlainDisplay(file)
+    display.note("Reading the corpus.")
+    display.warn("3 sentences were cut.")
+    with display.progress("Training", total=50, unit="tokens") as progress:
+        progress.advance(25)
+        progress.advance(25, loss=1.5)
+    lines = file.getvalue().splitlines()
+    assert lines[:2] == ["Reading the corpus.", "warning: 3 sentences were cut."]
+    assert len(lines) == 3  # less than ten seconds: one line, when the job ends
+    assert lines[2].startswith("Training: 100 %, ")
+    assert " tokens/s, loss 1.5, 0:00" in lines[2]
+
+
+def test_plain_progress_now_and_then(monkeypatch):
+    from infoflow.foundation import _display
+
+    now = [0.0]
+    monkeypatch.setattr(_display.time, "monotonic", lambda: now[0])
+    file = io.StringIO()
+    with _display.PlainDisplay(file).progress("Training", total=100, unit="updates") as progress:
+        for _ in range(100):
+            now[0] += 0.5
+            progress.advance(1)
+    lines = file.getvalue().splitlines()
+    assert len(lines) == 50 // 10 + 1
+    assert lines[0] == "Training: 20 %, 2 updates/s, 0:40 left, 0:10"
+    assert lines[-1] == "Training: 100 %, 2 updates/s, 0:50"
+
+
+def test_json_events_are_one_object_a_line():
+    from infoflow.foundation._display import JsonDisplay
+
+    file = io.StringIO()
+    display = JsonDisplay(file)
+    display.note("two\nlines")
+    display.warn('a "quoted" word')
+    with display.progress("Measuring", total=2, unit="sentences") as progress:
+        progress.advance(2, loss=0.5)
+    note, warning, progress = [json.loads(line) for line in file.getvalue().splitlines()]
+    assert note == {"event": "note", "text": "two\nlines"}
+    assert warning == {"event": "warning", "text": 'a "quoted" word'}
+    assert {
+        "event": "progress",
+        "label": "Measuring",
+        "done": 2,
+        "total": 2,
+        "unit": "sentences",
+    }.items() <= progress.items()
+    assert progress["loss"] == 0.5
+    assert progress["seconds_left"] == 0
+
+
+@pytest.mark.parametrize("loss", [float("nan"), float("inf")])
+def test_json_stays_json_when_a_loss_diverges(loss):
+    from infoflow.foundation._display import JsonDisplay
+
+    def refuse(constant):
+        raise AssertionError(f"{constant} is not JSON")
+
+    file = io.StringIO()
+    with JsonDisplay(file).progress("Training", total=1) as progress:
+        progress.advance(1, loss=loss)
+    assert json.loads(file.getvalue(), parse_constant=refuse)["loss"] is None
+
+
+def test_a_job_that_breaks_does_not_claim_to_have_ended():
+    from infoflow.foundation._display import PlainDisplay
+
+    file = io.StringIO()
+    with pytest.raises(KeyboardInterrupt), PlainDisplay(file).progress("Training", total=10):
+        raise KeyboardInterrupt
+    assert file.getvalue() == ""
+
+
+def test_rich_shows_text_as_it_is(capsys):
+    from infoflow.foundation import make_display
+
+    with warnings.catch_warnings():
+        display = make_display("rich")
+        display.note("a [bold] word")
+        display.warn("[/x] odd")
+        with display.progress("Training", total=2, unit="tokens") as progress:
+            progress.advance(2, loss=1)
+    out, err = capsys.readouterr()
+    assert out == ""  # standard output belongs to results
+    assert "a [bold] word" in err
+    assert "warning: [/x] odd" in err
+    assert "Training" in err
+
+
+def test_pipes_get_plain_lines(monkeypatch):
+    import sys
+
+    from infoflow.foundation import _display, make_display
+
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert isinstance(make_display(), _display.PlainDisplay)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0:00"), (59.6, "1:00"), (3599, "59:59"), (3600, "1:00:00"), (1e12, "99:59:59")]
+)
+def test_clock(seconds, text):
+    from infoflow.foundation import clock
+
+    assert clock(seconds) == text
