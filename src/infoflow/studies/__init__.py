@@ -3,9 +3,12 @@
 from ._analyze import AnalyzeOptions as AnalyzeOptions
 from ._analyze import analyze as analyze
 from ._analyze import merge as merge
+from ._check_findings import check_findings as check_findings
 from ._plan import PRESETS as PRESETS
 from ._plan import AnalysisPlan as AnalysisPlan
 from ._plan import CorpusPlan as CorpusPlan
 from ._plan import StudyPlan as StudyPlan
 from ._run import Run as Run
 from ._study import study as study
+from ._train_model import TrainedModel as TrainedModel
+from ._train_model import train_model as train_model

@@ -1,0 +1,33 @@
+"""`infoflow analyze`."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from ._measuring import Measuring, named_folder, parse_shard, show_run
+from ._session import Out, Session, working
+
+
+def analyze(
+    model: str,
+    /,
+    *,
+    only: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
+    shard: str | None = None,
+    measuring: Measuring = Measuring(),  # noqa: B008 (frozen)
+    out: Out = None,
+    session: Session = Session(),  # noqa: B008 (frozen)
+) -> None:
+    """Measure how information flows through any Hugging Face model; tables and a report.
+
+    Args:
+        model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub.
+        only: Tables to compute, separated by commas. Default: all.
+        shard: i/n: read only part i (0 to n-1) of the corpus and keep its sums, for `infoflow merge`.
+    """
+    with working(session):
+        from infoflow.studies import analyze as run_analysis
+
+        part = parse_shard(shard) if shard else None
+        folder = out or named_folder("analyze", model, shard=part)
+        show_run(run_analysis([model], measuring.options(only), folder, part), part)

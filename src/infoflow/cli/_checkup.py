@@ -1,0 +1,199 @@
+"""What `infoflow doctor` looks at: one function per part of the machine, each with advice where something is amiss."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+_GIGABYTE = 1e9
+_DISK_OF_A_STUDY = 2 * _GIGABYTE
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_SECONDS = 20  # for the network to answer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Check:
+    """One part of the machine."""
+
+    part: str
+    state: Literal["ok", "absent", "broken"]  # absent: works without, with less
+    found: str
+    advice: str = ""
+
+
+def examine() -> list[Check]:
+    """Look at everything; a check that fails itself counts as broken."""
+    return [_guarded(part, look) for part, look in _PARTS.items()]
+
+
+def _guarded(part: str, look: Callable[[str], Check]) -> Check:
+    try:
+        return look(part)
+    except Exception as error:  # whatever is wrong with a machine, the other checks still tell
+        return Check(part=part, state="broken", found=f"{type(error).__name__}: {error}".splitlines()[0])
+
+
+def _python(part: str) -> Check:
+    return Check(part=part, state="ok", found=f"{sys.version.split()[0]} in {sys.prefix}")
+
+
+def _libraries(part: str) -> Check:
+    from infoflow.foundation import version
+
+    names = ("infoflow", "torch", "transformers", "datasets", "accelerate", "numpy")
+    return Check(part=part, state="ok", found=", ".join(f"{name} {version(name)}" for name in names))
+
+
+def _threads(part: str) -> Check:
+    import torch
+
+    from infoflow.foundation import available_cores
+
+    cores, threads = available_cores(), torch.get_num_threads()
+    found = f"{threads} of torch on {cores} cores; OMP_NUM_THREADS {os.environ.get('OMP_NUM_THREADS', 'unset')}"
+    advice = "" if threads <= cores else f"More threads than cores slow small models down: use --threads {cores}."
+    return Check(part=part, state="ok", found=found, advice=advice)
+
+
+def _blas(part: str) -> Check:
+    import torch
+    from threadpoolctl import threadpool_info
+
+    pools = {f"{pool['internal_api']} {pool.get('version') or ''}".strip() for pool in threadpool_info()}
+    torchs = "MKL" if torch.backends.mkl.is_available() else "its own"
+    return Check(part=part, state="ok", found=f"torch: {torchs}; loaded: {', '.join(sorted(pools)) or 'none'}")
+
+
+def _bf16(part: str) -> Check:
+    import torch
+
+    capabilities = torch.cpu.get_capabilities()
+    units = [name for name in ("avx512_bf16", "amx_bf16", "bf16") if capabilities.get(name)]
+    if units:
+        return Check(part=part, state="ok", found=", ".join(units))
+    return Check(part=part, state="absent", found="none", advice="Training on this CPU stays in float32; it is slower.")
+
+
+def _gpu(part: str) -> Check:
+    import torch
+
+    if torch.cuda.is_available():
+        names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+        return Check(part=part, state="ok", found=", ".join(names))
+    if torch.backends.mps.is_available():
+        return Check(part=part, state="ok", found="Apple (--device mps)")
+    if shutil.which("nvidia-smi"):
+        advice = "There is an NVIDIA driver, but torch cannot use it: install a CUDA build of torch (see the README)."
+        return Check(part=part, state="absent", found=f"none that torch {torch.__version__} can use", advice=advice)
+    return Check(part=part, state="absent", found="none; everything runs on the CPU")
+
+
+def _browser(part: str) -> Check:
+    paths = [path for name in _BROWSERS if (path := shutil.which(name))]
+    if paths:
+        return Check(part=part, state="ok", found=paths[0])
+    advice = "Reports and figures are made without it; only their tests in a browser are skipped."
+    return Check(part=part, state="absent", found="no Chromium", advice=advice)
+
+
+def _cache(part: str) -> Check:
+    from infoflow.corpus import cache_folder
+
+    folder = cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        advice = "Set INFOFLOW_CACHE to a folder that you may write to."
+        return Check(part=part, state="broken", found=f"{folder}: {error.strerror}", advice=advice)
+    return Check(part=part, state="ok", found=f"{folder} is writable")
+
+
+def _disk(part: str) -> Check:
+    from infoflow.corpus import cache_folder
+
+    here, cache = Path.cwd(), cache_folder()
+    free = {path: shutil.disk_usage(_existing(path)).free for path in (here, cache)}
+    found = ", ".join(f"{size / _GIGABYTE:.1f} GB free at {path}" for path, size in free.items())
+    advice = "" if min(free.values()) > _DISK_OF_A_STUDY else "A study of small models takes about 2 GB."
+    return Check(part=part, state="ok", found=found, advice=advice)
+
+
+def _existing(path: Path) -> Path:
+    return path if path.exists() else _existing(path.parent)
+
+
+def _corpus(part: str) -> Check:
+    from infoflow.corpus import list_corpora
+
+    states = [f"{entry.name} {'ready' if entry.ready else 'fetched at first use'}" for entry in list_corpora()]
+    return Check(part=part, state="ok", found=", ".join(states))
+
+
+def _package_index(part: str) -> Check:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "index", "versions", "nmt"]
+    options = ["--pre", "--retries", "0", "--timeout", "10"]
+    try:
+        answer = subprocess.run([*command, *options], capture_output=True, text=True, timeout=_SECONDS)
+    except subprocess.TimeoutExpired:
+        return _no_index(part, f"no answer in {_SECONDS} s")
+    if answer.returncode == 0:
+        return Check(part=part, state="ok", found="answers")
+    errors = [line for line in answer.stderr.splitlines() if line.startswith("ERROR")]
+    return _no_index(part, errors[-1].removeprefix("ERROR: ") if errors else "pip could not ask")
+
+
+def _no_index(part: str, found: str) -> Check:
+    advice = "tatoeba-en-fr cannot be fetched here: check `pip config list`, or use the built-in corpus grammar."
+    return Check(part=part, state="absent", found=found, advice=advice)
+
+
+def _model_hub(part: str) -> Check:
+    from huggingface_hub import constants
+
+    advice = "Models are read from folders and .gguf files; names on the model hub need a network."
+    if constants.HF_HUB_OFFLINE:
+        return Check(part=part, state="absent", found="switched off by HF_HUB_OFFLINE", advice=advice)
+    host = constants.ENDPOINT.split("//")[-1].split("/")[0].split(":")[0]
+    try:
+        socket.getaddrinfo(host, 443)
+    except OSError:
+        return Check(part=part, state="absent", found="cannot be reached", advice=advice)
+    return Check(part=part, state="ok", found="its name resolves")
+
+
+def _extras(part: str) -> Check:
+    absent = [extra for extra, module in {"gguf": "gguf"}.items() if find_spec(module) is None]
+    if not absent:
+        return Check(part=part, state="ok", found="gguf")
+    return Check(
+        part=part,
+        state="absent",
+        found=f"without {', '.join(absent)}",
+        advice=f'Reading .gguf models needs it: pip install "infoflow[{",".join(absent)}]"',
+    )
+
+
+_PARTS: dict[str, Callable[[str], Check]] = {
+    "Python": _python,
+    "libraries": _libraries,
+    "threads": _threads,
+    "BLAS": _blas,
+    "bf16 units": _bf16,
+    "GPU": _gpu,
+    "browser": _browser,
+    "cache": _cache,
+    "disk": _disk,
+    "corpora": _corpus,
+    "package index": _package_index,
+    "model hub": _model_hub,
+    "extras": _extras,
+}

@@ -1,0 +1,59 @@
+"""`infoflow data list | get | describe`."""
+
+from ._session import Log, reporting
+from ._show import show, show_table
+
+
+def list_all() -> None:
+    """List the built-in corpora."""
+    from infoflow.corpus import list_corpora
+
+    rows = [
+        [entry.name, f"{entry.sentences:,}", "ready" if entry.ready else "fetched at first use", entry.description]
+        for entry in list_corpora()
+    ]
+    show_table(["corpus", "sentences", "state", "holds"], rows)
+
+
+def get(name: str, /, *, log: Log = None) -> None:
+    """Fetch a corpus now, so that later commands need no network.
+
+    Args:
+        name: A built-in corpus, or hf:NAME.
+    """
+    with reporting(log):
+        from infoflow.corpus import list_corpora, load_corpus
+
+        corpus = load_corpus(name)
+        location = next((entry.location for entry in list_corpora() if entry.name == name), "")
+        show(f"{corpus.name}: {len(corpus):,} sentences{f' in {location}' if location else ''}")
+
+
+def describe(name: str, /, *, log: Log = None) -> None:
+    """Show what a corpus holds: sizes, columns, tags, first sentences.
+
+    Args:
+        name: A built-in corpus, a file, or hf:NAME.
+    """
+    with reporting(log):
+        from infoflow.corpus import describe_corpus, load_corpus
+
+        facts = describe_corpus(load_corpus(name))
+        lengths = ", ".join(f"{share} {value:g}" for share, value in facts.words_per_sentence.items())
+        rows = [
+            ["name", facts.name],
+            ["sentences", f"{facts.sentences:,} ({facts.distinct_sources:,} distinct)"],
+            ["words", f"{facts.words:,} ({facts.distinct_words:,} distinct)"],
+            ["words per sentence", lengths],
+            ["columns", ", ".join(facts.columns)],
+            *([tag, _counts(counts)] for tag, counts in facts.tag_counts.items()),
+            ["digest", facts.digest],
+        ]
+        show_table(["fact", "value"], rows)
+        for example in facts.examples:
+            show()
+            show_table(["column", "example"], list(map(list, example.items())))
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{tag} {count:,}" for tag, count in counts.items())

@@ -1,0 +1,21 @@
+"""`infoflow findings`."""
+
+from pathlib import Path
+
+from ._scorecard import show_scorecard
+from ._session import Log, reporting
+from ._show import show_path
+
+
+def findings(run: Path, /, *, log: Log = None) -> None:
+    """Check the published findings again on a run's tables, and rewrite its report.
+
+    Args:
+        run: A folder that `infoflow study` wrote.
+    """
+    with reporting(log):
+        from infoflow.studies import check_findings
+
+        checked = check_findings(run)
+        show_scorecard(checked.findings)
+        show_path("Report", checked.path / "report.html")

@@ -1,0 +1,95 @@
+"""From the command line to an exit code: 0, 2 for a mistake of the user, 130 for an interruption."""
+
+import json
+import os
+import shlex
+import signal
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from types import FrameType
+
+from cyclopts import CycloptsError
+
+from ._app import app
+from ._failures import explain
+
+USER_ERROR, INTERRUPTED = 2, 130
+
+_QUIET = {
+    "DATASETS_VERBOSITY": "error",
+    "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+}
+
+
+def main() -> None:
+    """The console script `infoflow`."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code."""
+    _silence_libraries()
+    try:
+        with _sigterm_as_interrupt():
+            app(list(arguments), exit_on_error=False, print_error=False, result_action="return_value")
+            sys.stdout.flush()
+    except CycloptsError as error:
+        return _fail(f"{error}\n{_see_help(arguments)}", arguments)
+    except KeyboardInterrupt:
+        command = shlex.join(["infoflow", *arguments])
+        _say("interrupted", f"Interrupted. What is finished is kept; to continue, run again:\n  {command}", arguments)
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of a pipe, such as `head`, had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if (message := explain(error)) is None:
+            raise
+        return _fail(message, arguments)
+    return 0
+
+
+def _silence_libraries() -> None:
+    """Progress and warnings that matter come through our display; the libraries' own would be noise between them."""
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
+
+
+@contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """A batch queue's SIGTERM stops like Ctrl-C."""
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _fail(message: str, arguments: Sequence[str]) -> int:
+    _say("error", message, arguments)
+    return USER_ERROR
+
+
+def _say(event: str, message: str, arguments: Sequence[str]) -> None:
+    if "--log=json" in arguments or ("--log", "json") in pairwise(arguments):
+        message = json.dumps({"event": event, "text": message})
+    print(message, file=sys.stderr, flush=True)
+
+
+def _see_help(arguments: Sequence[str]) -> str:
+    chain, _, _ = app.parse_commands(list(arguments))
+    return f"See {' '.join(['infoflow', *chain])} --help"

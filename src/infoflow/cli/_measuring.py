@@ -1,0 +1,88 @@
+"""What `analyze`, `compare` and `heads` have in common: their options and what they show."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from ._session import Device, Seed, Settings
+from ._settings import analysis_settings
+from ._show import show_path, show_table
+
+if TYPE_CHECKING:
+    from infoflow.studies import AnalyzeOptions, Run
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measuring:
+    """Which sentences a model is measured on, and how."""
+
+    corpus: Annotated[
+        str, Parameter(help="A file (text, .tsv, .conllu, .tagged; .gz too), tatoeba-en-fr, grammar, or hf:NAME.")
+    ] = "tatoeba-en-fr"
+    sentences: Annotated[int, Parameter(help="Sentences to read at most, chosen by hash; 0 reads all.")] = 5000
+    control: Annotated[bool, Parameter(help="Measure the same architecture with random weights too.")] = True
+    tokenizer: Annotated[str | None, Parameter(help="Folder or name. Default: the one beside the weights.")] = None
+    max_length: Annotated[int, Parameter(help="Longer sentences are cut at this many tokens, and counted.")] = 512
+    settings: Settings = ()
+    seed: Annotated[Seed, Parameter(help="Of the token sample, the clusterings and the control.")] = 0
+    device: Device = None
+
+    def options(self, only: Sequence[str] = ()) -> "AnalyzeOptions":
+        """The options of the public function."""
+        from infoflow.foundation import UserError
+        from infoflow.studies import AnalyzeOptions
+
+        for name, value in (("--sentences", self.sentences), ("--max-length", self.max_length - 2)):
+            if value < 0:
+                raise UserError(f"{name} is too small. Got {value if name == '--sentences' else self.max_length}.")
+        return AnalyzeOptions(
+            corpus=self.corpus,
+            only=tuple(name.strip() for names in only for name in names.split(",") if name.strip()),
+            sentences=self.sentences,
+            control=self.control,
+            seed=self.seed,
+            device=self.device or "auto",
+            tokenizer=self.tokenizer,
+            max_length=self.max_length,
+            measures=analysis_settings(self.settings),
+        )
+
+
+def named_folder(command: str, *models: str, shard: tuple[int, int] | None = None) -> Path:
+    """The default run folder: `runs/`, the command and the models' names."""
+    names = [command, *(_short(model) for model in models)]
+    if shard:
+        names.append(f"shard-{shard[0]}-of-{shard[1]}")
+    return Path("runs") / "-".join(names)
+
+
+def _short(model: str) -> str:
+    path = Path(model)
+    name = path.parent.name if path.name == "model" and path.parent.name else path.resolve().name
+    return re.sub(r"[^\w.+-]", "_", name.removesuffix(".gguf"))
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """`i/n` as two numbers with 0 <= i < n."""
+    from infoflow.foundation import UserError
+
+    index, slash, num = text.partition("/")
+    if not (slash and index.isdecimal() and num.isdecimal() and int(index) < int(num)):
+        raise UserError(f"--shard must be i/n with i from 0 to n-1, such as 0/4. Got {text}.")
+    return int(index), int(num)
+
+
+def show_run(run: "Run", shard: tuple[int, int] | None = None) -> None:
+    """Print what a run folder holds now."""
+    if shard is not None:
+        show_path(f"Shard {shard[0]} of {shard[1]}", run.path)
+        return
+    rows = [[name, f"{len(run.tables[name]):,}", run.tables.stored(name).schema.description] for name in run.tables]
+    show_table(["table", "rows", "holds"], rows)
+    show_path("Tables", run.path / "tables")
+    show_path("Report", run.path / "report.html")

@@ -1,0 +1,25 @@
+"""`infoflow merge`."""
+
+from pathlib import Path
+
+from ._measuring import show_run
+from ._session import Out, Session, working
+
+
+def merge(
+    *runs: Path,
+    out: Out = None,
+    session: Session = Session(),  # noqa: B008 (frozen)
+) -> None:
+    """Put the shards of one analysis together: the result equals that of one process.
+
+    Args:
+        runs: The folders that `infoflow analyze --shard i/n` wrote, all n of them.
+    """
+    with working(session):
+        from infoflow.foundation import UserError
+        from infoflow.studies import merge as merge_shards
+
+        if not runs:
+            raise UserError("merge needs the folders that `infoflow analyze --shard i/n` wrote. Got none.")
+        show_run(merge_shards(runs, out or Path("runs") / "merged"))

@@ -1,0 +1,39 @@
+"""`infoflow report`."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from ._session import Log, reporting
+from ._show import show, show_path
+
+
+def report(
+    run: Path,
+    /,
+    *,
+    figures: Path | None = None,
+    formats: Annotated[tuple[str, ...], Parameter(negative=())] = ("svg", "png", "pdf"),
+    width: float = 6.8,
+    log: Log = None,
+) -> None:
+    """Write a run's report again, or its figures as files for papers and slides.
+
+    Args:
+        run: A run folder.
+        figures: Write the figures into this folder instead.
+        formats: Among svg, png and pdf, separated by commas.
+        width: Width of the figures in inches: 3.3 is one column of a two-column paper, 6.8 its page.
+    """
+    with reporting(log):
+        from infoflow.report import write_figures, write_report
+        from infoflow.results import RunFolder
+
+        folder = RunFolder.existing(run)
+        if figures is None:
+            show_path("Report", write_report(folder))
+            return
+        kinds = [kind.strip() for text in formats for kind in text.split(",")]
+        for path in write_figures(folder, figures, kinds, width):  # type: ignore[arg-type]
+            show(str(path))

@@ -1,0 +1,66 @@
+"""What every working command has in common: threads, and how it reports progress."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Group, Parameter
+
+COMMON = Group("Common options", sort_key=100)
+
+Out = Annotated[Path | None, Parameter(group=COMMON, help="Run folder. Default: a folder under runs/.")]
+Device = Annotated[
+    str | None, Parameter(group=COMMON, help="cpu, cuda, cuda:1, mps. Default: a GPU where there is one.")
+]
+Seed = Annotated[int, Parameter(group=COMMON)]
+Log = Annotated[
+    Literal["rich", "plain", "json"] | None,
+    Parameter(group=COMMON, help="Progress on standard error. Default: rich on a terminal, plain lines elsewhere."),
+]
+Settings = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--set",
+        negative=(),
+        show_default=False,
+        help="Change one setting of the plan, such as --set training.updates=500. May be repeated.",
+    ),
+]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Session:
+    """Options of every command that computes."""
+
+    threads: Annotated[
+        int | None, Parameter(group=COMMON, help="CPU threads. Default: OMP_NUM_THREADS, else all cores.")
+    ] = None
+    log: Log = None
+
+
+@contextmanager
+def working(session: Session) -> Iterator[None]:
+    """Give libraries their threads and the rooms their display."""
+    from infoflow.foundation import set_threads
+
+    with reporting(session.log):
+        set_threads(session.threads)
+        yield
+
+
+@contextmanager
+def reporting(log: Log) -> Iterator[None]:
+    """Let the rooms report progress to standard error; under `torchrun` only the first process talks."""
+    from infoflow.foundation import make_display, use_display
+
+    with use_display(make_display(log if is_first_process() else "silent")):
+        yield
+
+
+def is_first_process() -> bool:
+    """Whether this process shows results: under `torchrun` one of them does."""
+    return int(os.environ.get("RANK", "0")) == 0

@@ -1,0 +1,50 @@
+"""`infoflow study`."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from ._scorecard import show_scorecard
+from ._session import COMMON, Device, Out, Session, Settings, working
+from ._settings import with_settings
+from ._show import estimate, show, show_path, show_table
+
+
+def study(
+    plan: str = "quick",
+    /,
+    *,
+    processes: int | None = None,
+    settings: Settings = (),
+    seed: Annotated[tuple[int, ...], Parameter(negative=(), show_default=False, group=COMMON)] = (),
+    device: Device = None,
+    out: Out = None,
+    session: Session = Session(),  # noqa: B008 (frozen)
+) -> None:
+    """Train matched models that differ only in their objective, measure them, check published findings, report.
+
+    Args:
+        plan: A TOML file, or a preset: quick (one seed), laptop (three seeds), paper (Transformer-base, for a GPU).
+        processes: Models trained or measured at a time. Default: one per core on a CPU, one on a GPU.
+        seed: Train this seed instead of the plan's. May be repeated.
+    """
+    with working(session):
+        from infoflow.studies import StudyPlan
+        from infoflow.studies import study as run_study
+
+        changes = [f"training.device={device}"] if device else []
+        if seed:
+            changes.append(f"seeds={list(seed)}")
+        chosen = with_settings(StudyPlan.load(plan), [*settings, *changes])
+        run = run_study(chosen, out or Path("runs") / Path(plan).stem, processes)
+        scores = run.tables["task_scores"]
+        rows = [
+            [row.model, row.metric, estimate(row.value, row.low, row.high), f"{row.baseline:.3f}"]
+            for row in scores[scores["trained"] & (scores["split"] == "test")].itertuples()
+        ]
+        show_table(["model", "test score", "value [95% interval]", "without context"], rows)
+        show()
+        show_scorecard(run.findings)
+        show()
+        show_path("Report", run.path / "report.html")

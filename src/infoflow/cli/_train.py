@@ -1,0 +1,40 @@
+"""`infoflow train`."""
+
+from ._session import Device, Out, Seed, Session, Settings, working
+from ._settings import with_settings
+from ._show import show_path, show_table
+
+
+def train(
+    objective: str,
+    /,
+    *,
+    plan: str = "quick",
+    corpus: str | None = None,
+    settings: Settings = (),
+    seed: Seed = 0,
+    device: Device = None,
+    out: Out = None,
+    session: Session = Session(),  # noqa: B008 (frozen)
+) -> None:
+    """Train one model as a study would: a plain Hugging Face folder.
+
+    Args:
+        objective: causal-lm, masked-lm or translation.
+        plan: Where its size, data and schedule come from: a TOML file, or a preset (quick, laptop, paper).
+        corpus: What to train on instead of the plan's corpus: a name or a file.
+        seed: Initialisation, data order and noise.
+    """
+    with working(session):
+        from infoflow.studies import StudyPlan, train_model
+
+        changes = [f"training.device={device}"] if device else []
+        if corpus:
+            changes.append(f"corpus.name={corpus}")
+        chosen = with_settings(StudyPlan.load(plan), [*settings, *changes])
+        trained = train_model(objective, chosen, seed, out)
+        rows = [
+            [name, f"{value:,}" if isinstance(value, int) else f"{value:.4g}"] for name, value in trained.facts.items()
+        ]
+        show_table(["training", "value"], rows)
+        show_path("Model", trained.folder)

@@ -1,0 +1,24 @@
+"""`check_findings`: the claims again, on the tables that a run holds."""
+
+from pathlib import Path
+
+from infoflow.findings import FINDINGS_TABLE, evaluate
+from infoflow.foundation import UserError
+from infoflow.report import write_report
+from infoflow.results import RunFolder
+
+from ._run import Run
+
+
+def check_findings(path: Path | str) -> Run:
+    """Judge every claim on the run's tables (a newer infoflow may know more claims), and rewrite its report.
+
+    Raises:
+        UserError: There is no run folder at `path`, or it holds no tables yet.
+    """
+    run = RunFolder.existing(path)
+    if not len(run.tables):
+        raise UserError(f"{run.path} holds no tables yet. Let `infoflow study` finish there first.")
+    run.tables.write(evaluate(run.tables), FINDINGS_TABLE)
+    write_report(run)
+    return Run(run)

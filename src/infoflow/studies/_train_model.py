@@ -1,0 +1,43 @@
+"""`train_model`: one matched model of a plan, without the rest of the study."""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infoflow.foundation import UserError, provenance
+from infoflow.results import RunFolder
+
+from ._jobs import Job, StudyJobs
+from ._plan import StudyPlan
+from ._study import _only_one
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainedModel:
+    """A trained model and what it cost."""
+
+    folder: Path  # plain Hugging Face folder
+    facts: dict[str, Any]  # updates, tokens, seconds, parameters, validation loss
+
+
+def train_model(
+    objective: str, plan: StudyPlan | Path | str = "quick", seed: int = 0, out: Path | str | None = None
+) -> TrainedModel:
+    """Train one model of a plan, or continue it, in the run folder `out` (default: `runs/` and the objective).
+
+    A study of the same plan in the same folder takes the model over instead of training it again.
+
+    Raises:
+        UserError: The objective is unknown, or the plan, the corpus or the folder does not allow it.
+    """
+    plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
+    plan = dataclasses.replace(plan, objectives=(objective,), seeds=(seed,))
+    run = RunFolder(out or Path("runs") / objective)
+    with _only_one(run):
+        kind = run.read().get("kind", "study")
+        if kind != "study":
+            raise UserError(f"{run.path} holds a run of another kind ({kind}). Choose another --out.")
+        run.update(kind="study", title=plan.title, plan=plan.to_json(), provenance=provenance())
+        jobs, job = StudyJobs(plan, run), Job(kind="train", objective=objective, seed=seed)
+        return TrainedModel(facts=jobs.trained(job), folder=jobs.model_folder(job))
