@@ -59,7 +59,9 @@ class RunFolder:
             return {}
         try:
             manifest = json.loads(self._manifest.read_text(encoding="utf-8"))
-        except json.JSONDecodeError as error:
+            if not isinstance(manifest, dict):
+                raise ValueError("it holds no JSON object")
+        except ValueError as error:  # of JSON or of its encoding
             raise UserError(f"{self._manifest} is damaged: {error}. Start again in a new folder.") from None
         if manifest.get("version", RUN_VERSION) > RUN_VERSION:
             raise UserError(f"{self.path} was written by a newer infoflow. Upgrade: pip install --upgrade infoflow")

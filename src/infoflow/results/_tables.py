@@ -40,7 +40,7 @@ def read_table(path: Path | str) -> StoredTable:
     """Read a table with its schema and provenance.
 
     Raises:
-        UserError: The file is absent, is no Parquet file, or was not written by infoflow.
+        UserError: The file is absent, is no Parquet file, or was not written by infoflow, or by a newer one.
     """
     path = Path(path)
     if not path.exists():
@@ -54,5 +54,12 @@ def read_table(path: Path | str) -> StoredTable:
     notes = table.schema.metadata or {}
     if _SCHEMA_KEY not in notes:
         raise UserError(f"{path} was not written by infoflow: it carries no description of its columns.")
-    schema = TableSchema.from_json(json.loads(notes[_SCHEMA_KEY]))
-    return StoredTable(table.to_pandas(), schema, json.loads(notes[_PROVENANCE_KEY]))
+    try:
+        schema = TableSchema.from_json(json.loads(notes[_SCHEMA_KEY]))
+        origin = json.loads(notes[_PROVENANCE_KEY])
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{path} describes itself in a way this infoflow does not understand: {error}. "
+            "Delete it and run the command again, or upgrade: pip install --upgrade infoflow"
+        ) from None
+    return StoredTable(table.to_pandas(), schema, origin)

@@ -1,0 +1,103 @@
+"""The folder that a run leaves."""
+
+import json
+
+import pandas as pd
+import pytest
+
+
+@pytest.fixture
+def schema():
+    from infoflow.results import Column, TableSchema
+
+    column = Column(name="seed", dtype="int64", unit="", description="which seed")
+    return TableSchema(name="training_runs", version=1, description="one row per model", columns=(column,))
+
+
+def test_new_run_is_empty(tmp_path):
+    from infoflow.results import RunFolder
+
+    run = RunFolder(tmp_path / "run")
+    assert run.read() == {}
+    assert len(run.tables) == 0
+    assert not (tmp_path / "run").exists()  # looking does not write
+    assert run.models == tmp_path / "run" / "models"
+    assert run.report == tmp_path / "run" / "report.html"
+
+
+def test_entries_are_replaced_one_by_one(tmp_path):
+    from infoflow.results import RunFolder
+
+    run = RunFolder(tmp_path)
+    run.update(plan={"seeds": [1, 2]}, title="Étude")
+    run.update(plan={"seeds": [3]}, timings={"train": 1.5})
+    assert RunFolder(tmp_path).read() == {
+        "version": 1,
+        "plan": {"seeds": [3]},
+        "title": "Étude",
+        "timings": {"train": 1.5},
+    }
+    assert "Étude" in (tmp_path / "run.json").read_text(encoding="utf-8")  # for people to read
+
+
+def test_existing_run(tmp_path):
+    from infoflow.foundation import UserError
+    from infoflow.results import RunFolder
+
+    with pytest.raises(UserError, match=r"is not a run folder: it has no run\.json"):
+        RunFolder.existing(tmp_path)
+    RunFolder(tmp_path).update(plan={})
+    assert RunFolder.existing(tmp_path).read()["plan"] == {}
+
+
+@pytest.mark.parametrize("content", ['{"plan": ', "", "[1, 2]", "null"])
+def test_damaged_manifest(tmp_path, content):
+    from infoflow.foundation import UserError
+    from infoflow.results import RunFolder
+
+    (tmp_path / "run.json").write_text(content)
+    with pytest.raises(UserError, match=r"run\.json is damaged"):
+        RunFolder(tmp_path).read()
+
+
+def test_binary_manifest(tmp_path):
+    from infoflow.foundation import UserError
+    from infoflow.results import RunFolder
+
+    (tmp_path / "run.json").write_bytes(b"\xff\xfe\x00\x81")
+    with pytest.raises(UserError, match=r"run\.json is damaged"):
+        RunFolder(tmp_path).read()
+
+
+def test_run_of_a_newer_version(tmp_path):
+    from infoflow.foundation import UserError
+    from infoflow.results import RunFolder
+
+    (tmp_path / "run.json").write_text(json.dumps({"version": 99}))
+    with pytest.raises(UserError, match="newer infoflow"):
+        RunFolder(tmp_path).read()
+
+
+def test_tables_by_name(tmp_path, schema):
+    from infoflow.results import RunFolder
+
+    run = RunFolder(tmp_path)
+    run.tables.write(pd.DataFrame({"seed": [1, 2]}), schema, {"from": "test"})
+    (tmp_path / "tables" / ".half.parquet.x.partial").write_bytes(b"")
+    (tmp_path / "tables" / ".hidden.parquet").write_bytes(b"")
+    assert list(run.tables) == ["training_runs"]
+    assert "training_runs" in run.tables
+    assert run.tables["training_runs"]["seed"].tolist() == [1, 2]
+    assert run.tables.stored("training_runs").provenance == {"from": "test"}
+    assert run.tables.get("absent") is None
+    with pytest.raises(KeyError):
+        run.tables["absent"]
+
+
+def test_table_written_again_is_read_again(tmp_path, schema):
+    from infoflow.results import RunFolder
+
+    run = RunFolder(tmp_path)
+    for seeds in ([1], [2, 3]):
+        run.tables.write(pd.DataFrame({"seed": seeds}), schema)
+        assert run.tables["training_runs"]["seed"].tolist() == seeds
