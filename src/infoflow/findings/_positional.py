@@ -16,7 +16,7 @@ _POSITIONS, _CONFIDENCE = "head_positional", "head_confidence"
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PositionalHeads:
     """Three numbers of each seed, over the encoder's self-attention heads: the largest share at offset −1 or +1, the
-    largest share at any other measured offset (0 where none was measured), and the mean confidence of the heads whose
+    largest share at any other measured offset (NaN where none was measured), and the mean confidence of the heads whose
     share reaches `POSITIONAL` at some offset (0 where there is no such head).
 
     Heads do not correspond between seeds, so they are selected seed by seed: by the estimate, and then followed
@@ -76,7 +76,7 @@ class PositionalHeads:
 
 
 def _largest(share_NM: np.ndarray) -> np.ndarray:
-    """The column that is largest in the first row; zeros where there is no column."""
+    """The column that is largest in the first row; NaN where there is no column."""
     if share_NM.shape[1] == 0:
-        return np.zeros(len(share_NM))
+        return np.full(len(share_NM), np.nan)
     return share_NM[:, share_NM[0].argmax()]
