@@ -1,0 +1,110 @@
+"""A run that was killed, at any moment, ends with the weights of one that was not."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from training.tiny import tiny_config, tiny_data, tiny_model
+
+from infoflow.foundation import UserError
+from infoflow.objectives import CausalLM, MaskedLM, Translation
+from infoflow.training import TrainingHook, TrainingInterrupted, read_log, train
+
+SCRIPT = Path(__file__).parent / "tiny.py"
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+def assert_equal_weights(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def run_until_killed(out: Path, moment: str) -> None:
+    done = subprocess.run([sys.executable, SCRIPT, out, "--die", moment], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+class StopAfter(TrainingHook):
+    """Asks the process to stop, as a batch queue does."""
+
+    def __init__(self, update: int, number: int = signal.SIGTERM) -> None:
+        self._update, self._number = update, number
+
+    def on_step_end(self, step) -> None:
+        if step.update == self._update:
+            os.kill(os.getpid(), self._number)
+
+
+@pytest.mark.slow
+def test_kill_at_several_moments_changes_no_bit(tmp_path: Path) -> None:
+    # Each kill is met by the run that continues after the one before: inside an update, between the files of a
+    # checkpoint, after a checkpoint but before `latest`, while old ones are removed, and while the final model is saved.
+    run_until_killed(tmp_path / "killed", "step:2")
+    run_until_killed(tmp_path / "killed", "save_file:2")
+    run_until_killed(tmp_path / "killed", "atomic_write:2")
+    run_until_killed(tmp_path / "killed", "step:9")
+    run_until_killed(tmp_path / "killed", "save_model:3")
+    result = train(MaskedLM(), tiny_config(), tiny_data(), tiny_model(MaskedLM()), tmp_path / "killed")
+    whole = train(MaskedLM(), tiny_config(), tiny_data(), tiny_model(MaskedLM()), tmp_path / "whole")
+    assert_equal_weights(weights(result.model), weights(whole.model))
+    assert (result.updates, result.source_tokens) == (whole.updates, whole.source_tokens)
+    rates = {"tokens_per_second", "tokens_per_cpu_second"}
+    killed_log, whole_log = (
+        [{name: value for name, value in line.items() if name not in rates} for line in read_log(folder / "log.jsonl")]
+        for folder in (tmp_path / "killed", tmp_path / "whole")
+    )
+    assert killed_log == whole_log
+
+
+@pytest.mark.parametrize("objective", [CausalLM(token_dropout=0.1), Translation(), MaskedLM(selection="static")])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_stop_request_saves_and_continues_exactly(objective, number: int, tmp_path: Path) -> None:
+    arguments = objective, tiny_config(), tiny_data()
+    with pytest.raises(TrainingInterrupted, match="continue") as stopped:
+        train(*arguments, tiny_model(objective), tmp_path / "stopped", hooks=[StopAfter(7, number)])
+    assert stopped.value.update in (7, 8)  # the request is seen at the latest in the next update
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    result = train(*arguments, tiny_model(objective), tmp_path / "stopped")
+    whole = train(*arguments, tiny_model(objective), tmp_path / "whole")
+    assert_equal_weights(weights(result.model), weights(whole.model))
+
+
+def test_training_leaves_the_callers_random_state_alone_and_does_not_depend_on_it(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    first = train(MaskedLM(), tiny_config(updates=3), tiny_data(), tiny_model(MaskedLM()), tmp_path / "first")
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(2)
+    second = train(MaskedLM(), tiny_config(updates=3), tiny_data(), tiny_model(MaskedLM()), tmp_path / "second")
+    assert_equal_weights(weights(first.model), weights(second.model))
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
+    first = train(MaskedLM(), tiny_config(updates=3), tiny_data(), tiny_model(MaskedLM()), tmp_path)
+    model = tiny_model(MaskedLM(), seed=5)
+    again = train(MaskedLM(), tiny_config(updates=3), tiny_data(), model, tmp_path, hooks=[StopAfter(1)])
+    assert again == first
+    saved = weights(first.model)
+    assert all(torch.equal(value, saved[name]) for name, value in model.state_dict().items() if name in saved)
+
+
+@pytest.mark.parametrize(
+    ("objective", "change", "named"),
+    [
+        (MaskedLM(), {"learning_rate": 0.5}, "learning_rate was 0.01, is 0.5"),
+        (MaskedLM(rate=0.3), {}, "objective rate was 0.15, is 0.3"),
+        (CausalLM(), {}, "objective was masked-lm, is causal-lm"),
+    ],
+)
+def test_a_folder_of_another_run_is_refused(objective, change: dict, named: str, tmp_path: Path) -> None:
+    train(MaskedLM(), tiny_config(updates=3), tiny_data(), tiny_model(MaskedLM()), tmp_path)
+    with pytest.raises(UserError, match=named):
+        train(objective, tiny_config(updates=3, **change), tiny_data(), tiny_model(objective), tmp_path)
