@@ -152,3 +152,42 @@ def test_heads_changed_before_the_projection_are_refused(build_module):
     attention.register_forward_hook(lambda child, inputs, output: (output[0] * 2, *output[1:]))
     with pytest.raises(UserError, match="before they reach an output projection"):
         load_model(module)
+
+
+def test_attention_with_an_unknown_part_is_refused():
+    """GPT-OSS adds a learned sink to every softmax; a tap without it would show, and compute, something else."""
+    config = transformers.GptOssConfig(
+        vocab_size=20, hidden_size=8, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2, head_dim=4,
+        intermediate_size=8, num_local_experts=2, num_experts_per_tok=1, pad_token_id=0,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    module = transformers.GptOssForCausalLM(config)
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter)
+    with pytest.raises(UserError, match="computes something else"):
+        load_model(module)
+
+
+def test_a_translation_model_with_half_its_attention_hidden_is_refused():
+    config = transformers.LongT5Config(
+        vocab_size=20, d_model=8, d_kv=4, d_ff=8, num_layers=2, num_heads=2, decoder_start_token_id=0
+    )
+    with pytest.raises(UserError, match="The encoder of LongT5"):
+        load_model(transformers.LongT5ForConditionalGeneration(config))
+
+
+@pytest.mark.parametrize(
+    ("family", "contiguous", "interleaved"), [("modernbert", (), ("Wqkv",)), ("gpt_neox", ("query_key_value",), ())]
+)
+def test_a_fused_layout_that_is_not_what_its_name_suggests_is_left_unnamed(
+    build_module, monkeypatch, family, contiguous, interleaved
+):
+    """With the two layouts swapped, the slices would point at the wrong rows: the values give it away."""
+    assert next(load_model(build_module(family)).anatomy.attentions()).value is not None
+    monkeypatch.setattr("infoflow.models._projections._CONTIGUOUS", contiguous)
+    monkeypatch.setattr("infoflow.models._projections._INTERLEAVED", interleaved)
+    anatomy = load_model(build_module(family)).anatomy
+    assert all(one.query is one.key is one.value is None for one in anatomy.attentions())
+    fused = {group.component for group in anatomy.parameter_groups if "qkv" in group.slice.parameter}
+    fused |= {group.component for group in anatomy.parameter_groups if "query_key_value" in group.slice.parameter}
+    assert fused == {"other"}

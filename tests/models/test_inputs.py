@@ -92,12 +92,13 @@ def test_longest_input(models, rows, family, longest):
     if longest is None:
         return
     fits, longer = torch.full((1, longest), 5), torch.full((1, longest + 1), 5)
-    decoder = fits if model.task == "seq2seq" else None
+    decoder = {"decoder_input_ids": fits} if model.task == "seq2seq" else {}
     with torch.no_grad():
-        model.module(**model_inputs(model, fits, None, decoder))
-        inputs = model_inputs(model, longer, None, decoder)
+        model.module(**model_inputs(model, fits, **decoder))
         with pytest.raises((IndexError, RuntimeError), match=r"out of|must match the existing size"):
-            model.module(**inputs)
+            model.module(input_ids=longer, **decoder)
+    with pytest.raises(UserError, match=f"at most {longest} tokens"):
+        model_inputs(model, longer, **decoder)
 
 
 def test_digest_follows_weights_and_configuration(build_module):

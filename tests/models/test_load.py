@@ -173,6 +173,11 @@ def test_a_place_that_does_not_exist(source, message):
         load_model(source)
 
 
+def test_something_that_is_no_model():
+    with pytest.raises(UserError, match="Got Linear"):
+        load_model(torch.nn.Linear(2, 2))
+
+
 def test_a_folder_or_file_that_is_no_model(tmp_path):
     with pytest.raises(UserError, match=r"has no config\.json"):
         load_model(tmp_path)

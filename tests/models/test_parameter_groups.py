@@ -4,8 +4,9 @@ from collections import defaultdict
 
 import pytest
 import torch
+import transformers
 
-from infoflow.models import COMPONENTS, model_inputs, tap
+from infoflow.models import COMPONENTS, load_model, model_inputs, tap
 
 
 def test_every_element_is_in_exactly_one_group(model):
@@ -154,3 +155,13 @@ def test_gpt2_keeps_heads_in_columns_and_neox_interleaves(models):
     assert neox.value.head(2)[0].ranges == ((32, 36),)
     phi3 = next(models("phi3").anatomy.attentions())
     assert [phi3.query.weight.ranges, phi3.key.weight.ranges] == [((0, 16),), ((16, 24),)]
+
+
+def test_cross_attention_that_never_runs_is_no_mlp():
+    config = transformers.BartConfig(
+        vocab_size=20, d_model=8, decoder_layers=2, decoder_attention_heads=2, decoder_ffn_dim=8, is_decoder=True
+    )
+    groups = load_model(transformers.BartForCausalLM(config)).anatomy.parameter_groups
+    idle = {group.component for group in groups if "encoder_attn." in group.slice.parameter}
+    assert idle == {"other"}
+    assert not any(group.component == "other" for group in groups if "encoder_attn." not in group.slice.parameter)

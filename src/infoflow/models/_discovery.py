@@ -21,6 +21,7 @@ from ._anatomy import Anatomy, Attention, Layer, Stack
 from ._attention import AttentionCall, listening
 from ._parameter_groups import parameter_groups
 from ._projections import find_projections, output_projection_slices
+from ._slices import Projection
 
 _SOURCE_LENGTH, _TARGET_LENGTH = 5, 4  # unequal, so that cross-attention shows
 
@@ -36,6 +37,8 @@ class _Call:
     cross: bool
     causal: bool
     context_BTD: Tensor
+    value_BHSd: Tensor
+    linear_outputs: dict[nn.Module, Tensor]  # latest outputs of linear modules before the call
     projection: nn.Module | None = None
 
 
@@ -55,7 +58,7 @@ def discover(module: PreTrainedModel) -> Anatomy:
         members = [call for call in calls if _stack_name(call, calls, encoder) == name]
         if members:
             stacks.append(_stack(module, name, members, blocks, names))
-    _require_every_block(module, stacks)
+    _require_every_block(module, stacks, two=bool(encoder))
     return Anatomy(stacks=tuple(stacks), parameter_groups=parameter_groups(module, tuple(stacks)))
 
 
@@ -89,31 +92,51 @@ def tiny_inputs(module: PreTrainedModel) -> dict[str, Tensor]:
 
 def _watch(module: PreTrainedModel) -> list[_Call]:
     calls: list[_Call] = []
+    outputs: dict[nn.Module, Tensor] = {}
     training = {child: child.training for child in module.modules()}
     with ExitStack() as stack:
         stack.callback(lambda: [setattr(child, "training", mode) for child, mode in training.items()])
         module.eval()
         stack.enter_context(torch.no_grad())
-        listeners = {child: _recorder(calls) for child in module.modules()}
+        inputs = tiny_inputs(module)
+        expected = _run(module, inputs)
+        listeners = {child: _recorder(calls, outputs) for child in module.modules()}
         stack.enter_context(listening(module, listeners))
-        stack.enter_context(_linear_inputs(module, lambda child, value: _match_projection(calls, child, value)))
-        try:
-            module(**tiny_inputs(module))
-        except Exception as error:
-            raise UserError(
-                f"{type(module).__name__} cannot run on token ids alone, so it is no text model that infoflow can "
-                f"analyse. Its forward pass said: {error}"
-            ) from error
+        stack.enter_context(_watching_linear_modules(module, calls, outputs))
+        output = _run(module, inputs)
     if not calls:
         raise UserError(
             f"{type(module).__name__} never calls the attention function that Hugging Face looks up by name, so its "
             "attention can neither be read nor gated. DeBERTa-v2 and Longformer are known to compute attention "
             "themselves; analyse a model of another family, such as BERT, RoBERTa or ModernBERT."
         )
+    _require_same_output(module, output, expected)
     return calls
 
 
-def _recorder(calls: list[_Call]) -> Callable[[AttentionCall], AttentionCall]:
+def _run(module: PreTrainedModel, inputs: dict[str, Tensor]) -> Tensor:
+    """The logits, or whatever else comes first, of a forward pass."""
+    try:
+        output = module(**inputs)
+    except Exception as error:
+        raise UserError(
+            f"{type(module).__name__} cannot run on token ids alone, so it is no text model that infoflow can "
+            f"analyse. Its forward pass said: {error}"
+        ) from error
+    return output["logits"] if "logits" in output else output[0]
+
+
+def _require_same_output(module: PreTrainedModel, output: Tensor, expected: Tensor) -> None:
+    """A family may pass its attention more than the tap knows of (attention sinks): then the tap would be wrong."""
+    tolerance = 1e-3 if output.dtype in (torch.float32, torch.float64) else 5e-2
+    if bool(expected.isfinite().all()) and not (output - expected).norm() <= tolerance * expected.norm():
+        raise UserError(
+            f"{type(module).__name__} computes something else under infoflow's attention function than under its own, "
+            "so its attention has a part that infoflow does not know and cannot read."
+        )
+
+
+def _recorder(calls: list[_Call], outputs: dict[nn.Module, Tensor]) -> Callable[[AttentionCall], AttentionCall]:
     def record(call: AttentionCall) -> AttentionCall:
         calls.append(
             _Call(
@@ -124,6 +147,8 @@ def _recorder(calls: list[_Call]) -> Callable[[AttentionCall], AttentionCall]:
                 cross=call.query.shape[2] != call.key.shape[2],
                 causal=bool((call.weights.triu(1) == 0).all()),
                 context_BTD=call.context().transpose(1, 2).flatten(2),
+                value_BHSd=call.value,
+                linear_outputs=dict(outputs),
             )
         )
         return call
@@ -141,12 +166,16 @@ def _match_projection(calls: list[_Call], child: nn.Module, value: Tensor) -> No
 
 
 @contextmanager
-def _linear_inputs(module: nn.Module, see: Callable[[nn.Module, Tensor], None]) -> Iterator[None]:
-    handles = [
-        child.register_forward_pre_hook(lambda child, inputs: see(child, inputs[0]))
-        for child in module.modules()
-        if isinstance(child, nn.Linear | Conv1D)
-    ]
+def _watching_linear_modules(module: nn.Module, calls: list[_Call], outputs: dict[nn.Module, Tensor]) -> Iterator[None]:
+    def before(child: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        _match_projection(calls, child, inputs[0])
+
+    def after(child: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        outputs[child] = output
+
+    linear = [child for child in module.modules() if isinstance(child, nn.Linear | Conv1D)]
+    handles = [child.register_forward_pre_hook(before) for child in linear]
+    handles += [child.register_forward_hook(after) for child in linear]
     try:
         yield
     finally:
@@ -220,6 +249,8 @@ def _attention(
         )
     heads = (call.num_heads, call.num_key_value_heads, call.num_key_value_heads)
     query, key, value = find_projections(call.module, names[call.module], heads)
+    if value is not None and not _holds_the_values(module, call, value):
+        query = key = value = None
     return Attention(
         kind=kind,
         stack=stack,
@@ -237,6 +268,17 @@ def _attention(
     )
 
 
+def _holds_the_values(module: nn.Module, call: _Call, value: Projection) -> bool:
+    """Whether a fused layout is the one its name suggests: its value slices gave the values that attention used."""
+    fused = module.get_submodule(value.weight.parameter.removesuffix(".weight"))
+    output_BSE = call.linear_outputs.get(fused)
+    if output_BSE is None or len(value.weight.indices()) == output_BSE.shape[-1]:
+        return True
+    values_BSGd = output_BSE[..., value.weight.indices()].unflatten(-1, (value.num_heads, -1))
+    repeated = values_BSGd.transpose(1, 2).repeat_interleave(call.num_heads // value.num_heads, dim=1)
+    return repeated.shape == call.value_BHSd.shape and torch.equal(repeated, call.value_BHSd)
+
+
 def _width(call: _Call) -> int:
     projection = call.projection
     if isinstance(projection, Conv1D):
@@ -244,8 +286,13 @@ def _width(call: _Call) -> int:
     return projection.out_features if isinstance(projection, nn.Linear) else call.context_BTD.shape[-1]
 
 
-def _require_every_block(module: nn.Module, stacks: list[Stack]) -> None:
+def _require_every_block(module: nn.Module, stacks: list[Stack], two: bool) -> None:
     """A hybrid model has blocks without attention: its layers would be numbered wrongly."""
+    if two and len(stacks) < 2:
+        raise UserError(
+            f"The {'encoder' if stacks[0].name == 'decoder' else 'decoder'} of {type(module).__name__} never calls the "
+            "attention function that Hugging Face looks up by name, so half of the model could not be read."
+        )
     seen = {layer.block for stack in stacks for layer in stack.layers}
     for parent in {block.rpartition(".")[0] for block in seen}:
         silent = [name for name, _ in module.get_submodule(parent).named_children() if f"{parent}.{name}" not in seen]

@@ -45,11 +45,13 @@ def model_inputs(
 
     Raises:
         UserError: A sequence-to-sequence model without decoder input; left padding in a family that cannot be told its
-            positions (BART, mBART, Marian); a decoder padded on the left; a row without any token.
+            positions (BART, mBART, Marian); a decoder padded on the left; a row without any token; more tokens than
+            the model has positions.
     """
     attention_mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
     if not bool(attention_mask.any(dim=1).all()):
         raise UserError("Every row needs at least one real token. Got a row whose attention mask is all zero.")
+    _check_length(model, input_ids, model.max_tokens)
     inputs: dict[str, Any] = {"input_ids": input_ids, "attention_mask": attention_mask}
     if _padded_left(attention_mask):
         support = left_padding(model)
@@ -116,11 +118,20 @@ def _decoder_inputs(model: Model, ids: Tensor | None, mask: Tensor | None) -> di
             f"{model.name} translates from encoder to decoder and needs decoder input: the target sentence, shifted "
             "right. Give decoder_input_ids, or a parallel corpus."
         )
+    _check_length(model, ids, model.max_target_tokens)
     if mask is None:
         return {"decoder_input_ids": ids}
     if _padded_left(mask):
         raise UserError("Decoder input must be padded on the right. Got rows that begin with padding.")
     return {"decoder_input_ids": ids, "decoder_attention_mask": mask}
+
+
+def _check_length(model: Model, ids: Tensor, longest: int | None) -> None:
+    if longest is not None and ids.shape[1] > longest:
+        raise UserError(
+            f"{model.name} takes at most {longest} tokens, special ones included. Got {ids.shape[1]}. Cut longer "
+            f"sentences: encode them with max_length={longest}."
+        )
 
 
 def _padded_left(mask: Tensor) -> bool:

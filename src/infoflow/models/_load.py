@@ -81,6 +81,11 @@ def load_model(
 
 def _existing(source: str | Path) -> Path | str:
     """A path that exists, or the string as a hub name."""
+    if not isinstance(source, str | Path):
+        raise UserError(
+            "A model is a hub name, a folder, a .gguf file, or an instance of a transformers model class. "
+            f"Got {type(source).__name__}."
+        )
     path = Path(source).expanduser()
     if path.is_dir():
         if not (path / "config.json").is_file():

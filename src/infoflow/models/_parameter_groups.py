@@ -91,7 +91,8 @@ def _classify(
                 kind = next((kind for kind, one in layer.attentions.items() if _within(name, one)), None)
                 if norm:
                     return "norm", layer.index, kind
-                return ("other" if kind else _mlp_part(model, name, layer.block)), layer.index, kind
+                unknown = kind is not None or _in_idle_attention(model, name, layer.block)
+                return ("other" if unknown else _mlp_part(name, layer.block)), layer.index, kind
     return _outside_blocks(name, norm, heads), None, None
 
 
@@ -101,7 +102,14 @@ def _within(name: str, attention: Attention) -> bool:
     return name.startswith((attention.module + ".", neighbours + "."))
 
 
-def _mlp_part(model: PreTrainedModel, name: str, block: str) -> str:
+def _in_idle_attention(model: PreTrainedModel, name: str, block: str) -> bool:
+    """Whether a parameter belongs to an attention that never runs: a decoder's cross-attention without an encoder."""
+    path = name.removeprefix(block + ".").split(".")[:-1]
+    inside = (".".join([block, *path[: depth + 1]]) for depth in range(len(path)))
+    return any("attention" in type(model.get_submodule(module)).__name__.lower() for module in inside)
+
+
+def _mlp_part(name: str, block: str) -> str:
     path = name.removeprefix(block + ".").split(".")
     names = set(path[:-1]) | ({path[-1]} if path[-1] not in ("weight", "bias") else set())
     if names & set(_MLP_OUT) or path[-3:-1] == ["output", "dense"]:

@@ -229,7 +229,9 @@ def _attention_listener(
     def listen(call: AttentionCall) -> AttentionCall:
         call = replace(call, site=rounds.site("attentions", call.module))
         if edit is not None:
-            call = edit(call) or call
+            edited = edit(call)
+            assert edited is None or isinstance(edited, AttentionCall), "on_attention returns call.edited(...) or None"
+            call = call if edited is None else edited
         if keep:
             _store(result.attention, (call.stack, call.kind), call.layer, rounds.num_layers[call.stack], call.weights)
         return call
