@@ -315,6 +315,34 @@ def test_float64_with_left_padding_has_no_nan(build_module, rows):
     torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1], dtype=torch.float64))
 
 
+@pytest.mark.parametrize("name", ["bert", "llama", "t5"])
+def test_half_precision_computes_as_eager_and_shows_float32_weights(build_module, rows, name, eager):
+    model = load_model(build_module(name).bfloat16())
+    decoder = {"decoder_input_ids": torch.tensor([rows[1]])} if name == "t5" else {}
+    inputs = model_inputs(model, torch.tensor([rows[0]]), **decoder)
+    with torch.no_grad():
+        with tap(model, attention=True) as seen:
+            tapped = model.module(**inputs).logits
+        with eager(model.module):
+            expected = model.module(**inputs).logits
+    assert torch.equal(tapped, expected)
+    for weights in seen.attention.values():
+        assert weights[0].dtype == torch.float32
+        torch.testing.assert_close(weights[0].sum(-1), torch.ones(weights[0].shape[:-1]))
+
+
+def test_layers_dropped_in_training_leave_no_trace_of_an_earlier_pass(models, rows):
+    model = models("bart", fresh=True)
+    inputs = model_inputs(model, torch.tensor([rows[0]]), decoder_input_ids=torch.tensor([rows[1]]))
+    with tap(model, hidden=True) as seen:
+        model.module(**inputs)
+        model.module.train()
+        model.module.model.encoder.layerdrop = 1.0
+        model.module(**inputs)
+    assert "encoder" not in seen.hidden
+    assert all(len(state) for state in seen.hidden["decoder"])
+
+
 def test_a_boolean_four_dimensional_mask_masks(models, rows):
     model = models("bert")
     ids = torch.tensor([rows[0]])

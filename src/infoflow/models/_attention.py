@@ -98,7 +98,7 @@ class AttentionCall:
 
 
 def attention_weights(call: AttentionCall) -> Float[Tensor, "batch head query key"]:
-    """Post-softmax weights of a call, before dropout."""
+    """Post-softmax weights of a call, before dropout, in float32 or wider whatever the model's precision."""
     scores = (call.query @ call.key.mT) * call.scaling
     if call.softcap is not None:
         scores = call.softcap * torch.tanh(scores / call.softcap)
@@ -109,7 +109,7 @@ def attention_weights(call: AttentionCall) -> Float[Tensor, "batch head query ke
     # Half precision needs a float32 softmax; float64 must stay: its lowest number is -inf in float32, and a row that
     # is masked everywhere (left padding) would become NaN, as it does in some families' own eager attention.
     precision = torch.promote_types(scores.dtype, torch.float32)
-    return scores.softmax(dim=-1, dtype=precision).to(call.query.dtype)
+    return scores.softmax(dim=-1, dtype=precision)
 
 
 Listener = Callable[[AttentionCall], AttentionCall]

@@ -79,7 +79,7 @@ def load_model(
     )
 
 
-def _existing(source: str | Path) -> Path | str:
+def _existing(source: object) -> Path | str:
     """A path that exists, or the string as a hub name."""
     if not isinstance(source, str | Path):
         raise UserError(

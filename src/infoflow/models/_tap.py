@@ -45,6 +45,9 @@ class HeadCall:
 class Tap:
     """What the latest forward pass showed. Tensors are in the autograd graph when gradients are enabled.
 
+    Attention weights are float32 or wider, also in a half-precision model. In training, a layer that LayerDrop skipped
+    shows an empty tensor.
+
     | field | key | value |
     |---|---|---|
     | `hidden` | stack | L+1 states (B, T, D): input of block 0, then each block's own output, before a final norm |
@@ -98,7 +101,13 @@ def tap(
     _check_gates(model, gates or {})
     result, rounds = Tap(), _Rounds(model)
     with ExitStack() as stack:
-        stack.enter_context(_hook(model.module.register_forward_pre_hook(lambda *_: rounds.restart())))
+
+        def restart(module: nn.Module, inputs: tuple[Any, ...]) -> None:
+            rounds.restart()
+            if module.training:  # LayerDrop may skip layer 0, where lists begin anew
+                result.clear()
+
+        stack.enter_context(_hook(model.module.register_forward_pre_hook(restart)))
         if hidden:
             _tap_blocks(model, stack, result, rounds)
         if heads or gates or on_heads:
