@@ -6,22 +6,24 @@ from infoflow.results import RunFolder
 
 from ._curves import curves, has_untrained, interval_note
 from ._figure import Figure, Panel, Section
-from ._language import Cast, Series
+from ._language import JOIN, Cast, Series
 from ._layer_chart import layer_chart
 from ._numbers import estimate_text, listed, number
 from ._samples import Samples
+from ._trends import sentence_case
 
-_PWCCA = "Distance is 1 − PWCCA: 0 where each space is a linear map of the other, near the grey line where they share nothing."
+_PWCCA = (
+    "Distance is 1 − PWCCA: 0 where each space is a linear map of the other, and as high as “shuffled rows” where the "
+    "two share nothing."
+)
 
 
 def change_section(run: RunFolder, cast: Cast) -> Section | None:
     """The section, or None where the run measured nothing that belongs here."""
-    figures, keys, untrained = [], [], False
-    if "layer_distance" in run.tables:
-        frame = cast.named(run.tables["layer_distance"])
-        figures.append(_layer_figure(cast.main(frame), cast))
-        keys = [series for series in cast.series if series.key in set(frame["series"])]
-        untrained = has_untrained(frame)
+    figures, frames = [], []
+    if "layer_distance" in run.tables and len(run.tables["layer_distance"]):
+        frames.append(cast.named(run.tables["layer_distance"]))
+        figures.append(_layer_figure(cast.main(frames[0]), cast))
     if "model_distance" in run.tables and len(run.tables["model_distance"]):
         figures.append(_model_figure(run.tables["model_distance"], cast))
     if not figures:
@@ -29,37 +31,33 @@ def change_section(run: RunFolder, cast: Cast) -> Section | None:
     return Section(
         id="changes",
         title="How do representations change?",
-        lead="A layer may rewrite a token's vector or pass it on; two models may end up with the same space or with "
-        "different ones. Both are distances between views of the same occurrences.",
+        lead="A layer may rewrite a token's vector or pass it on, and two models may end up with the same space or "
+        "with different ones. Both are distances between views of the same occurrences.",
         figures=figures,
-        keys=keys,
-        untrained=untrained,
+        keys=cast.present(*frames) if frames else list(cast.series),
+        untrained=any(has_untrained(frame) for frame in frames),
     )
 
 
 def _layer_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
-    table = curves(frame, cast)
-    series = [s for s in cast.series if s.key in set(frame["series"])]
+    table, series = curves(frame), cast.present(frame)
+    spec = layer_chart(
+        table,
+        series,
+        y_title="distance between consecutive layers (1 − PWCCA)",
+        x_title="from layer → to layer (0 = embeddings)",
+        baseline_name="shuffled rows",
+        transitions=True,
+    )
     return Figure(
         id="layer-change",
         question="How much does each layer change the representation?",
-        answer=[_profile_sentence(frame, s) for s in series] + _untrained_sentence(table),
-        panels=[
-            Panel(
-                spec=layer_chart(
-                    table,
-                    series,
-                    y_title="distance between consecutive layers (1 − PWCCA)",
-                    x_title="from layer → to layer (0 = embeddings)",
-                    baseline_name="shuffled rows",
-                    transitions=True,
-                )
-            )
-        ],
+        answer=[f"{sentence_case('; '.join(_profile(frame, s) for s in series))}.", *_untrained_sentence(table)],
+        panels=[Panel(spec=spec)],
         caption=f"{interval_note(table)} Width {int(frame['width'].median())}.",
         how_to_read=[
             "Across: the step from one layer to the next. Up: how far the two layers' spaces lie apart. " + _PWCCA,
-            "“Shuffled rows” is the distance between unrelated vectors: no step should come near it.",
+            "The dashed grey line is a model of the same shape that was never trained.",
             "A rise at the last step means that the model rewrites its vectors just before it predicts.",
         ],
         method="pwcca",
@@ -69,55 +67,64 @@ def _layer_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
     )
 
 
-def _profile_sentence(frame: pd.DataFrame, series: Series) -> str:
+def _profile(frame: pd.DataFrame, series: Series) -> str:
+    """Where one line changes most and least, or that its steps cannot be told apart."""
     own = frame[(frame["series"] == series.key) & frame["trained"]]
-    steps = {int(layer): Samples.of(rows) for layer, rows in own.groupby("layer")}
+    steps = {int(str(layer)): Samples.of(rows) for layer, rows in own.groupby("layer")}
     means = {layer: samples.estimate().value for layer, samples in steps.items()}
-    largest, smallest = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
-    name = series.label[:1].upper() + series.label[1:]
-    text = f"{name} changes most from layer {largest} to {largest + 1}: {estimate_text(steps[largest].estimate())}"
-    if largest == smallest:
-        return f"{text}."
-    clear = (steps[largest] - steps[smallest]).estimate().sign > 0
-    least = f"least from {smallest} to {smallest + 1}: {estimate_text(steps[smallest].estimate())}"
-    return f"{text}, and {least}." if clear else f"{text}; its steps cannot be told apart."
+    most, least = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
+    text = f"{series.label} changes most from layer {most} to {most + 1}, by {estimate_text(steps[most].estimate())}"
+    if most == least:
+        return text
+    if (steps[most] - steps[least]).estimate().sign <= 0:
+        return f"{text}, but not clearly more than elsewhere"
+    return f"{text}, and least from {least} to {least + 1}, by {estimate_text(steps[least].estimate())}"
 
 
 def _untrained_sentence(table: pd.DataFrame) -> list[str]:
     values = table.loc[table["group"] == "untrained", "value"]
     if values.empty:
         return []
-    return [f"An untrained model changes between {number(values.min(), 3)} and {number(values.max(), 3)} per layer."]
+    low, high = number(values.min(), 3), number(values.max(), 3)
+    return [f"Layers of an untrained model change by {low if low == high else f'{low} to {high}'}."]
 
 
 def _model_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
     pairs, seeds = _pair_frames(frame, cast)
-    panels, tables = [], []
-    for title, rows, series in (
-        ("between objectives, same seed", pairs, _pair_series(pairs, cast)),
-        ("between seeds, same objective", seeds, [s for s in cast.series if s.key in set(seeds["series"])]),
-    ):
-        if len(rows):
-            tables.append((title, curves(rows, cast, by="pair"), series))
-    shared = _shared_range([table for _, table, _ in tables])
-    for title, table, series in tables:
-        spec = layer_chart(table, series, y_title="distance (1 − PWCCA)", baseline_name="shuffled rows", y_range=shared)
-        panels.append(Panel(title=title, spec=spec))
-    drawn = pd.concat([table.assign(panel=title) for title, table, _ in tables])
+    lines = _pair_series(pairs, cast)
+    across = "objectives" if cast.by == "objective" else "models"
+    drawn = [(f"between {across}{', same seed' if len(seeds) else ''}", curves(pairs, by="pair"), lines)] * bool(
+        len(pairs)
+    )
+    drawn += [("between seeds, same objective", curves(seeds, by="pair"), cast.present(seeds))] * bool(len(seeds))
+    tables = pd.concat([table.assign(panel=title) for title, table, _ in drawn])
+    span = _shared_range(tables)
     return Figure(
         id="model-distance",
-        question="Does the objective matter more than the random initialisation?",
-        answer=_distance_sentences(pairs, seeds, _pair_series(pairs, cast)),
-        panels=panels,
-        caption=f"{interval_note(drawn).replace('seeds', 'pairs of models')} Both panels share one scale.",
+        question="Does the objective matter more than the random initialisation?"
+        if len(seeds)
+        else f"How far apart are the {across}?",
+        answer=_distance_sentences(pairs, seeds, lines, across),
+        panels=[
+            Panel(
+                title=title,
+                spec=layer_chart(
+                    table, series, y_title="distance (1 − PWCCA)", baseline_name="shuffled rows", y_range=span
+                ),
+            )
+            for title, table, series in drawn
+        ],
+        caption=interval_note(tables).replace("seeds", "pairs of models")
+        + (" Both panels share one scale." if len(drawn) > 1 else ""),
         how_to_read=[
-            "Left: the same layer of two models trained on different objectives from the same start. Right: of two models "
-            "trained on the same objective from different starts. A line between two objectives wears both colours.",
-            _PWCCA,
-            "If the objective shapes representations, the left lines lie above the right ones, more so at the top.",
+            f"The same layer of two models, measured on the same occurrences. A line between two {across} wears both "
+            "colours. " + _PWCCA,
+            "If the objective shapes representations, lines between objectives lie above lines between seeds, more so "
+            "at the top.",
+            "Untrained models that started from the same initialisation are near zero by construction.",
         ],
         method="pwcca",
-        data=drawn,
+        data=tables,
         tables=("model_distance",),
         findings=tuple(f"representations:V-{n}" for n in (6, 7, 8)),
     )
@@ -125,59 +132,57 @@ def _model_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
 
 def _pair_frames(frame: pd.DataFrame, cast: Cast) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Rows of pairs across lines and of pairs within a line, each with `series`, `pair` and `trained`."""
-    side_a, side_b = f"{cast.by}_a", f"{cast.by}_b"
+    side_a, side_b = frame[f"{cast.by}_a"].astype(str), frame[f"{cast.by}_b"].astype(str)
     rank = {series.key: index for index, series in enumerate(cast.series)}
     keys = [
-        " – ".join(sorted((str(a), str(b)), key=lambda key: rank.get(key, 99)))
-        for a, b in zip(frame[side_a], frame[side_b], strict=True)
+        JOIN.join(sorted(pair, key=lambda key: rank.get(key, len(rank)))) for pair in zip(side_a, side_b, strict=True)
     ]
     frame = frame.assign(
         series=keys,
         pair=frame["model_a"].astype(str) + " | " + frame["model_b"].astype(str),
         trained=frame["trained"].astype(bool) if "trained" in frame else True,
     )
-    same = frame[side_a].astype(str) == frame[side_b].astype(str)
-    return frame[~same], frame[same].assign(series=frame.loc[same, side_a].astype(str))
+    same = side_a == side_b
+    return frame[~same], frame[same].assign(series=side_a[same])
 
 
 def _pair_series(pairs: pd.DataFrame, cast: Cast) -> list[Series]:
-    series = []
-    for key in dict.fromkeys(pairs["series"]):
-        known = [s for s in cast.series if s.key in key.split(" – ")]
-        if len(known) == 2:
-            label = " – ".join(s.label for s in known)
-            series.append(Series(key=key, label=label, slot=known[0].slot, second_slot=known[1].slot))
-    return series
+    """A line per pair of the cast, in two colours."""
+    present = set(pairs["series"])
+    return [
+        Series(key=a.key + JOIN + b.key, label=f"{a.label} – {b.label}", slot=a.slot, second_slot=b.slot)
+        for index, a in enumerate(cast.series)
+        for b in cast.series[index + 1 :]
+        if a.key + JOIN + b.key in present
+    ]
 
 
-def _shared_range(tables: list[pd.DataFrame]) -> tuple[float, float]:
-    drawn = pd.concat(tables)
-    drawn = drawn[drawn["group"] != "baseline"]
-    high = float(max(drawn["high"].max(), drawn["value"].max()))
-    return 0.0, 1.06 * high
+def _shared_range(tables: pd.DataFrame) -> tuple[float, float]:
+    drawn = tables[tables["group"] != "baseline"]
+    return 0.0, 1.06 * float(drawn[["high", "value"]].max().max())
 
 
-def _distance_sentences(pairs: pd.DataFrame, seeds: pd.DataFrame, series: list[Series]) -> list[str]:
-    sentences = []
-    top = {s.label: _at_top(pairs, s.key) for s in series}
-    if top:
-        ranked = sorted(top, key=lambda label: top[label].estimate().value)
-        parts = [f"{label} {estimate_text(top[label].estimate())}" for label in ranked]
-        sentences.append(f"At the top layer, from nearest to farthest: {listed(parts)}.")
-    if top and len(trained := seeds[seeds["trained"]]):
-        last = trained["layer"].max()
-        across = pairs[pairs["trained"] & (pairs["layer"] == last)].groupby("series")["value"].mean()
-        within = trained[trained["layer"] == last].groupby("series")["value"].mean()
-        relation = "farther apart than" if across.min() > within.max() else "not all farther apart than"
-        sentences.append(
-            f"Models of different objectives are {relation} models of different seeds there: the nearest objectives are "
-            f"{number(across.min(), 3)} apart, the farthest seeds {number(within.max(), 3)}."
-        )
-    elif top:
-        sentences.append("With one seed per objective there is no distance between seeds to compare with.")
-    return sentences
+def _distance_sentences(pairs: pd.DataFrame, seeds: pd.DataFrame, lines: list[Series], across: str) -> list[str]:
+    top = {line.label: _at_top(pairs, line.key).estimate() for line in lines}
+    if not top:
+        return []
+    ranked = sorted(top, key=lambda label: top[label].value)
+    parts = [f"{label} {estimate_text(top[label])}" for label in ranked]
+    sentences = [f"At the top layer, from nearest to farthest: {listed(parts)}."]
+    if across == "models":
+        return sentences
+    within = {str(key): _at_top(seeds, str(key)).estimate().value for key in dict.fromkeys(seeds["series"])}
+    if not within:
+        return [*sentences, "With one seed of each objective there is no distance between seeds to compare with."]
+    nearest, farthest = min(estimate.value for estimate in top.values()), max(within.values())
+    relation = "all farther apart than" if nearest > farthest else "not all farther apart than"
+    return [
+        *sentences,
+        f"There, objectives are {relation} seeds: the nearest two objectives are {number(nearest, 3)} apart, the "
+        f"farthest seeds of one objective {number(farthest, 3)}.",
+    ]
 
 
-def _at_top(pairs: pd.DataFrame, key: str) -> Samples:
-    own = pairs[(pairs["series"] == key) & pairs["trained"]]
+def _at_top(frame: pd.DataFrame, key: str) -> Samples:
+    own = frame[(frame["series"] == key) & frame["trained"]]
     return Samples.of(own[own["layer"] == own["layer"].max()], "pair")

@@ -2,14 +2,13 @@
 
 import pandas as pd
 
-from ._language import Cast
 from ._numbers import estimate_text
 from ._samples import Estimate, Samples
 
 COLUMNS = ["series", "group", "layer", "value", "low", "high", "seeds", "count"]
 
 
-def curves(frame: pd.DataFrame, cast: Cast, layer: str = "layer", by: str = "seed") -> pd.DataFrame:
+def curves(frame: pd.DataFrame, layer: str = "layer", by: str = "seed") -> pd.DataFrame:
     """Mean and interval of each line at each layer.
 
     `group` is "trained", "untrained" (the control models) or "baseline" (the measure's own control, such as shuffled
@@ -56,7 +55,7 @@ def interval_note(table: pd.DataFrame) -> str:
         bands = f"Lines are means over {seeds} seeds, bands their 95% t intervals"
     else:
         bands = "Bands are 95% intervals from a bootstrap over sentences"
-    if not trained["low"].notna().any():
+    if bool(trained["low"].isna().all()):
         bands = "No interval is known for these values"
     count = int(trained["count"].median())
     return f"{bands}; {count:,} occurrences behind each point." if count else f"{bands}."

@@ -1,5 +1,6 @@
 """The report's figures as files for papers and slides."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import vl_convert
 from infoflow.foundation import UserError, atomic_write
 from infoflow.results import RunFolder
 
-from ._drawing import paper_svg
+from ._drawing import PIXELS_PER_INCH, paper_svg
 from ._figure import Figure
 from ._head_map import head_statistics, heat_panels
 from ._language import Cast
@@ -25,8 +26,8 @@ def write_figures(
 ) -> list[Path]:
     """Write every figure of the run's report as `<folder>/<figure>.<format>`, on white, `width_inches` wide.
 
-    3.3 inches is one column of a two-column paper, 6.8 its whole width. PNG has 300 dots per inch; PDF embeds its fonts.
-    The head map is written once per statistic.
+    3.3 inches is one column of a two-column paper, 6.8 its whole width. PNG has 300 dots per inch, PDF embeds its
+    fonts, and the head map is written once per statistic.
 
     Raises:
         UserError: An unknown format, or a width outside 2 to 20 inches.
@@ -70,6 +71,13 @@ def _encode(svg: str, kind: str) -> bytes:
     if kind == "svg":
         return svg.encode()
     if kind == "pdf":
-        return vl_convert.svg_to_pdf(svg)
+        return vl_convert.svg_to_pdf(_in_points(svg))
     white = svg.replace(">", '><rect width="100%" height="100%" fill="#ffffff"/>', 1)
-    return vl_convert.svg_to_png(white, scale=_DOTS_PER_INCH / 96)
+    return vl_convert.svg_to_png(white, scale=_DOTS_PER_INCH / PIXELS_PER_INCH)
+
+
+def _in_points(svg: str) -> str:
+    """The size in points: the converter takes one pixel for one point, which would make the page a third too large."""
+    return re.sub(
+        r'(width|height)="([\d.]+)in"', lambda match: f'{match[1]}="{float(match[2]) * 72:.2f}"', svg, count=2
+    )

@@ -9,6 +9,7 @@ import pandas as pd
 
 from ._figure import Figure, Panel
 from ._language import Cast
+from ._layer_chart import PADDING
 from ._numbers import listed, number
 from ._theme import vega_config
 
@@ -45,8 +46,8 @@ def head_map_figure(frames: dict[str, pd.DataFrame], cast: Cast) -> Figure:
         panels=heat_panels(rows, statistics[0], cast),
         caption=_caption(rows, cast),
         how_to_read=[
-            "Each cell is a head: layers from bottom (0) to top, heads from left to right. Darker is more; every grid has "
-            "the same scale. Blocks count from 0, so layer 0 reads the embeddings.",
+            "Each cell is a head: layers from bottom (0) to top, heads from left to right. The stronger the colour, "
+            "the more; every grid has the same scale. Blocks count from 0, so layer 0 reads the embeddings.",
             "Choose a statistic above the grids. Click a head, or move with the arrow keys and press Enter, for its "
             "numbers with intervals, beside the control and all other heads.",
             "Heads of different models with the same number do the same job only by chance, unless the models "
@@ -75,7 +76,8 @@ def heat_panels(rows: pd.DataFrame, statistic: Statistic, cast: Cast) -> list[Pa
     for series, stack, kind in groups:
         own = first[(first["series"] == series.key) & (first["stack"] == stack) & (first["kind"] == kind)]
         title = f"{series.label}, {_kind_label(stack, kind)}"
-        panels.append(Panel(spec=_heat_chart(own, statistic), title=title))
+        is_last = (series, stack, kind) == groups[-1]
+        panels.append(Panel(spec=_heat_chart(own, statistic, with_legend=is_last), title=title))
     return panels
 
 
@@ -119,7 +121,8 @@ def _statistics(rows: pd.DataFrame) -> list[Statistic]:
     for offset in offsets:
         found.append(
             Statistic(
-                id=f"offset{offset:+d}", label=_offset_label(offset), unit="", control="a random key", top=1.0, strong=0.9,
+                id=f"offset{offset:+d}", label=_offset_label(offset), unit="", control="a random key", top=1.0,
+                strong=0.9,
                 explanation=f"share of queries whose strongest key is the {_offset_label(offset)}",
             )
         )  # fmt: skip
@@ -140,9 +143,8 @@ def _grids(rows: pd.DataFrame, cast: Cast) -> list[dict[str, Any]]:
     for series in cast.series:
         own = rows[rows["series"] == series.key]
         for stack, kind in _kinds_of(own, series.key):
-            for (seed, trained), grid in own[(own["stack"] == stack) & (own["kind"] == kind)].groupby(
-                ["seed", "trained"]
-            ):
+            of_kind: Any = own[(own["stack"] == stack) & (own["kind"] == kind)].groupby(["seed", "trained"])
+            for (seed, trained), grid in of_kind:
                 grids.append(
                     {
                         "id": f"{series.key}/{stack}/{kind}",
@@ -161,13 +163,13 @@ def _grids(rows: pd.DataFrame, cast: Cast) -> list[dict[str, Any]]:
 
 
 def _cells(part: pd.DataFrame) -> dict[str, list]:
-    """value, low, high and baseline by layer and head, flattened; null where unknown."""
+    """value, low, high and baseline by layer and head, flattened; None where unknown."""
     layers, heads = int(part["layer"].max()) + 1, int(part["head"].max()) + 1
     index = pd.MultiIndex.from_product([range(layers), range(heads)])
     part = part.drop_duplicates(["layer", "head"]).set_index(["layer", "head"]).reindex(index)
     return {
         column: [None if not math.isfinite(v) else float(f"{v:.4g}") for v in part[column].astype(float)]
-        for column in ("value", "low", "high", "baseline", "count")
+        for column in ("value", "low", "high", "baseline")
     }
 
 
@@ -225,14 +227,15 @@ def _sentence(rows: pd.DataFrame, statistic: Statistic, cast: Cast) -> str:
 
 def _caption(rows: pd.DataFrame, cast: Cast) -> str:
     count = int(rows["count"].median())
-    seeds = rows["seed"].nunique()
+    seeds = int(rows["seed"].nunique())
     several = f" One of {seeds} seeds is shown at a time." if seeds > 1 else ""
     return f"Intervals in the panel: 95%, bootstrap over sentences; about {count:,} queries per head.{several}"
 
 
-def _heat_chart(own: pd.DataFrame, statistic: Statistic) -> dict[str, Any]:
+def _heat_chart(own: pd.DataFrame, statistic: Statistic, with_legend: bool) -> dict[str, Any]:
     layers = sorted((int(layer) for layer in own["layer"].unique()), reverse=True)
     title = f"{statistic.label}{f' ({statistic.unit})' if statistic.unit else ''}"
+    legend = alt.Legend(orient="bottom", gradientLength=120, gradientThickness=8, tickCount=3)
     chart = (
         alt.Chart(own[["layer", "head", "value"]])
         .mark_rect(stroke="var(--paper)", strokeWidth=1)
@@ -245,9 +248,9 @@ def _heat_chart(own: pd.DataFrame, statistic: Statistic) -> dict[str, Any]:
                 scale=alt.Scale(
                     domain=[0, statistic.top / 2, statistic.top], range=[f"var(--heat-{i})" for i in range(3)]
                 ),
-                legend=alt.Legend(orient="bottom", gradientLength=120, gradientThickness=8, tickCount=3),
+                legend=legend if with_legend else None,
             ),
         )
     )
     spec = chart.properties(width="container", height=max(20 * len(layers), 60)).to_dict()
-    return {**spec, "config": vega_config(), "padding": {"left": 4, "top": 22, "right": 6, "bottom": 4}}
+    return {**spec, "config": vega_config(), "padding": PADDING}

@@ -1,6 +1,7 @@
 """What representations know: information about the input and the output token, and identity among neighbours."""
 
 from dataclasses import replace
+from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -9,88 +10,78 @@ from infoflow.results import RunFolder
 
 from ._curves import curves, has_untrained, interval_note, samples_at
 from ._figure import Figure, Panel, Section
-from ._language import Cast, Series
-from ._layer_chart import color_scale, dash_scale, layer_chart, lit, shape_scale
+from ._language import JOIN, Cast, Series
+from ._layer_chart import CONTROL, color_of, dash_of, finished, layer_chart, lit, shape_of
 from ._numbers import number
-from ._theme import vega_config
-from ._trends import order_sentence, trend_sentences
+from ._trends import Wording, order_sentence, sentence_case, trend_sentences
 
 _HOW_BANDS = (
-    "A band shows the 95% interval; where two bands are far apart, the difference is not noise. "
+    "A band is a 95% interval: where two bands lie apart, the difference is not noise. "
     "The dashed grey line is a model of the same shape that was never trained."
 )
 
 
 def knowledge_section(run: RunFolder, cast: Cast) -> Section | None:
     """The section, or None where the run measured nothing that belongs here."""
-    figures: list[Figure] = []
-    frames = []
-    if "mutual_information" in run.tables:
-        frame = cast.named(run.tables["mutual_information"])
-        frames.append(frame)
-        figures += _information_figures(frame, cast)
-    if "identity_neighbours" in run.tables:
-        frame = cast.named(run.tables["identity_neighbours"])
-        frames.append(frame)
-        figures.append(_identity_figure(cast.main(frame), cast))
-    if not figures:
+    frames = {
+        name: cast.named(run.tables[name])
+        for name in ("mutual_information", "identity_neighbours")
+        if name in run.tables and len(run.tables[name])
+    }
+    if not frames:
         return None
-    used = {key for frame in frames for key in frame["series"]}
+    figures = _information_figures(frames["mutual_information"], cast) if "mutual_information" in frames else []
+    if "identity_neighbours" in frames:
+        figures.append(_identity_figure(cast.main(frames["identity_neighbours"]), cast))
     return Section(
         id="knows",
         title="What do representations know?",
-        lead="Every layer rewrites each token's vector. These figures ask what can still be read from it: the token "
-        "that went in, and the token the model has to produce.",
+        lead="Every layer rewrites each token's vector. What can still be read from it: the token that went in, or the "
+        "token that has to come out?",
         figures=figures,
-        keys=[series for series in cast.series if series.key in used],
-        untrained=any(has_untrained(frame) for frame in frames),
+        keys=cast.present(*frames.values()),
+        untrained=any(has_untrained(frame) for frame in frames.values()),
     )
 
 
 def _information_figures(frame: pd.DataFrame, cast: Cast) -> list[Figure]:
-    main = cast.main(frame)
-    clean, training = main[main["regime"] == "clean"], main[main["regime"] == "training"]
+    main, others = cast.main(frame), cast.others(frame)
     figures = []
-    if len(source := clean[clean["side"] == "input"]):
-        figures.append(_input_figure(source, cast))
-    if len(target := _output_rows(main)):
-        figures.append(_output_figure(target, cast))
-    for key in dict.fromkeys(training["series"]):
-        figures.append(_training_figure(training[training["series"] == key], cast[key]))
+    if len(rows := _of(main, "clean", "input")):
+        figures.append(_input_figure(rows, cast))
+    if len(rows := _output_rows(main)):
+        figures.append(_output_figure(rows, cast))
+    training = main[main["regime"] == "training"]
+    figures += [_training_figure(training[training["series"] == s.key], s) for s in cast.present(training)]
     if len(plane := _plane_rows(main)):
         figures.append(_plane_figure(plane, cast))
-    others = cast.others(frame)
-    if len(decoder := others[(others["side"] == "input") & (others["regime"] == "clean")]):
-        figure = _input_figure(decoder, cast)
+    if len(rows := _of(others, "clean", "input")):
         question = "How much do decoder states remember of the decoder's own input token?"
-        figures.append(replace(figure, id="mi-input-decoder", question=question, findings=()))
+        figures.append(replace(_input_figure(rows, cast), id="mi-input-decoder", question=question, findings=()))
     return figures
 
 
+def _of(frame: pd.DataFrame, regime: str, side: str) -> pd.DataFrame:
+    return frame[(frame["regime"] == regime) & (frame["side"] == side)]
+
+
 def _input_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
-    table = curves(frame, cast)
-    answer = trend_sentences(frame, cast, "nats", ("gains", "loses"), "information about its input token")
+    table, series = curves(frame), cast.present(frame)
+    spec = layer_chart(
+        table, series, y_title="mutual information with the input token (nats)", baseline_name="shuffled labels"
+    )
     return Figure(
         id="mi-input",
         question="How much do representations remember of their own input token?",
-        answer=answer,
-        panels=[
-            Panel(
-                spec=layer_chart(
-                    table,
-                    _present(frame, cast),
-                    y_title="mutual information with the input token (nats)",
-                    baseline_name="shuffled labels",
-                )
-            )
-        ],
+        answer=trend_sentences(frame, series, Wording("nats", what="of information about its input token")),
+        panels=[Panel(spec=spec)],
         caption=f"{interval_note(table)} {_ceiling(frame)}",
         how_to_read=[
-            "Across: layers, from the embeddings (0) to the top. Up: how many nats of the input token's identity can be "
-            "read from the vector, after sorting vectors into clusters.",
+            "Across: layers, from the embeddings (0) to the top. Up: how many nats of the input token's identity can "
+            "be read from its vector, after sorting vectors into clusters.",
             _HOW_BANDS,
-            "“Shuffled labels” is what chance alone would give with as many clusters and tokens. It would be surprising "
-            "if a causal LM kept its input to the top: it is trained to predict the next token, not to repeat this one.",
+            "“Shuffled labels” is what chance alone gives with as many clusters and tokens. It would be surprising if "
+            "a causal LM kept its input to the top: it is trained to name the next token, not to repeat this one.",
         ],
         method="mutual-information",
         data=table,
@@ -100,34 +91,30 @@ def _input_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
 
 
 def _output_rows(main: pd.DataFrame) -> pd.DataFrame:
-    """Output side; a model that hides its input in training counts in that regime, since otherwise output = input."""
+    """The output side; a model that hides its input counts in its training regime, since otherwise output = input."""
     output = main[main["side"] == "output"]
     hidden = set(output.loc[output["regime"] == "training", "series"])
     return output[(output["regime"] == "training") == output["series"].isin(hidden)]
 
 
 def _output_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
-    table = curves(frame, cast)
+    table, series = curves(frame), cast.present(frame)
+    spec = layer_chart(
+        table, series, y_title="mutual information with the output token (nats)", baseline_name="shuffled labels"
+    )
+    hidden = [s.label for s in series if (frame.loc[frame["series"] == s.key, "regime"] == "training").any()]
+    regime = "".join(f" {sentence_case(name)} is read at hidden positions only, as in training." for name in hidden)
     return Figure(
         id="mi-output",
         question="How much do they know of the token they have to produce?",
-        answer=trend_sentences(frame, cast, "nats", ("gains", "loses"), "information about its output token"),
-        panels=[
-            Panel(
-                spec=layer_chart(
-                    table,
-                    _present(frame, cast),
-                    y_title="mutual information with the output token (nats)",
-                    baseline_name="shuffled labels",
-                )
-            )
-        ],
-        caption=f"{interval_note(table)} {_ceiling(frame)} Masked LM is read in its training regime: hidden positions only.",
+        answer=trend_sentences(frame, series, Wording("nats", what="of information about its output token")),
+        panels=[Panel(spec=spec)],
+        caption=f"{interval_note(table)} {_ceiling(frame)}{regime}",
         how_to_read=[
-            "Up: how many nats of the token to predict can be read from the vector: the next token for causal LM, the "
-            "hidden token for masked LM.",
+            "Up: how many nats of the token to predict can be read from the vector: the next token for a causal LM, "
+            "the hidden one for a masked LM.",
             _HOW_BANDS,
-            "A rising line is a prediction being built. It would be surprising if it rose only in the first layers.",
+            "A rising line is a prediction being built. It would be surprising if it rose in the first layers only.",
         ],
         method="mutual-information",
         data=table,
@@ -136,26 +123,27 @@ def _output_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
     )
 
 
-def _training_figure(frame: pd.DataFrame, series: Series) -> Figure:
-    sides = [side for side in ("input", "output") if (frame["side"] == side).any()]
+def _training_figure(frame: pd.DataFrame, owner: Series) -> Figure:
+    """Both sides of one model, in its colour: the key of a side starts with the model's, so both light up together."""
+    sides = [side for side in ("input", "output") if side in set(frame["side"])]
     lines = [
-        Series(key=side, label=f"{side} token", slot=series.slot if side == "input" else (series.slot + 4) % 8)
+        Series(key=f"{owner.key}{JOIN}{side}", label=f"{side} token", slot=owner.slot, variant=3 * (side == "output"))
         for side in sides
     ]
-    by_side = frame.assign(series=frame["side"])
-    cast = Cast(series=tuple(lines), by="side", main_stacks={})
-    table = curves(by_side, cast)
+    by_side = frame.assign(series=f"{owner.key}{JOIN}" + frame["side"].astype(str))
+    table = curves(by_side)
+    wording = Wording("nats", "rises by", "falls by", subject=lambda s: f"information about the {s.label}")
     return Figure(
-        id=f"mi-training-{series.slot}",
-        question=f"What does {series.label} do with a token that is hidden from it, as in training?",
-        answer=trend_sentences(by_side, cast, "nats", ("gains", "loses"), "information")[: len(lines)],
+        id=f"mi-training-{owner.slot}",
+        question=f"What does {owner.label} do with a token that is hidden from it, as in training?",
+        answer=trend_sentences(by_side, lines, wording) + _crossing(table, lines),
         panels=[
             Panel(spec=layer_chart(table, lines, y_title="mutual information (nats)", baseline_name="shuffled labels"))
         ],
-        caption=f"{interval_note(table)} Only positions whose input was replaced; {series.label}.",
+        caption=f"{interval_note(table)} Only positions whose input was replaced by another token.",
         how_to_read=[
-            "The input token is the wrong one that replaced the original; the output token is the original, which the "
-            "model must restore.",
+            "The input token is the wrong one that took the original's place; the output token is the original, which "
+            "the model must restore.",
             "Where the lines cross, the vector stops saying what was put in and starts saying what should have been "
             "there. " + _HOW_BANDS,
         ],
@@ -166,54 +154,55 @@ def _training_figure(frame: pd.DataFrame, series: Series) -> Figure:
     )
 
 
+def _crossing(table: pd.DataFrame, lines: list[Series]) -> list[str]:
+    """The layer from which vectors say more of the token to restore than of the one put in."""
+    if len(lines) < 2:
+        return []
+    trained = table[table["group"] == "trained"].pivot(index="layer", columns="series", values="value")
+    ahead = trained[lines[1].key] > trained[lines[0].key]
+    if not bool(ahead.iloc[-1]) or bool(ahead.all()):
+        return []
+    first = int(ahead.index[len(ahead) - ahead[::-1].cummin().sum()])
+    return [f"From layer {first} on, vectors say more of the token to restore than of the one put in."]
+
+
 def _plane_rows(main: pd.DataFrame) -> pd.DataFrame:
-    """Both sides of the lines that have both in one regime, one row per line and layer."""
+    """Both sides of the models that have both in one regime: a row per line and layer."""
     rows = []
-    for (series, trained), own in main.groupby(["series", "trained"], sort=False):
+    lines: Any = main.groupby(["series", "trained"], sort=False)
+    for (key, trained), own in lines:
         output = _output_rows(own)
-        if output.empty:
-            continue
-        regime = output["regime"].iloc[0]
-        source = own[(own["side"] == "input") & (own["regime"] == regime)]
+        source = _of(own, str(output["regime"].iloc[0]), "input") if len(output) else output
         for layer in sorted(set(output["layer"]) & set(source["layer"])):
-            x = samples_at(source, series, layer, trained).estimate()
-            y = samples_at(output, series, layer, trained).estimate()
-            rows.append(
-                {
-                    "series": series,
-                    "group": "trained" if trained else "untrained",
-                    "layer": int(layer),
-                    "input": x.value,
-                }
-                | {"input_low": x.low, "input_high": x.high, "output": y.value, "output_low": y.low}
-                | {"output_high": y.high, "regime": regime}
-            )
+            x = samples_at(source, key, layer, trained).estimate()
+            y = samples_at(output, key, layer, trained).estimate()
+            row: dict[str, Any] = {"series": key, "group": "trained" if trained else "untrained", "layer": int(layer)}
+            row |= {"input": x.value, "input_low": x.low, "input_high": x.high}
+            row |= {"output": y.value, "output_low": y.low, "output_high": y.high, "count": y.count}
+            rows.append(row)
     return pd.DataFrame(rows)
 
 
 def _plane_figure(plane: pd.DataFrame, cast: Cast) -> Figure:
-    series = [s for s in cast.series if s.key in set(plane["series"])]
-    sentences = []
+    series = cast.present(plane)
+    clauses = []
     for s in series:
         path = plane[(plane["series"] == s.key) & (plane["group"] == "trained")].sort_values("layer")
         first, last = path.iloc[0], path.iloc[-1]
-        sentences.append(
-            f"{s.label[:1].upper()}{s.label[1:]} moves from ({number(first['input'], 1)}, {number(first['output'], 1)}) to "
-            f"({number(last['input'], 1)}, {number(last['output'], 1)}) nats: "
-            f"it gives up {number(first['input'] - last['input'], 1)} about the input "
-            f"and gains {number(last['output'] - first['output'], 1)} about the output."
-        )
+        lost, gained = number(first["input"] - last["input"], 1), number(last["output"] - first["output"], 1)
+        clauses.append(f"{s.label} gives up {lost} nats about its input and gains {gained} about its output")
     return Figure(
         id="mi-plane",
         question="Do they give up the input in exchange for the output?",
-        answer=sentences,
+        answer=[f"From bottom to top, {'; '.join(clauses)}."],
         panels=[Panel(spec=_plane_chart(plane[plane["series"] == s.key], s), title=s.label) for s in series],
-        caption="Each point is a layer, numbered; whiskers are 95% intervals in both directions; each panel has its own scale.",
+        caption=f"Points are layers, numbered; whiskers are 95% intervals in both directions; "
+        f"{int(plane['count'].median()):,} occurrences behind each point. Each panel has its own scale.",
         how_to_read=[
             "Across: information about the input token. Up: information about the output token. A path that goes left "
             "and up trades one for the other.",
-            "The dashed grey path is the untrained model: it has nothing to trade.",
-            "Masked LM is shown on hidden positions, as in training.",
+            "The grey path is the untrained model: it has nothing to trade, so it stays in one place.",
+            "A masked LM is shown at hidden positions, as in training.",
         ],
         method="mutual-information",
         data=plane,
@@ -222,83 +211,69 @@ def _plane_figure(plane: pd.DataFrame, cast: Cast) -> Figure:
     )
 
 
-def _plane_chart(plane: pd.DataFrame, series: Series) -> dict:
+def _plane_chart(plane: pd.DataFrame, series: Series) -> dict[str, Any]:
+    scale = alt.Scale(zero=False, padding=18)
+    x_title, y_title = "about the input token (nats)", "about the output token (nats)"
+    x = alt.X("input:Q", title=x_title, scale=scale, axis=alt.Axis(tickCount=5))
+    y = alt.Y("output:Q", title=y_title, scale=scale, axis=alt.Axis(tickCount=5))
+    color, at = color_of([series]), {"x": x, "y": y}
     trained, untrained = plane[plane["group"] == "trained"], plane[plane["group"] == "untrained"]
-    x = alt.X("input:Q", title="about the input token (nats)", scale=alt.Scale(zero=False, padding=18))
-    y = alt.Y("output:Q", title="about the output token (nats)", scale=alt.Scale(zero=False, padding=18))
-    color = alt.Color("series:N", scale=color_scale([series]), legend=None)
     base = alt.Chart(trained)
-    whiskers = [
-        base.mark_rule(strokeWidth=1.2).encode(
-            x=alt.X("input_low:Q", title=x["title"]), x2="input_high:Q", y=y, color=color, opacity=lit(0.6)
+    whisker = base.mark_rule(strokeWidth=1.2)
+    tooltip = ["layer:Q", alt.Tooltip("input:Q", format=".3f"), alt.Tooltip("output:Q", format=".3f")]
+    layers = [
+        whisker.encode(x=alt.X("input_low:Q", title=x_title), x2="input_high:Q", y=y, color=color, opacity=lit(0.6)),
+        whisker.encode(x=x, y=alt.Y("output_low:Q", title=y_title), y2="output_high:Q", color=color, opacity=lit(0.6)),
+        base.mark_line(strokeWidth=2).encode(
+            **at, color=color, order="layer:Q", strokeDash=dash_of([series]), opacity=lit()
         ),
-        base.mark_rule(strokeWidth=1.2).encode(
-            x=x, y=alt.Y("output_low:Q", title=y["title"]), y2="output_high:Q", color=color, opacity=lit(0.6)
+        base.mark_point(filled=True, size=50, opacity=1).encode(
+            **at, color=color, shape=shape_of([series]), opacity=lit(), tooltip=tooltip
         ),
+        base.mark_text(dx=10, dy=-8, fontSize=11, color="var(--ink)").encode(**at, text="layer:Q", opacity=lit()),
     ]
-    path = base.mark_line(strokeWidth=2).encode(
-        x=x, y=y, color=color, order="layer:Q",
-        strokeDash=alt.StrokeDash("series:N", scale=dash_scale([series]), legend=None), opacity=lit(),
-    )  # fmt: skip
-    tooltip = ["series:N", "layer:Q", alt.Tooltip("input:Q", format=".3f"), alt.Tooltip("output:Q", format=".3f")]
-    points = base.mark_point(filled=True, size=50, opacity=1).encode(
-        x=x, y=y, color=color, opacity=lit(), tooltip=tooltip,
-        shape=alt.Shape("series:N", scale=shape_scale([series]), legend=None),
-    )  # fmt: skip
-    numbers = base.mark_text(dx=9, dy=-8, fontSize=11, color="var(--ink)").encode(
-        x=x, y=y, text="layer:Q", opacity=lit()
-    )
-    layers = [*whiskers, path, points, numbers]
     if len(untrained):
-        grey = alt.Chart(untrained).mark_line(
-            color="var(--control)", strokeDash=[4, 3], point=alt.OverlayMarkDef(color="var(--control)", size=16)
-        )
-        layers.insert(0, grey.encode(x=x, y=y, order="layer:Q", opacity=lit(1.0, 0.5)))
-    chart = alt.layer(*layers).add_params(alt.param(name="highlight", value=""))
-    spec = chart.properties(width="container", height=250).to_dict()
-    return {**spec, "config": vega_config(), "padding": {"left": 4, "top": 22, "right": 10, "bottom": 4}}
+        points = alt.OverlayMarkDef(color="var(--control)", size=16)
+        label = untrained[untrained["layer"] == untrained["layer"].max()].assign(text="untrained")
+        named = alt.Chart(label).mark_text(dy=13, fontSize=11, fontWeight="bold", color="var(--soft)")
+        layers.insert(0, alt.Chart(untrained).mark_line(**CONTROL, point=points).encode(**at, order="layer:Q"))
+        layers.insert(1, named.encode(**at, text="text:N"))
+    return finished(alt.layer(*layers), 250)
 
 
 def _identity_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
-    table = curves(frame, cast)
+    table, series = curves(frame), cast.present(frame)
     neighbours = int(frame["neighbours"].iloc[0])
-    top = order_sentence(frame, cast, "", "At the top layer the share is, in order")
-    answer = trend_sentences(frame, cast, "", ("gains", "loses"), "the share of neighbours with the same token")
+    top = order_sentence(frame, series, "At the top layer this share is, in order")
+    wording = Wording("", "rises by", "falls by", subject=lambda s: f"the share in {s.label}")
+    spec = layer_chart(
+        table,
+        series,
+        y_title=f"share of the {neighbours} nearest neighbours with the same token",
+        baseline_name="chance",
+    )
     return Figure(
         id="identity",
         question="Are a vector's nearest neighbours still the same token?",
-        answer=[*([top] if top else []), *answer],
-        panels=[
-            Panel(
-                spec=layer_chart(
-                    table,
-                    _present(frame, cast),
-                    y_title=f"share of the {neighbours} nearest neighbours with the same token",
-                    baseline_name="chance",
-                )
-            )
-        ],
+        answer=[*([top] if top else []), *trend_sentences(frame, series, wording)],
+        panels=[Panel(spec=spec)],
         caption=f"{interval_note(table)} {neighbours} neighbours by {frame['metric'].iloc[0]} distance.",
         how_to_read=[
-            "For each occurrence of a token, its nearest vectors in other sentences are looked up. Up: the share that "
-            "belongs to the same token. 1 means that the vector is still, first of all, this word.",
+            "For each occurrence of a token, its nearest vectors in other places are looked up. Up: the share of these "
+            "that belong to the same token. 1 means that a vector is still, first of all, this token.",
             _HOW_BANDS,
             "“Chance” draws neighbours at random from the same pool.",
         ],
         method="identity-neighbours",
         data=table,
         tables=("identity_neighbours",),
-        findings=("representations:V-13", "representations:V-17", "representations:V-18"),
+        findings=tuple(f"representations:V-{n}" for n in (13, 17, 18)),
     )
-
-
-def _present(frame: pd.DataFrame, cast: Cast) -> list[Series]:
-    return [series for series in cast.series if series.key in set(frame["series"])]
 
 
 def _ceiling(frame: pd.DataFrame) -> str:
     """The entropy of the labels, which no curve can exceed, and the clustering behind it."""
     trained = frame[frame["trained"]]
-    low, high = trained["entropy"].min(), trained["entropy"].max()
+    low, high = float(trained["entropy"].min()), float(trained["entropy"].max())
     ceiling = f"{low:.2f}" if high - low < 0.005 else f"{low:.2f} to {high:.2f}"
     return f"Ceiling (entropy of the tokens): {ceiling} nats; {int(trained['clusters'].median()):,} clusters."

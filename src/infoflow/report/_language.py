@@ -17,6 +17,8 @@ NUM_SLOTS = 8
 _DASHES = ((1, 0), (9, 3), (3, 2), (12, 3, 3, 3), (1, 0), (9, 3), (3, 2), (12, 3, 3, 3))
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 
+JOIN = " – "  # joins the keys of a pair into one, and a line's key with what it shows
+
 MEASURE_TABLES = ("mutual_information", "layer_distance", "identity_neighbours", "head_confidence", "task_scores")
 
 
@@ -28,6 +30,7 @@ class Series:
     label: str
     slot: int
     second_slot: int | None = None  # a pair of models: its line is drawn in two colours
+    variant: int = 0  # another line style and marker in the same colour
 
     @property
     def color(self) -> str:
@@ -39,11 +42,11 @@ class Series:
 
     @property
     def dash(self) -> tuple[int, ...]:
-        return _DASHES[self.slot] if self.second_slot is None else (1, 0)
+        return _DASHES[(self.slot + self.variant) % NUM_SLOTS] if self.second_slot is None else (1, 0)
 
     @property
     def shape(self) -> str:
-        return _SHAPES[self.slot]
+        return _SHAPES[(self.slot + self.variant) % NUM_SLOTS]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,7 +81,7 @@ class Cast:
         """The frame with a column `series`, complete keys, and only models that are in the cast."""
         frame = frame.assign(
             trained=frame["trained"].astype(bool) if "trained" in frame else True,
-            seed=frame["seed"] if "seed" in frame else 0,
+            seed=frame.get("seed", 0),
             series=frame[self.by].astype(str),
         )
         return frame[frame["series"].isin([series.key for series in self.series])]
@@ -92,6 +95,11 @@ class Cast:
     def others(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The remaining stacks: decoders of encoder-decoder models."""
         return frame.drop(self.main(frame).index) if "stack" in frame else frame.head(0)
+
+    def present(self, *frames: pd.DataFrame) -> list[Series]:
+        """The lines that any of the frames has, in reading order."""
+        keys = {key for frame in frames for key in frame["series"]}
+        return [series for series in self.series if series.key in keys]
 
     def __getitem__(self, key: str) -> Series:
         return next(series for series in self.series if series.key == key)

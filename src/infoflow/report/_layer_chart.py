@@ -1,18 +1,42 @@
-"""The chart that most figures are: a value by layer, one line per objective or model, bands, controls in dashed grey."""
+"""The chart that most figures are: a value by layer, a line per objective or model, bands, controls in dashed grey."""
 
 import math
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import altair as alt
 import pandas as pd
 
-from ._language import Series
+from ._language import JOIN, Series
 from ._theme import vega_config
 
 HEIGHT = 270
+PADDING = {"left": 2, "top": 2, "right": 6, "bottom": 2}
+CONTROL = {"color": "var(--control)", "strokeDash": [4, 3], "strokeWidth": 1.6}
+_BASELINE = {**CONTROL, "strokeDash": [1, 3]}
 _LABEL_GAP = 14  # pixels between direct labels
-_CONTROL_DASH = [4, 3]
-_BASELINE_DASH = [1, 3]
+
+
+class _Range(NamedTuple):
+    """The y axis, and whether the measure's baseline lies on it."""
+
+    low: float
+    high: float
+    holds_baseline: bool
+
+    @property
+    def scale(self) -> alt.Scale:
+        return alt.Scale(domain=[self.low, self.high], nice=False, zero=False)
+
+
+class _Axes(NamedTuple):
+    x: alt.X
+    y: alt.Y
+    low: alt.Y
+
+    @property
+    def position(self) -> dict[str, Any]:
+        return {"x": self.x, "y": self.y}
 
 
 def layer_chart(
@@ -24,214 +48,191 @@ def layer_chart(
     x_title: str = "layer (0 = embeddings)",
     transitions: bool = False,
     y_range: tuple[float, float] | None = None,
-    height: int = HEIGHT,
 ) -> dict[str, Any]:
-    """A Vega-Lite specification for `curves(...)`.
+    """A Vega-Lite specification for `curves(...)`, as wide as its container.
 
-    The measure's baseline is drawn where it does not squash the curves; else an arrow at the edge names its value.
+    The measure's baseline is drawn where it does not squash the curves; else a note at the edge names its value.
     With `transitions` the axis reads 0→1, 1→2, …; `y_range` gives panels that are compared the same scale.
     """
-    alt.data_transformers.disable_max_rows()
-    table = table.assign(style=table["series"])
-    low, high, baseline_fits = _domain(table)
-    if y_range is not None:
-        low, high = y_range
-        baseline_fits = bool(table.loc[table["group"] == "baseline", "value"].between(low, high).all())
-    scale = alt.Scale(domain=[low, high], nice=False, zero=False)
-    x = alt.X("layer:Q", title=x_title, axis=_layer_axis(table, transitions), scale=_layer_scale(table))
-    y = alt.Y("value:Q", title=y_title, scale=scale, axis=alt.Axis(tickCount=6))
-    trained = table[table["group"] == "trained"]
-    untrained = table[table["group"] == "untrained"]
-    baseline = table[table["group"] == "baseline"]
-    layers = [_band(untrained, x, y, "var(--control)", 0.10), *_lines(untrained, x, y, _CONTROL_DASH)]
-    if baseline_fits:
-        layers += _lines(baseline, x, y, _BASELINE_DASH)
-    layers += _series_layers(trained, series, x, y)
-    layers.append(_direct_labels(table, series, x, low, high, height, baseline_name if baseline_fits else ""))
-    if len(baseline) and not baseline_fits:
-        layers.append(_edge_note(baseline, baseline_name, low, height))
-    chart = alt.layer(*[layer for layer in layers if layer is not None]).add_params(
-        alt.param(name="highlight", value="")
-    )
-    spec = chart.properties(width="container", height=height).to_dict()
-    spec["config"] = vega_config()
-    labels = [s.label for s in series] + ["untrained"] * bool(len(untrained)) + [baseline_name] * baseline_fits
-    spec["padding"] = {"left": 4, "top": 22, "bottom": 4, "right": 14 + round(6.2 * max(map(len, labels), default=0))}
-    return spec
+    table = table.assign(name=table["series"].map({s.key: s.label for s in series}))
+    span = _y_range(table, y_range)
+    axes = _axes(table, span, x_title, y_title, transitions)
+    group = dict(iter(table.groupby("group")))
+    untrained, baseline = group.get("untrained", table.head(0)), group.get("baseline", table.head(0))
+    layers = [*_control_layers(untrained, axes, CONTROL)]
+    if span.holds_baseline:
+        layers += _control_layers(baseline, axes, _BASELINE)
+    elif len(baseline):
+        layers.append(_edge_note(baseline, baseline_name, span))
+    layers += _series_layers(group["trained"], series, axes)
+    layers.append(_direct_labels(table, series, axes.x, span, baseline_name))
+    return finished(alt.layer(*layers), HEIGHT)
+
+
+def finished(chart: alt.LayerChart, height: int) -> dict[str, Any]:
+    """The chart's specification with what all charts share: width, `highlight` parameter, config, padding."""
+    chart = chart.add_params(alt.param(name="highlight", value=""))
+    spec = chart.properties(width="container", height=height).to_dict(validate=False)
+    return {**spec, "config": vega_config(), "padding": PADDING}
 
 
 def lit(opacity: float = 1.0, dimmed: float = 0.12) -> Any:
-    """Opacity of a mark: dimmed while another line is highlighted."""
-    test = "highlight === '' || datum.series === highlight"
+    """Opacity of a mark: dimmed while another line is highlighted; a pair is lit with either of its models."""
+    test = f"highlight === '' || indexof(split(datum.series, '{JOIN}'), highlight) >= 0 || datum.series === highlight"
     return alt.when(test).then(alt.value(opacity)).otherwise(alt.value(opacity * dimmed))
 
 
-def color_scale(series: list[Series]) -> alt.Scale:
-    return alt.Scale(domain=[s.key for s in series], range=[s.color for s in series])
+def color_of(series: list[Series]) -> alt.Color:
+    return alt.Color("series:N", scale=_scale(series, [s.color for s in series]), legend=None)
 
 
-def dash_scale(series: list[Series]) -> alt.Scale:
-    return alt.Scale(domain=[s.key for s in series], range=[list(s.dash) for s in series])
+def dash_of(series: list[Series]) -> alt.StrokeDash:
+    return alt.StrokeDash("series:N", scale=_scale(series, [list(s.dash) for s in series]), legend=None)
 
 
-def shape_scale(series: list[Series]) -> alt.Scale:
-    return alt.Scale(domain=[s.key for s in series], range=[s.shape for s in series])
+def shape_of(series: list[Series]) -> alt.Shape:
+    return alt.Shape("series:N", scale=_scale(series, [s.shape for s in series]), legend=None)
 
 
-def spread(positions: list[float], gap: float, low: float, high: float) -> list[float]:
-    """The positions moved apart to at least `gap`, in their order, within [low, high] where they fit."""
+def spread(positions: list[float], gap: float, high: float) -> list[float]:
+    """The positions moved apart to at least `gap`, in their order, none above `high` unless it was."""
     order = sorted(range(len(positions)), key=lambda i: positions[i])
     placed = list(positions)
-    for previous, current in zip(order, order[1:], strict=False):
+    for previous, current in pairwise(order):
         placed[current] = max(placed[current], placed[previous] + gap)
-    excess = (placed[order[-1]] - high) if order else 0
-    if excess > 0:
+    if order and placed[order[-1]] > high >= positions[order[-1]]:
         placed[order[-1]] = high
-        for current, following in reversed(list(zip(order, order[1:], strict=False))):
+        for current, following in reversed(list(pairwise(order))):
             placed[current] = min(placed[current], placed[following] - gap)
-    return [max(value, low) if len(positions) == 1 else value for value in placed]
+    return placed
 
 
-def _series_layers(trained: pd.DataFrame, series: list[Series], x: alt.X, y: alt.Y) -> list:
-    if trained.empty:
-        return []
-    base = alt.Chart(trained)
-    color = alt.Color("series:N", scale=color_scale(series), legend=None)
-    band = _interval(trained, x, y).encode(color=color, opacity=lit(0.18))
-    line = base.mark_line(strokeWidth=2.2).encode(
-        x=x,
-        y=y,
-        color=color,
-        strokeDash=alt.StrokeDash("series:N", scale=dash_scale(series), legend=None),
-        opacity=lit(),
+def _scale(series: list[Series], values: list) -> alt.Scale:
+    return alt.Scale(domain=[s.key for s in series], range=values)
+
+
+def _axes(table: pd.DataFrame, span: _Range, x_title: str, y_title: str, transitions: bool) -> _Axes:
+    first, last = int(table["layer"].min()), int(table["layer"].max())
+    x_scale = alt.Scale(domain=[first - 0.15, max(last, first + 1) + 0.05], nice=False, zero=False)
+    x = alt.X("layer:Q", title=x_title, axis=_layer_axis(table, transitions), scale=x_scale)
+    y_axis = alt.Axis(tickCount=6)
+    return _Axes(
+        x,
+        alt.Y("value:Q", title=y_title, scale=span.scale, axis=y_axis),
+        alt.Y("low:Q", title=y_title, scale=span.scale, axis=y_axis),
     )
+
+
+def _series_layers(trained: pd.DataFrame, series: list[Series], axes: _Axes) -> list[alt.Chart]:
+    base, color = alt.Chart(trained), color_of(series)
     tooltip = [
-        alt.Tooltip("series:N", title="model"),
+        alt.Tooltip("name:N", title="model"),
         alt.Tooltip("layer:Q", title="layer"),
         alt.Tooltip("shown:N", title="value"),
         alt.Tooltip("count:Q", title="occurrences", format=","),
     ]
-    shape = alt.Shape("series:N", scale=shape_scale(series), legend=None)
-    points = base.mark_point(size=42, filled=True, opacity=1).encode(x=x, y=y, color=color, shape=shape, opacity=lit())
-    touch = base.mark_point(size=500, filled=True, opacity=0).encode(x=x, y=y, tooltip=tooltip)
+    line = base.mark_line(strokeWidth=2.2).encode(
+        **axes.position, color=color, strokeDash=dash_of(series), opacity=lit()
+    )
+    points = base.mark_point(size=42, filled=True, opacity=1).encode(
+        **axes.position, color=color, shape=shape_of(series), opacity=lit()
+    )
+    touch = base.mark_point(size=500, filled=True, opacity=0).encode(**axes.position, tooltip=tooltip)
     pairs = [s for s in series if s.second_color]
-    second = [_second_color(trained, pairs, x, y)] if pairs else []
-    return [band, line, *second, points, touch]
+    second = [_second_color(trained, pairs, axes)] if pairs else []
+    return [_band(trained, axes).encode(color=color, opacity=lit(0.18)), line, *second, points, touch]
 
 
-def _second_color(trained: pd.DataFrame, pairs: list[Series], x: alt.X, y: alt.Y) -> alt.Chart:
+def _second_color(trained: pd.DataFrame, pairs: list[Series], axes: _Axes) -> alt.Chart:
     """Dashes in the second model's colour over the line in the first one's."""
     rows = trained[trained["series"].isin([s.key for s in pairs])]
-    colors = [s.second_color for s in pairs]
-    scale = alt.Scale(domain=[s.key for s in pairs], range=colors)
-    return (
-        alt.Chart(rows)
-        .mark_line(strokeWidth=2.2, strokeDash=[7, 7])
-        .encode(x=x, y=y, stroke=alt.Stroke("style:N", scale=scale, legend=None), opacity=lit())
-    )
+    color = alt.Stroke("second:N", scale=_scale(pairs, [s.second_color for s in pairs]), legend=None)
+    # A field of its own: the color scale of `series` already has the first model's colours.
+    mark = alt.Chart(rows.assign(second=rows["series"])).mark_line(strokeWidth=2.4, strokeDash=[8, 8], strokeCap="butt")
+    return mark.encode(**axes.position, stroke=color, opacity=lit())
 
 
-def _interval(rows: pd.DataFrame, x: alt.X, y: alt.Y) -> alt.Chart:
-    return (
-        alt.Chart(rows.dropna(subset=["low", "high"]))
-        .mark_area()
-        .encode(x=x, y=alt.Y("low:Q", title=y["title"], scale=y["scale"]), y2="high:Q")
-    )
+def _band(rows: pd.DataFrame, axes: _Axes) -> alt.Chart:
+    return alt.Chart(rows.dropna(subset=["low", "high"])).mark_area().encode(x=axes.x, y=axes.low, y2="high:Q")
 
 
-def _band(rows: pd.DataFrame, x: alt.X, y: alt.Y, color: str, opacity: float) -> alt.Chart | None:
-    if rows.empty:
-        return None
-    return _interval(rows, x, y).encode(color=alt.value(color), detail="series:N", opacity=lit(opacity))
-
-
-def _lines(rows: pd.DataFrame, x: alt.X, y: alt.Y, dash: list[int]) -> list:
+def _control_layers(rows: pd.DataFrame, axes: _Axes, style: dict[str, Any]) -> list[alt.Chart]:
     if rows.empty:
         return []
-    mark = alt.Chart(rows).mark_line(color="var(--control)", strokeWidth=1.6, strokeDash=dash)
     tooltip = [alt.Tooltip("group:N", title="control"), alt.Tooltip("layer:Q"), alt.Tooltip("shown:N", title="value")]
-    return [mark.encode(x=x, y=y, detail="series:N", tooltip=tooltip, opacity=lit(1.0, 0.5))]
+    line = alt.Chart(rows).mark_line(**style)
+    return [
+        _band(rows, axes).encode(color=alt.value("var(--control)"), detail="series:N", opacity=lit(0.10)),
+        line.encode(**axes.position, detail="series:N", tooltip=tooltip, opacity=lit(1.0, 0.5)),
+    ]
 
 
-def _direct_labels(
-    table: pd.DataFrame, series: list[Series], x: alt.X, low: float, high: float, height: int, baseline: str
-) -> alt.Chart:
+def _direct_labels(table: pd.DataFrame, series: list[Series], x: alt.X, span: _Range, baseline: str) -> alt.Chart:
     """Names at the right ends of the lines, moved apart where they would overlap."""
+    gap = _LABEL_GAP / HEIGHT * (span.high - span.low)
     names = {s.key: s.label for s in series}
-    ends = []
-    for key, rows in table[table["group"] == "trained"].groupby("series", sort=False):
-        last = rows.loc[rows["layer"].idxmax()]
-        ends.append({"series": key, "text": names[key], "layer": last["layer"], "at": last["value"], "grey": False})
-    for group, text in (("untrained", "untrained"), ("baseline", baseline)):
-        rows = table[table["group"] == group]
-        if len(rows) and text:
-            last = rows[rows["layer"] == rows["layer"].max()]
-            ends.append(
-                {"series": "", "text": text, "layer": last["layer"].iloc[0], "at": last["value"].mean(), "grey": True}
-            )
-    frame = pd.DataFrame(ends, columns=["series", "text", "layer", "at", "grey"])
-    frame["layer"] = frame["layer"].max()
-    frame["at"] = spread(list(frame["at"]), _LABEL_GAP / height * (high - low), low, high)
-    color = (
-        alt.when("datum.grey")
-        .then(alt.value("var(--soft)"))
-        .otherwise(alt.Color("series:N", scale=color_scale(series), legend=None))
-    )
+    ends = table.loc[table.groupby(["group", "series"])["layer"].idxmax()]
+    labels = [(row.series, names[row.series], row.value) for row in ends[ends["group"] == "trained"].itertuples()]
+    labels += [("", "untrained", at) for at in _clusters(ends.loc[ends["group"] == "untrained", "value"], 2 * gap)]
+    if span.holds_baseline:
+        labels += [("", baseline, at) for at in ends.loc[ends["group"] == "baseline", "value"]]
+    frame = pd.DataFrame(labels, columns=["series", "text", "at"]).assign(layer=int(table["layer"].max()))
+    frame["at"] = spread(list(frame["at"]), gap, span.high)
+    grey = alt.when("datum.series === ''").then(alt.value("var(--soft)"))
     return (
         alt.Chart(frame)
         .mark_text(align="left", dx=9, fontWeight="bold", fontSize=11)
         .encode(
             x=x,
-            y=alt.Y("at:Q", scale=alt.Scale(domain=[low, high], nice=False, zero=False)),
+            y=alt.Y("at:Q", scale=span.scale),
             text="text:N",
-            color=color,
+            color=grey.otherwise(color_of(series)),
             opacity=lit(1.0, 0.25),
         )
     )
 
 
-def _edge_note(baseline: pd.DataFrame, name: str, low: float, height: int) -> alt.Chart:
-    value = baseline["value"].mean()
-    below = value < low
-    text = f"{'↓' if below else '↑'} {name}: {value:.3g}, off this scale"
-    return (
-        alt.Chart(pd.DataFrame([{"text": text}]))
-        .mark_text(
-            align="left", baseline="bottom" if below else "top", color="var(--soft)", fontSize=10.5, fontStyle="italic"
-        )
-        .encode(text="text:N", x=alt.value(4), y=alt.value(height - 3 if below else 3))
+def _clusters(values: pd.Series, gap: float) -> list[float]:
+    """Means of the groups that values fall into when neighbours closer than `gap` belong together."""
+    groups: list[list[float]] = []
+    for value in sorted(values):
+        if groups and value - groups[-1][-1] < gap:
+            groups[-1].append(value)
+        else:
+            groups.append([value])
+    return [sum(group) / len(group) for group in groups]
+
+
+def _edge_note(baseline: pd.DataFrame, name: str, span: _Range) -> alt.Chart:
+    value = float(baseline["value"].mean())
+    below = value < span.low
+    text = f"{'↓' if below else '↑'} {name}: {value:.2g} (off scale)"
+    mark = alt.Chart(pd.DataFrame([{"text": text}])).mark_text(
+        align="left", baseline="bottom" if below else "top", color="var(--soft)", fontSize=10.5, fontStyle="italic"
     )
+    return mark.encode(text="text:N", x=alt.value(4), y=alt.value(HEIGHT - 3 if below else 4))
 
 
-def _domain(table: pd.DataFrame) -> tuple[float, float, bool]:
-    """The y domain, and whether the baseline lies in it.
-
-    The baseline is included where there is no other control, or where it widens the range by less than three fifths.
-    """
+def _y_range(table: pd.DataFrame, given: tuple[float, float] | None) -> _Range:
+    """From the curves with their bands; the baseline is included where there is no other control, or where it widens
+    the range by less than three fifths."""
+    base = table.loc[table["group"] == "baseline", "value"].dropna()
+    if given is not None:
+        return _Range(*given, holds_baseline=len(base) > 0 and bool(base.between(*given).all()))
     drawn = table[table["group"] != "baseline"]
-    lows, highs = drawn["low"].fillna(drawn["value"]), drawn["high"].fillna(drawn["value"])
-    low, high = float(min(lows.min(), drawn["value"].min())), float(max(highs.max(), drawn["value"].max()))
-    base = table.loc[table["group"] == "baseline", "value"]
-    fits = False
+    low, high = float(drawn[["low", "value"]].min().min()), float(drawn[["high", "value"]].max().max())
+    holds = False
     if len(base):
         low_all, high_all = min(low, float(base.min())), max(high, float(base.max()))
-        alone = not (table["group"] == "untrained").any()
-        fits = alone or high_all - low_all < 1.6 * (high - low)
-        if fits:
-            low, high = low_all, high_all
+        alone = "untrained" not in set(table["group"])
+        holds = alone or high_all - low_all < 1.6 * (high - low)
+        low, high = (low_all, high_all) if holds else (low, high)
     margin = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
-    if 0 <= low < 0.3 * high:
-        return 0.0, high + margin, fits
-    return low - margin, high + margin, fits
+    return _Range(0.0 if 0 <= low < 0.3 * high else low - margin, high + margin, holds)
 
 
 def _layer_axis(table: pd.DataFrame, transitions: bool) -> alt.Axis:
-    layers = sorted(table["layer"].unique())
+    layers = sorted(int(layer) for layer in table["layer"].unique())
     step = max(1, math.ceil(len(layers) / 13))
     label = "datum.value + '→' + (datum.value + 1)" if transitions else "format(datum.value, 'd')"
-    return alt.Axis(values=[int(layer) for layer in layers[::step]], labelExpr=label, labelOverlap=True)
-
-
-def _layer_scale(table: pd.DataFrame) -> alt.Scale:
-    first, last = int(table["layer"].min()), int(table["layer"].max())
-    return alt.Scale(domain=[first - 0.15, max(last, first + 1) + 0.05], nice=False, zero=False)
+    return alt.Axis(values=layers[::step], labelExpr=label, labelOverlap=True)

@@ -20,11 +20,15 @@ def decimals(low: float, high: float, value: float = 1.0) -> int:
 
 
 def number(value: float, places: int | None = None) -> str:
-    """`value` with that many decimals and thousands separators; "–" for a missing value."""
+    """`value` with that many decimals and thousands separators; "–" for a missing value.
+
+    Without `places`: three significant digits at most, no trailing zeros.
+    """
     if value is None or not math.isfinite(value):
         return "–"
-    places = decimals(math.nan, math.nan, value) if places is None else places
-    text = f"{value:,.{places}f}"
+    text = f"{value:,.{decimals(math.nan, math.nan, value) if places is None else places}f}"
+    if places is None and "." in text:
+        text = text.rstrip("0").rstrip(".")
     if not text.strip("-0.,"):
         text = text.lstrip("-")
     return text.replace("-", "−")

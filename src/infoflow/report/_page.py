@@ -23,7 +23,7 @@ from ._story import Story, tell
 from ._summary import VERDICTS, model_rows, study_line, verdict_line
 from ._theme import DARK, LIGHT, css_variables
 
-_ONE_PANEL, _SMALL_PANEL = 720, 340  # pixels of the static pictures
+_ONE_PANEL, _SMALL_PANEL = 620, 330  # pixels of the static pictures
 
 
 def write_report(run: RunFolder) -> Path:
@@ -124,7 +124,10 @@ def _policy(scripts: list[str]) -> str:
     hashes = " ".join(
         f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts
     )
-    return f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
 
 
 @cache

@@ -1,4 +1,4 @@
-"""One quantity measured under several seeds: differences stay paired, intervals come from the seeds or the sentences."""
+"""A quantity measured under several seeds: differences stay paired, intervals come from the seeds or the sentences."""
 
 import math
 from dataclasses import dataclass

@@ -1,6 +1,7 @@
 """The top of the report: what was studied, and what was found."""
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +13,7 @@ from ._figure import Figure
 from ._language import Cast, objective_label
 from ._numbers import count_text, decimals, duration_text, listed, number
 
-VERDICTS = {
-    "holds": ("✓", "holds"),
-    "fails": ("✗", "fails"),
-    "undetermined": ("?", "undetermined"),
-    "not testable here": ("–", "not testable here"),
-}
+VERDICTS = {"holds": "✓", "fails": "✗", "undetermined": "?", "not testable here": "–"}  # verdict → its mark
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,13 +33,17 @@ class Finding:
     claim: str
     symbol: str
     verdict: str
-    effect: str  # "1.33 nats"
+    effect: str  # "1.33", "" where nothing was measured
     interval: str  # "1.25 to 1.41"
+    unit: str
     threshold: str
     control: str
     published: str
     source: str
-    remark: str
+    short_source: str  # authors and year
+    reason: str
+    notes: list[str]  # every condition and control with its numbers
+    seeds: int
     figure: str  # id of the figure that shows it, or ""
     bar: dict[str, float]  # positions in percent: low, high, value, threshold, control, zero; empty without an effect
 
@@ -87,17 +87,12 @@ def verdict_line(findings: list[Finding]) -> str:
     """How many claims hold, fail, and so on."""
     counts = {verdict: sum(f.verdict == verdict for f in findings) for verdict in VERDICTS}
     words = {
-        "holds": "hold",
-        "fails": "fail",
-        "undetermined": "stay undetermined",
-        "not testable here": "cannot be tested here",
+        "holds": ("holds", "hold"),
+        "fails": ("fails", "fail"),
+        "undetermined": ("stays undetermined", "stay undetermined"),
+        "not testable here": ("cannot be tested here", "cannot be tested here"),
     }
-    parts = []
-    for verdict, count in counts.items():
-        if count:
-            plural = words[verdict] if count > 1 or verdict == "not testable here" else VERDICTS[verdict][1]
-            plural = "stays undetermined" if verdict == "undetermined" and count == 1 else plural
-            parts.append(f"{count} {plural}")
+    parts = [f"{count} {words[verdict][count > 1]}" for verdict, count in counts.items() if count]
     claims = "published claim was" if len(findings) == 1 else "published claims were"
     return f"{len(findings)} {claims} checked on these models: {listed(parts)}."
 
@@ -132,27 +127,32 @@ def _finding(row: dict[str, Any], figures: list[Figure]) -> Finding:
         _float(row.get(key)) for key in ("effect", "low", "high", "threshold", "control")
     )
     places = decimals(low, high, effect)
-    unit = f" {row['unit']}" if row.get("unit") else ""
     known = math.isfinite(effect)
     verdict = str(row["verdict"])
-    remarks = [str(row.get(key) or "") for key in ("reason", "note")]
     return Finding(
         id=str(row["id"]),
         claim=str(row["claim"]),
-        symbol=VERDICTS.get(verdict, ("?", ""))[0],
+        symbol=VERDICTS.get(verdict, "?"),
         verdict=verdict,
-        effect=f"{number(effect, places)}{unit}" if known else "",
+        effect=number(effect, places) if known else "",
         interval=f"{number(low, places)} to {number(high, places)}" if known and math.isfinite(low) else "",
-        threshold=f"{number(threshold)}{unit}" if known and math.isfinite(threshold) else "",
-        control=f"{row.get('control_name') or 'control'} {number(control, places)}"
-        if known and math.isfinite(control)
-        else "",
+        unit=str(row.get("unit") or ""),
+        threshold=_plain(threshold) if known and math.isfinite(threshold) else "",
+        control=_control_text(row, control, places) if known else "",
         published=_published(row.get("published"), row.get("unit")),
         source=str(row.get("source") or ""),
-        remark="; ".join(remark for remark in remarks if remark),
+        short_source=_authors_and_year(str(row.get("source") or "")),
+        reason=str(row.get("reason") or ""),
+        notes=[line for line in str(row.get("note") or "").splitlines() if line.strip()],
+        seeds=int(row.get("seeds") or 0),
         figure=_figure_of(str(row["id"]), str(row.get("tables") or ""), figures),
         bar=_bar(effect, low, high, threshold, control) if known else {},
     )
+
+
+def _control_text(row: dict[str, Any], control: float, places: int) -> str:
+    name = row.get("control_name") or "control"
+    return f"{name}: {number(control, places)}" if math.isfinite(control) else ""
 
 
 def _published(value: Any, unit: Any) -> str:
@@ -178,6 +178,17 @@ def _bar(effect: float, low: float, high: float, threshold: float, control: floa
     first, last = min(marks.values()), max(marks.values())
     span = (last - first) or 1.0
     return {name: round(4 + 92 * (value - first) / span, 2) for name, value in marks.items()}
+
+
+def _authors_and_year(source: str) -> str:
+    """`Voita, Sennrich and Titov 2019` of a longer reference; the whole of it where no year stands in it."""
+    match = re.match(r".*?\b(?:19|20)\d\d\b", source)
+    return match[0] if match else source
+
+
+def _plain(value: float) -> str:
+    """A threshold as it was set: 0.33, not 0.330."""
+    return f"{value:g}".replace("-", "−")
 
 
 def _float(value: Any) -> float:

@@ -1,4 +1,4 @@
-"""Colours and type of every figure. Charts name colours as CSS variables, so light, dark and paper need no redrawing."""
+"""Colours and type of all figures. Charts name colours as CSS variables, so light, dark and paper need no redrawing."""
 
 import re
 from typing import Any
@@ -53,6 +53,7 @@ def vega_config() -> dict[str, Any]:
     text = {"labelFont": FONT, "titleFont": FONT, "labelFontSize": 11, "titleFontSize": 12, "titleFontWeight": "normal"}
     return {
         "background": None,
+        "aria": False,  # each figure has one text summary; a label per mark would be noise
         "font": FONT,
         "view": {"stroke": None},
         "axis": {
@@ -64,18 +65,18 @@ def vega_config() -> dict[str, Any]:
             "gridColor": "var(--grid)",
             "tickSize": 4,
             "labelPadding": 4,
-            "titlePadding": 8,
+            "titlePadding": 6,
         },
         "axisY": {
             "titleAlign": "left",
             "titleAngle": 0,
             "titleAnchor": "start",
             "titleX": 0,
-            "titleY": -12,
+            "titleY": -10,
             "domain": False,
             "ticks": False,
         },
-        "axisX": {"grid": False},
+        "axisX": {"grid": False, "labelFlush": False},
         "title": {"font": FONT, "color": "var(--ink)", "fontSize": 12, "anchor": "start", "fontWeight": "bold"},
         "legend": {**text, "labelColor": "var(--soft)", "titleColor": "var(--ink)"},
         "text": {"font": FONT, "fontSize": 11},

@@ -1,5 +1,7 @@
 """How training went: scores on the task, beside what a model that ignores context would score."""
 
+from typing import Any, NamedTuple
+
 import altair as alt
 import pandas as pd
 
@@ -7,16 +9,29 @@ from infoflow.results import RunFolder
 
 from ._figure import Figure, Panel, Section
 from ._language import Cast, Series
-from ._layer_chart import color_scale, lit, shape_scale
+from ._layer_chart import CONTROL, color_of, finished, lit, shape_of
 from ._numbers import estimate_text, listed, number
 from ._samples import Samples
-from ._theme import vega_config
+from ._trends import sentence_case
 
+
+class _Metric(NamedTuple):
+    label: str
+    unit: str
+    lower_is_better: bool
+    reference: str  # what the baseline is
+
+    @property
+    def title(self) -> str:
+        better = "lower" if self.lower_is_better else "higher"
+        return f"{self.label}{f' ({self.unit})' if self.unit else ''}: {better} is better"
+
+
+# Perplexity is the loss once more (its exponential): it stays in the data and out of the picture.
 _METRICS = {
-    "loss": ("loss", "nats per token", "lower is better", "unigram frequencies"),
-    "perplexity": ("perplexity", "", "lower is better", "unigram frequencies"),
-    "accuracy": ("accuracy", "", "higher is better", "always the most frequent token"),
-    "bleu": ("BLEU", "", "higher is better", "copying the source"),
+    "loss": _Metric("loss", "nats per token", True, "unigram frequencies"),
+    "accuracy": _Metric("accuracy", "", False, "always the most frequent token"),
+    "bleu": _Metric("BLEU", "", False, "a copy of the source"),
 }
 
 
@@ -25,44 +40,41 @@ def training_section(run: RunFolder, cast: Cast) -> Section | None:
     if "task_scores" not in run.tables or run.tables["task_scores"].empty:
         return None
     scores = cast.named(run.tables["task_scores"])
-    scores = scores[scores["split"] == ("test" if (scores["split"] == "test").any() else scores["split"].iloc[0])]
+    scores = scores[scores["split"] == ("test" if "test" in set(scores["split"]) else scores["split"].iloc[0])]
+    if not set(_METRICS) & set(scores["metric"]):
+        return None
     return Section(
         id="training",
         title="How did training make it so?",
-        lead="What a model's layers hold means little before it has learned its task. These are the scores that say "
-        "whether it has.",
+        lead="What a model's layers hold means little before it has learned its task. These scores say whether it has.",
         figures=[_score_figure(scores, cast)],
-        keys=[series for series in cast.series if series.key in set(scores["series"])],
-        untrained=bool((~scores["trained"]).any()),
+        keys=cast.present(scores),
+        untrained=False,
     )
 
 
 def _score_figure(scores: pd.DataFrame, cast: Cast) -> Figure:
     table = _score_table(scores, cast)
     metrics = [metric for metric in _METRICS if metric in set(table["metric"])]
-    metrics += sorted(set(table["metric"]) - set(metrics))
     seeds = int(table["seeds"].max())
-    bands = (
-        f"means over {seeds} seeds with 95% t intervals"
-        if seeds > 1
-        else "95% intervals from a bootstrap over sentences"
-    )
-    signatures = sorted({str(s) for s in scores.get("signature", []) if s})
+    bars = f"means over {seeds} seeds with 95% t intervals" if seeds > 1 else "values with 95% bootstrap intervals"
+    signatures = sorted({str(s) for s in scores["signature"] if s}) if "signature" in scores else []
+    signature = f" sacreBLEU signature: {listed(signatures)}." if signatures else ""
     return Figure(
         id="task-scores",
         question="Did the models learn their tasks?",
-        answer=[_score_sentence(table, metric, cast) for metric in metrics],
+        answer=[_score_sentence(table[table["metric"] == metric], metric) for metric in metrics],
         panels=[
-            Panel(spec=_score_chart(table[table["metric"] == metric], metric, cast), title=_panel_title(metric))
+            Panel(spec=_score_chart(table[table["metric"] == metric], cast), title=_METRICS[metric].title)
             for metric in metrics
         ],
-        caption=f"Points are {bands}; {scores['split'].iloc[0]} part of the corpus."
-        + (f" sacreBLEU signature: {listed(signatures)}." if signatures else ""),
+        caption=f"Points are {bars}, on the {scores['split'].iloc[0]} part of the corpus "
+        f"({int(table['count'].median()):,} tokens or sentences).{signature}",
         how_to_read=[
-            "One panel per score, one line per model. The dashed grey tick is a reference that ignores context: "
+            "One panel per score, one line per model. The dashed grey mark is a reference that ignores context: "
             "unigram frequencies for the loss, the most frequent token for accuracy, a copy of the source for BLEU.",
-            "Losses of different objectives are not comparable with each other: predicting the next token, a hidden token "
-            "and a translation are different tasks. Compare each with its own reference.",
+            "Losses of different objectives cannot be compared with each other: predicting the next token, a hidden "
+            "token and a translation are different tasks. Compare each with its own reference.",
         ],
         method="task-scores",
         data=table,
@@ -71,14 +83,15 @@ def _score_figure(scores: pd.DataFrame, cast: Cast) -> Figure:
 
 
 def _score_table(scores: pd.DataFrame, cast: Cast) -> pd.DataFrame:
-    """One row per line, metric and control; untrained values only in the numbers, since they would squash the chart."""
+    """One row per line, metric and control."""
     rows = []
-    for (series, metric, trained), own in scores.groupby(["series", "metric", "trained"], sort=False):
+    lines: Any = scores.groupby(["series", "metric", "trained"], sort=False)
+    for (key, metric, trained), own in lines:
         estimate = Samples.of(own).estimate()
         rows.append(
             {
-                "series": series,
-                "label": cast[series].label,
+                "series": key,
+                "label": cast[str(key)].label,
                 "metric": metric,
                 "group": "trained" if trained else "untrained",
                 "value": estimate.value,
@@ -88,57 +101,56 @@ def _score_table(scores: pd.DataFrame, cast: Cast) -> pd.DataFrame:
                 "seeds": estimate.seeds,
                 "count": estimate.count,
                 "shown": estimate_text(estimate),
+                "short": estimate_text(estimate).split(" (")[0],
             }
         )
-    return pd.DataFrame(rows)
+    order = {series.key: index for index, series in enumerate(cast.series)}
+    return pd.DataFrame(rows).sort_values("series", key=lambda keys: keys.map(order), kind="stable")
 
 
-def _panel_title(metric: str) -> str:
-    label, unit, direction, _ = _METRICS.get(metric, (metric, "", "", ""))
-    return ", ".join(part for part in (f"{label} ({unit})" if unit else label, direction) if part)
+def _score_sentence(table: pd.DataFrame, name: str) -> str:
+    """Each model's score against its reference, then the untrained models'."""
+    metric = _METRICS[name]
+    parts, unclear = [], []
+    for row in table[table["group"] == "trained"].to_dict("records"):
+        parts.append(f"{row['label']} {row['shown']} against {number(row['baseline'])}")
+        better = row["high"] < row["baseline"] if metric.lower_is_better else row["low"] > row["baseline"]
+        unclear += [] if better else [row["label"]]
+    verdict = "all better than" if len(parts) > 1 else "better than"
+    verdict = f"{listed(unclear)} not clearly better than" if unclear else verdict
+    head = f"{sentence_case(metric.label)}{f' in {metric.unit}' if metric.unit else ''}"
+    untrained = _untrained_text(table.loc[table["group"] == "untrained", "value"])
+    return f"{head}: {', '.join(parts)}; {verdict} the reference, {metric.reference}.{untrained}"
 
 
-def _score_sentence(table: pd.DataFrame, metric: str, cast: Cast) -> str:
-    label, unit, direction, reference = _METRICS.get(metric, (metric, "", "", "the reference"))
-    parts = []
-    for series in cast.series:
-        own = table[(table["series"] == series.key) & (table["metric"] == metric) & (table["group"] == "trained")]
-        for row in own.itertuples():
-            better = row.high < row.baseline if direction.startswith("lower") else row.low > row.baseline
-            verdict = "better than" if better else "not clearly better than"
-            parts.append(f"{series.label} {row.shown}, {verdict} the reference's {number(row.baseline)}")
-    head = f"{label[:1].upper()}{label[1:]}{f' in {unit}' if unit else ''}"
-    return f"{head}: {'; '.join(parts)} ({reference})." if parts else ""
+def _untrained_text(values: pd.Series) -> str:
+    if values.empty:
+        return ""
+    low, high = number(float(f"{values.min():.2g}")), number(float(f"{values.max():.2g}"))
+    return f" Untrained models: {low if low == high else f'{low} to {high}'}."
 
 
-def _score_chart(table: pd.DataFrame, metric: str, cast: Cast) -> dict:
+def _score_chart(table: pd.DataFrame, cast: Cast) -> dict[str, Any]:
     trained = table[table["group"] == "trained"]
-    series: list[Series] = [s for s in cast.series if s.key in set(trained["series"])]
-    order = [s.label for s in series]
-    x = alt.X(
-        "value:Q",
-        title=_METRICS.get(metric, (metric,))[0],
-        scale=alt.Scale(zero=True, nice=True),
-        axis=alt.Axis(grid=True, tickCount=5),
-    )
-    y = alt.Y("label:N", title=None, sort=order, axis=alt.Axis(labelLimit=110, grid=False))
-    color = alt.Color("series:N", scale=color_scale(series), legend=None)
+    series: list[Series] = cast.present(trained)
+    scale = alt.Scale(zero=True, nice=True)
+    x = alt.X("value:Q", title=None, scale=scale, axis=alt.Axis(grid=True, tickCount=5))
+    rows = alt.Scale(type="band", domain=[s.label for s in series])
+    y = alt.Y("label:N", title=None, scale=rows, axis=alt.Axis(labelLimit=120, grid=False))
+    top = alt.Y("label:N", title=None, scale=rows, bandPosition=0.1)
+    color = color_of(series)
     base = alt.Chart(trained)
-    tooltip = [
-        "label:N",
-        alt.Tooltip("shown:N", title="value"),
-        alt.Tooltip("baseline:Q", title="reference", format=".3g"),
-    ]
+    tooltip = ["label:N", alt.Tooltip("shown:N", title="value"), alt.Tooltip("baseline:Q", title="reference")]
     layers = [
-        base.mark_tick(color="var(--control)", thickness=2, size=22, strokeDash=[4, 3]).encode(x=alt.X("baseline:Q", title=x["title"]), y=y),
-        base.mark_rule(strokeWidth=2.2).encode(x=alt.X("low:Q", title=x["title"]), x2="high:Q", y=y, color=color, opacity=lit()),
-        base.mark_point(filled=True, size=70, opacity=1).encode(
-            x=x, y=y, color=color, opacity=lit(), tooltip=tooltip,
-            shape=alt.Shape("series:N", scale=shape_scale(series), legend=None),
+        base.mark_rule(**CONTROL).encode(
+            x=alt.X("baseline:Q", title=None), y=top, y2=alt.Y2("label", bandPosition=0.9)
         ),
-        base.mark_text(dy=-13, fontSize=10.5, color="var(--ink)").encode(x=x, y=y, text="shown_value:N"),
-    ]  # fmt: skip
-    layers[-1].data = trained.assign(shown_value=[text.split(" (")[0] for text in trained["shown"]])
-    chart = alt.layer(*layers).add_params(alt.param(name="highlight", value=""))
-    spec = chart.properties(width="container", height=30 + 38 * max(len(series), 1)).to_dict()
-    return {**spec, "config": vega_config(), "padding": {"left": 4, "top": 8, "right": 14, "bottom": 4}}
+        base.mark_rule(strokeWidth=2.2).encode(
+            x=alt.X("low:Q", title=None), x2="high:Q", y=y, color=color, opacity=lit()
+        ),
+        base.mark_point(filled=True, size=70, opacity=1).encode(
+            x=x, y=y, color=color, shape=shape_of(series), opacity=lit(), tooltip=tooltip
+        ),
+        base.mark_text(dy=-13, fontSize=10.5, color="var(--ink)").encode(x=x, y=y, text="short:N", opacity=lit()),
+    ]
+    return finished(alt.layer(*layers), 12 + 40 * len(series))

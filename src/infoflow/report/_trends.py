@@ -1,99 +1,111 @@
-"""Sentences about how a curve moves with depth, made from its numbers and their intervals."""
+"""Sentences about how curves move with depth, made from their numbers and intervals."""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import NamedTuple
 
 import pandas as pd
 
 from ._curves import layers_of, samples_at
-from ._language import Cast, Series
+from ._language import Series
 from ._numbers import estimate_text, listed, number, size_text
-from ._samples import Estimate, Samples
-
-Verbs = tuple[str, str]  # what a line does when it rises, and when it falls
+from ._samples import Estimate
 
 
-def trend_sentences(frame: pd.DataFrame, cast: Cast, unit: str, verbs: Verbs, what: str) -> list[str]:
-    """For every line: its change from first to last layer, and a dip or peak in between; then the control."""
-    present = [series for series in cast.series if series.key in set(frame["series"])]
-    sentences = [_line_sentence(frame, series, unit, verbs, what, index == 0) for index, series in enumerate(present)]
-    control = _control_sentence(frame, present, unit)
-    return sentences + ([control] if control else [])
+class Wording(NamedTuple):
+    """How a sentence speaks of one quantity."""
+
+    unit: str
+    rises: str = "gains"
+    falls: str = "loses"
+    what: str = ""  # after the first number: "of information about its input token"
+    subject: Callable[[Series], str] = lambda series: series.label
 
 
-def change(frame: pd.DataFrame, series: str, trained: bool = True) -> Estimate:
-    """Last minus first layer, paired by seed and sentence."""
-    layers = layers_of(frame, series)
-    return (samples_at(frame, series, layers[-1], trained) - samples_at(frame, series, layers[0], trained)).estimate()
+def trend_sentences(frame: pd.DataFrame, series: list[Series], wording: Wording) -> list[str]:
+    """One sentence on every line's change from first to last layer, with a dip or peak in between; one on the control.
 
-
-def _line_sentence(frame: pd.DataFrame, series: Series, unit: str, verbs: Verbs, what: str, first: bool) -> str:
-    layers = layers_of(frame, series.key)
-    ends = change(frame, series.key)
-    where = f"from layer {layers[0]} to layer {layers[-1]}" if first else "over the same layers"
-    start, end = (samples_at(frame, series.key, layer).estimate() for layer in (layers[0], layers[-1]))
-    head = f"{_capital(series.label)} "
-    if len(layers) == 1:
-        return f"{head}has {estimate_text(start, unit)} of {what} at layer {layers[0]}."
-    if ends.sign or not ends.has_interval:
-        text = f"{head}{verbs[0] if ends.value > 0 else verbs[1]} {size_text(ends, unit)} of {what} {where}"
+    For example "From layer 0 to layer 6, causal LM loses 1.34 nats (1.19 to 1.48) of …; translation loses 0.78 (…)."
+    """
+    shown = [line for line in series if line.key in set(frame["series"])]
+    last = {line.key: layers_of(frame, line.key)[-1] for line in shown}
+    clauses = [_clause(frame, line, wording, first=index == 0) for index, line in enumerate(shown)]
+    if len(set(last.values())) > 1:
+        clauses = [
+            f"{clause} (its last layer is {last[line.key]})" for clause, line in zip(clauses, shown, strict=True)
+        ]
+        opening = "From the first to the last layer, "
     else:
-        text = f"{head}shows no clear change in {what} {where}: {estimate_text(ends, unit)}"
-    turn = _turning_point(frame, series.key, layers, unit)
-    return f"{text}, {turn}." if turn else f"{text}{_from_to(start, end, unit)}."
+        opening = f"From layer {layers_of(frame, shown[0].key)[0]} to layer {last[shown[0].key]}, "
+    control = control_sentence(frame, shown, wording.unit)
+    return [f"{opening}{'; '.join(clauses)}."] + ([control] if control else [])
 
 
-def _turning_point(frame: pd.DataFrame, series: str, layers: list[int], unit: str) -> str:
-    """A dip or peak at an inner layer that differs from both ends by more than their intervals allow."""
-    at: dict[int, Samples] = {layer: samples_at(frame, series, layer) for layer in layers}
-    means = {layer: at[layer].estimate().value for layer in layers}
-    for layer, word, sign in (
-        (min(layers, key=means.__getitem__), "falls", 1),
-        (max(layers, key=means.__getitem__), "rises", -1),
-    ):
+def change(frame: pd.DataFrame, key: str, trained: bool = True) -> Estimate:
+    """Last minus first layer of one line, paired by seed and sentence."""
+    layers = layers_of(frame, key)
+    return (samples_at(frame, key, layers[-1], trained) - samples_at(frame, key, layers[0], trained)).estimate()
+
+
+def control_sentence(frame: pd.DataFrame, series: list[Series], unit: str) -> str:
+    """How far the untrained models move over the same layers; empty where there are none."""
+    untrained = frame[~frame["trained"]]
+    keys = [line.key for line in series if bool((untrained["series"] == line.key).any())]
+    moves = [abs(change(frame, key, trained=False).value) for key in keys]
+    if not moves:
+        return ""
+    suffix = f" {unit}" if unit else ""
+    if max(moves) < 0.005:
+        return f"Untrained models of the same shape move by less than 0.005{suffix}."
+    return f"Untrained models of the same shape move by at most {number(max(moves), 2)}{suffix}."
+
+
+def order_sentence(frame: pd.DataFrame, series: list[Series], lead: str) -> str:
+    """The lines ordered by their value at the last layer, and which neighbours in that order are not told apart."""
+    shown = [line for line in series if line.key in set(frame["series"])]
+    if len(shown) < 2:
+        return ""
+    last = {line.key: samples_at(frame, line.key, layers_of(frame, line.key)[-1]) for line in shown}
+    ranked = sorted(shown, key=lambda line: -last[line.key].estimate().value)
+    parts = [f"{line.label} {estimate_text(last[line.key].estimate())}" for line in ranked]
+    unclear = [
+        f"{a.label} and {b.label}" for a, b in pairwise(ranked) if (last[a.key] - last[b.key]).estimate().sign == 0
+    ]
+    text = f"{lead}: {listed(parts)}"
+    return f"{text}; {listed(unclear)} cannot be told apart." if unclear else f"{text}."
+
+
+def sentence_case(text: str) -> str:
+    """The text with its first letter in upper case, the rest untouched."""
+    return text[:1].upper() + text[1:]
+
+
+def _clause(frame: pd.DataFrame, line: Series, wording: Wording, first: bool) -> str:
+    unit, what = (wording.unit, f" {wording.what}" if wording.what else "") if first else ("", "")
+    layers = layers_of(frame, line.key)
+    subject = wording.subject(line)
+    ends = change(frame, line.key)
+    turn = _turning_point(frame, line.key, layers)
+    if len(layers) == 1:
+        return f"{subject} has {estimate_text(samples_at(frame, line.key, layers[0]).estimate(), unit)}{what}"
+    if ends.sign or not ends.has_interval:
+        verb = wording.rises if ends.value > 0 else wording.falls
+        clause = f"{subject} {verb} {size_text(ends, unit)}{what}"
+    else:
+        clause = f"{subject} ends about where it began ({estimate_text(ends, unit).replace(' (', ', interval ')}"
+        clause += "" if clause.endswith(")") else ")"
+    return f"{clause}, {turn}" if turn else clause
+
+
+def _turning_point(frame: pd.DataFrame, key: str, layers: list[int]) -> str:
+    """A dip or peak at an inner layer that lies beyond both ends by more than the intervals allow."""
+    at = {layer: samples_at(frame, key, layer) for layer in layers}
+    means = {layer: samples.estimate().value for layer, samples in at.items()}
+    lowest, highest = min(layers, key=means.__getitem__), max(layers, key=means.__getitem__)
+    for layer, sign, there, back in ((lowest, 1, "fallen", "recovered"), (highest, -1, "risen", "dropped again by")):
         if layer in (layers[0], layers[-1]):
             continue
         before, after = (at[layers[0]] - at[layer]).estimate(), (at[layers[-1]] - at[layer]).estimate()
         if before.sign == sign and after.sign == sign:
-            back = "recovers" if sign == 1 else "drops"
-            return (
-                f"but not steadily: it {word} by {size_text(before, unit)} up to layer {layer}, "
-                f"then {back} by {size_text(after, unit)}"
-            )
+            return f"having {there} by {size_text(before)} up to layer {layer} and {back} {size_text(after)} since"
     return ""
-
-
-def _from_to(start: Estimate, end: Estimate, unit: str) -> str:
-    return f", from {number(start.value, 2)} to {number(end.value, 2)}{' ' + unit if unit else ''}"
-
-
-def _control_sentence(frame: pd.DataFrame, present: list[Series], unit: str) -> str:
-    untrained = frame[~frame["trained"]]
-    names = [series for series in present if (untrained["series"] == series.key).any()]
-    moves = [
-        change(frame, series.key, trained=False).value for series in names if len(layers_of(untrained, series.key)) > 1
-    ]
-    if not moves:
-        return ""
-    low, high = min(moves), max(moves)
-    span = number(low, 2) if number(low, 2) == number(high, 2) else f"between {number(low, 2)} and {number(high, 2)}"
-    suffix = f" {unit}" if unit else ""
-    return f"Untrained models of the same shape change by {span}{suffix}."
-
-
-def order_sentence(frame: pd.DataFrame, cast: Cast, unit: str, lead: str) -> str:
-    """The lines ordered by their value at the last layer, and whether neighbours in that order are told apart."""
-    present = [series for series in cast.series if series.key in set(frame["series"])]
-    if len(present) < 2:
-        return ""
-    last = {series.key: samples_at(frame, series.key, layers_of(frame, series.key)[-1]) for series in present}
-    ranked = sorted(present, key=lambda series: -last[series.key].estimate().value)
-    parts = [f"{series.label} {estimate_text(last[series.key].estimate())}" for series in ranked]
-    unclear = [
-        f"{a.label} and {b.label}"
-        for a, b in zip(ranked, ranked[1:], strict=False)
-        if (last[a.key] - last[b.key]).estimate().sign == 0
-    ]
-    text = f"{lead}: {listed(parts)}{' ' + unit if unit else ''}"
-    return f"{text}; {listed(unclear)} cannot be told apart." if unclear else f"{text}."
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

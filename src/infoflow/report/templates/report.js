@@ -52,7 +52,14 @@
     const section = panel.closest("section");
     if (!views.has(section)) views.set(section, []);
     views.get(section).push(view);
-    view.addEventListener("mouseover", (event, item) => { if (item?.datum?.series) highlight(section, item.datum.series); });
+    view.addEventListener("mouseover", (event, item) => {
+      const series = item?.datum?.series;
+      if (!series) return;
+      const parts = series.split(" – "); // a pair of models, or one side of a model
+      if (parts.length === 1 && isKey(section, series)) highlight(section, series);
+      else if (isKey(section, parts[0]) && !isKey(section, parts[1])) highlight(section, parts[0]);
+      else light(view, series);
+    });
     view.addEventListener("mouseout", () => highlight(section, pinned()));
     light(view, pinned());
   };
@@ -65,9 +72,9 @@
   const light = (view, series) => {
     try { view.signal("highlight", series).runAsync(); } catch { /* a chart without lines */ }
   };
+  const isKey = (section, series) => all(".key[data-series]", section).some((key) => key.dataset.series === series);
   const highlight = (section, series) => {
-    const known = !series || all(".key[data-series]", section).some((key) => key.dataset.series === series);
-    const shown = known || series.includes(" – ") ? series : "";
+    const shown = isKey(section, series) ? series : "";
     for (const view of views.get(section) || []) light(view, shown);
     for (const grids of all(".grids", section)) {
       grids.classList.toggle("dim", Boolean(shown));
@@ -195,12 +202,19 @@
       button.tabIndex = on ? 0 : -1;
     };
 
+    // Below the row of grids that holds the chosen head.
+    const placePanel = (table) => {
+      const grids = all(".grid", box), own = table.closest(".grid");
+      const row = grids.filter((other) => other.offsetTop === own.offsetTop);
+      if (row.at(-1).nextElementSibling !== panel) row.at(-1).after(panel);
+    };
     const paintPanel = () => {
       const match = /^(.*)\/(\d+)\/(\d+)$/.exec(state.head || "");
       const own = match && grid(match[1], true);
       panel.hidden = !own;
       if (!own) return;
       const [, id, layer, head] = match;
+      placePanel(tables.find((table) => table.dataset.grid === id));
       const index = layer * own.heads + Number(head);
       panel.replaceChildren();
       const close = make("button", "×", { type: "button", class: "close", "aria-label": "Close the panel" });
