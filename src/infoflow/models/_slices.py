@@ -11,6 +11,10 @@ class ParameterSlice:
     """Part of one parameter tensor: all of it, or ranges of indices along one dimension.
 
     Ranges are half-open, in the order of the heads; fused layouts that interleave heads need more than one.
+
+    >>> part = ParameterSlice(parameter="query.weight", dim=0, ranges=((0, 2), (6, 8)))
+    >>> part.indices().tolist(), part.take(torch.arange(8)).tolist(), part.split(1, 2).ranges
+    ([0, 1, 6, 7], [0, 1, 6, 7], ((6, 8),))
     """
 
     parameter: str

@@ -96,6 +96,13 @@ def tap(
 
     Raises:
         UserError: A gate's stack, kind or shape does not fit the model, or activation checkpointing is on.
+
+    >>> gates = torch.ones(3, 4)  # three layers of four heads
+    >>> gates[2, 1] = 0
+    >>> with torch.no_grad(), tap(model, hidden=True, heads=True, gates={("encoder", "self"): gates}) as seen:
+    ...     output = model.module(**model_inputs(model, torch.tensor([[5, 6, 7]])))
+    >>> len(seen.hidden["encoder"]), seen.heads["encoder", "self"][2][0, :, 1].abs().max()
+    (4, tensor(0.))
     """
     _check_checkpointing(model)
     _check_gates(model, gates or {})
