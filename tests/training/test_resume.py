@@ -45,8 +45,8 @@ class StopAfter(TrainingHook):
 
 @pytest.mark.slow
 def test_kill_at_several_moments_changes_no_bit(tmp_path: Path) -> None:
-    # Each kill is met by the run that continues after the one before: inside an update, between the files of a
-    # checkpoint, after a checkpoint but before `latest`, while old ones are removed, and while the final model is saved.
+    # Each kill meets the run that continues after the one before: at the start of an update, between the files of a
+    # checkpoint, after a checkpoint but before `latest` points at it, in an update again, before a later checkpoint.
     run_until_killed(tmp_path / "killed", "step:2")
     run_until_killed(tmp_path / "killed", "save_file:2")
     run_until_killed(tmp_path / "killed", "atomic_write:2")
@@ -64,8 +64,14 @@ def test_kill_at_several_moments_changes_no_bit(tmp_path: Path) -> None:
     assert killed_log == whole_log
 
 
-@pytest.mark.parametrize("objective", [CausalLM(token_dropout=0.1), Translation(), MaskedLM(selection="static")])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("objective", "number"),
+    [
+        (CausalLM(token_dropout=0.1), signal.SIGTERM),
+        (Translation(), signal.SIGINT),
+        (MaskedLM(selection="static"), signal.SIGTERM),
+    ],
+)
 def test_stop_request_saves_and_continues_exactly(objective, number: int, tmp_path: Path) -> None:
     arguments = objective, tiny_config(), tiny_data()
     with pytest.raises(TrainingInterrupted, match="continue") as stopped:

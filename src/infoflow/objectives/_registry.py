@@ -1,5 +1,6 @@
 """Objectives by the name that the command line and plans use."""
 
+import dataclasses
 from typing import Any
 
 from infoflow.foundation import UserError
@@ -21,7 +22,7 @@ def make_objective(name: str, **options: Any) -> AbstractObjective:
     if name not in OBJECTIVES:
         raise UserError(f"No objective is called {name!r}. Choose one of: {', '.join(OBJECTIVES)}.")
     cls = OBJECTIVES[name]
-    known = list(getattr(cls, "__dataclass_fields__", {}))
+    known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type] (all are dataclasses)
     if unknown := [option for option in options if option not in known]:
         raise UserError(f"{name} has no option {unknown[0]!r}. Its options: {', '.join(known)}.")
     return cls(**options)

@@ -4,7 +4,7 @@
 checkpoints/step-00000500/     config.json, model.safetensors, tokenizer, target_tokenizer/
             .../training/      optimizer.safetensors, hooks.safetensors, state.json
 checkpoints/latest             the name of the newest one; replaced last, so it never points at half a checkpoint
-checkpoints/best.json          the one with the lowest held-out loss
+checkpoints/best.json          update and loss of the one with the lowest held-out loss
 ```
 """
 
@@ -35,6 +35,8 @@ class TrainingState:
     supervised_tokens: int = 0
     seconds: float = 0.0
     window: dict[str, Any] = field(default_factory=dict)  # sums since the last line of the log
+    validation: dict[str, float] = field(default_factory=dict)  # newest held-out loss of each term
+    best: dict[str, Any] | None = None  # update and loss of the checkpoint with the lowest held-out loss
     key: dict[str, Any] = field(default_factory=dict)  # what the run depends on; a resumed run must agree
 
 
@@ -95,12 +97,9 @@ class Checkpoints:
             (training / "state.json").write_text(json.dumps(fields))
         with atomic_write(self.folder / "latest") as temporary:
             temporary.write_text(path.name)
-        return path
-
-    def mark_best(self, update: int, loss: float) -> None:
-        """Remember the checkpoint with the lowest held-out loss."""
         with atomic_write(self.folder / "best.json") as temporary:
-            temporary.write_text(json.dumps({"update": update, "loss": loss}))
+            temporary.write_text(json.dumps(state.best))
+        return path
 
     def tidy(self, keep_last: int, keep_log_spaced: bool) -> None:
         """Keep the last few and the best whole, of the log-spaced ones the weights, and nothing else."""

@@ -17,7 +17,7 @@ from ._accelerator import make_accelerator
 from ._checkpoint import Checkpoints, TrainingState, is_log_spaced, load_training_state, load_weights, save_model
 from ._config import Precision, TrainConfig
 from ._data import TrainingData
-from ._evaluate import Evaluation, evaluate
+from ._evaluate import evaluate
 from ._hooks import Step, TrainingHook
 from ._key import check_key, run_key
 from ._log import LogWindow, MetricsLog
@@ -111,6 +111,7 @@ class _Run:
         self.optimizer = make_optimizer(self.model, self.config)
         self.updater = Updater(self.objective, self.model, self.data, self.config, self.accelerator)
         self._resume()
+        self._started = time.monotonic() - self.state.seconds  # as if there had been no interruption
         if self.accelerator.is_main_process:
             self.log = MetricsLog(self.out / "log.jsonl", after_update=self.state.update)
         if self.state.update == 0 and self.config.keep_log_spaced:
@@ -123,7 +124,6 @@ class _Run:
         tokens_per_update = float(self.data.source.lengths.sum()) / self.sampler.num_batches
         remaining = (self.config.updates - self.state.update) * tokens_per_update
         label = f"train {self.objective.name}"
-        self._started = time.monotonic() - self.state.seconds
         with stop_request() as request, current_display().progress(label, remaining, "tokens") as progress:
             while self.state.update < self.config.updates:
                 result = self._step(stop=request.received)
@@ -186,32 +186,31 @@ class _Run:
     def _keep(self, stop: bool) -> None:
         """Evaluate and save where this update calls for it."""
         config, update = self.config, self.state.update
-        if config.evaluate_every and update % config.evaluate_every == 0 and update < config.updates:
-            self._evaluate()
+        final = update == config.updates
+        evaluated = final or (config.evaluate_every > 0 and update % config.evaluate_every == 0)
+        if evaluated and self.accelerator.is_main_process and self.validation is not None:
+            self._evaluate(self.validation)
         log_spaced = config.keep_log_spaced and is_log_spaced(update)
-        regular = config.save_every and update % config.save_every == 0
-        if stop or log_spaced or regular or update == config.updates:
+        regular = config.save_every > 0 and update % config.save_every == 0
+        if evaluated or log_spaced or regular or stop:
             self._save()
-        if stop and update < config.updates:
+        if stop and not final:
             raise TrainingInterrupted(update, self.out)
 
-    def _evaluate(self) -> Evaluation | None:
-        if self.validation is None or not self.accelerator.is_main_process:
-            return None
+    def _evaluate(self, validation: TrainingData) -> None:
         evaluation = evaluate(
-            self.objective, self.model, self.validation, self.config.seed, self.config.micro_tokens, self.precision
+            self.objective, self.model, validation, self.config.seed, self.config.micro_tokens, self.precision
         )
-        self.log.write(update=self.state.update, validation=evaluation.losses, validation_loss=evaluation.loss)
-        best = self.checkpoints.best()
-        if best is None or evaluation.loss < best["loss"]:
-            self._save()
-            self.checkpoints.mark_best(self.state.update, evaluation.loss)
-        return evaluation
+        state = self.state
+        state.validation = evaluation.losses
+        self.log.write(update=state.update, validation=evaluation.losses, validation_loss=evaluation.loss)
+        if state.best is None or evaluation.loss < state.best["loss"]:
+            state.best = {"update": state.update, "loss": evaluation.loss}
 
     def _save(self) -> None:
-        self.state.seconds = time.monotonic() - getattr(self, "_started", time.monotonic())
+        self.state.seconds = time.monotonic() - self._started
         self.state.window = self.window.state()
-        if self.accelerator.is_main_process and self.checkpoints.latest() != self.checkpoints.path(self.state.update):
+        if self.accelerator.is_main_process:
             hooks = {f"{hook.name}:{name}": t for hook in self.hooks for name, t in hook.state_dict().items()}
             optimizer = optimizer_state(self.model, self.optimizer)
             tokenizers = self.data.tokenizer, self.data.target_tokenizer
@@ -237,15 +236,14 @@ class _Run:
     def _finish(self) -> TrainResult:
         for hook in self.hooks:
             hook.on_train_end(self.model)
-        evaluation = self._evaluate()
         state = self.state
         summary = {
             "updates": state.update,
             "source_tokens": state.source_tokens,
             "target_tokens": state.target_tokens,
             "supervised_tokens": state.supervised_tokens,
-            "seconds": round(time.monotonic() - self._started, 3),
-            "validation_losses": evaluation.losses if evaluation else {},
+            "seconds": round(state.seconds, 3),
+            "validation_losses": state.validation,
         }
         if self.accelerator.is_main_process:
             with atomic_folder(self.out / "model") as folder:

@@ -21,7 +21,7 @@ from ._sampler import micro_batches
 class UpdateResult:
     """What one update computed, over all processes."""
 
-    losses: dict[str, Tensor]  # sum of each term in nats, this process's share
+    losses: dict[str, Tensor]  # sum of each term in nats
     counts: dict[str, int]  # items of each term
     source_tokens: int
     target_tokens: int
@@ -93,7 +93,7 @@ class Updater:
             if not idle:
                 losses = {name: losses[name] + terms[name].detach() for name in losses}
         return UpdateResult(
-            losses=losses,
+            losses=self._sum(losses),
             counts={name: totals[name] for name in scales},
             source_tokens=totals["source tokens"],
             target_tokens=totals["target tokens"],
@@ -115,6 +115,13 @@ class Updater:
         values = torch.tensor(list(counts.values()), dtype=torch.int64, device=self._accelerator.device)
         torch.distributed.all_reduce(values)
         return dict(zip(counts, values.tolist(), strict=True))
+
+    def _sum(self, losses: dict[str, Tensor]) -> dict[str, Tensor]:
+        if self._accelerator.num_processes > 1:
+            values = torch.stack(list(losses.values()))
+            torch.distributed.all_reduce(values)
+            return dict(zip(losses, values.unbind(), strict=True))
+        return losses
 
     def _clip(self) -> Tensor:
         gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
