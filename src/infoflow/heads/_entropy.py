@@ -40,4 +40,4 @@ def entropy_sums(weights: Float[Tensor, "sentence head query key"], rows: Rows) 
     """Sum of the queries' entropies."""
     # entr(0) is 0; -a * log(a) would give NaN for masked keys.
     kept = weights.masked_fill(~rows.admissible.unsqueeze(1), 0)
-    return sum_queries(torch.special.entr(kept).sum(3), rows)
+    return sum_queries(torch.special.entr(kept).sum(3, dtype=torch.float64), rows)

@@ -31,7 +31,8 @@ def pwcca(x: Matrix, y: Matrix, side: str = "mean") -> float:
     `1 - pwcca(x, y)`.
 
     Biased upwards for few rows n: for independent views about $0.85 \sqrt{d/n}$, and 1 for n ≤ d. Compare only
-    values with equal n, use n ≥ 20 d, and look at the value of shuffled rows.
+    values with equal n, use n ≥ 20 d, and look at the value of shuffled rows. For n ≤ width_x + width_y several
+    correlations are 1 and the weights among them depend on the choice of directions.
 
     Args:
         x: (token, width_x), float32 or float64; computed in float64.

@@ -1,0 +1,70 @@
+"""Where clusters start: rows drawn in proportion to their distance from the rows already drawn."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+_ROUNDS = 8
+"""From `GREEDY_BELOW` clusters up, centres are drawn in so many rounds instead of one by one."""
+GREEDY_BELOW = 500
+
+
+def spread_rows(
+    x: Float[Tensor, "token width"], num: int, generator: torch.Generator
+) -> Float[Tensor, "cluster width"]:
+    """`num` rows of x, far apart: k-means++ for few, k-means‖ (drawn in rounds, without reclustering) for many.
+
+    Zipf's law makes a start at random rows waste most centres on the most frequent tokens: for 20,000 states
+    of 1,000 types, 1,000 clusters then hold 4.7 nats instead of 4.95 of 5.2 (measured).
+
+    Source: [@arthur2007], greedy as in scikit-learn; [@bahmani2012].
+    """
+    squares = x.square().sum(1)
+    chosen = torch.randint(len(x), (1,), generator=generator)
+    nearest = _squared_distances(x, squares, chosen).amin(0)
+    while len(chosen) < num:
+        if num < GREEDY_BELOW:
+            found = _best_of(x, squares, nearest, trials=_trials(num), generator=generator)
+        else:
+            found = _draw(nearest, min(-(-num // _ROUNDS), num - len(chosen)), generator)
+        nearest = torch.minimum(nearest, _squared_distances(x, squares, found).amin(0))
+        chosen = torch.cat([chosen, found])
+    return x[chosen]
+
+
+def _trials(num: int) -> int:
+    """As many as scikit-learn draws, and more for few centres, which then miss no clump."""
+    return 2 + int(math.log(num)) + 500 // num
+
+
+def _best_of(
+    x: Float[Tensor, "token width"],
+    squares: Float[Tensor, " token"],
+    nearest: Float[Tensor, " token"],
+    trials: int,
+    generator: torch.Generator,
+) -> Tensor:
+    """Of a few drawn rows, the one that leaves the least distance in total."""
+    candidates = _draw(nearest, trials, generator)
+    left = torch.minimum(nearest, _squared_distances(x, squares, candidates)).sum(1)
+    return candidates[left.argmin()].unsqueeze(0)
+
+
+def _draw(weights: Float[Tensor, " token"], num: int, generator: torch.Generator) -> Tensor:
+    """`num` distinct rows, in proportion to their weights; rows of weight 0 come last.
+
+    The `num` smallest of exponential variables with these rates are such a draw.
+    """
+    waiting = torch.empty(len(weights), dtype=torch.float64).exponential_(generator=generator)
+    tiny = torch.finfo(torch.float64).tiny
+    return (waiting / weights.double().clamp(min=tiny)).topk(min(num, len(weights)), largest=False).indices
+
+
+def _squared_distances(
+    x: Float[Tensor, "token width"], squares: Float[Tensor, " token"], rows: Tensor
+) -> Float[Tensor, "row token"]:
+    distances = torch.addmm(squares.unsqueeze(0), x[rows], x.mT, alpha=-2) + squares[rows].unsqueeze(1)
+    # Cancellation leaves rounding, of either sign, where rows are equal.
+    return distances.where(distances > 1e-5 * squares, 0)

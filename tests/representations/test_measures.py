@@ -1,0 +1,271 @@
+"""The measures that draw on the token sample."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from infoflow.flow import NO_LABEL, Occurrences, SampleFacts, TokenSample
+from infoflow.foundation import UserError, block_of, replicate_weights
+from infoflow.representations import (
+    IdentityNeighbours,
+    LayerDistance,
+    ModelDistance,
+    MutualInformation,
+    discretize,
+    mutual_information,
+    neighbour_agreement,
+    pwcca,
+)
+from infoflow.representations._paired_distance import BlockGroups
+
+VOCABULARY = 60
+
+
+def make_sample(
+    num=3000, width=8, num_states=3, seed=0, regime="clean", labelled=True, sentence_length=10, stack="encoder"
+):
+    """Tokens drawn by Zipf's law; each layer keeps less of the token's vector."""
+    rng = np.random.default_rng(seed)
+    shares = 1 / np.arange(1, VOCABULARY + 1)
+    token = rng.choice(VOCABULARY, num, p=shares / shares.sum())
+    sentence = np.arange(num) // sentence_length
+    noise = rng.normal(size=(num, width)) + rng.normal(size=(sentence.max() + 1, width))[sentence] / 2
+    vectors = 2 * rng.normal(size=(VOCABULARY, width))[token]
+    states = np.stack([vectors + layer * noise for layer in range(num_states)]).astype(np.float32)
+    nothing = np.zeros(num, dtype=np.int64)
+    occurrences = Occurrences(
+        sentence=sentence,
+        row=sentence,
+        position=np.arange(num) % sentence_length,
+        token=token,
+        label=np.roll(token, -1) if labelled else np.full(num, NO_LABEL),
+        previous=nothing,
+        next=nothing,
+        word=nothing,
+        draw=nothing,
+    )
+    facts = SampleFacts(
+        model="model",
+        stack=stack,
+        regime=regime,
+        task="masked-lm",
+        seed=0,
+        frequencies=np.bincount(token, minlength=VOCABULARY),
+    )
+    return TokenSample(occurrences, states, facts)
+
+
+def bootstrap(sample, statistic, num=60):
+    """The plain bootstrap: repeat the rows of each block as often as it was drawn."""
+    rows_of = [np.flatnonzero(sample.blocks == block) for block in range(64)]
+    values = []
+    for weights in replicate_weights()[:num].astype(int):
+        index = np.concatenate([np.tile(rows_of[block], times) for block, times in enumerate(weights)])
+        values.append(statistic(sample.take(index)))
+    return np.array(values)
+
+
+def check_estimates(frame: pd.DataFrame):
+    """What every row of every table promises."""
+    assert (frame["low"] <= frame["value"] + 1e-12).all()
+    assert (frame["value"] <= frame["high"] + 1e-12).all()
+    assert frame["replicates"].map(len).eq(200).all()
+
+
+def test_layer_distance_is_one_less_pwcca():
+    sample = make_sample()
+    for side in ("mean", "x", "y"):
+        frame = LayerDistance.table.conform(LayerDistance(side=side).compute(sample))
+        check_estimates(frame)
+        expected = [1 - pwcca(sample.states(i), sample.states(i + 1), side=side) for i in range(2)]
+        np.testing.assert_allclose(frame["value"], expected, atol=1e-6)
+        assert frame["layer"].tolist() == [0, 1]
+        assert frame["next_layer"].tolist() == [1, 2]
+        assert frame["count"].tolist() == [3000, 3000]
+
+
+def test_shuffled_rows_are_far_apart():
+    frame = LayerDistance().compute(make_sample())
+    assert (frame["baseline"] > 0.9).all()
+    assert (frame["value"] < 0.5).all()
+
+
+def test_replicates_of_distance_have_the_bootstraps_spread_and_its_pairing():
+    """To first order they are the bootstrap's; on fresh samples the true spread lies between the two (measured)."""
+    sample = make_sample(num=6000, num_states=2)
+    [row] = LayerDistance().compute(sample).to_dict("records")
+    plain = bootstrap(sample, lambda s: 1 - pwcca(s.states(0), s.states(1)))
+    linear = np.array(row["replicates"][: len(plain)])
+    assert 0.9 < linear.std() / plain.std() < 1.3
+    assert np.corrcoef(plain, linear)[0, 1] > 0.95
+
+
+def test_wide_states_leave_out_groups_of_blocks():
+    groups = BlockGroups.of(block_of(np.arange(500)), width=400)
+    assert groups.num_groups == 16
+    rng = np.random.default_rng(0)
+    effects = rng.normal(size=16)
+    spread = [np.std(groups.replicates(np.concatenate([[5.0], 5.0 - rng.normal(size=16)]))) for _ in range(200)]
+    assert np.mean(np.square(spread)) == pytest.approx(16, rel=0.1)
+    assert groups.replicates(np.concatenate([[5.0], 5.0 - effects])).mean() == pytest.approx(5, abs=1)
+
+
+def test_covariances_without_each_group_are_those_of_the_rest():
+    rng = np.random.default_rng(0)
+    blocks = rng.integers(0, 64, 200)
+    groups = BlockGroups.of(blocks, width=3)
+    x, y = (torch.from_numpy(rng.normal(size=(200, 3)))[groups.order] for _ in range(2))
+    x, y = x - x.mean(0), y - y.mean(0)
+    found = groups.covariances(x, y)
+    in_order = blocks[groups.order.numpy()]
+    for index in range(65):
+        rest = torch.from_numpy(in_order != index - 1)
+        a, b = x[rest] - x[rest].mean(0), y[rest] - y[rest].mean(0)
+        torch.testing.assert_close(found[index], a.T @ b)
+
+
+def test_model_distance_compares_the_layers_both_have():
+    first, second = make_sample(), make_sample(width=5, num_states=2, seed=0)
+    frame = ModelDistance.table.conform(ModelDistance(side="x").compute(first, second))
+    check_estimates(frame)
+    expected = [1 - pwcca(first.states(i), second.states(i), side="x") for i in range(2)]
+    np.testing.assert_allclose(frame["value"], expected, atol=1e-6)
+    assert frame["layer"].tolist() == [0, 1]
+    assert frame[["width_a", "width_b"]].drop_duplicates().to_numpy().tolist() == [[8, 5]]
+
+
+def test_a_model_is_at_distance_zero_from_itself():
+    sample = make_sample()
+    np.testing.assert_allclose(ModelDistance().compute(sample, sample)["value"], 0, atol=1e-9)
+
+
+@pytest.mark.parametrize("measure", [LayerDistance(), ModelDistance()])
+def test_too_few_occurrences_are_warned_about(measure):
+    sample = make_sample(num=70)
+    with pytest.warns(UserWarning, match="70 tokens in 8 dimensions"):
+        _ = measure.compute(sample) if isinstance(measure, LayerDistance) else measure.compute(sample, sample)
+
+
+def test_unknown_side_is_refused_at_once():
+    with pytest.raises(UserError, match="side must be"):
+        LayerDistance(side="both")
+
+
+@pytest.mark.parametrize("few", ["require", "cap", "normalise"])
+def test_identity_neighbours_is_neighbour_agreement_with_token_ids(few):
+    sample = make_sample(num=800)
+    frame = IdentityNeighbours.table.conform(IdentityNeighbours(k=20, few=few).compute(sample))
+    check_estimates(frame)
+    expected = [neighbour_agreement(sample.states(i), sample.occurrences.token, k=20, few=few) for i in range(3)]
+    np.testing.assert_allclose(frame["value"], expected, atol=1e-12)
+    assert frame["value"].is_monotonic_decreasing
+
+
+def test_neighbours_of_shuffled_tokens_are_at_the_baseline():
+    sample = make_sample(num=2000)
+    shuffled = np.random.default_rng(0).permutation(2000)
+    occurrences = sample.occurrences.take(shuffled)
+    noise = TokenSample(occurrences, np.stack([sample.states(2)]), sample.facts)
+    [row] = IdentityNeighbours(k=10, few="cap").compute(noise).to_dict("records")
+    assert row["value"] == pytest.approx(row["baseline"], abs=0.01)
+    shares = np.bincount(occurrences.token) / 2000
+    assert row["baseline"] == pytest.approx((shares**2).sum(), abs=0.001)
+
+
+def test_identity_neighbours_without_a_frequent_token_is_an_empty_table():
+    assert len(IdentityNeighbours(k=50).compute(make_sample(num=60))) == 0
+
+
+def top_types(sample, types):
+    return np.argsort(-sample.facts.frequencies, kind="stable")[:types]
+
+
+def test_information_about_the_input_is_that_of_the_clusters():
+    sample = make_sample()
+    measure = MutualInformation(clusters=40, types=30)
+    frame = measure.table.conform(measure.compute(sample))
+    check_estimates(frame)
+    kept = np.isin(sample.occurrences.token, top_types(sample, 30))
+    rows = frame[frame["side"] == "input"].set_index("layer")
+    for layer in range(3):
+        labels = discretize(sample.states(layer)[kept], 40, seed=0)
+        expected = mutual_information(labels, sample.occurrences.token[kept])
+        assert rows.loc[layer, "value"] == pytest.approx(expected, abs=1e-12)
+        assert rows.loc[layer, "value"] <= rows.loc[layer, "entropy"]
+    assert rows["count"].eq(kept.sum()).all()
+    assert rows["value"].is_monotonic_decreasing
+    assert rows["types"].eq(30).all()
+
+
+def test_information_about_the_output_needs_both_tokens_to_be_frequent():
+    sample = make_sample()
+    frame = MutualInformation(clusters=40, types=30).compute(sample)
+    top = top_types(sample, 30)
+    kept = np.isin(sample.occurrences.token, top) & np.isin(sample.occurrences.label, top)
+    assert frame.loc[frame["side"] == "output", "count"].eq(kept.sum()).all()
+
+
+def test_information_about_random_labels_is_at_the_baseline():
+    frame = MutualInformation(clusters=40, types=30).compute(make_sample())
+    output = frame[frame["side"] == "output"]
+    np.testing.assert_allclose(output["value"], output["baseline"], rtol=0.1)
+    assert (output["corrected"] < 0.6 * output["value"]).all()
+
+
+def test_clean_text_without_labels_has_no_output_side():
+    frame = MutualInformation(clusters=20, types=30).compute(make_sample(labelled=False))
+    assert frame["side"].eq("input").all()
+
+
+def test_training_regime_keeps_replaced_tokens_only():
+    sample = make_sample(regime="training")
+    frame = MutualInformation(clusters=20, types=30, regime="training").compute(sample)
+    at, top = sample.occurrences, top_types(sample, 30)
+    kept = np.isin(at.token, top) & np.isin(at.label, top) & (at.token != at.label)
+    assert frame["count"].eq(kept.sum()).all()
+    assert set(frame["side"]) == {"input", "output"}
+    assert frame["regime"].eq("training").all()
+
+
+def test_replicates_of_information_have_the_bootstraps_pairing():
+    sample = make_sample(num_states=1)
+    [row] = (
+        MutualInformation(clusters=20, types=60).compute(make_sample(num_states=1, labelled=False)).to_dict("records")
+    )
+    labels = discretize(sample.states(0), 20, seed=0).numpy()
+    numbered = TokenSample(
+        sample.occurrences, labels[None, :, None].astype(np.float32), sample.facts
+    )  # carries the fixed clusters along
+    plain = bootstrap(numbered, lambda s: mutual_information(s.states(0)[:, 0], s.occurrences.token))
+    linear = np.array(row["replicates"][: len(plain)])
+    assert np.corrcoef(plain, linear)[0, 1] > 0.8
+    assert linear.std() <= plain.std() * 1.1
+
+
+def test_clusterings_are_averaged_and_their_spread_told():
+    sample = make_sample(num_states=1, labelled=False)
+    one = [cluster_information(sample, seed) for seed in range(3)]
+    [row] = MutualInformation(clusters=30, types=60, clusterings=3).compute(sample).to_dict("records")
+    assert row["value"] == pytest.approx(np.mean(one), abs=1e-12)
+    assert row["clustering_spread"] == pytest.approx(np.std(one, ddof=1), abs=1e-12)
+
+
+def cluster_information(sample, seed):
+    return mutual_information(discretize(sample.states(0), 30, seed=seed), sample.occurrences.token)
+
+
+def test_too_many_clusters_are_reduced_with_a_warning():
+    with pytest.warns(UserWarning, match="too few for 1,000 clusters: using 30"):
+        frame = MutualInformation(clusters=1000).compute(make_sample(num=300))
+    assert frame["clusters"].eq(30).all()
+
+
+def test_hardly_any_tokens_give_an_empty_table():
+    assert len(MutualInformation().compute(make_sample(num=15))) == 0
+
+
+@pytest.mark.parametrize("setting", ["clusters", "types", "clusterings"])
+def test_impossible_settings_are_refused(setting):
+    with pytest.raises(UserError, match=f"{setting} must be at least"):
+        MutualInformation(**{setting: 0})
