@@ -16,6 +16,20 @@ def study(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def story(study):
+    from infoflow.report._story import tell
+
+    return tell(study)
+
+
+@pytest.fixture(scope="session")
+def report(study):
+    from infoflow.report import write_report
+
+    return write_report(study)
+
+
+@pytest.fixture(scope="session")
 def analysis(tmp_path_factory):
     from synthetic_run import make_analysis
 

@@ -13,10 +13,13 @@ PIXELS_PER_INCH = 96
 _GAP = 14  # pixels between panels
 
 
-def static_svg(panel: Panel, width: int) -> str:
-    """The panel as SVG of that width in pixels; colours stay CSS variables, so that it follows the page's theme."""
+def static_svg(panel: Panel, width: int, prefix: str) -> str:
+    """The panel as SVG of that width in pixels; colours stay CSS variables, so that it follows the page's theme.
+
+    Ids inside start with `prefix`: many pictures share one page.
+    """
     spec = {**panel.spec, "width": width, "autosize": {"type": "fit-x", "contains": "padding"}}
-    return _responsive(vl_convert.vegalite_to_svg(spec))
+    return _responsive(_own_ids(vl_convert.vegalite_to_svg(spec), prefix))
 
 
 def paper_svg(figure: Figure, width_inches: float) -> str:
@@ -50,8 +53,15 @@ def _paper_panel(panel: Panel, width: float) -> tuple[str, float]:
     spec = {**panel.spec, "width": round(width), "autosize": {"type": "fit-x", "contains": "padding"}}
     if panel.title:
         spec["title"] = {"text": panel.title, "offset": 12}
-    svg = vl_convert.vegalite_to_svg(json.loads(on_paper(json.dumps(spec))))
+    svg = _own_ids(vl_convert.vegalite_to_svg(json.loads(on_paper(json.dumps(spec)))), "panel")
     return svg, float(_attribute(svg, "height"))
+
+
+def _own_ids(svg: str, prefix: str) -> str:
+    """The converter numbers gradients and clips through a whole process; here they count from 0 in each picture."""
+    for index, name in enumerate(dict.fromkeys(re.findall(r' id="([^"]+)"', svg))):
+        svg = re.sub(rf'(?<= id="){re.escape(name)}(?=")|(?<=url\(#){re.escape(name)}(?=\))', f"{prefix}-{index}", svg)
+    return svg
 
 
 def _responsive(svg: str) -> str:

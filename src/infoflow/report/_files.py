@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import vl_convert
 
@@ -17,12 +16,11 @@ from ._head_map import head_statistics, heat_panels
 from ._language import Cast
 from ._story import tell
 
-Format = Literal["svg", "png", "pdf"]
 _DOTS_PER_INCH = 300
 
 
 def write_figures(
-    run: RunFolder, folder: Path | str, formats: Iterable[Format] = ("svg", "png", "pdf"), width_inches: float = 6.8
+    run: RunFolder, folder: Path | str, formats: Iterable[str] = ("svg", "png", "pdf"), width_inches: float = 6.8
 ) -> list[Path]:
     """Write every figure of the run's report as `<folder>/<figure>.<format>`, on white, `width_inches` wide.
 

@@ -40,7 +40,7 @@ def write_report(run: RunFolder) -> Path:
 def render(run: RunFolder, story: Story) -> str:
     """The page as text."""
     manifest = run.read()
-    scripts = [_closed(vl_convert.javascript_bundle()), _closed(_asset("report.js"))]
+    scripts = [_vega(), _closed(_asset("report.js"))]
     environment = _environment(story)
     return environment.get_template("report.html.jinja").render(
         title=manifest.get("title") or run.path.name,
@@ -109,7 +109,7 @@ def _named(text: str, story: Story) -> Markup:
 def _static_pictures(figure: Figure) -> list[Markup]:
     """Each panel as inline SVG: what a printer, or a browser without scripts, shows."""
     width = _ONE_PANEL if len(figure.panels) == 1 else _SMALL_PANEL
-    return [Markup(static_svg(panel, width)) for panel in figure.panels]
+    return [Markup(static_svg(panel, width, f"{figure.id}-{index}")) for index, panel in enumerate(figure.panels)]
 
 
 def _csv_address(figure: Figure) -> str:
@@ -128,6 +128,12 @@ def _policy(scripts: list[str]) -> str:
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
     )
+
+
+@cache
+def _vega() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script, from the converter's own copy."""
+    return _closed(vl_convert.javascript_bundle())
 
 
 @cache

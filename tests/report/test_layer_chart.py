@@ -1,0 +1,79 @@
+import itertools
+import json
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infoflow.report._language import Series
+from infoflow.report._layer_chart import layer_chart, spread
+
+LINE = Series(key="a", label="model a", slot=0)
+
+
+def _table(values, control=None, baseline=None):
+    groups = [("a", "trained", values), ("a", "untrained", control or []), ("", "baseline", baseline or [])]
+    rows = [
+        {"series": s, "group": g, "layer": i, "value": v, "low": v - 0.1, "high": v + 0.1, "seeds": 1, "count": 5}
+        for s, g, numbers in groups
+        for i, v in enumerate(numbers)
+    ]
+    return pd.DataFrame(rows).assign(shown="x")
+
+
+def _chart(table, **options):
+    return layer_chart(table, [LINE], y_title="amount (nats)", baseline_name="chance", **options)
+
+
+def _domain(spec):
+    return next(
+        layer["encoding"]["y"]["scale"]["domain"] for layer in spec["layer"] if "scale" in layer["encoding"]["y"]
+    )
+
+
+def test_a_distant_baseline_is_named_at_the_edge_instead_of_squashing_the_curves():
+    spec = _chart(_table([5.0, 4.0], control=[4.5, 4.5], baseline=[0.3, 0.3]))
+    assert _domain(spec)[0] > 3
+    assert "↓ chance: 0.3 (off scale)" in json.dumps(spec, ensure_ascii=False)
+
+
+def test_a_baseline_that_is_the_only_control_is_always_drawn():
+    spec = _chart(_table([5.0, 4.0], baseline=[0.3, 0.3]))
+    assert _domain(spec)[0] <= 0.3
+    assert "off scale" not in json.dumps(spec)
+
+
+def test_bands_lie_within_the_axis():
+    low, high = _domain(_chart(_table([5.0, 4.0], control=[4.5, 4.5])))
+    assert low < 3.9
+    assert high > 5.1
+
+
+def test_a_shared_range_is_kept():
+    assert _domain(_chart(_table([5.0, 4.0]), y_range=(0.0, 9.0))) == [0.0, 9.0]
+
+
+def test_deep_models_get_fewer_ticks():
+    spec = _chart(_table([1.0 + i / 100 for i in range(49)]))
+    axis = next(layer["encoding"]["x"]["axis"] for layer in spec["layer"] if "axis" in layer["encoding"]["x"])
+    assert len(axis["values"]) <= 13
+    assert axis["values"][:2] == [0, 4]
+
+
+def test_units_are_on_the_axis():
+    assert "amount (nats)" in json.dumps(_chart(_table([1.0, 2.0])))
+
+
+@given(st.lists(st.floats(0, 10), min_size=1, max_size=8))
+def test_labels_keep_their_order_and_distance(positions):
+    placed = spread(positions, 0.5, 10.0)
+    order = sorted(range(len(positions)), key=lambda i: positions[i])
+    gaps = [placed[b] - placed[a] for a, b in itertools.pairwise(order)]
+    assert all(gap >= 0.5 - 1e-9 for gap in gaps)
+    assert max(placed) <= 10.0 + 1e-9
+
+
+@pytest.mark.parametrize("positions", [[1.0, 5.0, 9.0], [9.0, 1.0]])
+def test_labels_that_do_not_collide_stay_where_they_are(positions):
+    assert spread(positions, 0.5, 10.0) == positions

@@ -1,0 +1,71 @@
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from infoflow.report._samples import Samples
+
+
+def _rows(values, noise=0.1, seed=0, shared=None):
+    generator = np.random.default_rng(seed)
+    shared = generator.normal(0, noise, 200) if shared is None else shared
+    return pd.DataFrame(
+        {
+            "seed": range(len(values)),
+            "value": values,
+            "low": [value - 2 * noise for value in values],
+            "high": [value + 2 * noise for value in values],
+            "count": 100,
+            "replicates": [list(value + shared) for value in values],
+        }
+    )
+
+
+def test_several_seeds_give_the_t_interval_of_their_mean():
+    values = [5.1, 5.3, 4.9]
+    estimate = Samples.of(_rows(values)).estimate()
+    low, high = stats.t.interval(0.95, 2, loc=np.mean(values), scale=stats.sem(values))
+    assert (estimate.value, estimate.low, estimate.high) == pytest.approx((np.mean(values), low, high))
+    assert estimate.seeds == 3
+
+
+def test_one_seed_keeps_the_interval_of_its_table():
+    estimate = Samples.of(_rows([2.0])).estimate()
+    assert (estimate.value, estimate.low, estimate.high) == pytest.approx((2.0, 1.8, 2.2))
+
+
+def test_a_difference_of_one_seed_is_paired_by_replicate():
+    shared = np.random.default_rng(3).normal(0, 0.5, 200)
+    difference = (Samples.of(_rows([2.0], shared=shared)) - Samples.of(_rows([1.0], shared=shared))).estimate()
+    assert (difference.value, difference.low, difference.high) == pytest.approx((1.0, 1.0, 1.0))
+
+
+def test_a_difference_of_seeds_is_paired_by_seed():
+    left, right = _rows([5.0, 6.0, 7.0]), _rows([4.0, 5.0, 6.1]).iloc[::-1]
+    difference = (Samples.of(left) - Samples.of(right)).estimate()
+    assert difference.value == pytest.approx(np.mean([1.0, 1.0, 0.9]))
+    assert difference.high - difference.low < 0.3
+
+
+def test_only_shared_seeds_count_in_a_difference():
+    assert (Samples.of(_rows([1.0, 2.0, 3.0])) - Samples.of(_rows([1.0]))).estimate().seeds == 1
+
+
+def test_the_sign_is_zero_while_the_interval_holds_zero():
+    assert Samples.of(_rows([0.1, -0.1, 0.05])).estimate().sign == 0
+    assert Samples.of(_rows([-1.0, -1.1, -0.9])).estimate().sign == -1
+
+
+def test_without_replicates_a_difference_has_no_interval():
+    bare = _rows([2.0]).drop(columns="replicates")
+    difference = (Samples.of(bare) - Samples.of(bare)).estimate()
+    assert difference.value == 0
+    assert not difference.has_interval
+    assert math.isnan(difference.low)
+
+
+def test_no_rows_are_no_number():
+    assert not Samples.of(_rows([1.0]).head(0))
+    assert math.isnan(Samples.of(_rows([1.0]).head(0)).estimate().value)
