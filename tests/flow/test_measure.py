@@ -280,3 +280,21 @@ def test_a_saved_sample_reads_back(matched_models, parallel_corpus, tmp_path) ->
     np.testing.assert_array_equal(sample.occurrences.word, again.occurrences.word)
     np.testing.assert_array_equal(sample.facts.frequencies, again.facts.frequencies)
     assert (again.facts.stack, again.facts.regime, again.facts.task) == ("encoder", "clean", "masked-lm")
+
+
+def test_long_sentences_run_in_smaller_batches_where_attention_is_held(matched_models, parallel_corpus) -> None:
+    sizes = []
+
+    class Watch(StateMean):
+        needs = frozenset({"hidden", "attention"})
+
+        def update(self, activations: Activations) -> None:
+            (layers,) = activations.attention.values()
+            sizes.append(sum(layer.numel() * 4 for layer in layers))
+            super().update(activations)
+
+    model = matched_models["masked-lm"]
+    bounded = measure(model, parallel_corpus, [Watch()], PassOptions(attention_bytes=20_000))["state_mean"]
+    assert max(sizes) <= 20_000
+    whole = measure(model, parallel_corpus, [StateMean()])["state_mean"]
+    pd.testing.assert_frame_equal(bounded, whole, rtol=1e-5, atol=1e-6)

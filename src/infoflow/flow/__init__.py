@@ -10,7 +10,11 @@ from ._compare import MODEL_A as MODEL_A
 from ._compare import MODEL_B as MODEL_B
 from ._compare import compare as compare
 from ._compare import compare_samples as compare_samples
+from ._distributed import agree as agree
+from ._distributed import first_then_others as first_then_others
+from ._distributed import is_first as is_first
 from ._distributed import processes as processes
+from ._distributed import wait_for_all as wait_for_all
 from ._measure import AbstractMeasure as AbstractMeasure
 from ._measure import Measure as Measure
 from ._measure import PairMeasure as PairMeasure

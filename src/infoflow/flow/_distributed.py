@@ -1,9 +1,12 @@
 """Several processes, started by `torchrun` or `accelerate launch`: who am I, and what have the others seen?"""
 
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch.distributed as dist
+
+T = TypeVar("T")
 
 
 def processes() -> tuple[int, int]:
@@ -22,3 +25,33 @@ def exchange(state: Any) -> list[Any]:
     states: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(states, state)
     return states
+
+
+def is_first() -> bool:
+    """Whether this process writes what all have computed."""
+    return processes()[0] == 0
+
+
+def agree(value: Any) -> Any:
+    """The first process's `value`, on every process; where there is one process, `value`."""
+    if processes()[1] == 1:
+        return value
+    values = [value]
+    dist.broadcast_object_list(values, src=0)
+    return values[0]
+
+
+def wait_for_all() -> None:
+    """Return when every process has come here."""
+    if processes()[1] > 1:
+        dist.barrier()
+
+
+def first_then_others(load: Callable[[], T]) -> T:
+    """`load()` on every process, the first one alone before the others: what it caches, they find."""
+    if is_first():
+        loaded = load()
+    wait_for_all()
+    if not is_first():
+        loaded = load()
+    return loaded

@@ -31,6 +31,7 @@ class PassOptions:
     seed: int = 0
     tokens_per_batch: int = 4096  # padded
     max_length: int = 512  # longer sentences are cut, and counted
+    attention_bytes: int = 1 << 28  # attention weights of all layers and heads held at a time
     sample_bytes: int = 1 << 30  # the token sample's states on disk, per stack and regime
     white_space_words: bool = False  # words of running text end at white space: `compare` across tokenizers
     decoder_states: bool = True  # sample the decoder of an encoder–decoder too, where the corpus has translations
@@ -105,11 +106,9 @@ class Pass:
 
     def run(self, shard: int = 0, num_shards: int = 1) -> None:
         """Run every `num_shards`-th batch, starting with number `shard`."""
-        jobs = [
-            (regime, draw, rows)
-            for regime, draw in self._draws()
-            for rows in self.reader.batches(self.options.tokens_per_batch)
-        ][shard::num_shards]
+        jobs = [(regime, draw, rows) for regime, draw in self._draws() for rows in self._batches(regime)][
+            shard::num_shards
+        ]
         with ExitStack() as stack, torch.inference_mode():
             display = current_display()
             total = int(sum(self.reader.num_tokens(rows) for _, _, rows in jobs))
@@ -124,13 +123,27 @@ class Pass:
                         self._run_batch(tapped, needs, regime, draw, rows)
                         progress.advance(self.reader.num_tokens(rows))
 
+    def _batches(self, regime: Regime) -> list[np.ndarray]:
+        """Batches under the token budget, and under a byte budget where attention weights are held."""
+        batches = self.reader.batches(self.options.tokens_per_batch)
+        if "attention" not in self._needs(regime):
+            return batches
+        num_heads = sum(attention.num_heads for attention in self.model.anatomy.attentions())
+        pieces = []
+        for rows in batches:
+            sentence_bytes = 4 * num_heads * self.reader.longest(rows) ** 2
+            size = max(1, self.options.attention_bytes // sentence_bytes)
+            pieces += [rows[start : start + size] for start in range(0, len(rows), size)]
+        return pieces
+
     def _draws(self) -> list[tuple[Regime, int]]:
         draws: list[tuple[Regime, int]] = []
         if self.streaming or any(regime == "clean" for _, regime in self.fillers):
             draws.append(("clean", 0))
         noisy = self.fillers.get((self.reader.source_stack, "training"))
         if noisy is not None and len(noisy.occurrences):
-            draws += [("training", draw) for draw in range(int(noisy.occurrences.draw.max()) + 1)]
+            training: Regime = "training"
+            draws += [(training, draw) for draw in range(int(noisy.occurrences.draw.max()) + 1)]
         return draws
 
     def _needs(self, regime: Regime) -> set[Need]:

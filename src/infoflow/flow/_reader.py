@@ -119,10 +119,17 @@ class Reader:
 
     def batches(self, token_budget: int) -> list[np.ndarray]:
         """Rows of each batch, by length; the longer side counts."""
+        return length_batches(self._lengths, token_budget)
+
+    @cached_property
+    def _lengths(self) -> np.ndarray:
+        """Tokens of each sentence, on its longer side."""
         lengths = self._source.lengths
-        if self._target is not None:
-            lengths = np.maximum(lengths, self._target.lengths)
-        return length_batches(lengths, token_budget)
+        return lengths if self._target is None else np.maximum(lengths, self._target.lengths)
+
+    def longest(self, rows: np.ndarray) -> int:
+        """Padded length of a batch of these rows."""
+        return int(self._lengths[rows].max())
 
     def sentence_rows(self, row: int, regime: Regime, draw: int) -> dict[str, Row]:
         """One sentence for every stack."""

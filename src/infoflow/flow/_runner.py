@@ -60,8 +60,10 @@ def collect(
 ) -> Measured:
     """`measure`, keeping the token samples in `folder`."""
     chosen = applicable(model, measures)
-    run = Pass(model, corpus, chosen, options or PassOptions(), folder)
     rank, world = processes()
+    # Each process fills a sample file of its own, even where they share a disk.
+    own = folder if world == 1 else folder / f"process-{rank}"
+    run = Pass(model, corpus, chosen, options or PassOptions(), own)
     run.run(rank, world)
     if world > 1:
         run.load(exchange(run.state_dict()))

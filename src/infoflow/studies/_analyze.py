@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,12 @@ from infoflow.flow import (
     TokenSample,
     collect,
     compare_samples,
+    first_then_others,
+    is_first,
     job_key,
     measure_shard,
     merge_shards,
-    processes,
+    wait_for_all,
 )
 from infoflow.foundation import UserError, current_display, hash64, provenance
 from infoflow.models import Model, load_model
@@ -34,6 +37,7 @@ from infoflow.results import RunFolder
 
 from ._compare import PAIR_KEYS
 from ._data import at_most
+from ._jobs import clean_samples
 from ._measures import choose, pair_measures, standard_measures
 from ._plan import AnalysisPlan
 from ._run import Run
@@ -84,18 +88,28 @@ def analyze(
     corpus = _corpus(options)
     measures = choose(standard_measures(options.measures), options.only)
     bench = Workbench(run.path / "work")
-    analysed = [_Analysis(source, options, corpus, measures, bench) for source in _variants(sources, options)]
-    if shard is not None:
-        for analysis in analysed:
+    # Models compared may have different tokenizers: then words, not subwords, must be the same.
+    passes = PassOptions(
+        seed=options.seed,
+        tokens_per_batch=options.measures.tokens_per_batch,
+        max_length=options.max_length,
+        white_space_words=len(sources) > 1,
+    )
+    analysed = []
+    for variant in _variants(sources, options):
+        analysis = _Analysis(variant, options, passes, corpus, measures, bench)
+        if shard is None:
+            analysis.tables()
+        else:
             analysis.run_shard(*shard)
-        return Run(run)
-    for analysis in analysed:
-        analysis.tables()
-    _write(run, analysed, options)
-    _describe(run, corpus, options, analysed, seconds=time.monotonic() - started)
-    bench.discard("samples")
-    if processes()[0] == 0:
+        analysis.release()
+        analysed.append(analysis)
+    if shard is None and is_first():
+        _write(run, analysed, options)
+        _describe(run, corpus, analysed, seconds=time.monotonic() - started)
         write_report(run)
+    wait_for_all()
+    bench.discard("samples")
     return Run(run)
 
 
@@ -132,51 +146,73 @@ def _open(out: Path | str, sources: Sequence[str], options: AnalyzeOptions) -> R
     if not sources:
         raise UserError("Give at least one model: a hub name, a folder, or a .gguf file.")
     plan = {"models": [str(source) for source in sources], "options": dataclasses.asdict(options)}
-    names = ", ".join(Path(str(source)).name for source in sources)
-    run.update(kind="analyze", title=f"How information flows through {names}", plan=plan)
+    names = ", ".join(distinct_names(sources))
+    if is_first():
+        run.update(kind="analyze", title=f"How information flows through {names}", plan=plan)
+    wait_for_all()
     return run
 
 
 def _corpus(options: AnalyzeOptions) -> Corpus:
-    return at_most(load_corpus(options.corpus), options.sentences)
+    return at_most(first_then_others(lambda: load_corpus(options.corpus)), options.sentences)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Variant:
     source: str
+    name: str
     trained: bool
 
 
 def _variants(sources: Sequence[str], options: AnalyzeOptions) -> list[_Variant]:
     kinds = (True, False) if options.control else (True,)
-    return [_Variant(source=str(source), trained=trained) for trained in kinds for source in sources]
+    names = distinct_names(sources)
+    return [
+        _Variant(source=str(source), name=name, trained=trained)
+        for trained in kinds
+        for source, name in zip(sources, names, strict=True)
+    ]
+
+
+def distinct_names(sources: Sequence[str]) -> list[str]:
+    """The last part of each path, or as many parts as tell the models apart."""
+    parts = [Path(str(source)).parts for source in sources]
+    for depth in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(part[-depth:]) for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    raise UserError(f"Each model must be given once. Got {', '.join(map(str, sources))}.")
 
 
 class _Analysis:
-    """One model, trained or as initialised, on the corpus."""
+    """One model, trained or as initialised, on the corpus; the model itself is held only while it is needed."""
 
     def __init__(
         self,
         variant: _Variant,
         options: AnalyzeOptions,
+        passes: PassOptions,
         corpus: Corpus,
         measures: list[AbstractMeasure],
         bench: Workbench,
     ) -> None:
         self.variant, self.corpus, self.measures, self.bench = variant, corpus, measures, bench
-        plan = options.measures
-        self.options = PassOptions(
-            seed=options.seed, tokens_per_batch=plan.tokens_per_batch, max_length=options.max_length
-        )
-        model = load_model(variant.source, tokenizer=options.tokenizer, device=options.device)
-        self.model = model if variant.trained else untrained(model, options.seed)
-        self.key = job_key(self.model, corpus, self.measures, self.options)
-        self.parameters = sum(parameter.numel() for parameter in self.model.module.parameters())
-
-    @property
-    def keys(self) -> dict[str, Any]:
+        self._sources, self.options = options, passes
         model = self.model
-        return {"model": model.name, "objective": model.task, "seed": 0, "trained": self.variant.trained}
+        self.key = job_key(model, corpus, self.measures, self.options)
+        self.parameters = sum(parameter.numel() for parameter in model.module.parameters())
+        self.keys = {"model": model.name, "objective": model.task, "seed": 0, "trained": variant.trained}
+
+    @cached_property
+    def model(self) -> Model:
+        sources = self._sources
+        model = load_model(self.variant.source, tokenizer=sources.tokenizer, device=sources.device)
+        model = model if self.variant.trained else untrained(model, sources.seed)
+        return dataclasses.replace(model, name=self.variant.name)
+
+    def release(self) -> None:
+        """Let go of the model; it is loaded again when it is needed."""
+        self.__dict__.pop("model", None)
 
     def tables(self) -> Part:
         """The model's tables, computed or merged from shards unless they are there."""
@@ -201,8 +237,8 @@ class _Analysis:
         folder = self.bench.path("samples", self.key)
         if not folder.exists():
             self._measure()
-        paths = [path for path in folder.glob("*-clean") if path.is_dir()]
-        return {(path.name.removesuffix("-clean"), "clean"): TokenSample.load(path) for path in paths}
+            self.release()
+        return clean_samples(folder)
 
 
 def untrained(model: Model, seed: int) -> Model:
@@ -211,7 +247,7 @@ def untrained(model: Model, seed: int) -> Model:
         torch.manual_seed(hash64("untrained", seed))
         module = type(model.module)(copy.deepcopy(model.module.config))
     fresh = load_model(module, tokenizer=model.tokenizer, device=model.device)
-    return dataclasses.replace(fresh, name=model.name, target_tokenizer=model.target_tokenizer)
+    return dataclasses.replace(fresh, target_tokenizer=model.target_tokenizer)
 
 
 def _write(run: RunFolder, analysed: list[_Analysis], options: AnalyzeOptions) -> None:
@@ -241,11 +277,9 @@ def _write_pairs(run: RunFolder, pairs: list[tuple[_Analysis, _Analysis]], optio
         run.tables.write(pd.concat(frames[measure.name], ignore_index=True), measure.table.with_keys(*PAIR_KEYS))
 
 
-def _describe(
-    run: RunFolder, corpus: Corpus, options: AnalyzeOptions, analysed: list[_Analysis], seconds: float
-) -> None:
+def _describe(run: RunFolder, corpus: Corpus, analysed: list[_Analysis], seconds: float) -> None:
     models = [
-        {"name": each.model.name, "objective": each.model.task, "seed": 0, "parameters": each.parameters}
+        {"name": each.keys["model"], "objective": each.keys["objective"], "seed": 0, "parameters": each.parameters}
         for each in analysed
         if each.variant.trained
     ]

@@ -50,6 +50,12 @@ class StudyData:
         )
 
 
+def encode_all(data: StudyData, positions: int) -> None:
+    """Encode every part into the cache before several processes ask for it at once."""
+    for part in (data.train, data.validation, data.test):
+        data.encoded(part, positions)
+
+
 def prepare(plan: StudyPlan, folder: Path) -> StudyData:
     """Load, filter and split the corpus; train its tokenizers once, into `folder`.
 

@@ -11,7 +11,18 @@ from typing import Any, Literal
 import pandas as pd
 from torch import nn
 
-from infoflow.flow import AbstractMeasure, PassOptions, SampleKey, TokenSample, collect, describe_measure
+from infoflow.flow import (
+    AbstractMeasure,
+    PassOptions,
+    SampleKey,
+    TokenSample,
+    agree,
+    collect,
+    describe_measure,
+    first_then_others,
+    is_first,
+    wait_for_all,
+)
 from infoflow.foundation import UserError, atomic_folder, current_display, digest
 from infoflow.models import Model, load_model
 from infoflow.results import RunFolder
@@ -65,7 +76,7 @@ class StudyJobs:
     def __init__(self, plan: StudyPlan, run: RunFolder) -> None:
         self.plan, self.run = plan, run
         self.bench = Workbench(run.path / "work")
-        self.data: StudyData = prepare(plan, self.bench.folder)
+        self.data: StudyData = first_then_others(lambda: prepare(plan, self.bench.folder))
 
     # -- what a job depends on ----------------------------------------------------------------------------------------
 
@@ -80,6 +91,9 @@ class StudyJobs:
         return digest([self.train_key(job), job.trained, _describe(standard_measures(plan)), plan, TASK_SCORES.version])
 
     def is_done(self, job: Job) -> bool:
+        return agree(self._is_done(job))
+
+    def _is_done(self, job: Job) -> bool:
         if job.kind == "train":
             return self.bench.done("trained", self.train_key(job))
         return self.bench.done("measured", self.measure_key(job)) and self._has_samples(job)
@@ -113,8 +127,9 @@ class StudyJobs:
             out,
             validation=self.data.encoded(self.data.validation, positions),
         )
-        with atomic_folder(self.model_folder(job)) as folder:
-            shutil.copytree(result.model, folder, dirs_exist_ok=True)
+        if is_first():
+            with atomic_folder(self.model_folder(job)) as folder:
+                shutil.copytree(result.model, folder, dirs_exist_ok=True)
         return {
             "updates": result.updates,
             "source_tokens": result.source_tokens,
@@ -144,7 +159,7 @@ class StudyJobs:
     def measured(self, job: Job) -> Part:
         """Score and measure the job's model; its samples stay on disk for comparisons."""
         key = self.measure_key(job)
-        if self.bench.done("measured", key) and not self._has_samples(job):
+        if self.bench.done("measured", key) and not self._has_samples(job) and is_first():
             shutil.rmtree(self.bench.path("measured", key))
         return self.bench.tables("measured", key, self.schemas(), lambda: self._measure(job))
 
@@ -167,13 +182,14 @@ class StudyJobs:
 
     def samples(self, job: Job) -> dict[SampleKey, TokenSample]:
         """The clean sample of the stack that reads the text, of a measured model."""
-        folders = [path for path in self.samples_folder(job).glob("*-clean") if path.is_dir()]
-        return {(path.name.removesuffix("-clean"), "clean"): TokenSample.load(path) for path in folders}
+        return clean_samples(self.samples_folder(job))
 
     def _measure(self, job: Job) -> Part:
         model, plan = self.load(job), self.plan.analysis
         folder = self.samples_folder(job)
-        shutil.rmtree(folder, ignore_errors=True)
+        if is_first():
+            shutil.rmtree(folder, ignore_errors=True)
+        wait_for_all()
         options = PassOptions(tokens_per_batch=plan.tokens_per_batch, decoder_states=False)
         measured = collect(model, self.data.test, standard_measures(plan), folder, options)
         (folder / _COMPLETE).touch()
@@ -201,6 +217,12 @@ class StudyJobs:
             current_display().note(f"Translating {plan.bleu_sentences} sentences with {job.model}.")
             frames.append(bleu_scores(model, self.data.test, plan.bleu_sentences, plan.beams, "test"))
         return pd.concat(frames, ignore_index=True)
+
+
+def clean_samples(folder: Path) -> dict[SampleKey, TokenSample]:
+    """The samples of regime "clean" that a pass left under `folder` (of several processes, the first one's)."""
+    paths = sorted(path for path in folder.rglob("*-clean") if path.is_dir())
+    return {(path.name.removesuffix("-clean"), "clean"): TokenSample.load(path) for path in reversed(paths)}
 
 
 def study_jobs(plan: StudyPlan) -> list[Job]:

@@ -45,7 +45,7 @@ class JobProgress:
         gained = max(share - self._shares.get(job, 0.0), 0.0)
         self._shares[job] = self._shares.get(job, 0.0) + gained
         running = "; ".join(f"{job.label} {details}" for job, details in self._running.items())
-        self._progress.advance(gained * job_cost(job), running=running)
+        self._progress.advance(gained * job_cost(job), now=running or "next job")
 
 
 @dataclass(kw_only=True, slots=True, eq=False)

@@ -10,12 +10,13 @@ from typing import Any
 import pandas as pd
 
 from infoflow.findings import FINDINGS_TABLE, evaluate
-from infoflow.flow import processes
+from infoflow.flow import is_first, processes, wait_for_all
 from infoflow.foundation import UserError, available_cores, current_display, provenance
 from infoflow.report import write_report
 from infoflow.results import Column, RunFolder, TableSchema
 
 from ._compare import PAIR_KEYS, compared
+from ._data import encode_all
 from ._jobs import Job, StudyJobs, job_cost, study_jobs
 from ._measures import pair_measures
 from ._plan import StudyPlan
@@ -73,13 +74,16 @@ def study(
         before = run.read()
         if before and before.get("kind") != "study":
             raise UserError(f"{run.path} holds a run of another kind ({before.get('kind')}). Choose another --out.")
-        run.update(kind="study", title=plan.title, plan=plan.to_json(), provenance=provenance())
+        if is_first():
+            run.update(kind="study", title=plan.title, plan=plan.to_json(), provenance=provenance())
         jobs = StudyJobs(plan, run)
         _do_all(jobs, run, _processes(plan, num_processes))
-        _write_tables(jobs, run)
-        _describe(jobs, run, seconds=time.monotonic() - started)
+        if is_first():
+            _write_tables(jobs, run)
+            _describe(jobs, run, seconds=time.monotonic() - started)
+            write_report(run)
+        wait_for_all()
         jobs.bench.discard("samples")
-        write_report(run)
     return Run(run)
 
 
@@ -106,6 +110,7 @@ def _do_all(jobs: StudyJobs, run: RunFolder, num_processes: int) -> None:
             current_display().note(job.label)
             jobs.do(job)
         return
+    encode_all(jobs.data, jobs.plan.model.positions)
     total = sum(map(job_cost, missing))
     with current_display().progress("Study", total, "units of work") as progress:
         run_in_processes(missing, run.path, num_processes, JobProgress(progress))
@@ -168,6 +173,9 @@ def _job(row: dict[str, Any]) -> Job:
 @contextmanager
 def _only_one(run: RunFolder) -> Iterator[None]:
     """Hold the run folder's lock: two studies in one folder would overwrite each other."""
+    if not is_first():
+        yield
+        return
     run.path.mkdir(parents=True, exist_ok=True)
     with (run.path / ".lock").open("w") as lock:
         try:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from infoflow.flow import agree, is_first, wait_for_all
 from infoflow.foundation import atomic_folder
 from infoflow.results import TableSchema, read_table, write_table
 
@@ -30,24 +31,29 @@ class Workbench:
         return self.path(stage, key).exists()
 
     def tables(self, stage: str, key: str, schemas: Schemas, compute: Callable[[], Part]) -> Part:
-        """The part's tables, computed if they are not there."""
+        """The part's tables, computed if they are not there; of several processes the first one writes them."""
         path = self.path(stage, key)
-        if not path.exists():
+        if not agree(path.exists()):
             part = compute()
-            with atomic_folder(path) as folder:
-                for name, frame in part.items():
-                    write_table(folder / f"{name}.parquet", frame, schemas[name])
+            if is_first():
+                with atomic_folder(path) as folder:
+                    for name, frame in part.items():
+                        write_table(folder / f"{name}.parquet", frame, schemas[name])
+            wait_for_all()
         return {file.stem: read_table(file).frame for file in sorted(path.glob("*.parquet"))}
 
     def facts(self, stage: str, key: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The part's plain values, computed if they are not there."""
         path = self.path(stage, key)
-        if not (path / _FACTS).exists():
+        if not agree((path / _FACTS).exists()):
             facts = compute()
-            with atomic_folder(path) as folder:
-                (folder / _FACTS).write_text(json.dumps(facts))
+            if is_first():
+                with atomic_folder(path) as folder:
+                    (folder / _FACTS).write_text(json.dumps(facts))
+            wait_for_all()
         return json.loads((path / _FACTS).read_text())
 
     def discard(self, stage: str) -> None:
         """Remove a stage's folders: what can be computed again."""
-        shutil.rmtree(self.folder / stage, ignore_errors=True)
+        if is_first():
+            shutil.rmtree(self.folder / stage, ignore_errors=True)
