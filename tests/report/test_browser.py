@@ -1,0 +1,242 @@
+"""The report in headless Chromium: opened from disk, as a reader does."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+ARGUMENTS = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+
+pytest.importorskip("playwright", reason="playwright is not installed: pip install playwright")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here: apt-get install chromium"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with (
+        sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS) as chromium,
+    ):
+        yield chromium
+
+
+@pytest.fixture
+def visit(browser, report):
+    """Open the report; on leaving, fail on any console error, uncaught exception or request beyond the file itself."""
+    contexts, problems, requests = [], [], []
+
+    def open_page(path: Path = report, place="", width=1280, **options):
+        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: problems.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(path.as_uri() + place)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert problems == []
+    assert [url for url in requests if not url.startswith(("file:", "blob:", "data:"))] == []
+    assert sum(url.startswith("file:") for url in requests) == len(contexts)
+
+
+def _scroll_through(page):
+    """Bring every chart to the screen and wait for it (page.wait_for_function would need what the policy forbids)."""
+    for panel in page.locator(".panel").all():
+        panel.scroll_into_view_if_needed()
+        panel.locator(".live svg").wait_for()
+
+
+def test_opens_within_two_seconds(visit):
+    page = visit()
+    milliseconds = page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd")
+    assert 0 < milliseconds < 2000
+
+
+def test_every_chart_comes_alive_when_scrolled_to(visit, story):
+    page = visit()
+    _scroll_through(page)
+    charts = sum(len(figure.panels) for figure in story.figures if figure.id != "head-map")
+    assert page.locator(".panel.alive .live svg").count() == charts
+    for chart in page.locator(".panel.alive .live svg").all():
+        box = chart.bounding_box()
+        assert box
+        assert box["width"] > 150
+        assert box["height"] > 50
+
+
+@pytest.mark.parametrize("width", [390, 768, 1280])
+def test_the_page_never_scrolls_sideways(visit, width):
+    page = visit(width=width)
+    _scroll_through(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_charts_follow_the_width_of_the_window(visit):
+    page = visit(place="#mi-input")
+    chart = page.locator("#mi-input .live svg")
+    chart.wait_for()
+    assert chart.bounding_box()["width"] > 700
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.wait_for_timeout(500)
+    assert chart.bounding_box()["width"] <= 390
+
+
+def test_dark_and_light_follow_the_system_and_the_button(visit):
+    page = visit(color_scheme="dark")
+    background = "getComputedStyle(document.body).backgroundColor"
+    dark = page.evaluate(background)
+    assert sum(map(int, re.findall(r"\d+", dark))) < 3 * 60
+    page.locator("#theme").click()
+    assert page.evaluate(background) == "rgb(255, 255, 255)"
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+
+
+def test_the_keyboard_reaches_a_head_and_opens_it(visit):
+    page = visit()
+    grid = page.locator("table.heads").first
+    grid.locator("button[tabindex='0']").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    focused = page.evaluate("[document.activeElement.dataset.layer, document.activeElement.dataset.head]")
+    assert focused == ["4", "1"]
+    page.keyboard.press("Enter")
+    panel = page.locator(".head-panel")
+    assert panel.is_visible()
+    assert "layer 4, head 1" in panel.inner_text()
+    assert page.evaluate("document.activeElement.className").startswith("head-panel")
+    page.keyboard.press("Escape")
+    assert not panel.is_visible()
+    assert page.evaluate("document.activeElement.dataset.layer") == "4"
+
+
+def test_a_head_s_panel_shows_the_numbers_of_its_table(visit, study):
+    page = visit()
+    page.locator("table[data-grid='masked-lm/encoder/self'] button[data-layer='3'][data-head='1']").click()
+    text = page.locator(".head-panel").inner_text()
+    table = study.tables["head_confidence"]
+    row = table[
+        (table["model"] == "masked-lm/seed-1") & table["trained"] & (table["layer"] == 3) & (table["head"] == 1)
+    ]
+    row = row[row["kind"] == "self"].iloc[0]
+    shown = re.search(r"confidence\s+([\d.]+) \(([\d.]+) to ([\d.]+)\)\s+([\d.]+)", text)
+    assert shown, text
+    numbers = [float(number) for number in shown.groups()]
+    assert numbers == pytest.approx([row["value"], row["low"], row["high"], row["baseline"]], abs=0.005)
+
+
+def test_choosing_a_statistic_repaints_the_map_and_its_sentence(visit):
+    page = visit()
+    cell = page.locator("table.heads button").first
+    before = cell.get_attribute("aria-label")
+    page.get_by_role("radio", name="entropy").click()
+    assert "entropy" in cell.get_attribute("aria-label")
+    assert before != cell.get_attribute("aria-label")
+    assert "Mean entropy over heads" in page.locator("#head-map .answer").inner_text()
+    page.get_by_role("radio", name="change by training").click()
+    assert "trained minus untrained" in page.locator("#head-map .scale").inner_text()
+
+
+def test_the_address_keeps_the_view(visit):
+    page = visit()
+    page.get_by_role("radio", name="entropy").click()
+    page.locator("[data-seed]").select_option("2")
+    page.locator("table[data-grid='masked-lm/encoder/self'] button[data-layer='3'][data-head='1']").click()
+    address = page.evaluate("location.hash")
+    again = visit(place=address)
+    assert again.get_by_role("radio", name="entropy").get_attribute("aria-checked") == "true"
+    assert again.locator("[data-seed]").input_value() == "2"
+    assert "seed 2" in again.locator(".head-panel").inner_text()
+
+
+@pytest.mark.parametrize(
+    "address", ["#nowhere;head=a/b/c/9/9;statistic=none;seed=x", "#%E0%A4%A", "#;;;=", "#head-map"]
+)
+def test_a_strange_address_does_no_harm(visit, address):
+    page = visit(place=address)
+    assert page.locator("table.heads").first.is_visible()
+    assert not page.locator(".head-panel").is_visible()
+
+
+def test_a_chosen_model_is_lit_in_every_figure_of_its_section(visit):
+    page = visit(place="#knows")
+    page.locator("#identity").scroll_into_view_if_needed()
+    page.locator("#identity .panel.alive").wait_for()
+    key = page.locator("#knows .key[data-series='masked-lm']")
+    key.click()
+    assert key.get_attribute("aria-pressed") == "true"
+    for figure in ("#mi-input", "#identity"):
+        page.locator(f"{figure} .live path[opacity='0.12']").first.wait_for(state="attached")
+    assert "model=masked-lm" in page.evaluate("location.hash")
+
+
+def test_the_svg_download_is_complete_and_light(visit):
+    page = visit(color_scheme="dark")
+    with page.expect_download() as download:
+        page.locator("[data-download='mi-input']").click()
+    text = Path(download.value.path()).read_text(encoding="utf-8")
+    assert download.value.suggested_filename == "mi-input.svg"
+    assert "var(--" not in text
+    assert "#1b4f91" in text
+
+
+def test_without_scripts_the_article_is_still_whole(visit, story):
+    page = visit(java_script_enabled=False)
+    assert page.locator("figure").count() == len(story.figures)
+    for picture in page.locator(".panel .static svg").all():
+        assert picture.bounding_box()["height"] > 50
+    assert page.locator("table.heads button").first.is_visible()
+    assert not page.locator("#theme").is_visible()
+    assert not page.locator(".controls").first.is_visible()
+
+
+def test_print_shows_static_pictures_on_white(visit):
+    page = visit(color_scheme="dark")
+    _scroll_through(page)
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.locator("#mi-input .static").is_visible()
+    assert not page.locator("#mi-input .live").is_visible()
+    assert not page.locator(".bar").is_visible()
+
+
+def test_an_analysis_of_one_model_opens_too(visit, analysis):
+    from infoflow.report import write_report
+
+    page = visit(write_report(analysis))
+    _scroll_through(page)
+    assert page.locator("h1").inner_text() == "What bert-tiny knows"
+
+
+def test_markup_in_names_stays_text(visit, tmp_path):
+    from synthetic_run import make_analysis
+
+    from infoflow.report import write_report
+
+    evil = "<img src=x onerror=alert(1)><script>alert(1)</script>"
+    run = make_analysis(tmp_path, name=evil)
+    run.update(title=evil, models=[{"name": evil, "objective": "masked-lm", "seed": 0}])
+    page = visit(write_report(run))
+    _scroll_through(page)
+    page.locator("table.heads button").first.click()
+    assert page.locator("h1").inner_text() == evil
+    assert evil in page.locator(".head-panel h4").inner_text()
+    assert page.locator("img").count() == 0
