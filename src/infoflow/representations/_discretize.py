@@ -81,5 +81,5 @@ def cluster(x: Matrix, clusters: int, seed: int = 0) -> Clustering:
 def _start(rows: Float[Tensor, "token width"], clusters: int, seed: int) -> Float[np.ndarray, "cluster width"]:
     """Starting centres, from a sample of the rows."""
     generator = torch.Generator().manual_seed(seed)
-    sample = torch.randperm(len(rows), generator=generator)[: max(BATCH_SIZE, 10 * clusters)]
+    sample = torch.randperm(len(rows), generator=generator)[: max(BATCH_SIZE, 3 * clusters)]
     return spread_rows(rows[sample], clusters, generator).numpy()
