@@ -63,8 +63,8 @@ def prepare(plan: StudyPlan, folder: Path) -> StudyData:
         UserError: The corpus is too small, or an objective needs translations and it has none.
     """
     corpus = load_corpus(plan.corpus.name)
-    wants_target = any(plan.objective(name).needs_translation for name in plan.objectives)
-    if wants_target and "translation" not in corpus.columns:
+    parallel = "translation" in corpus.columns
+    if not parallel and any(plan.objective(name).needs_translation for name in plan.objectives):
         raise UserError(
             f"translation needs a parallel corpus. {corpus.name} has none.\n"
             'Choose another [corpus] name, or leave "translation" out of objectives.'
@@ -74,13 +74,13 @@ def prepare(plan: StudyPlan, folder: Path) -> StudyData:
     key = digest([_VERSION, corpus.digest, plan.corpus, plan.analysis.sentences])
     tokenizers = folder / f"tokenizers-{key}"
     if not tokenizers.exists():
-        _train_tokenizers(train, plan.corpus, wants_target, tokenizers)
+        _train_tokenizers(train, plan.corpus, parallel, tokenizers)
     return StudyData(
         train=train,
         validation=validation,
         test=test,
         tokenizer=load_tokenizer(tokenizers / "source"),
-        target_tokenizer=load_tokenizer(tokenizers / "target") if wants_target else None,
+        target_tokenizer=load_tokenizer(tokenizers / "target") if parallel else None,
         key=key,
     )
 
@@ -102,9 +102,9 @@ def at_most(corpus: Corpus, sentences: int) -> Corpus:
     return corpus.select(np.sort(np.argsort(hash64_array(("study-subset",), corpus.ids))[:sentences]))
 
 
-def _train_tokenizers(train: Corpus, plan: CorpusPlan, wants_target: bool, out: Path) -> None:
+def _train_tokenizers(train: Corpus, plan: CorpusPlan, parallel: bool, out: Path) -> None:
     with atomic_folder(out) as folder:
-        sides = {"source": "text", "target": "translation"} if wants_target else {"source": "text"}
+        sides = {"source": "text", "target": "translation"} if parallel else {"source": "text"}
         for name, column in sides.items():
             tokenizer = train_tokenizer(train.column(column), plan.vocabulary, lowercase=plan.lowercase)
             tokenizer.save_pretrained(folder / name)

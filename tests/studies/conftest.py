@@ -1,0 +1,53 @@
+"""One tiny study, run once."""
+
+import pytest
+
+TINY = """
+title = "Tiny"
+seeds = [0, 1]
+[corpus]
+name = "grammar:600"
+vocabulary = 150
+test = 0.3
+validation = 0.1
+[model]
+width = 32
+layers = 3
+heads = 4
+feedforward = 64
+[training]
+updates = 6
+batch_tokens = 256
+keep_log_spaced = false
+[analysis]
+occurrences = 600
+types = 40
+clusters = 10
+clusterings = 1
+distance_occurrences = 600
+neighbour_occurrences = 600
+neighbours = 5
+bleu_sentences = 12
+beams = 2
+"""
+
+
+@pytest.fixture(scope="session")
+def tiny_toml() -> str:
+    return TINY
+
+
+@pytest.fixture(scope="session")
+def tiny_plan(tmp_path_factory):
+    from infoflow.studies import StudyPlan
+
+    path = tmp_path_factory.mktemp("plan") / "tiny.toml"
+    path.write_text(TINY)
+    return StudyPlan.load(path)
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tiny_plan, tmp_path_factory):
+    from infoflow.studies import study
+
+    return study(tiny_plan, tmp_path_factory.mktemp("runs") / "tiny", num_processes=1)

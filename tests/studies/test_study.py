@@ -1,0 +1,186 @@
+"""A whole study on generated sentences: what it leaves, and that it continues."""
+
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, EncoderDecoderModel
+
+from infoflow.foundation import UserError
+from infoflow.results import RunFolder
+from infoflow.studies import Run, StudyPlan, study
+from infoflow.studies._jobs import Job, StudyJobs, requirement, study_jobs
+
+TABLES = {
+    "findings",
+    "head_confidence",
+    "head_entropy",
+    "head_positional",
+    "identity_neighbours",
+    "layer_distance",
+    "model_distance",
+    "mutual_information",
+    "task_scores",
+    "training_runs",
+}
+
+
+def test_a_study_leaves_tables_models_and_a_report(tiny_run: Run) -> None:
+    assert set(tiny_run.tables) == TABLES
+    assert (tiny_run.path / "report.html").stat().st_size > 10_000
+    manifest = json.loads((tiny_run.path / "run.json").read_text())
+    assert {"plan", "provenance", "corpus", "models", "timings", "command", "warnings"} <= set(manifest)
+    assert len(manifest["models"]) == 6
+
+
+def test_models_are_plain_checkpoints(tiny_run: Run) -> None:
+    loaders = {
+        "causal-lm": AutoModelForCausalLM,
+        "masked-lm": AutoModelForMaskedLM,
+        "translation": EncoderDecoderModel,
+    }
+    for objective, loader in loaders.items():
+        assert loader.from_pretrained(tiny_run.path / "models" / objective / "seed-1") is not None
+
+
+def test_every_model_and_its_control_is_in_every_table(tiny_run: Run) -> None:
+    for name in ("mutual_information", "layer_distance", "identity_neighbours", "head_confidence", "task_scores"):
+        table = tiny_run.tables[name]
+        keys = table[["model", "trained"]].drop_duplicates()
+        assert len(keys) == 12, name
+        assert set(table["seed"]) == {0, 1}
+
+
+def test_numbers_have_intervals_and_baselines(tiny_run: Run) -> None:
+    for name in ("mutual_information", "layer_distance", "model_distance", "head_confidence", "head_entropy"):
+        table = tiny_run.tables[name]
+        assert (table["low"] <= table["value"] + 1e-9).all(), name
+        assert (table["high"] >= table["value"] - 1e-9).all(), name
+        assert table["baseline"].notna().all(), name
+        assert (table["count"] > 0).all(), name
+
+
+def test_pairs_differ_in_one_thing(tiny_run: Run) -> None:
+    pairs = tiny_run.tables["model_distance"]
+    same_objective = pairs["objective_a"] == pairs["objective_b"]
+    same_seed = pairs["seed_a"] == pairs["seed_b"]
+    assert (same_objective != same_seed).all()
+    # Two objectives of one seed: 3 pairs x 2 seeds; two seeds of one objective: 3; each trained and untrained.
+    assert len(pairs[["model_a", "model_b", "trained"]].drop_duplicates()) == 18
+
+
+def test_untrained_encoders_of_one_seed_are_equal(tiny_run: Run) -> None:
+    pairs = tiny_run.tables["model_distance"]
+    controls = pairs[~pairs["trained"] & (pairs["seed_a"] == pairs["seed_b"])]
+    encoders = controls[(controls["stack_a"] == "encoder") & (controls["stack_b"] == "encoder")]
+    assert len(encoders) > 0
+    assert (encoders["value"] < 1e-6).all()
+
+
+def test_scores_are_beside_a_context_free_baseline(tiny_run: Run) -> None:
+    scores = tiny_run.tables["task_scores"]
+    untrained = scores[(scores["metric"] == "loss") & ~scores["trained"]]
+    assert (untrained["value"] > untrained["baseline"]).all()
+    bleu = scores[scores["metric"] == "bleu"]
+    assert set(bleu["objective"]) == {"translation"}
+    assert bleu["signature"].str.contains("case:lc").all()
+
+
+def test_loss_equals_the_training_rooms_evaluation(tiny_run: Run, tiny_plan: StudyPlan) -> None:
+    from infoflow.training import evaluate
+
+    jobs = StudyJobs(tiny_plan, tiny_run.folder)
+    scores = tiny_run.tables["task_scores"]
+    for objective in tiny_plan.objectives:
+        model = jobs.load(Job(kind="measure", objective=objective, seed=0))
+        data = jobs.data.encoded(jobs.data.test, tiny_plan.model.positions)
+        expected = evaluate(tiny_plan.objective(objective), model.module, data).loss
+        row = scores.query("objective == @objective and seed == 0 and trained and metric == 'loss' and split == 'test'")
+        assert row["value"].item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_second_call_does_nothing_again(tiny_run: Run, tiny_plan: StudyPlan, monkeypatch) -> None:
+    monkeypatch.setattr(StudyJobs, "do", lambda *_: pytest.fail("everything was done"))
+    before = {name: tiny_run.tables[name] for name in TABLES}
+    again = study(tiny_plan, tiny_run.path, num_processes=1)
+    for name in TABLES - {"training_runs"}:
+        pd.testing.assert_frame_equal(before[name], again.tables[name])
+
+
+def test_a_changed_plan_redoes_only_what_changed(tiny_run: Run, tiny_plan: StudyPlan, tmp_path) -> None:
+    shutil.copytree(tiny_run.path, tmp_path / "run")
+    run = RunFolder(tmp_path / "run")
+    more_seeds = dataclasses.replace(tiny_plan, seeds=(0, 1, 2))
+    missing = [job for job in study_jobs(more_seeds) if not StudyJobs(more_seeds, run).is_done(job)]
+    assert {job.seed for job in missing if job.kind == "train"} == {2}
+    faster = dataclasses.replace(tiny_plan, training=dataclasses.replace(tiny_plan.training, learning_rate=1e-3))
+    jobs = StudyJobs(faster, run)
+    missing = [job for job in study_jobs(faster) if job.kind == "train" and not jobs.is_done(job)]
+    assert len(missing) == 6
+
+
+def test_jobs_are_ordered_by_cost_and_requirement(tiny_plan: StudyPlan) -> None:
+    jobs = study_jobs(tiny_plan)
+    assert jobs[0].objective == "translation"
+    for job in jobs:
+        assert Job.parse(job.write()) == job
+        needed = requirement(job)
+        assert needed is None or jobs.index(needed) < jobs.index(job)
+
+
+def test_one_study_per_folder(tiny_plan: StudyPlan, tmp_path) -> None:
+    import fcntl
+
+    with (tmp_path / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(UserError, match="Another infoflow"):
+            study(tiny_plan, tmp_path)
+
+
+def test_a_study_does_not_overwrite_another_kind_of_run(tiny_plan: StudyPlan, tmp_path) -> None:
+    RunFolder(tmp_path).update(kind="analyze")
+    with pytest.raises(UserError, match="another kind"):
+        study(tiny_plan, tmp_path)
+
+
+SCRIPT = """
+import sys
+from infoflow.foundation import set_threads
+from infoflow.studies import study
+if __name__ == "__main__":
+    set_threads(1)
+    study(sys.argv[1], sys.argv[2], num_processes=2)
+"""
+
+
+def test_killed_in_two_processes_it_ends_with_the_same_weights_and_numbers(
+    tiny_run: Run, tiny_toml: str, tmp_path
+) -> None:
+    (tmp_path / "tiny.toml").write_text(tiny_toml)
+    (tmp_path / "run.py").write_text(SCRIPT)
+    command = [sys.executable, str(tmp_path / "run.py"), str(tmp_path / "tiny.toml"), str(tmp_path / "run")]
+    first = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+    trained = tmp_path / "run" / "work" / "trained"
+    deadline = time.monotonic() + 120
+    while not (trained.exists() and any(trained.iterdir())) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    assert not (tmp_path / "run" / "report.html").exists()
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL, timeout=300)
+    for path in sorted((tiny_run.path / "models").glob("*/*/model.safetensors")):
+        ours, theirs = load_file(path), load_file(tmp_path / "run" / path.relative_to(tiny_run.path))
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours), path
+    resumed = RunFolder(Path(tmp_path / "run")).tables
+    for name in TABLES - {"training_runs"}:
+        pd.testing.assert_frame_equal(tiny_run.tables[name], resumed[name], rtol=1e-9)
