@@ -95,7 +95,7 @@ def test_training_leaves_the_callers_random_state_alone_and_does_not_depend_on_i
 
 def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
     first = train(MaskedLM(), tiny_config(updates=3), tiny_data(), tiny_model(MaskedLM()), tmp_path)
-    model = tiny_model(MaskedLM(), seed=5)
+    model = tiny_model(MaskedLM())
     again = train(MaskedLM(), tiny_config(updates=3), tiny_data(), model, tmp_path, hooks=[StopAfter(1)])
     assert again == first
     saved = weights(first.model)
@@ -112,5 +112,7 @@ def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
 )
 def test_a_folder_of_another_run_is_refused(objective, change: dict, named: str, tmp_path: Path) -> None:
     train(MaskedLM(), tiny_config(updates=3), tiny_data(), tiny_model(MaskedLM()), tmp_path)
+    with pytest.raises(UserError, match="initial weights was"):
+        train(MaskedLM(), tiny_config(updates=3), tiny_data(), tiny_model(MaskedLM(), seed=5), tmp_path)
     with pytest.raises(UserError, match=named):
         train(objective, tiny_config(updates=3, **change), tiny_data(), tiny_model(objective), tmp_path)

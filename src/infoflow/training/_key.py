@@ -1,6 +1,7 @@
 """What the weights of a run depend on; a folder is continued only by the run that began it."""
 
 import dataclasses
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ def run_key(
         **{f"objective {name}": value for name, value in options.items()},
         **settings,
         "model": digest(shape),
+        "initial weights": _weights_digest(model),
         "source": _rows_digest(data.source),
         "target": _rows_digest(data.target) if objective.needs_translation else None,
     }
@@ -44,6 +46,14 @@ def check_key(saved: dict[str, Any], wanted: dict[str, Any], folder: Path) -> No
             f"{folder} holds a run with other settings: {changes}.\n"
             "Give another output folder, or the old settings to continue that run."
         )
+
+
+def _weights_digest(model: PreTrainedModel) -> str:
+    hashed = hashlib.sha256()
+    for name, parameter in model.named_parameters():
+        hashed.update(name.encode())
+        hashed.update(parameter.detach().float().cpu().contiguous().numpy().data)
+    return hashed.hexdigest()[:16]
 
 
 def _rows_digest(rows: Any) -> str | None:
