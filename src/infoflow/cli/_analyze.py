@@ -4,8 +4,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ._measuring import Measuring, named_folder, parse_shard, show_run
-from ._session import Out, Session, working
+from ._measuring import Measuring, parse_shard, run_name, show_run
+from ._session import Out, Session, run_folder, working
 
 
 def analyze(
@@ -29,5 +29,5 @@ def analyze(
         from infoflow.studies import analyze as run_analysis
 
         part = parse_shard(shard) if shard else None
-        folder = out or named_folder("analyze", model, shard=part)
+        folder = run_folder(out, run_name("analyze", model, shard=part))
         show_run(run_analysis([model], measuring.options(only), folder, part), part)

@@ -27,6 +27,7 @@ app = App(
     "An interrupted command continues when it is given again.",
     version=_version,
     version_flags=["--version"],
+    suppress_keyboard_interrupt=False,  # `run` says how to continue
 )
 _experiments = Group("Train and measure", sort_key=1)
 _results = Group("Results of a run", sort_key=2)

@@ -1,7 +1,7 @@
 """`infoflow compare`."""
 
-from ._measuring import Measuring, named_folder, show_run
-from ._session import Out, Session, working
+from ._measuring import Measuring, run_name, show_run
+from ._session import Out, Session, run_folder, working
 
 
 def compare(
@@ -21,4 +21,5 @@ def compare(
 
         if len(models) < 2:
             raise UserError(f"compare needs at least two models. Got {len(models)}. For one model: infoflow analyze.")
-        show_run(analyze(models, measuring.options(), out or named_folder("compare", *models)))
+        folder = run_folder(out, run_name("compare", *models))
+        show_run(analyze(models, measuring.options(), folder))

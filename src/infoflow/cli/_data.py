@@ -56,4 +56,4 @@ def describe(name: str, /, *, log: Log = None) -> None:
 
 
 def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{tag} {count:,}" for tag, count in counts.items())
+    return ", ".join(f"{tag or '(none)'} {count:,}" for tag, count in counts.items())

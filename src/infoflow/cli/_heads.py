@@ -1,9 +1,12 @@
 """`infoflow heads`."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from ._measuring import Measuring, named_folder
-from ._session import Out, Session, working
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from ._measuring import Measuring, run_name
+from ._session import Out, Session, run_folder, working
 from ._show import estimate, show, show_path, show_table
 
 if TYPE_CHECKING:
@@ -16,7 +19,7 @@ def heads(
     model: str,
     /,
     *,
-    top: int = 10,
+    top: Annotated[int, Parameter(validator=Number(gte=1))] = 10,
     measuring: Measuring = Measuring(),  # noqa: B008 (frozen)
     out: Out = None,
     session: Session = Session(),  # noqa: B008 (frozen)
@@ -31,7 +34,7 @@ def heads(
         from infoflow.studies import analyze
 
         options = measuring.options(["head_confidence", "head_entropy", "head_positional"])
-        run = analyze([model], options, out or named_folder("heads", model))
+        run = analyze([model], options, run_folder(out, run_name("heads", model)))
         positional = run.tables["head_positional"]
         for title, unit, frame in (
             ("Previous token", "share of queries", positional[positional["offset"] == -1]),
@@ -48,9 +51,11 @@ def _show_top(title: str, frame: "pd.DataFrame", top: int) -> None:
     trained = frame[frame["trained"]].dropna(subset="value")
     untrained = frame[~frame["trained"]].set_index(_KEYS)["value"]
     rows = []
-    for row in trained.nlargest(top, "value").itertuples():
-        key = (row.stack, row.kind, row.layer, row.head)
+    for row in trained.nlargest(top, "value").to_dict("records"):
+        key = tuple(row[name] for name in _KEYS)
         control = f"{untrained[key]:.3f}" if key in untrained.index else "–"
-        rows.append([*map(str, key), estimate(row.value, row.low, row.high), f"{row.baseline:.3f}", control])
+        rows.append(
+            [*map(str, key), estimate(row["value"], row["low"], row["high"]), f"{row['baseline']:.3f}", control]
+        )
     show_table([*_KEYS, "value [95% interval]", "chance", "untrained"], rows, title)
     show()

@@ -23,6 +23,7 @@ _QUIET = {
     "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_VERBOSITY": "error",
     "TOKENIZERS_PARALLELISM": "false",
     "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
     "TRANSFORMERS_VERBOSITY": "error",
@@ -31,12 +32,12 @@ _QUIET = {
 
 def main() -> None:
     """The console script `infoflow`."""
+    _silence_libraries()
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
-    _silence_libraries()
     try:
         with _sigterm_as_interrupt():
             app(list(arguments), exit_on_error=False, print_error=False, result_action="return_value")

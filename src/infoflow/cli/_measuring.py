@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from ._session import Device, Seed, Settings
 from ._settings import analysis_settings
@@ -24,22 +25,22 @@ class Measuring:
     corpus: Annotated[
         str, Parameter(help="A file (text, .tsv, .conllu, .tagged; .gz too), tatoeba-en-fr, grammar, or hf:NAME.")
     ] = "tatoeba-en-fr"
-    sentences: Annotated[int, Parameter(help="Sentences to read at most, chosen by hash; 0 reads all.")] = 5000
+    sentences: Annotated[
+        int, Parameter(validator=Number(gte=0), help="Sentences to read at most, chosen by hash; 0 reads all.")
+    ] = 5000
     control: Annotated[bool, Parameter(help="Measure the same architecture with random weights too.")] = True
     tokenizer: Annotated[str | None, Parameter(help="Folder or name. Default: the one beside the weights.")] = None
-    max_length: Annotated[int, Parameter(help="Longer sentences are cut at this many tokens, and counted.")] = 512
+    max_length: Annotated[
+        int, Parameter(validator=Number(gte=3), help="Longer sentences are cut at this many tokens, and counted.")
+    ] = 512
     settings: Settings = ()
     seed: Annotated[Seed, Parameter(help="Of the token sample, the clusterings and the control.")] = 0
     device: Device = None
 
     def options(self, only: Sequence[str] = ()) -> "AnalyzeOptions":
         """The options of the public function."""
-        from infoflow.foundation import UserError
         from infoflow.studies import AnalyzeOptions
 
-        for name, value in (("--sentences", self.sentences), ("--max-length", self.max_length - 2)):
-            if value < 0:
-                raise UserError(f"{name} is too small. Got {value if name == '--sentences' else self.max_length}.")
         return AnalyzeOptions(
             corpus=self.corpus,
             only=tuple(name.strip() for names in only for name in names.split(",") if name.strip()),
@@ -53,17 +54,19 @@ class Measuring:
         )
 
 
-def named_folder(command: str, *models: str, shard: tuple[int, int] | None = None) -> Path:
-    """The default run folder: `runs/`, the command and the models' names."""
-    names = [command, *(_short(model) for model in models)]
+def run_name(command: str, *models: str, shard: tuple[int, int] | None = None) -> str:
+    """The default run folder's name: the command and the models' names."""
+    names = [command, *map(_short, models)]
     if shard:
         names.append(f"shard-{shard[0]}-of-{shard[1]}")
-    return Path("runs") / "-".join(names)
+    return "-".join(names)
 
 
 def _short(model: str) -> str:
-    path = Path(model)
-    name = path.parent.name if path.name == "model" and path.parent.name else path.resolve().name
+    """The last part of a path, with its parent where that says too little: masked-lm/seed-0, bert/checkpoint-500."""
+    parts = Path(model).resolve().parts
+    says_little = re.fullmatch(r"model|(seed|step|checkpoint)-?\d+", parts[-1])
+    name = "-".join(parts[-2:] if says_little else parts[-1:])
     return re.sub(r"[^\w.+-]", "_", name.removesuffix(".gguf"))
 
 

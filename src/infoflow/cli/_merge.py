@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ._measuring import show_run
-from ._session import Out, Session, working
+from ._session import Out, Session, run_folder, working
 
 
 def merge(
@@ -22,4 +22,4 @@ def merge(
 
         if not runs:
             raise UserError("merge needs the folders that `infoflow analyze --shard i/n` wrote. Got none.")
-        show_run(merge_shards(runs, out or Path("runs") / "merged"))
+        show_run(merge_shards(runs, run_folder(out, "merged")))

@@ -13,8 +13,8 @@ _VERDICTS = ("holds", "fails", "undetermined", "not testable here")
 def show_scorecard(findings: "pd.DataFrame") -> None:
     """Print one line per claim, and how many verdicts there are of each kind."""
     rows = [
-        [row.id, row.verdict, estimate(row.effect, row.low, row.high), row.unit or "", row.claim]
-        for row in findings.itertuples()
+        [row["id"], row["verdict"], estimate(row["effect"], row["low"], row["high"]), row["unit"] or "", row["claim"]]
+        for row in findings.to_dict("records")
     ]
     show_table(["finding", "verdict", "effect [95% interval]", "unit", "claim"], rows)
     counts = findings["verdict"].value_counts()

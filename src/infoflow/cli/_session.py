@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
+from cyclopts.validators import Number
 
 COMMON = Group("Common options", sort_key=100)
 
@@ -37,7 +38,8 @@ class Session:
     """Options of every command that computes."""
 
     threads: Annotated[
-        int | None, Parameter(group=COMMON, help="CPU threads. Default: OMP_NUM_THREADS, else all cores.")
+        int | None,
+        Parameter(group=COMMON, validator=Number(gte=1), help="CPU threads. Default: OMP_NUM_THREADS, else all cores."),
     ] = None
     log: Log = None
 
@@ -64,3 +66,20 @@ def reporting(log: Log) -> Iterator[None]:
 def is_first_process() -> bool:
     """Whether this process shows results: under `torchrun` one of them does."""
     return int(os.environ.get("RANK", "0")) == 0
+
+
+def run_folder(out: Path | None, name: str) -> Path:
+    """`--out`, or `name` under runs/; what it would lie in is checked before hours of work.
+
+    Raises:
+        UserError: It is a file, or lies in a folder that may not be written to.
+    """
+    from infoflow.foundation import UserError
+
+    folder = out or Path("runs") / name
+    existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise UserError(f"--out must be a folder. {existing} is a file.")
+    if not os.access(existing, os.W_OK):
+        raise UserError(f"--out {folder} cannot be written: no permission in {existing}. Choose another --out.")
+    return folder

@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from ._scorecard import show_scorecard
-from ._session import COMMON, Device, Out, Session, Settings, working
+from ._session import COMMON, Device, Out, Session, Settings, run_folder, working
 from ._settings import with_settings
 from ._show import estimate, show, show_path, show_table
 
@@ -15,7 +16,7 @@ def study(
     plan: str = "quick",
     /,
     *,
-    processes: int | None = None,
+    processes: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
     settings: Settings = (),
     seed: Annotated[tuple[int, ...], Parameter(negative=(), show_default=False, group=COMMON)] = (),
     device: Device = None,
@@ -37,11 +38,11 @@ def study(
         if seed:
             changes.append(f"seeds={list(seed)}")
         chosen = with_settings(StudyPlan.load(plan), [*settings, *changes])
-        run = run_study(chosen, out or Path("runs") / Path(plan).stem, processes)
+        run = run_study(chosen, run_folder(out, Path(plan).stem), processes)
         scores = run.tables["task_scores"]
         rows = [
-            [row.model, row.metric, estimate(row.value, row.low, row.high), f"{row.baseline:.3f}"]
-            for row in scores[scores["trained"] & (scores["split"] == "test")].itertuples()
+            [row["model"], row["metric"], estimate(row["value"], row["low"], row["high"]), f"{row['baseline']:.3f}"]
+            for row in scores[scores["trained"] & (scores["split"] == "test")].to_dict("records")
         ]
         show_table(["model", "test score", "value [95% interval]", "without context"], rows)
         show()

@@ -1,6 +1,6 @@
 """`infoflow train`."""
 
-from ._session import Device, Out, Seed, Session, Settings, working
+from ._session import Device, Out, Seed, Session, Settings, run_folder, working
 from ._settings import with_settings
 from ._show import show_path, show_table
 
@@ -32,7 +32,7 @@ def train(
         if corpus:
             changes.append(f"corpus.name={corpus}")
         chosen = with_settings(StudyPlan.load(plan), [*settings, *changes])
-        trained = train_model(objective, chosen, seed, out)
+        trained = train_model(objective, chosen, seed, run_folder(out, objective))
         rows = [
             [name, f"{value:,}" if isinstance(value, int) else f"{value:.4g}"] for name, value in trained.facts.items()
         ]

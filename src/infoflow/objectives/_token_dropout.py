@@ -11,7 +11,7 @@ def drop_tokens(
     """Replace each non-special token, independently with `probability`, by one drawn uniformly from non-special ids.
 
     Returns the new tokens and a bool array of the positions that were drawn (a draw may repeat the old token).
-    It separates "corrupted inputs" from "masked prediction"; labels stay clean. Source: [@voita2019bottom].
+    It separates "corrupted inputs" from "masked prediction"; labels stay clean. Source: [@voita2019evolution].
     """
     selected = (generator.random(len(tokens)) < probability) & ~vocabulary.is_special[tokens]
     if not selected.any():

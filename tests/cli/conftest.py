@@ -1,0 +1,107 @@
+"""A tiny study, and the command line in this process.
+
+Imports of infoflow stay inside fixtures: jaxtyping's hook comes first.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+PLAN = """\
+title = "Tiny"
+objectives = ["causal-lm", "masked-lm"]
+[corpus]
+name = "grammar:600"
+vocabulary = 150
+validation = 0.1
+test = 0.2
+[model]
+width = 16
+layers = 2
+heads = 2
+feedforward = 32
+[training]
+updates = 40
+batch_tokens = 256
+log_every = 1
+save_every = 5
+[analysis]
+occurrences = 400
+types = 30
+clusters = 20
+clusterings = 1
+distance_occurrences = 400
+neighbour_occurrences = 400
+neighbours = 5
+"""
+_SMALL = {
+    "clusters": 20,
+    "types": 30,
+    "occurrences": 400,
+    "clusterings": 1,
+    "distance_occurrences": 400,
+    "neighbour_occurrences": 400,
+    "neighbours": 5,
+}
+
+
+class Answer(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def infoflow(capsys, monkeypatch, tmp_path) -> Callable[..., Answer]:
+    """`infoflow ARGUMENTS...` in an empty folder, in this process."""
+    from infoflow.cli._main import run
+
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str | Path) -> Answer:
+        code = run([str(argument) for argument in arguments])
+        return Answer(code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def plan(tmp_path) -> Path:
+    path = tmp_path / "tiny.toml"
+    path.write_text(PLAN)
+    return path
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory) -> Path:
+    """The run folder of the tiny study, done without an interruption. Tests do not write to it."""
+    from infoflow.cli._main import run
+
+    folder = tmp_path_factory.mktemp("study")
+    (folder / "tiny.toml").write_text(PLAN)
+    assert run(["study", str(folder / "tiny.toml"), "--processes=1", f"--out={folder / 'run'}", "--log=plain"]) == 0
+    return folder / "run"
+
+
+@pytest.fixture
+def small(monkeypatch) -> list[str]:
+    """Options of an analysis that takes a second; drawing its report would take several."""
+    monkeypatch.setattr("infoflow.studies._analyze.write_report", lambda run: run.report)
+    return [
+        "--corpus=grammar:200",
+        "--log=plain",
+        *(f"--set=analysis.{name}={value}" for name, value in _SMALL.items()),
+    ]
+
+
+@pytest.fixture
+def masked_lm(finished) -> Path:
+    """A trained model's folder."""
+    return finished / "models" / "masked-lm" / "seed-0"
+
+
+@pytest.fixture
+def causal_lm(finished) -> Path:
+    return finished / "models" / "causal-lm" / "seed-0"

@@ -1,0 +1,137 @@
+"""The program itself: help, version, exit codes, interruptions, resuming."""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+COMMANDS = ["study", "train", "analyze", "compare", "heads", "findings", "report", "merge", "data", "doctor"]
+INFOFLOW = [sys.executable, "-c", "from infoflow.cli import main; main()"]
+HEAVY = ("torch", "transformers", "datasets", "pandas", "sklearn", "numpy", "altair")
+
+
+def test_every_help_is_shown_without_a_heavy_import(infoflow):
+    """In one process, since each import of torch would show in the last one."""
+    script = f"""
+import sys
+from infoflow.cli._main import run
+for command in {[[], *([name] for name in COMMANDS), ["data", "get"], ["data", "describe"]]}:
+    assert run([*command, "--help"]) == 0
+assert run(["--version"]) == 0
+print("loaded:", sorted(set({HEAVY}) & set(sys.modules)))
+"""
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert answer.stdout.splitlines()[-2:] == [f"infoflow {_version()}", "loaded: ['numpy']"]  # numpy: --version alone
+
+
+def test_help_names_every_command(infoflow):
+    out = infoflow("--help").out
+    assert [name for name in COMMANDS if re.search(rf"\b{name}\b", out)] == COMMANDS
+
+
+def _version() -> str:
+    from infoflow.foundation import version
+
+    return version("infoflow")
+
+
+def test_exit_codes_of_the_program(tmp_path):
+    """Of a mistake, and of a reader that closes the pipe, which is none."""
+    bad = subprocess.run([*INFOFLOW, "data", "get", "nothing"], capture_output=True, text=True, cwd=tmp_path)
+    assert bad.returncode == 2
+    assert not bad.stdout
+    assert bad.stderr.startswith("No corpus nothing")
+    assert "Traceback" not in bad.stderr
+    piped = f"set -o pipefail; {shlex.join([*INFOFLOW, 'data', 'list'])} | true"
+    closed = subprocess.run(["bash", "-c", piped], capture_output=True, text=True, cwd=tmp_path)
+    assert (closed.returncode, closed.stderr) == (0, "")
+
+
+def _start(plan: Path, out: Path, *options: str) -> subprocess.Popen:
+    command = [*INFOFLOW, "study", str(plan), f"--out={out}", "--log=plain", *options]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def _wait_for_updates(out: Path, process: subprocess.Popen, num: int = 7) -> None:
+    """Until the first model has been trained for `num` updates."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        logs = list(out.glob("work/training/*/log.jsonl"))
+        if logs and sum(log.read_text().count("\n") for log in logs) >= num:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"no {num} updates: {process.communicate()[1] if process.poll() is not None else 'too slow'}")
+
+
+def _assert_same_results(run: Path, expected: Path) -> None:
+    weights = sorted(path.relative_to(expected) for path in expected.glob("models/**/*.safetensors"))
+    assert len(weights) == 2
+    for path in weights:
+        assert (run / path).read_bytes() == (expected / path).read_bytes(), path
+    for table in sorted(expected.glob("tables/*.parquet")):
+        mine, theirs = pd.read_parquet(run / "tables" / table.name), pd.read_parquet(table)
+        timed = [name for name in ("seconds", "cpu_seconds") if name in theirs]
+        pd.testing.assert_frame_equal(mine.drop(columns=timed), theirs.drop(columns=timed))
+
+
+@pytest.mark.slow
+def test_a_killed_study_continues_to_the_same_weights_and_tables(infoflow, plan, finished, tmp_path):
+    process = _start(plan, tmp_path / "run", "--processes=1")
+    _wait_for_updates(tmp_path / "run", process)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert not (tmp_path / "run" / "report.html").exists()
+    answer = infoflow("study", plan, "--out=run", "--processes=1", "--log=plain")
+    assert answer.code == 0, answer.err
+    assert "continuing after update" in answer.err
+    _assert_same_results(tmp_path / "run", finished)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("signum", "processes"), [(signal.SIGINT, 1), (signal.SIGTERM, 2)])
+def test_an_interrupted_study_says_how_to_continue(plan, tmp_path, signum, processes):
+    process = _start(plan, tmp_path / "run", f"--processes={processes}", "--set=training.updates=100000")
+    _wait_for_updates(tmp_path / "run", process)
+    process.send_signal(signum)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"to continue, run again:\n  infoflow study {plan} --out={tmp_path / 'run'}" in err
+    assert "Traceback" not in err
+    assert list((tmp_path / "run").glob("work/training/*/checkpoints/*"))
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)  # no worker is left
+
+
+def test_doctor_looks_at_everything(infoflow):
+    answer = infoflow("doctor")
+    assert answer.code == 0
+    for part in (
+        "Python",
+        "libraries",
+        "threads",
+        "BLAS",
+        "bf16 units",
+        "GPU",
+        "browser",
+        "cache",
+        "disk",
+        "package index",
+    ):
+        assert re.search(rf"^(ok|absent) +{part} ", answer.out, flags=re.MULTILINE), part
+
+
+def test_doctor_names_a_cache_that_cannot_be_written(infoflow, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("INFOFLOW_CACHE", str(tmp_path / "file" / "cache"))
+    from infoflow.cli._checkup import examine
+
+    cache = next(check for check in examine() if check.part == "cache")
+    assert cache.state == "broken"
+    assert "INFOFLOW_CACHE" in cache.advice

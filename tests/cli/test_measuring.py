@@ -1,0 +1,96 @@
+"""`analyze`, `compare`, `heads` and `merge`."""
+
+import json
+
+import pandas as pd
+
+
+def tables(folder):
+    return {path.stem: pd.read_parquet(path) for path in sorted((folder / "tables").glob("*.parquet"))}
+
+
+def test_analyze_measures_a_model_and_its_untrained_control(infoflow, masked_lm, small, tmp_path):
+    answer = infoflow("analyze", masked_lm, *small)
+    assert answer.code == 0, answer.err
+    run = tmp_path / "runs" / "analyze-masked-lm-seed-0"
+    assert answer.out.splitlines()[-1] == "Report: runs/analyze-masked-lm-seed-0/report.html"
+    found = tables(run)
+    assert {"mutual_information", "layer_distance", "identity_neighbours", "head_confidence"} <= set(found)
+    assert set(found["head_confidence"]["trained"]) == {True, False}
+    assert "Measuring" in answer.err
+    assert "Measuring" not in answer.out
+
+
+def test_analyze_writes_a_report(infoflow, masked_lm, tmp_path):
+    answer = infoflow("analyze", masked_lm, "--corpus=grammar:200", "--only=head_confidence", "--out=o", "--log=plain")
+    assert answer.code == 0, answer.err
+    assert (tmp_path / "o" / "report.html").read_text().startswith("<!")
+
+
+def test_analyze_only_some_tables_without_control(infoflow, masked_lm, small, tmp_path):
+    answer = infoflow("analyze", masked_lm, *small, "--only=head_entropy,head_confidence", "--no-control", "--out=o")
+    assert answer.code == 0, answer.err
+    found = tables(tmp_path / "o")
+    assert set(found) == {"head_entropy", "head_confidence"}
+    assert set(found["head_entropy"]["trained"]) == {True}
+
+
+def test_json_progress_is_one_event_a_line(infoflow, masked_lm, small):
+    small = [option for option in small if option != "--log=plain"]
+    answer = infoflow("analyze", masked_lm, *small, "--only=head_entropy", "--no-control", "--log=json")
+    events = [json.loads(line) for line in answer.err.splitlines()]
+    assert "progress" in {event["event"] for event in events}
+
+
+def test_shards_merge_to_the_whole(infoflow, masked_lm, small, tmp_path):
+    options = [*small, "--no-control", "--only=head_confidence,mutual_information"]
+    assert infoflow("analyze", masked_lm, *options, "--out=whole").code == 0
+    for shard in ("0/2", "1/2"):
+        answer = infoflow("analyze", masked_lm, *options, f"--shard={shard}")
+        assert answer.code == 0, answer.err
+        assert answer.out.startswith(f"Shard {shard[0]} of 2: runs/")
+    folders = [f"runs/analyze-masked-lm-seed-0-shard-{index}-of-2" for index in range(2)]
+    assert infoflow("merge", *folders, "--out=merged").code == 0
+    whole, merged = tables(tmp_path / "whole"), tables(tmp_path / "merged")
+    assert whole.keys() == merged.keys()
+    for name, frame in whole.items():
+        pd.testing.assert_frame_equal(frame, merged[name], rtol=1e-6)
+
+
+def test_merge_names_the_missing_shard(infoflow, masked_lm, small):
+    options = [*small, "--no-control", "--only=head_confidence"]
+    assert infoflow("analyze", masked_lm, *options, "--shard=1/2", "--out=second").code == 0
+    answer = infoflow("merge", "second", "--out=merged")
+    assert answer.code == 2
+    assert "shards 0..1" in answer.err
+
+
+def test_compare_measures_the_distance_of_models(infoflow, masked_lm, causal_lm, small, tmp_path):
+    answer = infoflow("compare", masked_lm, causal_lm, *small, "--no-control")
+    assert answer.code == 0, answer.err
+    run = tmp_path / "runs" / "compare-masked-lm-seed-0-causal-lm-seed-0"
+    assert len(tables(run)["model_distance"]) == 3  # embeddings and two layers
+    assert "model_distance" in answer.out
+
+
+def test_heads_lists_the_strongest_heads_beside_chance_and_control(infoflow, masked_lm, small):
+    answer = infoflow("heads", masked_lm, *small, "--top=2")
+    assert answer.code == 0, answer.err
+    blocks = answer.out.split("\n\n")
+    assert [block.splitlines()[0].split(" (")[0] for block in blocks[:3]] == [
+        "Previous token",
+        "Next token",
+        "Confidence",
+    ]
+    for block in blocks[:3]:
+        rows = [line.split() for line in block.splitlines()[2:]]
+        values = [float(row[4]) for row in rows]
+        assert len(rows) == 2
+        assert values == sorted(values, reverse=True)
+
+
+def test_heads_that_see_no_later_token_have_no_next_token_score(infoflow, causal_lm, small):
+    answer = infoflow("heads", causal_lm, *small)
+    next_token = answer.out.split("\n\n")[1].splitlines()
+    assert next_token[0].startswith("Next token")
+    assert len(next_token) == 2

@@ -1,0 +1,61 @@
+"""`study` and what reads its run: `findings`, `report`."""
+
+import json
+import shutil
+
+
+def test_a_study_shows_scores_verdicts_and_where_the_report_is(infoflow, finished):
+    again = infoflow("study", finished.parent / "tiny.toml", "--processes=1", "--out", finished)
+    assert again.code == 0
+    lines = again.out.splitlines()
+    assert lines[0].split() == ["model", "test", "score", "value", "[95%", "interval]", "without", "context"]
+    assert sum(line.startswith("masked-lm/seed-0 ") for line in lines) == 2  # loss and perplexity
+    assert any(line.startswith("representations:V-1 ") for line in lines)
+    assert "0 holds, 0 fails, 0 undetermined, " in again.out  # nothing is learned in 40 updates
+    assert lines[-1] == f"Report: {finished / 'report.html'}"
+    assert "train" not in again.err, "a finished study trains nothing"
+
+
+def test_seed_device_and_settings_change_the_plan(infoflow, plan, tmp_path):
+    answer = infoflow(
+        "study", plan, "--seed=3", "--seed=4", "--device=cpu", "--set=training.updates=2", "--processes=1",
+        "--set", 'objectives=["causal-lm"]', "--set", "analysis.untrained=false", "--set=title=Other",
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    written = json.loads((tmp_path / "runs" / "tiny" / "run.json").read_text())["plan"]
+    assert written["seeds"] == [3, 4]
+    assert written["objectives"] == ["causal-lm"]
+    assert written["training"]["device"] == "cpu"
+    assert written["training"]["updates"] == 2
+    assert written["title"] == "Other"
+    assert written["model"]["width"] == 16
+    assert sorted(path.name for path in (tmp_path / "runs/tiny/models/causal-lm").iterdir()) == ["seed-3", "seed-4"]
+
+
+def test_findings_judges_again(infoflow, finished, tmp_path):
+    run = tmp_path / "copy"
+    shutil.copytree(finished, run)
+    (run / "tables" / "findings.parquet").unlink()
+    (run / "report.html").unlink()
+    answer = infoflow("findings", run)
+    assert answer.code == 0
+    assert "not testable here" in answer.out
+    assert answer.out.splitlines()[-1] == f"Report: {run / 'report.html'}"
+    assert (run / "tables" / "findings.parquet").exists()
+    assert (run / "report.html").read_text().startswith("<!")
+
+
+def test_findings_needs_tables(infoflow, finished, tmp_path):
+    shutil.copy(finished / "run.json", tmp_path)
+    answer = infoflow("findings", tmp_path)
+    assert answer.code == 2
+    assert "holds no tables yet" in answer.err
+
+
+def test_report_writes_figures(infoflow, finished, tmp_path):
+    answer = infoflow("report", finished, "--figures", "figures", "--formats", "svg,pdf", "--width", "3.3")
+    assert answer.code == 0
+    paths = [tmp_path / line for line in answer.out.splitlines()]
+    assert paths
+    assert all(path.stat().st_size for path in paths)
+    assert {path.suffix for path in paths} == {".svg", ".pdf"}

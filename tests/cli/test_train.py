@@ -1,0 +1,34 @@
+"""`train`."""
+
+import json
+
+from transformers import AutoModelForMaskedLM
+
+
+def test_train_leaves_a_plain_hugging_face_folder_and_a_study_takes_it_over(infoflow, plan, finished, tmp_path):
+    answer = infoflow("train", "masked-lm", "--plan", plan, "--out=run", "--log=plain")
+    assert answer.code == 0, answer.err
+    folder = tmp_path / "run" / "models" / "masked-lm" / "seed-0"
+    assert answer.out.splitlines()[-1] == "Model: run/models/masked-lm/seed-0"
+    assert AutoModelForMaskedLM.from_pretrained(folder).config.hidden_size == 16
+    same = finished / "models" / "masked-lm" / "seed-0" / "model.safetensors"
+    assert (folder / "model.safetensors").read_bytes() == same.read_bytes()
+
+    study = infoflow("study", plan, "--out=run", "--processes=1", "--log=plain")
+    assert study.code == 0, study.err
+    assert "train causal-lm" in study.err
+    assert "train masked-lm" not in study.err
+
+
+def test_train_on_another_corpus_with_another_seed(infoflow, plan, tmp_path):
+    (tmp_path / "own.txt").write_text(
+        "".join(f"the {colour} cat sleeps on {n} mats\n" for n in range(40) for colour in ("red", "big"))
+    )
+    answer = infoflow(
+        "train", "causal-lm", f"--plan={plan}", "--corpus=own.txt", "--seed=5", "--set=training.updates=2"
+    )
+    assert answer.code == 0, answer.err
+    assert answer.out.splitlines()[-1] == "Model: runs/causal-lm/models/causal-lm/seed-5"
+    written = json.loads((tmp_path / "runs/causal-lm/run.json").read_text())["plan"]
+    assert written["corpus"]["name"] == "own.txt"
+    assert written["seeds"] == [5]
