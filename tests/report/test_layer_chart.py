@@ -38,10 +38,17 @@ def test_a_distant_baseline_is_named_at_the_edge_instead_of_squashing_the_curves
     assert "↓ chance: 0.3 (off scale)" in json.dumps(spec, ensure_ascii=False)
 
 
-def test_a_baseline_that_is_the_only_control_is_always_drawn():
+def test_the_only_control_may_take_more_room():
     spec = _chart(_table([5.0, 4.0], baseline=[0.3, 0.3]))
     assert _domain(spec)[0] <= 0.3
     assert "off scale" not in json.dumps(spec)
+
+
+def test_even_the_only_control_does_not_squash_the_curves():
+    spec = _chart(_table([5.0, 5.01], baseline=[0.3, 0.3]))
+    assert _domain(spec)[0] > 4
+    assert "chance: 0.3 (off scale)" in json.dumps(spec)
+    assert [layer["mark"] for layer in spec["layer"] if layer["mark"]["type"] == "rule"][0]["color"] == "var(--control)"
 
 
 def test_bands_lie_within_the_axis():

@@ -36,6 +36,15 @@ def test_one_seed_keeps_the_interval_of_its_table():
     assert (estimate.value, estimate.low, estimate.high) == pytest.approx((2.0, 1.8, 2.2))
 
 
+def test_two_seeds_give_the_span_of_their_sentence_intervals():
+    estimate = Samples.of(_rows([2.0, 3.0])).estimate()
+    assert (estimate.value, estimate.low, estimate.high) == pytest.approx((2.5, 1.8, 3.2))
+
+
+def test_a_value_that_was_not_measured_does_not_count():
+    assert Samples.of(_rows([1.0, math.nan, 3.0])).estimate().seeds == 2
+
+
 def test_a_difference_of_one_seed_is_paired_by_replicate():
     shared = np.random.default_rng(3).normal(0, 0.5, 200)
     difference = (Samples.of(_rows([2.0], shared=shared)) - Samples.of(_rows([1.0], shared=shared))).estimate()

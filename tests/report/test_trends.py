@@ -43,10 +43,17 @@ def test_the_opposite_data_give_the_opposite_verb():
 
 
 def test_a_change_within_its_interval_is_not_called_a_change():
-    sentence = trend_sentences(_curve([5.0, 5.0, 5.001], noise=0.05), [LINE], NATS)[0]
-    assert "ends about where it began" in sentence
-    assert "loses" not in sentence
-    assert "gains" not in sentence
+    frame = pd.concat([_curve([5.0, 5.0, 5.001], noise=0.05), _curve([5, 5, 4.5], "translation")], ignore_index=True)
+    sentence = trend_sentences(frame, [LINE, OTHER], NATS)[0]
+    assert "translation loses 0.5" in sentence
+    assert re.search(
+        r"; there is no clear change for causal LM \((−0\.0\d|0\.0\d) nats, −0\.\d+ to 0\.\d+\)\.$", sentence
+    )
+
+
+def test_a_dip_back_to_the_start_is_told_as_such():
+    sentence = trend_sentences(_curve([5.0, 4.0, 5.001], noise=0.05), [LINE], NATS)[0]
+    assert re.search(r"causal LM ends about where it began \(.* to .*\), having fallen by 1\.", sentence)
 
 
 def test_a_dip_is_told_with_its_layer():
@@ -86,9 +93,11 @@ def test_no_control_no_sentence_about_it():
     assert control_sentence(_curve([5, 4]), [LINE], "nats") == ""
 
 
-def test_the_order_names_what_cannot_be_told_apart():
+def test_the_order_names_what_is_not_clear():
     frame = pd.concat([_curve([1, 0.9], noise=0.1), _curve([1, 0.91], "translation", noise=0.1)], ignore_index=True)
-    assert order_sentence(frame, [LINE, OTHER], "At the top").endswith("cannot be told apart.")
+    assert order_sentence(frame, [LINE, OTHER], "At the top").endswith(
+        "; no clear difference between translation and causal LM."
+    )
     clear = pd.concat([_curve([1, 0.7]), _curve([1, 0.9], "translation")], ignore_index=True)
     assert re.match(
         r"At the top: translation 0\.9\d* .* and causal LM 0\.7", order_sentence(clear, [LINE, OTHER], "At the top")

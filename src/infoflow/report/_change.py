@@ -10,7 +10,6 @@ from ._language import JOIN, Cast, Series
 from ._layer_chart import layer_chart
 from ._numbers import estimate_text, listed, number
 from ._samples import Samples
-from ._trends import sentence_case
 
 _PWCCA = (
     "Distance is 1 − PWCCA: 0 where each space is a linear map of the other, and as high as “shuffled rows” where the "
@@ -52,7 +51,7 @@ def _layer_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
     return Figure(
         id="layer-change",
         question="How much does each layer change the representation?",
-        answer=[f"{sentence_case('; '.join(_profile(frame, s) for s in series))}.", *_untrained_sentence(table)],
+        answer=[f"The largest step {'; '.join(_profile(frame, s) for s in series)}.", *_untrained_sentence(table)],
         panels=[Panel(spec=spec)],
         caption=f"{interval_note(table)} Width {int(frame['width'].median())}.",
         how_to_read=[
@@ -73,12 +72,12 @@ def _profile(frame: pd.DataFrame, series: Series) -> str:
     steps = {int(str(layer)): Samples.of(rows) for layer, rows in own.groupby("layer")}
     means = {layer: samples.estimate().value for layer, samples in steps.items()}
     most, least = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
-    text = f"{series.label} changes most from layer {most} to {most + 1}, by {estimate_text(steps[most].estimate())}"
+    text = f"of {series.label} is {most}→{most + 1}: {estimate_text(steps[most].estimate())}"
     if most == least:
         return text
     if (steps[most] - steps[least]).estimate().sign <= 0:
-        return f"{text}, but not clearly more than elsewhere"
-    return f"{text}, and least from {least} to {least + 1}, by {estimate_text(steps[least].estimate())}"
+        return f"{text}, not clearly more than the others"
+    return f"{text}, its smallest {least}→{least + 1}: {estimate_text(steps[least].estimate())}"
 
 
 def _untrained_sentence(table: pd.DataFrame) -> list[str]:

@@ -51,7 +51,9 @@ def interval_note(table: pd.DataFrame) -> str:
     if trained.empty:
         return ""
     seeds = int(trained["seeds"].max())
-    if seeds > 1:
+    if seeds == 2:
+        bands = "Lines are means over 2 seeds, bands span the 95% sentence-bootstrap intervals of both"
+    elif seeds > 2:
         bands = f"Lines are means over {seeds} seeds, bands their 95% t intervals"
     else:
         bands = "Bands are 95% intervals from a bootstrap over sentences"

@@ -1,6 +1,5 @@
 """What heads do: the layer × head map with a choice of statistics, and whether positional heads are confident."""
 
-import math
 from typing import Any
 
 import altair as alt
@@ -45,7 +44,7 @@ def _positional_frame(confidence: pd.DataFrame, positional: pd.DataFrame) -> pd.
     """One row per self-attention head: its share at the better of offsets −1 and +1, and its confidence."""
     keys = ["series", "model", "seed", "trained", "stack", "kind", "layer", "head"]
     near = positional[(positional["kind"] == "self") & positional["offset"].isin([-1, 1])]
-    best = near.sort_values("value").drop_duplicates(keys, keep="last")
+    best = near.dropna(subset="value").sort_values("value").drop_duplicates(keys, keep="last")
     named = {"value": "share", "low": "share_low", "high": "share_high", "baseline": "share_baseline"}
     best = best[[*keys, "offset", *named]].rename(columns=named)
     columns = [*keys, "value", "low", "high", "baseline", "count"]
@@ -65,7 +64,7 @@ def _positional_figure(pairs: pd.DataFrame, cast: Cast) -> Figure:
         panels=[Panel(spec=_scatter(pairs[pairs["series"] == s.key], s), title=s.label) for s in series],
         caption=f"Each point is a head{f' of one of {seeds} seeds' if seeds > 1 else ''}; whiskers are 95% intervals "
         f"(bootstrap over sentences), mostly smaller than the points; {int(pairs['count'].median()):,} queries per "
-        f"head.{' Intervals in the text are over seeds.' if seeds > 1 else ''}{controls}",
+        f"head.{' Intervals in the text are t intervals over seeds.' if seeds > 2 else ''}{controls}",
         how_to_read=[
             "Across: how often a head's strongest key is the token just before it or, whichever is more, just after. "
             "Up: its mean strongest weight (confidence).",
@@ -95,7 +94,7 @@ def _tally(pairs: pd.DataFrame, series: Series) -> str:
 def _mean_confidence(heads: pd.DataFrame) -> Estimate:
     """The mean over heads in each seed, then over seeds."""
     means = heads.groupby("seed")["confidence"].mean()
-    return Samples(values=dict(means.items()), replicates={}, stored=(math.nan, math.nan), count=0).estimate()
+    return Samples.bare(dict(means.items())).estimate()
 
 
 def _scatter(pairs: pd.DataFrame, series: Series) -> dict[str, Any]:

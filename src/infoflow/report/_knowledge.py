@@ -12,8 +12,8 @@ from ._curves import curves, has_untrained, interval_note, samples_at
 from ._figure import Figure, Panel, Section
 from ._language import JOIN, Cast, Series
 from ._layer_chart import CONTROL, color_of, dash_of, finished, layer_chart, lit, shape_of
-from ._numbers import number
-from ._trends import Wording, order_sentence, sentence_case, trend_sentences
+from ._numbers import estimate_text, listed
+from ._trends import Wording, change, order_sentence, trend_sentences
 
 _HOW_BANDS = (
     "A band is a 95% interval: where two bands lie apart, the difference is not noise. "
@@ -54,7 +54,7 @@ def _information_figures(frame: pd.DataFrame, cast: Cast) -> list[Figure]:
     training = main[main["regime"] == "training"]
     figures += [_training_figure(training[training["series"] == s.key], s) for s in cast.present(training)]
     if len(plane := _plane_rows(main)):
-        figures.append(_plane_figure(plane, cast))
+        figures.append(_plane_figure(main, plane, cast))
     if len(rows := _of(others, "clean", "input")):
         question = "How much do decoder states remember of the decoder's own input token?"
         figures.append(replace(_input_figure(rows, cast), id="mi-input-decoder", question=question, findings=()))
@@ -103,7 +103,7 @@ def _output_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
         table, series, y_title="mutual information with the output token (nats)", baseline_name="shuffled labels"
     )
     hidden = [s.label for s in series if (frame.loc[frame["series"] == s.key, "regime"] == "training").any()]
-    regime = "".join(f" {sentence_case(name)} is read at hidden positions only, as in training." for name in hidden)
+    regime = f" Hidden positions only for {listed(hidden)}, as in training." if hidden else ""
     return Figure(
         id="mi-output",
         question="How much do they know of the token they have to produce?",
@@ -183,18 +183,27 @@ def _plane_rows(main: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _plane_figure(plane: pd.DataFrame, cast: Cast) -> Figure:
+def _plane_clause(main: pd.DataFrame, series: Series) -> str:
+    """What one line loses about its input and gains about its output, or that neither is clear."""
+    own = main[main["series"] == series.key]
+    output = _output_rows(own)
+    lost = change(_of(own, str(output["regime"].iloc[0]), "input"), series.key).negated()
+    gained = change(output, series.key)
+    if lost.sign > 0 and gained.sign > 0:
+        return (
+            f"{series.label} gives up {estimate_text(lost, 'nats')} about its input and gains "
+            f"{estimate_text(gained, 'nats')} about its output"
+        )
+    input_text, output_text = estimate_text(lost.negated(), "nats"), estimate_text(gained, "nats")
+    return f"{series.label} shows no clear trade: its input changes by {input_text}, its output by {output_text}"
+
+
+def _plane_figure(main: pd.DataFrame, plane: pd.DataFrame, cast: Cast) -> Figure:
     series = cast.present(plane)
-    clauses = []
-    for s in series:
-        path = plane[(plane["series"] == s.key) & (plane["group"] == "trained")].sort_values("layer")
-        first, last = path.iloc[0], path.iloc[-1]
-        lost, gained = number(first["input"] - last["input"], 1), number(last["output"] - first["output"], 1)
-        clauses.append(f"{s.label} gives up {lost} nats about its input and gains {gained} about its output")
     return Figure(
         id="mi-plane",
         question="Do they give up the input in exchange for the output?",
-        answer=[f"From bottom to top, {'; '.join(clauses)}."],
+        answer=[f"From bottom to top, {'; '.join(_plane_clause(main, s) for s in series)}."],
         panels=[Panel(spec=_plane_chart(plane[plane["series"] == s.key], s), title=s.label) for s in series],
         caption=f"Points are layers, numbered; whiskers are 95% intervals in both directions; "
         f"{int(plane['count'].median()):,} occurrences behind each point. Each panel has its own scale.",

@@ -63,7 +63,7 @@ def layer_chart(
     if span.holds_baseline:
         layers += _control_layers(baseline, axes, _BASELINE)
     elif len(baseline):
-        layers.append(_edge_note(baseline, baseline_name, span))
+        layers += _edge_note(baseline, baseline_name, span)
     layers += _series_layers(group["trained"], series, axes)
     layers.append(_direct_labels(table, series, axes.x, span, baseline_name))
     return finished(alt.layer(*layers), HEIGHT)
@@ -203,19 +203,24 @@ def _clusters(values: pd.Series, gap: float) -> list[float]:
     return [sum(group) / len(group) for group in groups]
 
 
-def _edge_note(baseline: pd.DataFrame, name: str, span: _Range) -> alt.Chart:
+def _edge_note(baseline: pd.DataFrame, name: str, span: _Range) -> list[alt.Chart]:
+    """A dashed line along the edge beyond which the baseline lies, and its value."""
     value = float(baseline["value"].mean())
     below = value < span.low
     text = f"{'↓' if below else '↑'} {name}: {value:.2g} (off scale)"
-    mark = alt.Chart(pd.DataFrame([{"text": text}])).mark_text(
+    at = alt.Chart(pd.DataFrame([{"text": text}]))
+    mark = at.mark_text(
         align="left", baseline="bottom" if below else "top", color="var(--soft)", fontSize=10.5, fontStyle="italic"
     )
-    return mark.encode(text="text:N", x=alt.value(4), y=alt.value(HEIGHT - 3 if below else 4))
+    return [
+        at.mark_rule(**_BASELINE).encode(y=alt.value(HEIGHT - 2 if below else 1)),
+        mark.encode(text="text:N", x=alt.value(4), y=alt.value(HEIGHT - 5 if below else 5)),
+    ]
 
 
 def _y_range(table: pd.DataFrame, given: tuple[float, float] | None) -> _Range:
-    """From the curves with their bands; the baseline is included where there is no other control, or where it widens
-    the range by less than three fifths."""
+    """From the curves with their bands; the baseline is included where it widens the range by less than three fifths,
+    or by less than five times where it is the only control."""
     base = table.loc[table["group"] == "baseline", "value"].dropna()
     if given is not None:
         return _Range(*given, holds_baseline=len(base) > 0 and bool(base.between(*given).all()))
@@ -225,7 +230,7 @@ def _y_range(table: pd.DataFrame, given: tuple[float, float] | None) -> _Range:
     if len(base):
         low_all, high_all = min(low, float(base.min())), max(high, float(base.max()))
         alone = "untrained" not in set(table["group"])
-        holds = alone or high_all - low_all < 1.6 * (high - low)
+        holds = high_all - low_all < (6 if alone else 1.6) * (high - low)
         low, high = (low_all, high_all) if holds else (low, high)
     margin = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
     return _Range(0.0 if 0 <= low < 0.3 * high else low - margin, high + margin, holds)

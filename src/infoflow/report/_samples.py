@@ -37,26 +37,30 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Samples:
-    """A quantity per seed (or pair of seeds), each with its bootstrap replicates over sentences."""
+    """A quantity per seed (or pair of seeds), each with its interval and its bootstrap replicates over sentences."""
 
     values: dict[object, float]
     replicates: dict[object, np.ndarray]
-    stored: tuple[float, float]  # the table's own interval, used while there is one seed and nothing was subtracted
+    intervals: dict[object, tuple[float, float]]  # of each value alone, over sentences
     count: int
 
     @classmethod
     def of(cls, rows: pd.DataFrame, by: str = "seed") -> "Samples":
         """One row per `by` of a measure table; of several rows with the same key the first counts."""
+        rows = rows.dropna(subset="value")
         rows = rows.drop_duplicates(by) if by in rows else rows.head(1).assign(**{by: 0})
-        stored = (float(rows["low"].iloc[0]), float(rows["high"].iloc[0])) if len(rows) else (math.nan, math.nan)
+        kept = rows[by].tolist()
         return cls(
-            values={key: float(value) for key, value in zip(rows[by], rows["value"], strict=True)},
-            replicates={key: np.asarray(r, dtype=float) for key, r in zip(rows[by], rows["replicates"], strict=True)}
-            if "replicates" in rows
-            else {},
-            stored=stored,
+            values=dict(zip(kept, rows["value"].astype(float), strict=True)),
+            replicates=_by_key(kept, rows["replicates"]) if "replicates" in rows else {},
+            intervals={key: (float(a), float(b)) for key, a, b in zip(kept, rows["low"], rows["high"], strict=True)},
             count=int(rows["count"].median()) if len(rows) and "count" in rows else 0,
         )
+
+    @classmethod
+    def bare(cls, values: dict[object, float]) -> "Samples":
+        """Values without replicates: only several seeds can give them an interval."""
+        return cls(values=values, replicates={}, intervals={}, count=0)
 
     def __bool__(self) -> bool:
         return bool(self.values)
@@ -64,35 +68,42 @@ class Samples:
     def __sub__(self, other: "Samples") -> "Samples":
         """Seed by seed, replicate by replicate: shared seeds and sentences cancel."""
         keys = [key for key in self.values if key in other.values]
+        pairs = {key: (self.replicates.get(key), other.replicates.get(key)) for key in keys}
         replicates = {
-            key: self.replicates[key] - other.replicates[key]
-            for key in keys
-            if key in self.replicates
-            and key in other.replicates
-            and self.replicates[key].shape == other.replicates[key].shape
+            key: mine - theirs
+            for key, (mine, theirs) in pairs.items()
+            if mine is not None and theirs is not None and mine.shape == theirs.shape
         }
         return Samples(
             values={key: self.values[key] - other.values[key] for key in keys},
             replicates=replicates,
-            stored=(math.nan, math.nan),
+            intervals={key: tuple(interval(values)) for key, values in replicates.items()},
             count=min(self.count, other.count),
         )
 
     def estimate(self) -> Estimate:
-        """The mean over seeds with a t interval; with one seed, its value with the sentence bootstrap's interval."""
+        """The mean over seeds and its 95% interval.
+
+        From three seeds on, the t interval of the mean. Two seeds say too little about their spread (their t interval
+        is 13 standard errors wide): then the span of both sentence intervals. One seed: its sentence interval.
+        """
         values = np.array(list(self.values.values()), dtype=float)
         if len(values) == 0:
             return Estimate(value=math.nan, low=math.nan, high=math.nan, seeds=0, count=0)
-        mean = float(values.mean())
-        low, high = self._seed_interval(values) if len(values) > 1 else self._sentence_interval()
-        return Estimate(value=mean, low=low, high=high, seeds=len(values), count=self.count)
+        low, high = _t_interval(values) if len(values) > 2 else self._span_of_intervals()
+        return Estimate(value=float(values.mean()), low=low, high=high, seeds=len(values), count=self.count)
 
-    def _seed_interval(self, values: np.ndarray) -> tuple[float, float]:
-        half = float(stdtrit(len(values) - 1, 0.975) * values.std(ddof=1) / math.sqrt(len(values)))
-        return float(values.mean()) - half, float(values.mean()) + half
+    def _span_of_intervals(self) -> tuple[float, float]:
+        known = [self.intervals.get(key, (math.nan, math.nan)) for key in self.values]
+        return min(low for low, _ in known), max(high for _, high in known)
 
-    def _sentence_interval(self) -> tuple[float, float]:
-        if math.isfinite(self.stored[0]):
-            return self.stored
-        replicates = next(iter(self.replicates.values()), np.array([]))
-        return tuple(interval(replicates))
+
+def _t_interval(values: np.ndarray) -> tuple[float, float]:
+    mean = float(values.mean())
+    half = float(stdtrit(len(values) - 1, 0.975) * values.std(ddof=1) / math.sqrt(len(values)))
+    return mean - half, mean + half
+
+
+def _by_key(keys: list, replicates: pd.Series) -> dict[object, np.ndarray]:
+    arrays = {key: np.asarray(values, dtype=float) for key, values in zip(keys, replicates, strict=True)}
+    return {key: array for key, array in arrays.items() if array.size}

@@ -129,6 +129,7 @@ def _finding(row: dict[str, Any], figures: list[Figure]) -> Finding:
     places = decimals(low, high, effect)
     known = math.isfinite(effect)
     verdict = str(row["verdict"])
+    reason, more = _first_sentence(str(row.get("reason") or ""), shorten=verdict == "not testable here")
     return Finding(
         id=str(row["id"]),
         claim=str(row["claim"]),
@@ -142,8 +143,8 @@ def _finding(row: dict[str, Any], figures: list[Figure]) -> Finding:
         published=_published(row.get("published"), row.get("unit")),
         source=str(row.get("source") or ""),
         short_source=_authors_and_year(str(row.get("source") or "")),
-        reason=str(row.get("reason") or ""),
-        notes=[line for line in str(row.get("note") or "").splitlines() if line.strip()],
+        reason=reason,
+        notes=[note for note in (more, *str(row.get("note") or "").splitlines()) if note.strip()],
         seeds=int(row.get("seeds") or 0),
         figure=_figure_of(str(row["id"]), str(row.get("tables") or ""), figures),
         bar=_bar(effect, low, high, threshold, control) if known else {},
@@ -184,6 +185,12 @@ def _authors_and_year(source: str) -> str:
     """`Voita, Sennrich and Titov 2019` of a longer reference; the whole of it where no year stands in it."""
     match = re.match(r".*?\b(?:19|20)\d\d\b", source)
     return match[0] if match else source
+
+
+def _first_sentence(text: str, shorten: bool) -> tuple[str, str]:
+    """The text, or its first sentence and the rest (the list of all models that have not learned goes to the notes)."""
+    first, dot, rest = text.partition(". ")
+    return (f"{first}.", rest) if shorten and dot and len(text) > 160 else (text, "")
 
 
 def _plain(value: float) -> str:

@@ -12,7 +12,6 @@ from ._language import Cast, Series
 from ._layer_chart import CONTROL, color_of, finished, lit, shape_of
 from ._numbers import estimate_text, listed, number
 from ._samples import Samples
-from ._trends import sentence_case
 
 
 class _Metric(NamedTuple):
@@ -57,7 +56,10 @@ def _score_figure(scores: pd.DataFrame, cast: Cast) -> Figure:
     table = _score_table(scores, cast)
     metrics = [metric for metric in _METRICS if metric in set(table["metric"])]
     seeds = int(table["seeds"].max())
-    bars = f"means over {seeds} seeds with 95% t intervals" if seeds > 1 else "values with 95% bootstrap intervals"
+    bars = (
+        "values with 95% bootstrap intervals" if seeds == 1 else "means over 2 seeds with the span of their intervals"
+    )
+    bars = f"means over {seeds} seeds with 95% t intervals" if seeds > 2 else bars
     signatures = sorted({str(s) for s in scores["signature"] if s}) if "signature" in scores else []
     signature = f" sacreBLEU signature: {listed(signatures)}." if signatures else ""
     return Figure(
@@ -118,7 +120,7 @@ def _score_sentence(table: pd.DataFrame, name: str) -> str:
         unclear += [] if better else [row["label"]]
     verdict = "all better than" if len(parts) > 1 else "better than"
     verdict = f"{listed(unclear)} not clearly better than" if unclear else verdict
-    head = f"{sentence_case(metric.label)}{f' in {metric.unit}' if metric.unit else ''}"
+    head = f"{metric.label[:1].upper()}{metric.label[1:]}{f' in {metric.unit}' if metric.unit else ''}"
     untrained = _untrained_text(table.loc[table["group"] == "untrained", "value"])
     return f"{head}: {', '.join(parts)}; {verdict} the reference, {metric.reference}.{untrained}"
 

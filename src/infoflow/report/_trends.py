@@ -9,7 +9,7 @@ import pandas as pd
 from ._curves import layers_of, samples_at
 from ._language import Series
 from ._numbers import estimate_text, listed, number, size_text
-from ._samples import Estimate
+from ._samples import Estimate, Samples
 
 
 class Wording(NamedTuple):
@@ -29,16 +29,20 @@ def trend_sentences(frame: pd.DataFrame, series: list[Series], wording: Wording)
     """
     shown = [line for line in series if line.key in set(frame["series"])]
     last = {line.key: layers_of(frame, line.key)[-1] for line in shown}
-    clauses = [_clause(frame, line, wording, first=index == 0) for index, line in enumerate(shown)]
-    if len(set(last.values())) > 1:
-        clauses = [
-            f"{clause} (its last layer is {last[line.key]})" for clause, line in zip(clauses, shown, strict=True)
-        ]
-        opening = "From the first to the last layer, "
-    else:
-        opening = f"From layer {layers_of(frame, shown[0].key)[0]} to layer {last[shown[0].key]}, "
+    same = len(set(last.values())) == 1
+    depth = {line.key: "" if same else f" (its last layer is {last[line.key]})" for line in shown}
+    told, flat = [], []
+    for line in shown:
+        if _is_flat(frame, line.key):
+            flat.append(f"{line.label} ({_signed(change(frame, line.key), wording.unit)}){depth[line.key]}")
+        else:
+            told.append(_clause(frame, line, wording, first=not told) + depth[line.key])
+    if flat:
+        told.append(f"there is no clear change for {listed(flat)}")
+    end = f"layer {last[shown[0].key]}" if same else "the last layer"
     control = control_sentence(frame, shown, wording.unit)
-    return [f"{opening}{'; '.join(clauses)}."] + ([control] if control else [])
+    opening = f"From layer {layers_of(frame, shown[0].key)[0]} to {end}, "
+    return [f"{opening}{'; '.join(told)}."] + ([control] if control else [])
 
 
 def change(frame: pd.DataFrame, key: str, trained: bool = True) -> Estimate:
@@ -68,16 +72,24 @@ def order_sentence(frame: pd.DataFrame, series: list[Series], lead: str) -> str:
     last = {line.key: samples_at(frame, line.key, layers_of(frame, line.key)[-1]) for line in shown}
     ranked = sorted(shown, key=lambda line: -last[line.key].estimate().value)
     parts = [f"{line.label} {estimate_text(last[line.key].estimate())}" for line in ranked]
-    unclear = [
-        f"{a.label} and {b.label}" for a, b in pairwise(ranked) if (last[a.key] - last[b.key]).estimate().sign == 0
-    ]
+    unclear = [f"{a.label} and {b.label}" for a, b in pairwise(ranked) if _indistinct(last[a.key], last[b.key])]
     text = f"{lead}: {listed(parts)}"
-    return f"{text}; {listed(unclear)} cannot be told apart." if unclear else f"{text}."
+    return f"{text}; no clear difference between {', or '.join(unclear)}." if unclear else f"{text}."
 
 
-def sentence_case(text: str) -> str:
-    """The text with its first letter in upper case, the rest untouched."""
-    return text[:1].upper() + text[1:]
+def _indistinct(a: Samples, b: Samples) -> bool:
+    return (a - b).estimate().sign == 0
+
+
+def _is_flat(frame: pd.DataFrame, key: str) -> bool:
+    """Neither a clear change from end to end nor a turn in between."""
+    layers, ends = layers_of(frame, key), change(frame, key)
+    return len(layers) > 1 and ends.has_interval and ends.sign == 0 and not _turning_point(frame, key, layers)
+
+
+def _signed(estimate: Estimate, unit: str) -> str:
+    """`−0.02 nats, −0.09 to 0.05`, for use inside brackets."""
+    return estimate_text(estimate, unit).replace(" (", ", ").removesuffix(")")
 
 
 def _clause(frame: pd.DataFrame, line: Series, wording: Wording, first: bool) -> str:
@@ -92,8 +104,7 @@ def _clause(frame: pd.DataFrame, line: Series, wording: Wording, first: bool) ->
         verb = wording.rises if ends.value > 0 else wording.falls
         clause = f"{subject} {verb} {size_text(ends, unit)}{what}"
     else:
-        clause = f"{subject} ends about where it began ({estimate_text(ends, unit).replace(' (', ', interval ')}"
-        clause += "" if clause.endswith(")") else ")"
+        clause = f"{subject} ends about where it began ({_signed(ends, unit)})"
     return f"{clause}, {turn}" if turn else clause
 
 
