@@ -1,5 +1,6 @@
 """What `analyze`, `compare` and `heads` have in common: their options and what they show."""
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -64,7 +65,7 @@ def run_name(command: str, *models: str, shard: tuple[int, int] | None = None) -
 
 def _short(model: str) -> str:
     """The last part of a path, with its parent where that says too little: masked-lm/seed-0, bert/checkpoint-500."""
-    parts = Path(model).resolve().parts
+    parts = Path(os.path.abspath(model)).parts  # noqa: PTH100 (a link keeps its own name)
     says_little = re.fullmatch(r"model|(seed|step|checkpoint)-?\d+", parts[-1])
     name = "-".join(parts[-2:] if says_little else parts[-1:])
     return re.sub(r"[^\w.+-]", "_", name.removesuffix(".gguf"))
@@ -85,7 +86,11 @@ def show_run(run: "Run", shard: tuple[int, int] | None = None) -> None:
     if shard is not None:
         show_path(f"Shard {shard[0]} of {shard[1]}", run.path)
         return
-    rows = [[name, f"{len(run.tables[name]):,}", run.tables.stored(name).schema.description] for name in run.tables]
+    rows = [[name, f"{len(run.tables[name]):,}", _first_sentence(run, name)] for name in run.tables]
     show_table(["table", "rows", "holds"], rows)
     show_path("Tables", run.path / "tables")
     show_path("Report", run.path / "report.html")
+
+
+def _first_sentence(run: "Run", table: str) -> str:
+    return run.tables.stored(table).schema.description.split(". ")[0].rstrip(".")
