@@ -25,7 +25,7 @@ def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
         IdentityNeighbours(k=plan.neighbours, occurrences=plan.neighbour_occurrences),
         Confidence(),
         Entropy(),
-        PositionalScores(),
+        PositionalScores(offsets=(-2, -1, 1, 2)),
     ]
 
 
