@@ -17,7 +17,7 @@ import pandas as pd
 from infoflow.foundation import make_display, set_threads, use_display
 from infoflow.results import RunFolder
 from infoflow.studies import StudyPlan
-from infoflow.studies._jobs import Job, StudyJobs, study_jobs
+from infoflow.studies._jobs import Job, StudyJobs, job_cost, study_jobs
 from infoflow.studies._processes import JobProgress, run_in_processes
 from infoflow.studies._scores import bleu_scores, task_scores
 
@@ -52,7 +52,7 @@ def train_all(jobs: StudyJobs, run: RunFolder, num_processes: int) -> None:
 
     encode_all(jobs.data, jobs.plan.model.positions)
     missing = [job for job in study_jobs(jobs.plan) if job.kind == "train" and not jobs.is_done(job)]
-    with make_display("plain").progress("Training", len(missing), "models") as progress:
+    with make_display("plain").progress("Training", sum(map(job_cost, missing)), "units of work") as progress:
         run_in_processes(missing, run.path, num_processes, JobProgress(progress))
 
 
