@@ -13,8 +13,7 @@ from torch import Tensor
 
 from infoflow.flow import Activations, AttentionKey, Measure, Need
 from infoflow.foundation import NUM_BLOCKS
-from infoflow.results import Column
-from infoflow.results._estimate import ratio_estimate
+from infoflow.results import Column, ratio_estimate
 
 from ._rows import Rows
 

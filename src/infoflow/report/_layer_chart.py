@@ -181,7 +181,7 @@ def _direct_labels(table: pd.DataFrame, series: list[Series], x: alt.X, span: _R
     grey = alt.when("datum.series === ''").then(alt.value("var(--soft)"))
     return (
         alt.Chart(frame)
-        .mark_text(align="left", dx=9, fontWeight="bold", fontSize=11)
+        .mark_text(align="left", dx=9, fontWeight="bold", fontSize=11, limit=150)
         .encode(
             x=x,
             y=alt.Y("at:Q", scale=span.scale),

@@ -8,8 +8,7 @@ import torch
 
 from infoflow.flow import SampleMeasure, SampleRequest, TokenSample
 from infoflow.foundation import NUM_BLOCKS, current_display
-from infoflow.results import Column, TableSchema, estimate_columns
-from infoflow.results._estimate import ratio_estimate
+from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
 from ._neighbour_agreement import agreements, check_neighbours
 

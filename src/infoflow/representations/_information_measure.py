@@ -9,8 +9,7 @@ from jaxtyping import Bool, Int
 from infoflow.flow import NO_LABEL, Regime, SampleMeasure, SampleRequest, TokenSample
 from infoflow.foundation import NUM_BLOCKS, UserError, current_display, stream
 from infoflow.models import Model
-from infoflow.results import Column, TableSchema, estimate_columns
-from infoflow.results._estimate import estimate, linear_replicates
+from infoflow.results import Column, TableSchema, estimate, estimate_columns, linear_replicates
 
 from ._discretize import Clustering, cluster
 from ._mutual_information import Contingency, entropy, information_without_blocks

@@ -11,7 +11,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from infoflow.foundation import NUM_BLOCKS, stream
-from infoflow.results._estimate import estimate, linear_replicates
 
 from ._cca import Whitening, canonical_of_covariance, column_floor, whiten
 from ._pwcca import weighted_mean

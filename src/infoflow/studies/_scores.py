@@ -8,10 +8,10 @@ import pandas as pd
 import torch
 
 from infoflow.corpus import Corpus, Encoded
-from infoflow.foundation import NUM_BLOCKS, block_of, hash64_array, interval, replicate_weights
+from infoflow.foundation import NUM_BLOCKS, block_of, hash64_array, replicate_weights
 from infoflow.models import BleuStatistics, Model, bleu_statistics, translate
 from infoflow.objectives import UNSUPERVISED, AbstractObjective
-from infoflow.results import Column, TableSchema, estimate_columns
+from infoflow.results import Column, TableSchema, estimate, estimate_columns
 from infoflow.training import TrainingData
 
 TASK_SCORES = TableSchema(
@@ -79,18 +79,7 @@ def bleu_scores(model: Model, corpus: Corpus, sentences: int, beams: int, split:
 
 
 def _row(split: str, metric: str, value: float, replicates: np.ndarray, baseline: float, count: int) -> dict:
-    low, high = interval(replicates)
-    return {
-        "split": split,
-        "metric": metric,
-        "value": value,
-        "low": low,
-        "high": high,
-        "baseline": baseline,
-        "count": count,
-        "replicates": replicates.tolist(),
-        "signature": "",
-    }
+    return {"split": split, "metric": metric, **estimate(value, replicates, baseline, count), "signature": ""}
 
 
 def _rows_by_block(blocks: np.ndarray, lengths: np.ndarray, sentences: int = 256) -> list[np.ndarray]:
