@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from infoflow.foundation import NUM_BLOCKS, stream
+from infoflow.results import estimate, linear_replicates
 
 from ._cca import Whitening, canonical_of_covariance, column_floor, whiten
 from ._pwcca import weighted_mean
