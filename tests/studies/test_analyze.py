@@ -1,0 +1,92 @@
+"""`analyze` on several models: names, words shared across tokenizers, nothing done twice."""
+
+import pandas as pd
+import pytest
+
+from infoflow.foundation import UserError
+from infoflow.studies import AnalysisPlan, AnalyzeOptions, Run, analyze
+from infoflow.studies._analyze import _Analysis, distinct_names
+
+SETTINGS = AnalysisPlan(
+    occurrences=500,
+    types=40,
+    clusters=8,
+    clusterings=1,
+    distance_occurrences=1500,
+    neighbour_occurrences=400,
+    neighbours=5,
+)
+
+
+@pytest.mark.parametrize(
+    ("sources", "names"),
+    [
+        (["runs/a/seed-0"], ["seed-0"]),
+        (["runs/a/seed-0", "runs/b/seed-0"], ["a/seed-0", "b/seed-0"]),
+        (["bert", "gpt2"], ["bert", "gpt2"]),
+    ],
+)
+def test_names_tell_models_apart(sources: list[str], names: list[str]) -> None:
+    assert distinct_names(sources) == names
+
+
+def test_a_model_given_twice_is_refused() -> None:
+    with pytest.raises(UserError, match="given once"):
+        distinct_names(["bert", "bert"])
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> list[str]:
+    """Two masked LMs of unequal width and depth, with tokenizers of unequal vocabularies."""
+    from infoflow.corpus import generate_grammar, train_tokenizer
+    from infoflow.objectives import Vocabulary, make_objective
+    from infoflow.training import ModelConfig, build_models
+
+    corpus, base, folders = generate_grammar(300), tmp_path_factory.mktemp("models"), []
+    for index, (width, layers, size) in enumerate([(16, 2, 60), (32, 3, 150)]):
+        tokenizer = train_tokenizer((sentence.text for sentence in corpus), vocab_size=size)
+        config = ModelConfig(width=width, layers=layers, heads=2, feedforward=32, initializer_range=0.1)
+        vocabulary = Vocabulary.from_tokenizer(tokenizer)
+        module = build_models([make_objective("masked-lm")], config, vocabulary, seed=index)["masked-lm"]
+        folder = base / str(index) / "model"
+        module.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        folders.append(str(folder))
+    return folders
+
+
+@pytest.fixture(scope="module")
+def compared(folders, tmp_path_factory) -> Run:
+    options = AnalyzeOptions(corpus="grammar:400", sentences=350, measures=SETTINGS)
+    return analyze(folders, options, tmp_path_factory.mktemp("runs") / "compared")
+
+
+def test_models_with_different_tokenizers_are_compared_on_the_same_words(compared: Run) -> None:
+    pairs = compared.tables["model_distance"]
+    assert set(pairs["model_a"]) == {"0/model"}
+    assert set(pairs["model_b"]) == {"1/model"}
+    assert set(pairs["trained"]) == {True, False}
+    assert set(pairs["layer"]) == {0, 1, 2}
+    assert (pairs["count"] > 400).all()  # words: 1500 tokens of the finer tokenizer, several to a word
+    assert (pairs["value"] < pairs["baseline"]).all()  # the same words are closer than shuffled ones
+
+
+def test_every_model_has_its_control(compared: Run) -> None:
+    for name, table in compared.tables.items():
+        if name != "model_distance":
+            assert len(table[["model", "trained"]].drop_duplicates()) == 4, name
+
+
+def test_what_is_done_is_not_done_again(folders: list[str], tmp_path, monkeypatch) -> None:
+    options = AnalyzeOptions(corpus="grammar:60", only=("head_entropy",), control=False, measures=SETTINGS)
+    before = analyze(folders[:1], options, tmp_path / "run").tables["head_entropy"]
+    monkeypatch.setattr(_Analysis, "_measure", lambda *_: pytest.fail("measured twice"))
+    pd.testing.assert_frame_equal(before, analyze(folders[:1], options, tmp_path / "run").tables["head_entropy"])
+
+
+def test_python_functions_are_the_command_lines(folders: list[str], tmp_path) -> None:
+    options = AnalyzeOptions(corpus="grammar:60", only=("head_entropy",), control=False, measures=SETTINGS)
+    run = analyze(folders[:1], options, tmp_path / "run")
+    assert set(run.tables) == {"head_entropy"}
+    with pytest.raises(UserError, match="knows no measure"):
+        analyze(folders[:1], AnalyzeOptions(corpus="grammar:60", only=("entropy",)), tmp_path / "other")
