@@ -10,10 +10,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
 from infoflow.foundation import Progress, UserError, available_cores, current_display
 
@@ -101,7 +100,7 @@ def _start(job: Job, folder: Path, threads: int, finished: threading.Condition, 
     return worker
 
 
-def _listen(worker: _Worker, lines: IO[str], finished: threading.Condition, progress: JobProgress) -> None:
+def _listen(worker: _Worker, lines: Iterable[str], finished: threading.Condition, progress: JobProgress) -> None:
     """Pass a worker's events on to this process's display."""
     for line in lines:
         try:
