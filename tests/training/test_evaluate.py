@@ -33,3 +33,15 @@ def test_bfloat16_is_close_and_restores_the_attention() -> None:
     exact = evaluate(Translation(), model, data).loss
     assert evaluate(Translation(), model, data, precision="bf16").loss == pytest.approx(exact, rel=1e-2)
     assert model.config._attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize("objective", [CausalLM, Translation])
+def test_token_dropout_is_off(objective) -> None:
+    model, data = tiny_model(objective()), tiny_data()
+    clean = evaluate(objective(), model, data)
+    assert evaluate(objective(token_dropout=0.9), model, data).loss == clean.loss
+    assert objective(token_dropout=0.9).for_evaluation() == objective()
+
+
+def test_masks_stay_in_evaluation() -> None:
+    assert MaskedLM(rate=0.3).for_evaluation() == MaskedLM(rate=0.3)

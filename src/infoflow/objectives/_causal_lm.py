@@ -1,6 +1,6 @@
 """Causal language modelling: position t predicts token t+1."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
 import numpy as np
@@ -37,6 +37,10 @@ class CausalLM(AbstractObjective):
             return Corrupted(inputs=tokens, labels=labels, selected=np.zeros(len(tokens), dtype=bool))
         inputs, selected = drop_tokens(tokens, self.token_dropout, generator, vocabulary)
         return Corrupted(inputs=inputs, labels=labels, selected=selected)
+
+    def for_evaluation(self) -> "CausalLM":
+        """The same objective on clean inputs."""
+        return replace(self, token_dropout=0.0)
 
     def loss(self, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0) -> dict[str, LossTerm]:
         """Cross-entropy of the next tokens."""

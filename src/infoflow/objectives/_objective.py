@@ -41,6 +41,10 @@ class AbstractObjective(ABC):
         """The epoch that keys the noise; an objective with a fixed number of noisy copies returns the copy's number."""
         return epoch
 
+    def for_evaluation(self) -> "AbstractObjective":
+        """The objective that held-out sentences are scored by: without noise that belongs to training alone."""
+        return self
+
     def collate(self, examples: list[Corrupted], vocabulary: Vocabulary, target: Vocabulary | None = None) -> Batch:
         """Pad examples into one batch; `target` is the vocabulary of the decoder's side if it has its own."""
         return collate(examples, vocabulary.pad, (target or vocabulary).pad)

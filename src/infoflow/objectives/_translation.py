@@ -1,6 +1,6 @@
 """Machine translation: the decoder predicts the translation, the encoder reads the source."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -41,6 +41,10 @@ class Translation(AbstractObjective):
         if self.token_dropout:
             tokens, selected = drop_tokens(tokens, self.token_dropout, generator, vocabulary)
         return Corrupted(inputs=tokens, labels=target[1:], selected=selected, decoder_inputs=target[:-1])
+
+    def for_evaluation(self) -> "Translation":
+        """The same objective on clean inputs."""
+        return replace(self, token_dropout=0.0)
 
     def loss(self, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0) -> dict[str, LossTerm]:
         """Cross-entropy of the translation's tokens."""

@@ -47,7 +47,7 @@ def task_scores(
     (term,) = objective.term_weights
     with torch.inference_mode():
         for rows in _rows_by_block(blocks, data.source.lengths):
-            batch = data.batch(objective, rows, ("evaluation-noise", 0), 0).to(model.device)
+            batch = data.batch(objective.for_evaluation(), rows, ("evaluation-noise", 0), 0).to(model.device)
             labels = batch.labels[batch.labels != UNSUPERVISED].cpu().numpy()
             block = blocks[rows[0]]
             sums[block] += float(objective.loss(model.module, batch)[term].total)

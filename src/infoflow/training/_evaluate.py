@@ -37,8 +37,9 @@ def evaluate(
     micro_tokens: int = 4096,
     precision: Precision = "fp32",
 ) -> Evaluation:
-    """The loss of `module` on `data`, without dropout. The noise of a sentence is keyed by (seed, its id) alone, so it
-    is the same at every evaluation. `module` keeps its mode; random states are not touched."""
+    """The loss of `module` on `data`, without dropout of units or of tokens. The noise of a sentence is keyed by (seed,
+    its id) alone, so it is the same at every evaluation. `module` keeps its mode; random states are not touched."""
+    objective = objective.for_evaluation()
     rows = np.arange(len(data.source.lengths))
     targets = np.asarray(data.target.lengths) if objective.needs_translation and data.target is not None else None
     pieces = micro_batches(rows, np.asarray(data.source.lengths), targets, micro_tokens)
