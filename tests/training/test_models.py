@@ -119,3 +119,8 @@ def test_one_setting_reaches_every_attention_layer(models) -> None:
 def test_width_must_be_a_multiple_of_heads() -> None:
     with pytest.raises(UserError, match="multiple of heads"):
         ModelConfig(width=100, heads=8)
+
+
+def test_two_variants_of_one_objective_are_refused() -> None:
+    with pytest.raises(UserError, match="Got causal-lm, masked-lm, causal-lm"):
+        build_models([CausalLM(), MaskedLM(), CausalLM(token_dropout=0.1)], SHAPE, VOCABULARY)

@@ -54,7 +54,16 @@ def build_models(
     built. `match="encoder"` gives every stack `config.layers` layers; `match="depth"` gives single stacks as many as
     the encoder and the decoder of translation have together, and the encoder equals their lower half.
     The global random state is left as it was.
+
+    Raises:
+        UserError: Two objectives have one name.
     """
+    names = [objective.name for objective in objectives]
+    if len(set(names)) < len(names):
+        raise UserError(
+            f"build_models returns one model per objective name. Got {', '.join(names)}.\n"
+            "Call it once for each variant of an objective: with the same seed the variants begin alike."
+        )
     single = config.layers * (2 if match == "depth" else 1)
     reference = _seeded(seed, "stack", lambda: BertForMaskedLM(_bert_config(config, vocabulary, single)))
     models = {}
