@@ -7,7 +7,16 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from infoflow.foundation import UserError
-from infoflow.models import IGNORED, load_model, model_inputs, pad_rows, sequence_losses, shift_right
+from infoflow.models import (
+    IGNORED,
+    decoder_inputs,
+    load_model,
+    model_inputs,
+    pad_rows,
+    sequence_losses,
+    shift_right,
+    start_token_id,
+)
 
 
 def explicit(logits, labels):
@@ -109,6 +118,40 @@ def test_translation_losses_shift_the_target_right(models, rows, family):
     with torch.no_grad():
         logits = model.module(input_ids=ids, attention_mask=mask, decoder_input_ids=shifted).logits
     check(losses, logits, labels)
+
+
+@pytest.mark.parametrize("family", ["marian", "bart", "mbart", "t5", "m2m100", "encoder-decoder"])
+def test_decoder_input_is_what_hugging_face_makes_of_the_labels(models, rows, family):
+    model = models(family)
+    ids, labels = torch.tensor([rows[0]]), torch.tensor([[*rows[1], 2, 7]])  # ends with EOS and a language code
+    inputs, predicted = decoder_inputs(model, labels)
+    assert torch.equal(predicted, labels)
+    with torch.no_grad():
+        expected = float(model.module(input_ids=ids, labels=labels).loss)
+        given = model.module(input_ids=ids, decoder_input_ids=inputs).logits
+    assert torch.nn.functional.cross_entropy(given[0], labels[0]).item() == pytest.approx(expected, rel=1e-5)
+    assert sequence_losses(model, ids, labels=labels).mean == pytest.approx(expected, rel=1e-5)
+    assert (inputs[0, 0] == 7) == (family == "mbart")
+
+
+def test_a_target_that_begins_with_the_start_token_is_read_from_there(models, rows):
+    labels = torch.tensor([[1, *rows[1], 2]])
+    inputs, predicted = decoder_inputs(models("encoder-decoder"), labels)
+    assert inputs.tolist() == [[1, *rows[1]]]
+    assert predicted.tolist() == [[*rows[1], 2]]
+    inputs, _ = decoder_inputs(models("bart"), labels)  # its decoder starts with EOS, whatever the target begins with
+    assert inputs.tolist() == [[2, 1, *rows[1]]]
+
+
+@pytest.mark.parametrize("family", ["bart", "encoder-decoder"])
+def test_a_start_token_anywhere_goes_before_a_bos_token(models, rows, family):
+    model = models(family, fresh=True)
+    model.module.config.decoder_start_token_id, model.module.config.bos_token_id = None, 9
+    model.module.generation_config.decoder_start_token_id = 4
+    assert start_token_id(model) == 4
+    assert shift_right(model, torch.tensor([rows[1]])).tolist() == [[4, *rows[1][:-1]]]
+    model.module.generation_config.decoder_start_token_id = None
+    assert start_token_id(model) == 9
 
 
 def test_what_cannot_be_scored_is_refused(models, rows, build_module):

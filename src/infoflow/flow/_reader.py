@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from infoflow.corpus import NOT_A_WORD, Corpus, Encoded, length_batches, token_frequencies
 from infoflow.foundation import UserError, block_of
-from infoflow.models import Model, start_token_id
+from infoflow.models import Model, decoder_inputs
 from infoflow.objectives import MaskedLM
 
 from ._activations import Regime, Stream
@@ -165,11 +165,13 @@ class Reader:
         assert self._target is not None
         tokens, special = self._target.row(row), self._target.special(row)
         words = self._words(self._target, row)
-        start = start_token_id(self.model)
-        if len(tokens) > 1 and tokens[0] == start:
-            return _clean(tokens[:-1], tokens[1:], special[:-1], words[:-1])
-        inputs = np.concatenate([[start], tokens[:-1]])
-        return _clean(inputs, tokens, np.concatenate([[True], special[:-1]]), np.concatenate([[-1], words[:-1]]))
+        inputs, labels = (
+            ids[0].numpy() for ids in decoder_inputs(self.model, torch.from_numpy(tokens.astype(np.int64))[None])
+        )
+        if len(labels) < len(tokens):
+            return _clean(inputs, labels, special[:-1], words[:-1])
+        shifted_words = np.concatenate([[NOT_A_WORD], words[:-1]])
+        return _clean(inputs, labels, np.concatenate([[True], special[:-1]]), shifted_words)
 
     def padded(self, rows: np.ndarray, regime: Regime = "clean", draw: int = 0) -> PaddedBatch:
         """The sentences `rows` as right-padded tensors."""

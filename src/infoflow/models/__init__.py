@@ -19,6 +19,7 @@ from ._load import load_model as load_model
 from ._losses import IGNORED as IGNORED
 from ._losses import SequenceLosses as SequenceLosses
 from ._losses import concatenate_losses as concatenate_losses
+from ._losses import decoder_inputs as decoder_inputs
 from ._losses import sequence_losses as sequence_losses
 from ._losses import shift_right as shift_right
 from ._losses import start_token_id as start_token_id

@@ -3,6 +3,7 @@
 # B batch, T token, V vocabulary
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
@@ -98,18 +99,39 @@ def token_cross_entropy(
 
 
 def shift_right(model: Model, labels: Int[Tensor, "batch step"]) -> Int[Tensor, "batch step"]:
-    """Decoder input of target `labels`: the start token, then all but the last; -100 becomes padding."""
-    start = start_token_id(model)
+    """Decoder input of target `labels`, as the family shifts them: the start token, then all but the last.
+
+    mBART begins with the language code that ends the target instead. -100 becomes padding.
+    """
+    if (own := getattr(model.module, "prepare_decoder_input_ids_from_labels", None)) is not None:
+        with suppress(TypeError, ValueError):  # its configuration names no start or no padding: ours looks further
+            return own(labels)
     shifted = labels.roll(1, dims=1)
-    shifted[:, 0] = start
+    shifted[:, 0] = start_token_id(model)
     return shifted.masked_fill(shifted == IGNORED, model.pad_token_id)
+
+
+def decoder_inputs(
+    model: Model, target_ids: Int[Tensor, "batch token"]
+) -> tuple[Int[Tensor, "batch step"], Int[Tensor, "batch step"]]:
+    """What the decoder reads and what it is to predict there, of targets as their tokenizer encodes them.
+
+    A target that begins with the token that starts the decoder ([CLS] of a matched model) is read from there, so it is
+    one step shorter; any other target is predicted whole.
+    """
+    inputs = shift_right(model, target_ids)
+    if target_ids.shape[1] > 1 and bool((inputs[:, 0] == target_ids[:, 0]).all()):
+        return target_ids[:, :-1], target_ids[:, 1:]
+    return inputs, target_ids
 
 
 def start_token_id(model: Model) -> int:
     """The token that begins a decoder's input."""
     config = model.module.config
-    for source in (config, getattr(model.module, "generation_config", None), getattr(config, "decoder", None)):
-        for name in ("decoder_start_token_id", "bos_token_id"):
+    sources = (config, getattr(model.module, "generation_config", None), getattr(config, "decoder", None))
+    # A BOS token is the last resort: BART's configuration names one, but its decoder starts with EOS.
+    for name in ("decoder_start_token_id", "bos_token_id"):
+        for source in sources:
             if (token := getattr(source, name, None)) is not None:
                 return int(token)
     raise UserError(
