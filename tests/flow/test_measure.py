@@ -42,35 +42,35 @@ class StateMean(Measure):
     needs = frozenset({"hidden"})
 
     def __init__(self) -> None:
-        self.sums: dict[str, np.ndarray] = {}
-        self.counts: dict[str, np.ndarray] = {}
+        self._sums: dict[str, np.ndarray] = {}
+        self._counts: dict[str, np.ndarray] = {}
 
     def update(self, activations: Activations) -> None:
         for stack, states in activations.hidden.items():
             valid = activations.streams[stack].valid
             per_layer = torch.stack([(s.double().mean(-1) * valid).sum(1) for s in states])  # (L+1, B)
-            sums = self.sums.setdefault(stack, np.zeros((NUM_BLOCKS, len(states))))
-            counts = self.counts.setdefault(stack, np.zeros(NUM_BLOCKS, dtype=np.int64))
+            sums = self._sums.setdefault(stack, np.zeros((NUM_BLOCKS, len(states))))
+            counts = self._counts.setdefault(stack, np.zeros(NUM_BLOCKS, dtype=np.int64))
             np.add.at(sums, activations.blocks.numpy(), per_layer.T.numpy())
             np.add.at(counts, activations.blocks.numpy(), valid.sum(1).numpy())
 
     def merge(self, other: "StateMean") -> None:
-        for stack in other.sums:
-            self.sums[stack] = self.sums.get(stack, 0) + other.sums[stack]
-            self.counts[stack] = self.counts.get(stack, 0) + other.counts[stack]
+        for stack in other._sums:
+            self._sums[stack] = self._sums.get(stack, 0) + other._sums[stack]
+            self._counts[stack] = self._counts.get(stack, 0) + other._counts[stack]
 
     def state_dict(self) -> dict[str, np.ndarray]:
-        return {f"sums.{k}": v for k, v in self.sums.items()} | {f"counts.{k}": v for k, v in self.counts.items()}
+        return {f"sums.{k}": v for k, v in self._sums.items()} | {f"counts.{k}": v for k, v in self._counts.items()}
 
     def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
-        self.sums = {k[5:]: v for k, v in state.items() if k.startswith("sums.")}
-        self.counts = {k[7:]: v for k, v in state.items() if k.startswith("counts.")}
+        self._sums = {k[5:]: v for k, v in state.items() if k.startswith("sums.")}
+        self._counts = {k[7:]: v for k, v in state.items() if k.startswith("counts.")}
 
     def result(self) -> pd.DataFrame:
         rows = [
-            {"stack": stack, "layer": layer, "value": value, "count": self.counts[stack].sum()}
-            for stack, sums in self.sums.items()
-            for layer, value in enumerate(sums.sum(0) / self.counts[stack].sum())
+            {"stack": stack, "layer": layer, "value": value, "count": self._counts[stack].sum()}
+            for stack, sums in self._sums.items()
+            for layer, value in enumerate(sums.sum(0) / self._counts[stack].sum())
         ]
         return pd.DataFrame(rows)
 
@@ -186,16 +186,16 @@ def test_byte_budget_bounds_the_sample(matched_models, parallel_corpus) -> None:
 
 def test_training_regime_of_a_masked_lm(matched_models, parallel_corpus, tmp_path) -> None:
     model = matched_models["masked-lm"]
-    measures = [SampledMean("training", occurrences=100)]
+    measures = [SampledMean("training", occurrences=25)]
     sample = collect(model, parallel_corpus, measures, tmp_path).samples["encoder", "training"]
     at = sample.occurrences
-    assert len(sample) == 100
+    assert len(sample) == 25
     assert (at.token != at.label).all()
     assert (at.label >= 5).all()
     assert (at.token != model.tokenizer.mask_token_id).all()
     frequent = np.argsort(-sample.facts.frequencies, kind="stable")[:20]
     assert set(at.token) <= set(frequent)
-    assert at.draw.max() >= 1  # 40 sentences yield fewer than 100 occurrences in one pass
+    assert at.draw.max() >= 1  # 40 sentences yield fewer than 25 occurrences in one pass
 
 
 @pytest.mark.parametrize("num_shards", [2, 3])
@@ -298,3 +298,55 @@ def test_long_sentences_run_in_smaller_batches_where_attention_is_held(matched_m
     assert max(sizes) <= 20_000
     whole = measure(model, parallel_corpus, [StateMean()])["state_mean"]
     pd.testing.assert_frame_equal(bounded, whole, rtol=1e-5, atol=1e-6)
+
+
+def test_training_noise_gives_every_token_the_same_chance(matched_models) -> None:
+    from infoflow.corpus import generate_grammar
+    from infoflow.flow._reader import Reader
+
+    corpus = generate_grammar(1500)
+    reader = Reader(matched_models["masked-lm"], corpus, max_length=512, seed=0, decoder=False)
+    reader.use_training_noise(50)
+    lengths, probes = [], []
+    for _, row in reader.candidates("encoder", "training", draw=0):
+        lengths.append(len(row.tokens))
+        probes.append(len(row.probes))
+    lengths, probes = np.array(lengths), np.array(probes)
+    short = lengths < np.median(lengths)
+    rates = [probes[part].sum() / (lengths[part] - 2).sum() for part in (short, ~short)]
+    # Below the 3.75 % that are drawn: a replacement by the very same token is no probe.
+    assert rates[0] == pytest.approx(rates[1], rel=0.25)
+    assert 0.025 < min(rates) < max(rates) < 0.042
+
+
+def test_a_streaming_measure_of_the_training_regime_sees_each_sentence_once(matched_models, parallel_corpus) -> None:
+    seen = []
+
+    class Watch(StateMean):
+        def update(self, activations: Activations) -> None:
+            seen.extend(activations.sentence_ids.tolist())
+            assert activations.regime == "training"
+            super().update(activations)
+
+    watch = Watch()
+    watch.regime = "training"
+    measure(matched_models["masked-lm"], parallel_corpus, [watch, SampledMean("training")])
+    assert sorted(seen) == sorted(parallel_corpus.ids.tolist())
+
+
+def test_two_stacks_without_a_head_are_read(parallel_corpus) -> None:
+    from transformers import BartConfig, BartModel
+
+    from infoflow.corpus import train_tokenizer
+    from infoflow.heads import Confidence
+
+    tokenizer = train_tokenizer((sentence.text for sentence in parallel_corpus), vocab_size=60)
+    sizes = {"encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    config = BartConfig(vocab_size=60, d_model=16, encoder_ffn_dim=16, decoder_ffn_dim=16, **sizes)
+    model = load_model(BartModel(config), tokenizer=tokenizer)
+    table = measure(model, parallel_corpus, [Confidence()])["head_confidence"]
+    assert set(zip(table["stack"], table["kind"], strict=True)) == {
+        ("encoder", "self"),
+        ("decoder", "self"),
+        ("decoder", "cross"),
+    }

@@ -96,7 +96,7 @@ def encode(
     folder = cache_folder() / "encoded" / digest([_VERSION, key, tokenizer_digest(tokenizer), target, limit])
     if not (folder / _FACTS).exists():
         with (
-            atomic_folder(folder) as temporary,
+            atomic_folder(folder, keep_existing=True) as temporary,
             current_display().progress("encoding", total=len(sentence_ids), unit="sentences") as progress,
         ):
             _write(temporary, _aligned(sentences, tokenizer, limit, target), progress.advance)

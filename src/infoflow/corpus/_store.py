@@ -92,7 +92,7 @@ class _Batches:
 def _write(first: pa.RecordBatch, batches: _Batches, name: str, key: str | None) -> Stored:
     folder = _folder(key or f"incoming-{os.getpid()}-{id(batches):x}")
     try:
-        with atomic_folder(folder) as temporary:
+        with atomic_folder(folder, keep_existing=True) as temporary:
             _write_batches(temporary / _DATA, first, batches, name)
             facts = {"name": name, "digest": batches.digest, "dropped": batches.dropped, "sentences": batches.sentences}
             (temporary / _FACTS).write_text(json.dumps(facts))

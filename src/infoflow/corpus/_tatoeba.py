@@ -65,7 +65,7 @@ def _archive(settings: PipSettings | None) -> Path:
 
 
 def _unpack(archive: Path, folder: Path) -> None:
-    with atomic_folder(folder) as temporary:
+    with atomic_folder(folder, keep_existing=True) as temporary:
         with tarfile.open(archive) as tar:
             member = tar.extractfile(_MEMBER)
             assert member is not None  # the archive's hash is known

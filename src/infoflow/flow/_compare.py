@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from infoflow.corpus import Corpus, tokenizer_digest
+from infoflow.corpus import NOT_A_WORD, Corpus, tokenizer_digest
 from infoflow.foundation import UserError, current_display
 from infoflow.models import Model
 from infoflow.results import Column
@@ -39,6 +39,11 @@ def compare(
     """
     if len(models) < 2:
         raise UserError(f"compare needs at least two models. Got {len(models)}. For one model use `measure`.")
+    if len({model.name for model in models}) < len(models):
+        raise UserError(
+            f"Models that are compared need different names. Got {', '.join(model.name for model in models)}. "
+            "Rename one: dataclasses.replace(model, name=...)."
+        )
     pairs = [each for each in measures if isinstance(each, PairMeasure)]
     options = options or PassOptions()
     if len({tokenizer_digest(model.require_tokenizer()) for model in models}) > 1:
@@ -77,12 +82,16 @@ def compare_samples(
 
 def text_sample(samples: dict[SampleKey, TokenSample], regime: Regime = "clean") -> TokenSample:
     """The sample of the stack that reads the corpus's text: an encoder where there is one."""
-    return samples.get(("encoder", regime)) or samples["decoder", regime]
+    return samples["encoder" if ("encoder", regime) in samples else "decoder", regime]
 
 
 def match_words(first: TokenSample, second: TokenSample) -> tuple[TokenSample, TokenSample]:
-    """Both samples on the occurrences they share, in the first one's order."""
-    same_tokens = np.array_equal(first.facts.frequencies, second.facts.frequencies)
+    """Both samples on the occurrences they share, in the first one's order.
+
+    Raises:
+        UserError: The tokenizers differ and one of them is slow, or no sampled word is shared.
+    """
+    same_tokens = first.facts.tokenizer == second.facts.tokenizer
     place = _token_place if same_tokens else _word_place
     rows_a, rows_b = place(first), place(second)
     shared = [(i, rows_b[key]) for key, i in rows_a.items() if key in rows_b]
@@ -91,13 +100,15 @@ def match_words(first: TokenSample, second: TokenSample) -> tuple[TokenSample, T
             f"{first.facts.model} and {second.facts.model} share no sampled word. "
             "Compare them on the same corpus, with a larger sample."
         )
-    dropped = len(rows_a) - len(shared)
-    if dropped:
-        current_display().note(
-            f"{dropped:,} of {len(rows_a):,} sampled words are not in both models' samples: dropped."
-        )
+    for rows, model in ((rows_a, first.facts.model), (rows_b, second.facts.model)):
+        if len(rows) > len(shared):
+            current_display().note(
+                f"{len(rows) - len(shared):,} of {len(rows):,} sampled words of {model} are dropped."
+            )
     index_a, index_b = np.array(shared).T
-    return first.take(index_a), second.take(index_b)
+    a, b = first.take(index_a), second.take(index_b)
+    assert not same_tokens or np.array_equal(a.occurrences.token, b.occurrences.token)
+    return a, b
 
 
 def _token_place(sample: TokenSample) -> dict[tuple[int, int], int]:
@@ -108,8 +119,13 @@ def _token_place(sample: TokenSample) -> dict[tuple[int, int], int]:
 def _word_place(sample: TokenSample) -> dict[tuple[int, int], int]:
     """Last sampled token of each word; sampling order is kept."""
     at = sample.occurrences
+    if len(sample) and (at.word == NOT_A_WORD).all():
+        raise UserError(
+            f"The tokenizer of {sample.facts.model} is slow and knows no words, so its tokens cannot be matched to "
+            "another tokenizer's. Load the model with a fast tokenizer."
+        )
     last: dict[tuple[int, int], int] = {}
     for i, key in enumerate(zip(at.sentence.tolist(), at.word.tolist(), strict=True)):
-        if key not in last or at.position[i] > at.position[last[key]]:
+        if key[1] != NOT_A_WORD and (key not in last or at.position[i] > at.position[last[key]]):
             last[key] = i
     return dict(sorted(last.items(), key=lambda item: item[1]))

@@ -14,7 +14,10 @@ from ._sample import SampleRequest, TokenSample
 
 
 class AbstractMeasure(ABC):
-    """What every measure says of itself. Subclass `Measure` (streaming), `SampleMeasure` or `PairMeasure`."""
+    """What every measure says of itself. Subclass `Measure` (streaming), `SampleMeasure` or `PairMeasure`.
+
+    Public attributes are settings and hold plain values, since results are keyed by them; state is private.
+    """
 
     table: ClassVar[TableSchema]
     """The table it writes; measures that share a table are concatenated."""
@@ -82,5 +85,7 @@ class PairMeasure(AbstractMeasure):
 
 def describe_measure(measure: AbstractMeasure) -> dict[str, Any]:
     """A measure's settings as plain values, for content keys: a setting changed means a result recomputed."""
-    settings = {k: v for k, v in vars(measure).items() if isinstance(v, str | int | float | bool | tuple | None)}
+    settings = {name: value for name, value in vars(measure).items() if not name.startswith("_") and name != "request"}
+    if odd := [name for name, value in settings.items() if not isinstance(value, str | int | float | tuple | None)]:
+        raise TypeError(f"{type(measure).__name__}.{odd[0]} is no plain value: keep settings plain, and state private.")
     return {"measure": type(measure).__qualname__, "version": measure.table.version, **settings}

@@ -20,7 +20,8 @@ from ._reader import PaddedBatch, Reader
 from ._sample import SampleFacts, SampleRequest, TokenSample
 from ._selection import select_occurrences
 
-_MAX_DRAWS = 10  # passes over the corpus in the training regime, where a sentence yields few occurrences
+_MAX_DRAWS = 16  # passes over the corpus in the training regime, where a sentence yields few occurrences
+_TYPES = 1000  # replacements in the training regime where no measure asks for a number of types
 SampleKey = tuple[str, Regime]  # (stack, regime)
 
 
@@ -57,10 +58,10 @@ class Pass:
         self.fillers = self._make_fillers()
 
     def _runs_decoder(self, corpus: Corpus) -> bool:
-        if self.model.task != "seq2seq":
+        if len(self.model.anatomy.stacks) == 1:
             return False
-        if "translation" not in corpus.columns:
-            current_display().note(f"{corpus.name} has no translations: only the encoder of {self.model.name} is read.")
+        if reason := _no_target(self.model, corpus):
+            current_display().note(f"{reason}: only the encoder of {self.model.name} is read.")
             return False
         wants_heads = any({"attention", "heads"} & measure.needs for measure in self.streaming)
         return wants_heads or self.options.decoder_states
@@ -72,10 +73,10 @@ class Pass:
         fillers: dict[SampleKey, SampleFiller] = {}
         for regime in ("clean", "training"):
             requests = self._requests(regime)
+            if regime == "training" and any(measure.regime == regime for measure in [*self.streaming, *self.sampling]):
+                self.reader.use_training_noise(max([request.top_types or _TYPES for request in requests] or [_TYPES]))
             if not requests:
                 continue
-            if regime == "training":
-                self.reader.use_training_noise(max(request.top_types or 1000 for request in requests))
             for stack in self._sampled_stacks(regime):
                 fillers[stack, regime] = self._make_filler(stack, regime, max(r.occurrences for r in requests))
         return fillers
@@ -92,7 +93,7 @@ class Pass:
         if affordable < num:
             current_display().note(f"The token sample holds {affordable:,} of {num:,} occurrences (its byte budget).")
         num = min(num, affordable)
-        draws = 1 if regime == "clean" else min(_MAX_DRAWS, -(-num // len(self.reader.corpus)))
+        draws = 1 if regime == "clean" else min(_MAX_DRAWS, self.reader.draws_for(num))
         occurrences = select_occurrences(self.reader, stack, regime, num, draws)
         facts = SampleFacts(
             model=self.model.name,
@@ -100,6 +101,7 @@ class Pass:
             regime=regime,
             task=self.model.task,
             seed=self.options.seed,
+            tokenizer=self.reader.tokenizer_digest(stack),
             frequencies=self.reader.frequencies[stack],
         )
         return SampleFiller(occurrences, facts, self._folder / f"{stack}-{regime}", num_states, layers.width)
@@ -138,13 +140,15 @@ class Pass:
 
     def _draws(self) -> list[tuple[Regime, int]]:
         draws: list[tuple[Regime, int]] = []
-        if self.streaming or any(regime == "clean" for _, regime in self.fillers):
+        streams_clean = any(measure.regime == "clean" for measure in self.streaming)
+        if streams_clean or any(regime == "clean" for _, regime in self.fillers):
             draws.append(("clean", 0))
         noisy = self.fillers.get((self.reader.source_stack, "training"))
-        if noisy is not None and len(noisy.occurrences):
-            training: Regime = "training"
-            draws += [(training, draw) for draw in range(int(noisy.occurrences.draw.max()) + 1)]
-        return draws
+        num_draws = int(noisy.occurrences.draw.max()) + 1 if noisy is not None and len(noisy.occurrences) else 0
+        if any(measure.regime == "training" for measure in self.streaming):
+            num_draws = max(num_draws, 1)
+        training: Regime = "training"
+        return draws + [(training, draw) for draw in range(num_draws)]
 
     def _needs(self, regime: Regime) -> set[Need]:
         needs: set[Need] = {"hidden"} if any(key[1] == regime for key in self.fillers) else set()
@@ -166,7 +170,7 @@ class Pass:
         )
         _check_finite(activations)
         for measure in self.streaming:
-            if measure.regime == regime:
+            if measure.regime == regime and draw == 0:  # further draws only fill the sample
                 measure.update(activations)
         for (_, filled), filler in self.fillers.items():
             if filled == regime:
@@ -193,10 +197,21 @@ class Pass:
         return {key: filler.sample() for key, filler in self.fillers.items()}
 
 
+def _no_target(model: Model, corpus: Corpus) -> str | None:
+    """Why the decoder of an encoder–decoder cannot be fed, or None."""
+    if "translation" not in corpus.columns:
+        return f"{corpus.name} has no translations"
+    tokenizer = model.target_tokenizer or model.require_tokenizer()
+    source, target = (getattr(tokenizer, f"{side}_lang", None) for side in ("src", "tgt"))
+    if hasattr(tokenizer, "tgt_lang") and target in (None, source):
+        return "Its tokenizer does not say which language to translate into (set tokenizer.tgt_lang)"
+    return None
+
+
 def forward(model: Model, batch: PaddedBatch) -> None:
     """Run the stacks that the batch has streams for, without the output head where it can be left out."""
     streams = batch.streams
-    if model.task == "seq2seq":
+    if len(model.anatomy.stacks) > 1:
         source = streams["encoder"]
         arguments = {"input_ids": source.input_ids, "attention_mask": source.real.long()}
         if "decoder" in streams:

@@ -2,8 +2,10 @@
 
 Mutual information with the input and with the output differ only where the two differ, so Voita, Sennrich and Titov
 (2019) keep the occurrences whose input is a *random replacement* of the token to predict. Natural corruption yields
-1.5 % of them. Here one selected position in ten, and at least one a sentence, becomes a replacement drawn uniformly
-from the most frequent types while all others are corrupted as usual: the same conditional distribution, cheaply.
+1.5 % of them. Here a quarter of the selected positions, rounded at random so that every token has the same chance
+whatever its sentence's length, becomes a replacement drawn uniformly from the most frequent types; all others are
+corrupted as usual. Where few positions are selected (short sentences) the context is distributed as in training; in
+long ones somewhat more of it is replaced.
 """
 
 from dataclasses import dataclass
@@ -13,6 +15,9 @@ import numpy as np
 
 from infoflow.foundation import stream
 from infoflow.objectives import MaskedLM, Vocabulary
+
+PROBED_SHARE = 0.25
+"""Of the positions that the objective selects."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -29,14 +34,12 @@ class ProbingNoise:
         self._objective, self._replacements, self._seed = objective, replacements, seed
         self._vocabulary = Vocabulary.from_tokenizer(tokenizer)
 
-    def __call__(self, tokens: np.ndarray, special: np.ndarray, draw: int, sentence_id: int) -> NoisySentence:
+    def __call__(self, tokens: np.ndarray, draw: int, sentence_id: int) -> NoisySentence:
         generator = stream("probing-noise", self._seed, draw, sentence_id)
         tokens = tokens.astype(np.int64)
         corrupted = self._objective.corrupt(tokens, generator, self._vocabulary)
         selected = np.flatnonzero(corrupted.selected)
-        if len(selected) == 0:
-            selected = generator.permutation(np.flatnonzero(~special))[:1]
-        probes = generator.permutation(selected)[: max(1, len(selected) // 10)]
+        probes = generator.permutation(selected)[: int(PROBED_SHARE * len(selected) + generator.random())]
         inputs, labels = corrupted.inputs.copy(), corrupted.labels.copy()
         inputs[probes] = self._replacements[generator.integers(len(self._replacements), size=len(probes))]
         labels[probes] = tokens[probes]

@@ -2,6 +2,7 @@
 
 # B sentence, T token
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
@@ -11,13 +12,13 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from infoflow.corpus import NOT_A_WORD, Corpus, Encoded, length_batches, token_frequencies
+from infoflow.corpus import NOT_A_WORD, Corpus, Encoded, length_batches, token_frequencies, tokenizer_digest
 from infoflow.foundation import UserError, block_of
 from infoflow.models import Model, decoder_inputs
 from infoflow.objectives import MaskedLM
 
 from ._activations import Regime, Stream
-from ._probing_noise import ProbingNoise
+from ._probing_noise import PROBED_SHARE, ProbingNoise
 from ._sample import NO_LABEL
 
 _WORD = re.compile(r"\S+")
@@ -28,6 +29,7 @@ class Row:
     """One sentence for one stack: what it reads, what it is to predict."""
 
     tokens: np.ndarray
+    clean: np.ndarray  # the same before corruption
     labels: np.ndarray
     special: np.ndarray
     words: np.ndarray
@@ -78,12 +80,18 @@ class Reader:
         longest = max_length if model.max_tokens is None else min(max_length, model.max_tokens)
         self._source = corpus.encode(tokenizer, side="text", max_length=longest)
         self._target = self._encode_target(max_length) if decoder else None
+        if not (self._shorter > 0).any():
+            raise UserError(f"No sentence of {corpus.name} has a token for {model.name}: there is nothing to measure.")
         self._white_space_words = white_space_words and "words" not in corpus.columns
         self._noise: ProbingNoise | None = None
 
     def _tokenizer(self, stack: str) -> PreTrainedTokenizerBase:
         own = self.model.target_tokenizer
         return own if own is not None and stack != self.source_stack else self.model.require_tokenizer()
+
+    def tokenizer_digest(self, stack: str) -> str:
+        """What decides how the stack's text is cut into tokens."""
+        return tokenizer_digest(self._tokenizer(stack))
 
     def _encode_target(self, max_length: int) -> Encoded:
         limit = self.model.max_target_tokens
@@ -117,15 +125,26 @@ class Reader:
         frequent = frequent[self.frequencies[self.source_stack][frequent] > 0]
         self._noise = ProbingNoise(MaskedLM(), self.model.require_tokenizer(), frequent, self.seed)
 
+    def draws_for(self, occurrences: int) -> int:
+        """Passes of training noise that are expected to yield so many occurrences."""
+        a_pass = PROBED_SHARE * MaskedLM().rate * int(self.frequencies[self.source_stack].sum())
+        return math.ceil(1.3 * occurrences / a_pass)
+
     def batches(self, token_budget: int) -> list[np.ndarray]:
-        """Rows of each batch, by length; the longer side counts."""
-        return length_batches(self._lengths, token_budget)
+        """Rows of each batch, by length; the longer side counts. Sentences without any token are left out."""
+        rows = np.flatnonzero(self._shorter > 0)
+        return [rows[batch] for batch in length_batches(self._lengths[rows], token_budget)]
 
     @cached_property
     def _lengths(self) -> np.ndarray:
         """Tokens of each sentence, on its longer side."""
         lengths = self._source.lengths
         return lengths if self._target is None else np.maximum(lengths, self._target.lengths)
+
+    @cached_property
+    def _shorter(self) -> np.ndarray:
+        lengths = self._source.lengths
+        return lengths if self._target is None else np.minimum(lengths, self._target.lengths)
 
     def longest(self, rows: np.ndarray) -> int:
         """Padded length of a batch of these rows."""
@@ -137,10 +156,15 @@ class Reader:
         words = self._words(self._source, row)
         if regime == "training":
             assert self._noise is not None, "use_training_noise comes first"
-            noisy = self._noise(tokens, special, draw, int(self.corpus.ids[row]))
+            noisy = self._noise(tokens, draw, int(self.corpus.ids[row]))
             return {
                 self.source_stack: Row(
-                    tokens=noisy.inputs, labels=noisy.labels, special=special, words=words, probes=noisy.probes
+                    tokens=noisy.inputs,
+                    clean=tokens,
+                    labels=noisy.labels,
+                    special=special,
+                    words=words,
+                    probes=noisy.probes,
                 )
             }
         labels = _next_tokens(tokens) if self.source_stack == "decoder" else np.full(len(tokens), NO_LABEL)
@@ -197,13 +221,14 @@ class Reader:
         )
 
     def candidates(self, stack: str, regime: Regime, draw: int) -> Iterator[tuple[int, Row]]:
-        """Every row of the corpus as `stack` reads it."""
-        for row in range(len(self.corpus)):
+        """Every row of the corpus as `stack` reads it, sentences without any token left out."""
+        for row in np.flatnonzero(self._shorter > 0).tolist():
             yield row, self.sentence_rows(row, regime, draw)[stack]
 
 
 def _clean(tokens: np.ndarray, labels: np.ndarray, special: np.ndarray, words: np.ndarray) -> Row:
-    return Row(tokens=tokens, labels=labels, special=special, words=words, probes=np.flatnonzero(~special))
+    probes = np.flatnonzero(~special)
+    return Row(tokens=tokens, clean=tokens, labels=labels, special=special, words=words, probes=probes)
 
 
 def _next_tokens(tokens: np.ndarray) -> np.ndarray:

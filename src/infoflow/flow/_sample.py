@@ -39,8 +39,8 @@ class Occurrences:
     position: np.ndarray  # int64, index among the row's tokens, special tokens included
     token: np.ndarray  # int64, input id as the model reads it (after corruption)
     label: np.ndarray  # int64, id to predict there, −100 where nothing is predicted
-    previous: np.ndarray  # int64, id of the token before it (clean), −1 at the start
-    next: np.ndarray  # int64, id of the token after it (clean), −1 at the end
+    previous: np.ndarray  # int64, id of the token before it, uncorrupted; −1 at the start or after a special token
+    next: np.ndarray  # int64, id of the token after it, uncorrupted; −1 at the end or before a special token
     word: np.ndarray  # int64, index of its word
     draw: np.ndarray  # int64, which pass over the corpus (training regime repeats with new noise)
 
@@ -60,6 +60,7 @@ class SampleFacts:
     regime: Regime
     task: str  # the model's task, see `Model.task`
     seed: int
+    tokenizer: str  # digest: equal for models that read the same tokens
     frequencies: np.ndarray  # (vocabulary,) int64: how often each token id occurs in the corpus
 
 

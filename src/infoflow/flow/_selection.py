@@ -29,7 +29,7 @@ def select_occurrences(reader: Reader, stack: str, regime: Regime, num: int, dra
 def _columns(reader: Reader, row: int, sentence: Row, draw: int) -> np.ndarray:
     """(9, probe) int64, in the order of `Occurrences`' fields."""
     at = sentence.probes
-    padded = np.concatenate([[-1], sentence.tokens, [-1]])
+    padded = np.concatenate([[-1], np.where(sentence.special, -1, sentence.clean), [-1]])
     constant = np.ones(len(at), dtype=np.int64)
     return np.stack(
         [

@@ -77,7 +77,10 @@ def read_manifest(shard: Path) -> dict[str, Any]:
 
 
 def _check_complete(manifests: list[dict[str, Any]], key: str) -> None:
-    (num_shards,) = {manifest["num_shards"] for manifest in manifests} or {0}
+    numbers = sorted({manifest["num_shards"] for manifest in manifests})
+    if len(numbers) != 1:
+        raise UserError(f"Merging needs the shards of one command. Got shards of {numbers or 'none'} parts.")
+    num_shards = numbers[0]
     present = sorted(manifest["shard"] for manifest in manifests)
     if present != list(range(num_shards)):
         raise UserError(f"Merging needs the shards 0..{num_shards - 1}, each once. Got {present}.")

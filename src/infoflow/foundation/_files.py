@@ -30,10 +30,12 @@ def atomic_write(path: Path | str) -> Iterator[Path]:
 
 
 @contextmanager
-def atomic_folder(path: Path | str) -> Iterator[Path]:
+def atomic_folder(path: Path | str, keep_existing: bool = False) -> Iterator[Path]:
     """Yield a temporary folder beside `path`; on success it replaces `path` as a whole.
 
-    A kill between removing an old folder and the rename leaves no folder, never a mixture of two.
+    A kill between removing an old folder and the rename leaves no folder, never a mixture of two. With
+    `keep_existing` a folder that another process has put there meanwhile stays (for folders named after their
+    content: the first writer wins, and nobody's open files vanish).
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -44,16 +46,20 @@ def atomic_folder(path: Path | str) -> Iterator[Path]:
         for entry in temporary.rglob("*"):
             _flush(entry)
         _flush(temporary)
-        if path.exists():
+        if path.exists() and not keep_existing:
             shutil.rmtree(path)
-        temporary.replace(path)
+        try:
+            temporary.replace(path)
+        except OSError:
+            if not (keep_existing and path.is_dir()):
+                raise
         _flush(path.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _flush(path: Path) -> None:
-    if os.name == "nt" and path.is_dir():  # Windows cannot open folders
+    if os.name == "nt":  # Windows opens no folders, and flushes no file that is open for reading
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -15,6 +15,9 @@ def set_threads(num_threads: int | None = None) -> int:
     import torch  # not at module level: the foundation is imported by `infoflow --help`
 
     torch.set_num_threads(num_threads)
+    from threadpoolctl import threadpool_limits  # NumPy's BLAS read the environment when it was imported
+
+    threadpool_limits(limits=num_threads)
     return num_threads
 
 

@@ -98,6 +98,12 @@ class Tables(Mapping[str, pd.DataFrame]):
             self._cache[name] = read_table(self._path / f"{name}.parquet")
         return self._cache[name]
 
+    def clear(self) -> None:
+        """Remove every table."""
+        for name in list(self):
+            (self._path / f"{name}.parquet").unlink()
+        self._cache.clear()
+
     def write(self, frame: pd.DataFrame, schema: TableSchema, origin: dict[str, Any] | None = None) -> Path:
         """Write the table under its schema's name."""
         self._cache.pop(schema.name, None)

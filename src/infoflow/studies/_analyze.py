@@ -2,9 +2,11 @@
 
 import copy
 import dataclasses
+import json
 import shutil
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -18,11 +20,14 @@ from infoflow.corpus import Corpus, load_corpus
 from infoflow.flow import (
     AbstractMeasure,
     Measured,
+    PairMeasure,
     PassOptions,
     SampleKey,
     TokenSample,
+    agree,
     collect,
     compare_samples,
+    describe_measure,
     first_then_others,
     is_first,
     job_key,
@@ -30,19 +35,19 @@ from infoflow.flow import (
     merge_shards,
     wait_for_all,
 )
-from infoflow.foundation import UserError, current_display, hash64, provenance
+from infoflow.foundation import UserError, atomic_folder, current_display, digest, hash64, provenance
 from infoflow.models import Model, load_model
 from infoflow.report import write_report
 from infoflow.results import RunFolder
 
 from ._compare import PAIR_KEYS
-from ._data import at_most
+from ._data import at_most, distinct
 from ._jobs import clean_samples
 from ._measures import choose, pair_measures, standard_measures
 from ._plan import AnalysisPlan
 from ._run import Run
-from ._study import MODEL_KEYS
-from ._workbench import Part, Workbench
+from ._study import MODEL_KEYS, only_one
+from ._workbench import Part, Schemas, Workbench
 
 _SHARDS = "shards"
 
@@ -70,8 +75,9 @@ def analyze(
 ) -> Run:
     """Measure models on a corpus, compare them where there are several, and write a run folder with its report.
 
-    Each model is measured beside an untrained control of its own configuration. What is done already in `out` is not
-    done again; measures and models may be added later.
+    Each model is measured beside an untrained control of its own configuration, on the corpus's distinct sentences. A
+    model that is measured already in `out` with the same settings is not measured again; a plan with another corpus or
+    other settings replaces the folder's tables.
 
     Args:
         sources: What `load_model` takes: names, folders, .gguf files.
@@ -83,7 +89,21 @@ def analyze(
         UserError: A model, the corpus or a setting does not allow it.
     """
     options = options or AnalyzeOptions()
-    run = _open(out, sources, options)
+    sources, options = _absolute(sources, options)
+    run = RunFolder(out)
+    with nullcontext() if shard else only_one(run):  # shards may share a folder: each writes one of its own
+        _open(run, sources, options)
+        _analyze(run, sources, options, shard)
+    return Run(run)
+
+
+def _analyze(
+    run: RunFolder,
+    sources: Sequence[str],
+    options: AnalyzeOptions,
+    shard: tuple[int, int] | None,
+    merging: bool = False,
+) -> None:
     started = time.monotonic()
     corpus = _corpus(options)
     measures = choose(standard_measures(options.measures), options.only)
@@ -98,19 +118,23 @@ def analyze(
     analysed = []
     for variant in _variants(sources, options):
         analysis = _Analysis(variant, options, passes, corpus, measures, bench)
-        if shard is None:
-            analysis.tables()
-        else:
+        if shard is not None:
             analysis.run_shard(*shard)
+        elif merging:
+            analysis.merge()
+        else:
+            analysis.tables()
         analysis.release()
         analysed.append(analysis)
-    if shard is None and is_first():
-        _write(run, analysed, options)
+    if shard is not None:
+        return
+    pairs = {} if options.only else _compared(bench, analysed, options)
+    if is_first():
+        _write(run, analysed, pairs)
         _describe(run, corpus, analysed, seconds=time.monotonic() - started)
         write_report(run)
     wait_for_all()
     bench.discard("samples")
-    return Run(run)
 
 
 def merge(folders: Sequence[Path | str], out: Path | str) -> Run:
@@ -126,35 +150,58 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Run:
     if runs[0].read().get("kind") != "analyze" or plans[0] is None:
         raise UserError(f"{runs[0].path} was not written by `infoflow analyze --shard`.")
     merged = RunFolder(out)
-    for run in runs:
-        for path in run.path.glob(f"work/{_SHARDS}/*/*"):
-            target = merged.path / path.relative_to(run.path)
+    sources, options = plans[0]["models"], _options(plans[0]["options"])
+    with only_one(merged):
+        _open(merged, sources, options)
+        for shard in (shard for run in runs for shard in _shards(run.path / "work" / _SHARDS)):
+            target = merged.path / "work" / _SHARDS / shard.parent.name / shard.name
             if not target.exists():
-                shutil.copytree(path, target)
-    return analyze(plans[0]["models"], _options(plans[0]["options"]), merged.path)
+                with atomic_folder(target) as folder:
+                    shutil.copytree(shard, folder, dirs_exist_ok=True)
+        _analyze(merged, sources, options, shard=None, merging=True)
+    return Run(merged)
+
+
+def _shards(folder: Path) -> list[Path]:
+    """Finished shards under `folder`; a killed one leaves a hidden folder."""
+    return sorted(path for path in folder.rglob("*-of-*") if path.is_dir() and path.name[0].isdigit())
+
+
+def _absolute(sources: Sequence[str], options: AnalyzeOptions) -> tuple[list[str], AnalyzeOptions]:
+    """Local paths made absolute, so that the stored plan means the same from any folder."""
+    local = [str(Path(source).resolve()) if Path(source).exists() else str(source) for source in sources]
+    if Path(options.corpus).exists():
+        options = dataclasses.replace(options, corpus=str(Path(options.corpus).resolve()))
+    return local, options
 
 
 def _options(values: dict[str, Any]) -> AnalyzeOptions:
     return AnalyzeOptions(**{**values, "only": tuple(values["only"]), "measures": AnalysisPlan(**values["measures"])})
 
 
-def _open(out: Path | str, sources: Sequence[str], options: AnalyzeOptions) -> RunFolder:
-    run = RunFolder(out)
+def _open(run: RunFolder, sources: Sequence[str], options: AnalyzeOptions) -> None:
+    """Note the plan in the run folder; tables of another plan are removed, so that a report never mixes two."""
     before = run.read()
     if before and before.get("kind") != "analyze":
         raise UserError(f"{run.path} holds a run of another kind ({before.get('kind')}). Choose another --out.")
     if not sources:
         raise UserError("Give at least one model: a hub name, a folder, or a .gguf file.")
-    plan = {"models": [str(source) for source in sources], "options": dataclasses.asdict(options)}
+    plan = {"models": list(sources), "options": dataclasses.asdict(options)}
     names = ", ".join(distinct_names(sources))
     if is_first():
+        # Compared as JSON, which is what the folder holds.
+        if before and _without_only(before["plan"]) != _without_only(json.loads(json.dumps(plan))):
+            run.tables.clear()
         run.update(kind="analyze", title=f"How information flows through {names}", plan=plan)
     wait_for_all()
-    return run
+
+
+def _without_only(plan: dict[str, Any]) -> dict[str, Any]:
+    return {**plan, "options": {**plan["options"], "only": None}}
 
 
 def _corpus(options: AnalyzeOptions) -> Corpus:
-    return at_most(first_then_others(lambda: load_corpus(options.corpus)), options.sentences)
+    return at_most(distinct(first_then_others(lambda: load_corpus(options.corpus))), options.sentences)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -176,7 +223,7 @@ def _variants(sources: Sequence[str], options: AnalyzeOptions) -> list[_Variant]
 
 def distinct_names(sources: Sequence[str]) -> list[str]:
     """The last part of each path, or as many parts as tell the models apart."""
-    parts = [Path(str(source)).parts for source in sources]
+    parts = [Path(str(source)).resolve().parts if Path(source).exists() else Path(source).parts for source in sources]
     for depth in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-depth:]) for part in parts]
         if len(set(names)) == len(names):
@@ -197,7 +244,7 @@ class _Analysis:
         bench: Workbench,
     ) -> None:
         self.variant, self.corpus, self.measures, self.bench = variant, corpus, measures, bench
-        self._sources, self.options = options, passes
+        self._sources, self.options, self.plan = options, passes, options.measures
         model = self.model
         self.key = job_key(model, corpus, self.measures, self.options)
         self.parameters = sum(parameter.numel() for parameter in model.module.parameters())
@@ -215,17 +262,41 @@ class _Analysis:
         self.__dict__.pop("model", None)
 
     def tables(self) -> Part:
-        """The model's tables, computed or merged from shards unless they are there."""
-        schemas = {measure.name: measure.table for measure in self.measures}
-        return self.bench.tables("measured", self.key, schemas, lambda: self._measure().tables)
+        """The model's tables, computed unless they are there."""
+        return self.bench.tables("measured", self.key, self._schemas(), lambda: self._measure().tables)
+
+    def merge(self) -> Part:
+        """The model's tables from its shards.
+
+        Raises:
+            UserError: There are none for this model, corpus and settings, or not all.
+        """
+        shards = _shards(self.bench.path(_SHARDS, self.key))
+        if not shards:
+            raise UserError(
+                f"No shard belongs to {self.variant.name} with this corpus and these settings. A model or the corpus "
+                "has changed since, or infoflow has: run the shards again."
+            )
+        folder = self._fresh_samples()
+        merged = merge_shards(self.model, self.corpus, self.measures, shards, folder, self.options)
+        return self.bench.tables("measured", self.key, self._schemas(), lambda: merged.tables)
+
+    def stored(self) -> Part:
+        """The tables, which are there."""
+        return self.bench.read("measured", self.key)
+
+    def _schemas(self) -> Schemas:
+        return {measure.name: measure.table for measure in self.measures}
 
     def _measure(self) -> Measured:
+        return collect(self.model, self.corpus, self.measures, self._fresh_samples(), self.options)
+
+    def _fresh_samples(self) -> Path:
         folder = self.bench.path("samples", self.key)
-        shutil.rmtree(folder, ignore_errors=True)
-        shards = sorted(self.bench.path(_SHARDS, self.key).glob("*"))
-        if shards:
-            return merge_shards(self.model, self.corpus, self.measures, shards, folder, self.options)
-        return collect(self.model, self.corpus, self.measures, folder, self.options)
+        if is_first():
+            shutil.rmtree(folder, ignore_errors=True)
+        wait_for_all()
+        return folder
 
     def run_shard(self, index: int, num: int) -> None:
         out = self.bench.path(_SHARDS, self.key) / f"{index}-of-{num}"
@@ -235,7 +306,7 @@ class _Analysis:
     def samples(self) -> dict[SampleKey, TokenSample]:
         """Samples for comparisons, kept from measuring or drawn again."""
         folder = self.bench.path("samples", self.key)
-        if not folder.exists():
+        if not agree(any(folder.rglob("facts.json"))):
             self._measure()
             self.release()
         return clean_samples(folder)
@@ -250,31 +321,43 @@ def untrained(model: Model, seed: int) -> Model:
     return dataclasses.replace(fresh, target_tokenizer=model.target_tokenizer)
 
 
-def _write(run: RunFolder, analysed: list[_Analysis], options: AnalyzeOptions) -> None:
+def _write(run: RunFolder, analysed: list[_Analysis], pairs: Part) -> None:
     frames: dict[str, list[pd.DataFrame]] = {}
     for analysis in analysed:
-        for name, frame in analysis.tables().items():
+        for name, frame in analysis.stored().items():
             frames.setdefault(name, []).append(frame.assign(**analysis.keys))
     schemas = {measure.name: measure.table.with_keys(*MODEL_KEYS) for measure in analysed[0].measures}
     for name, parts in frames.items():
         run.tables.write(pd.concat(parts, ignore_index=True), schemas[name])
-    pairs = [(a, b) for a, b in combinations(analysed, 2) if a.variant.trained == b.variant.trained]
-    if pairs and not options.only:
-        _write_pairs(run, pairs, options)
+    for measure in pair_measures(analysed[0].plan):
+        if measure.name in pairs:
+            run.tables.write(pairs[measure.name], measure.table.with_keys(*PAIR_KEYS))
 
 
-def _write_pairs(run: RunFolder, pairs: list[tuple[_Analysis, _Analysis]], options: AnalyzeOptions) -> None:
-    frames: dict[str, list[pd.DataFrame]] = {}
+def _compared(bench: Workbench, analysed: list[_Analysis], options: AnalyzeOptions) -> Part:
+    """Tables of all pairs of models, and of their controls; computed unless they are there."""
     measures = pair_measures(options.measures)
+    pairs = [(a, b) for a, b in combinations(analysed, 2) if a.variant.trained == b.variant.trained]
+    if not pairs:
+        return {}
+    key = digest(
+        [[analysis.key, analysis.variant.name] for analysis in analysed] + [describe_measure(m) for m in measures]
+    )
+    schemas = {measure.name: measure.table.with_keys(*PAIR_KEYS) for measure in measures}
+    return bench.tables("compared", key, schemas, lambda: _compare_pairs(pairs, measures))
+
+
+def _compare_pairs(pairs: list[tuple[_Analysis, _Analysis]], measures: Sequence[PairMeasure]) -> Part:
+    frames: dict[str, list[pd.DataFrame]] = {}
+    samples = {analysis.key: analysis.samples() for pair in pairs for analysis in pair}
     with current_display().progress("Comparing models", len(pairs), "pairs") as progress:
         for first, second in pairs:
             keys = {f"{name}_a": value for name, value in first.keys.items() if name != "trained"}
             keys |= {f"{name}_b": value for name, value in second.keys.items() if name != "trained"}
-            for name, frame in compare_samples(measures, first.samples(), second.samples()).items():
+            for name, frame in compare_samples(measures, samples[first.key], samples[second.key]).items():
                 frames.setdefault(name, []).append(frame.assign(**keys, trained=first.variant.trained))
             progress.advance(1)
-    for measure in measures:
-        run.tables.write(pd.concat(frames[measure.name], ignore_index=True), measure.table.with_keys(*PAIR_KEYS))
+    return {name: pd.concat(parts, ignore_index=True) for name, parts in frames.items()}
 
 
 def _describe(run: RunFolder, corpus: Corpus, analysed: list[_Analysis], seconds: float) -> None:

@@ -22,7 +22,8 @@ class StudyData:
 
     train: Corpus
     validation: Corpus
-    test: Corpus
+    test: Corpus  # pairs: a source with several translations is there several times
+    analysed: Corpus  # one row of `test` per different source: what models are scored and measured on
     tokenizer: PreTrainedTokenizerBase
     target_tokenizer: PreTrainedTokenizerBase | None  # None: the corpus has no translations
     key: str
@@ -52,7 +53,7 @@ class StudyData:
 
 def encode_all(data: StudyData, positions: int) -> None:
     """Encode every part into the cache before several processes ask for it at once."""
-    for part in (data.train, data.validation, data.test):
+    for part in (data.train, data.validation, data.analysed):
         data.encoded(part, positions)
 
 
@@ -70,8 +71,7 @@ def prepare(plan: StudyPlan, folder: Path) -> StudyData:
             'Choose another [corpus] name, or leave "translation" out of objectives.'
         )
     train, validation, test = _parts(corpus, plan.corpus)
-    test = at_most(test, plan.analysis.sentences)
-    key = digest([_VERSION, corpus.digest, plan.corpus, plan.analysis.sentences])
+    key = digest([_VERSION, corpus.digest, plan.corpus])
     tokenizers = folder / f"tokenizers-{key}"
     if not tokenizers.exists():
         _train_tokenizers(train, plan.corpus, parallel, tokenizers)
@@ -79,6 +79,7 @@ def prepare(plan: StudyPlan, folder: Path) -> StudyData:
         train=train,
         validation=validation,
         test=test,
+        analysed=at_most(distinct(test), plan.analysis.sentences),
         tokenizer=load_tokenizer(tokenizers / "source"),
         target_tokenizer=load_tokenizer(tokenizers / "target") if parallel else None,
         key=key,
@@ -93,6 +94,23 @@ def _parts(corpus: Corpus, plan: CorpusPlan) -> tuple[Corpus, Corpus, Corpus]:
     if parts.validation is None or parts.test is None:
         raise UserError("A study needs a validation and a test part: corpus.validation and corpus.test above 0.")
     return at_most(parts.train, plan.sentences), parts.validation, parts.test
+
+
+def distinct(corpus: Corpus) -> Corpus:
+    """The first row of each source sentence, without regard to case and spacing.
+
+    A sentence with several translations is there several times, and an encoder gives the copies the same states: as
+    neighbours they would find each other, and as independent observations they would narrow every interval.
+    """
+    seen: set[str] = set()
+    first = [
+        row for row, text in enumerate(corpus.column("text")) if (key := _key(text)) not in seen and not seen.add(key)
+    ]
+    return corpus if len(first) == len(corpus) else corpus.select(np.array(first), corpus.name)
+
+
+def _key(text: str) -> str:
+    return " ".join(text.casefold().split())
 
 
 def at_most(corpus: Corpus, sentences: int) -> Corpus:

@@ -38,7 +38,7 @@ Kind = Literal["train", "measure"]
 
 _VERSION = 1  # raise when the same plan trains or scores other models
 _COMPLETE = "complete"
-_BOOKKEEPING = ("seed", "log_every", "evaluate_every", "save_every", "keep_last", "keep_log_spaced")
+_BOOKKEEPING = ("seed", "device", "log_every", "evaluate_every", "save_every", "keep_last", "keep_log_spaced")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,7 +88,8 @@ class StudyJobs:
 
     def measure_key(self, job: Job) -> str:
         plan = self.plan.analysis
-        return digest([self.train_key(job), job.trained, _describe(standard_measures(plan)), plan, TASK_SCORES.version])
+        scores = [TASK_SCORES.version, plan.bleu_sentences, plan.beams]
+        return digest([self.train_key(job), job.trained, _describe(standard_measures(plan)), plan.sentences, scores])
 
     def is_done(self, job: Job) -> bool:
         return agree(self._is_done(job))
@@ -109,7 +110,20 @@ class StudyJobs:
 
     def trained(self, job: Job) -> dict[str, Any]:
         """Train the job's model and put it into `models/`; facts of the training."""
-        return self.bench.facts("trained", self.train_key(job), lambda: self._train(job))
+        facts = self.bench.facts("trained", self.train_key(job), lambda: self._train(job))
+        self.publish(job)
+        return facts
+
+    def publish(self, job: Job) -> None:
+        """Copy the plan's own weights to `models/`, where another plan's may lie."""
+        source, target = self._weights(job), self.model_folder(job)
+        if is_first() and not _same_training(source, target):
+            with atomic_folder(target) as folder:
+                shutil.copytree(source, folder, dirs_exist_ok=True)
+        wait_for_all()
+
+    def _weights(self, job: Job) -> Path:
+        return self.bench.path("training", self.train_key(job)) / "model"
 
     def model_folder(self, job: Job) -> Path:
         return self.run.models / job.model
@@ -117,19 +131,15 @@ class StudyJobs:
     def _train(self, job: Job) -> dict[str, Any]:
         module, objective = self._initial(job), self.plan.objective(job.objective)
         positions = self.plan.model.positions
-        out = self.bench.path("training", self.train_key(job))
         started = time.process_time()
         result = train(
             objective,
             dataclasses.replace(self.plan.training, seed=job.seed),
             self.data.encoded(self.data.train, positions),
             module,
-            out,
+            self._weights(job).parent,
             validation=self.data.encoded(self.data.validation, positions),
         )
-        if is_first():
-            with atomic_folder(self.model_folder(job)) as folder:
-                shutil.copytree(result.model, folder, dirs_exist_ok=True)
         return {
             "updates": result.updates,
             "source_tokens": result.source_tokens,
@@ -191,16 +201,16 @@ class StudyJobs:
             shutil.rmtree(folder, ignore_errors=True)
         wait_for_all()
         options = PassOptions(tokens_per_batch=plan.tokens_per_batch, decoder_states=False)
-        measured = collect(model, self.data.test, standard_measures(plan), folder, options)
+        measured = collect(model, self.data.analysed, standard_measures(plan), folder, options)
         (folder / _COMPLETE).touch()
         return measured.tables | {TASK_SCORES.name: self._scores(job, model)}
 
     def load(self, job: Job) -> Model:
-        """The job's model: trained from `models/`, or as it was before the first update."""
+        """The job's model: trained, or as it was before the first update."""
         if job.trained:
             if not self.bench.done("trained", self.train_key(job)):
                 raise UserError(f"{job.model} is not trained yet: run `infoflow study` on this folder first.")
-            model = load_model(self.model_folder(job), device=self.plan.training.device)
+            model = load_model(self._weights(job), device=self.plan.training.device)
         else:
             model = load_model(self._initial(job), tokenizer=self.data.tokenizer, device=self.plan.training.device)
         target = self.data.target_tokenizer if model.task == "seq2seq" else None
@@ -211,12 +221,18 @@ class StudyJobs:
         training = self.data.encoded(self.data.train, positions)
         frames = [
             task_scores(model, objective, self.data.encoded(part, positions), training, split)
-            for split, part in (("validation", self.data.validation), ("test", self.data.test))
+            for split, part in (("validation", self.data.validation), ("test", self.data.analysed))
         ]
         if objective.needs_translation and job.trained:
             current_display().note(f"Translating {plan.bleu_sentences} sentences with {job.model}.")
             frames.append(bleu_scores(model, self.data.test, plan.bleu_sentences, plan.beams, "test"))
         return pd.concat(frames, ignore_index=True)
+
+
+def _same_training(first: Path, second: Path) -> bool:
+    """Whether two model folders come from the same training."""
+    facts = [path / "training.json" for path in (first, second)]
+    return all(path.exists() for path in facts) and facts[0].read_bytes() == facts[1].read_bytes()
 
 
 def clean_samples(folder: Path) -> dict[SampleKey, TokenSample]:

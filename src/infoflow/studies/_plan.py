@@ -14,6 +14,11 @@ from infoflow.training import ModelConfig, TrainConfig
 PRESETS = ("quick", "laptop", "paper")
 
 
+def _at_least(least: int, name: str, value: int) -> None:
+    if value < least:
+        raise UserError(f"analysis.{name} must be at least {least}. Got {value}.")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CorpusPlan:
     """The sentences of a study and how they are cut up."""
@@ -44,6 +49,13 @@ class AnalysisPlan:
     beams: int = 5
     tokens_per_batch: int = 8192
     untrained: bool = True  # measure the initial weights of every seed too: the control
+
+    def __post_init__(self) -> None:
+        for name in ("occurrences", "types", "clusters", "clusterings", "neighbours", "beams", "tokens_per_batch"):
+            _at_least(1, name, getattr(self, name))
+        for name in ("distance_occurrences", "neighbour_occurrences", "bleu_sentences"):
+            _at_least(1, name, getattr(self, name))
+        _at_least(0, "sentences", self.sentences)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,7 +96,7 @@ class StudyPlan:
         if str(source) in PRESETS:
             text = (resources.files(__package__) / "presets" / f"{source}.toml").read_text(encoding="utf-8")
         elif Path(source).is_file():
-            text = Path(source).read_text(encoding="utf-8")
+            text = _read(Path(source))
         else:
             raise UserError(f"No study plan {source}: neither a TOML file nor a preset ({', '.join(PRESETS)}).")
         try:
@@ -100,6 +112,13 @@ class StudyPlan:
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is no UTF-8 text, so it is no TOML file. Save it as UTF-8.") from None
 
 
 def _build(cls: type, values: dict[str, Any], path: str) -> Any:
@@ -118,7 +137,9 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
         if not isinstance(value, dict):
             raise UserError(f"{path} must be a table of settings, written [{path}]. Got {value!r}.")
         return _build(hint, value, f"{path}.")  # type: ignore[arg-type]
-    if get_origin(hint) is tuple and isinstance(value, list | tuple):
+    if get_origin(hint) is tuple:
+        if not isinstance(value, list | tuple):
+            raise UserError(f"{path} must be a list, written [...]. Got {value!r}.")
         item = get_args(hint)[0]
         return tuple(_convert(item, each, f"{path}[{index}]") for index, each in enumerate(value))
     if hint is float and isinstance(value, int) and not isinstance(value, bool):

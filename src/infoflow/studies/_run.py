@@ -5,6 +5,7 @@ from pathlib import Path
 import pandas as pd
 
 from infoflow.findings import FINDINGS_TABLE
+from infoflow.foundation import UserError
 from infoflow.report import write_report
 from infoflow.results import RunFolder, Tables
 
@@ -31,7 +32,15 @@ class Run:
 
     @property
     def findings(self) -> pd.DataFrame:
-        """The claims that were checked, one a row."""
+        """The claims that were checked, one a row.
+
+        Raises:
+            UserError: None were: an analysis of given models checks no claims unless asked (`infoflow findings`).
+        """
+        if FINDINGS_TABLE.name not in self.tables:
+            raise UserError(
+                f"{self.path} holds no findings. Check the claims on its tables: infoflow findings {self.path}"
+            )
         return self.tables[FINDINGS_TABLE.name]
 
     def report(self) -> Path:

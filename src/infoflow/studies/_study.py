@@ -1,6 +1,5 @@
 """`study`: train, measure, compare, check, report; an interrupted study continues where it was."""
 
-import fcntl
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,13 +10,13 @@ import pandas as pd
 
 from infoflow.findings import FINDINGS_TABLE, evaluate
 from infoflow.flow import is_first, processes, wait_for_all
-from infoflow.foundation import UserError, available_cores, current_display, provenance
+from infoflow.foundation import UserError, available_cores, current_display, file_digest, provenance
 from infoflow.report import write_report
 from infoflow.results import Column, RunFolder, TableSchema
 
 from ._compare import PAIR_KEYS, compared
 from ._data import encode_all
-from ._jobs import Job, StudyJobs, job_cost, study_jobs
+from ._jobs import StudyJobs, job_cost, study_jobs
 from ._measures import pair_measures
 from ._plan import StudyPlan
 from ._processes import JobProgress, run_in_processes
@@ -69,7 +68,7 @@ def study(
     name = Path(str(plan)).stem if not isinstance(plan, StudyPlan) else "study"
     plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
     run = RunFolder(out or Path("runs") / name)
-    with _only_one(run):
+    with only_one(run):
         started = time.monotonic()
         before = run.read()
         if before and before.get("kind") != "study":
@@ -78,6 +77,10 @@ def study(
             run.update(kind="study", title=plan.title, plan=plan.to_json(), provenance=provenance())
         jobs = StudyJobs(plan, run)
         _do_all(jobs, run, _processes(plan, num_processes))
+        for job in study_jobs(plan):
+            if job.kind == "train":
+                jobs.publish(job)
+        compared(jobs)
         if is_first():
             _write_tables(jobs, run)
             _describe(jobs, run, seconds=time.monotonic() - started)
@@ -118,16 +121,17 @@ def _do_all(jobs: StudyJobs, run: RunFolder, num_processes: int) -> None:
 
 def _write_tables(jobs: StudyJobs, run: RunFolder) -> None:
     """Put the parts together into the run's tables, and judge the findings by them."""
+    run.tables.clear()  # an earlier plan's
     schemas = {name: schema.with_keys(*MODEL_KEYS) for name, schema in jobs.schemas().items()}
     parts: dict[str, list[pd.DataFrame]] = {}
     for job in (job for job in study_jobs(jobs.plan) if job.kind == "measure"):
         keys = {"model": job.model, "objective": job.objective, "seed": job.seed, "trained": job.trained}
-        for name, frame in jobs.measured(job).items():
+        for name, frame in jobs.bench.read("measured", jobs.measure_key(job)).items():
             parts.setdefault(name, []).append(frame.assign(**keys))
     for name, frames in parts.items():
         run.tables.write(pd.concat(frames, ignore_index=True), schemas[name])
+    pairs = jobs.bench.read("compared", jobs.compare_key)
     for measure in pair_measures(jobs.plan.analysis):
-        pairs = compared(jobs)
         if measure.name in pairs:
             run.tables.write(pairs[measure.name], measure.table.with_keys(*PAIR_KEYS))
     run.tables.write(_training_runs(jobs), TRAINING_RUNS)
@@ -136,7 +140,12 @@ def _write_tables(jobs: StudyJobs, run: RunFolder) -> None:
 
 def _training_runs(jobs: StudyJobs) -> pd.DataFrame:
     rows = [
-        {"model": job.model, "objective": job.objective, "seed": job.seed, **jobs.trained(job)}
+        {
+            "model": job.model,
+            "objective": job.objective,
+            "seed": job.seed,
+            **jobs.bench.read_facts("trained", jobs.train_key(job)),
+        }
         for job in study_jobs(jobs.plan)
         if job.kind == "train"
     ]
@@ -150,15 +159,16 @@ def _describe(jobs: StudyJobs, run: RunFolder, seconds: float) -> None:
     timings = {**run.read().get("timings", {}), "training (sum over models)": sum(row["seconds"] for row in trained)}
     timings["study (this call)"] = seconds
     parts: dict[str, Any] = {"train": data.train, "validation": data.validation, "test": data.test}
+    sizes = {name: len(part) for name, part in parts.items()} | {"analysed": len(data.analysed)}
     run.update(
         corpus={
             "name": jobs.plan.corpus.name,
             "digest": data.train.digest,
             "sentences": sum(len(part) for part in parts.values()),
             "words": int(sum(part.word_counts.sum() for part in parts.values())),
-            "parts": {name: len(part) for name, part in parts.items()},
+            "parts": sizes,
         },
-        models=[{**row, "folder": str(_job(row).model)} for row in trained],
+        models=[{**row, "sha256": _weights_digest(run, row["model"])} for row in trained],
         timings={name: round(value, 1) for name, value in timings.items()},
         warnings=run.read().get("warnings", []),
         command=provenance()["command"],
@@ -166,17 +176,22 @@ def _describe(jobs: StudyJobs, run: RunFolder, seconds: float) -> None:
     )
 
 
-def _job(row: dict[str, Any]) -> Job:
-    return Job(kind="train", objective=row["objective"], seed=row["seed"])
+def _weights_digest(run: RunFolder, model: str) -> str:
+    return file_digest(run.models / model / "model.safetensors")
 
 
 @contextmanager
-def _only_one(run: RunFolder) -> Iterator[None]:
+def only_one(run: RunFolder) -> Iterator[None]:
     """Hold the run folder's lock: two studies in one folder would overwrite each other."""
     if not is_first():
         yield
         return
     run.path.mkdir(parents=True, exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:  # Windows has no such locks: there the user takes care
+        yield
+        return
     with (run.path / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -10,7 +10,7 @@ from infoflow.results import RunFolder
 
 from ._jobs import Job, StudyJobs
 from ._plan import StudyPlan
-from ._study import _only_one
+from ._study import only_one
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,10 +34,11 @@ def train_model(
     plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
     plan = dataclasses.replace(plan, objectives=(objective,), seeds=(seed,))
     run = RunFolder(out or Path("runs") / objective)
-    with _only_one(run):
+    with only_one(run):
         kind = run.read().get("kind", "study")
         if kind != "study":
             raise UserError(f"{run.path} holds a run of another kind ({kind}). Choose another --out.")
-        run.update(kind="study", title=plan.title, plan=plan.to_json(), provenance=provenance())
+        if not run.read():  # a study's own plan stays
+            run.update(kind="study", title=plan.title, plan=plan.to_json(), provenance=provenance())
         jobs, job = StudyJobs(plan, run), Job(kind="train", objective=objective, seed=seed)
         return TrainedModel(facts=jobs.trained(job), folder=jobs.model_folder(job))

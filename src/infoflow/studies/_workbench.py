@@ -40,7 +40,11 @@ class Workbench:
                     for name, frame in part.items():
                         write_table(folder / f"{name}.parquet", frame, schemas[name])
             wait_for_all()
-        return {file.stem: read_table(file).frame for file in sorted(path.glob("*.parquet"))}
+        return self.read(stage, key)
+
+    def read(self, stage: str, key: str) -> Part:
+        """The tables of a part that is there; unlike `tables` it waits for no other process."""
+        return {file.stem: read_table(file).frame for file in sorted(self.path(stage, key).glob("*.parquet"))}
 
     def facts(self, stage: str, key: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The part's plain values, computed if they are not there."""
@@ -51,7 +55,11 @@ class Workbench:
                 with atomic_folder(path) as folder:
                     (folder / _FACTS).write_text(json.dumps(facts))
             wait_for_all()
-        return json.loads((path / _FACTS).read_text())
+        return self.read_facts(stage, key)
+
+    def read_facts(self, stage: str, key: str) -> dict[str, Any]:
+        """The plain values of a part that is there."""
+        return json.loads((self.path(stage, key) / _FACTS).read_text())
 
     def discard(self, stage: str) -> None:
         """Remove a stage's folders: what can be computed again."""

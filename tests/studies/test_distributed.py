@@ -1,0 +1,48 @@
+"""A study and an analysis under torchrun: two processes, one run folder, the numbers of one process."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+SCRIPT = """
+import dataclasses, sys
+from pathlib import Path
+from infoflow.flow import is_first
+from infoflow.foundation import set_threads
+from infoflow.studies import AnalyzeOptions, StudyPlan, analyze, study
+
+set_threads(1)
+base = Path(sys.argv[1])
+plan = StudyPlan.load(sys.argv[2])
+run = study(plan, base / "study", num_processes=1)
+options = AnalyzeOptions(corpus="grammar:300", measures=plan.analysis)
+analyze([str(run.path / "models" / "masked-lm" / f"seed-{seed}") for seed in (0, 1)], options, base / "analysis")
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_write_the_folder_of_one(tiny_toml: str, tmp_path: Path) -> None:
+    settings = 'objectives = ["masked-lm"]\nseeds = [0, 1]'
+    # Without dropout: its noise is drawn per process, so weights would differ.
+    text = tiny_toml.replace("seeds = [0, 1]", settings).replace("[model]", "[model]\ndropout = 0.0")
+    (tmp_path / "tiny.toml").write_text(text)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    arguments = [tmp_path / "script.py", tmp_path / "one", tmp_path / "tiny.toml"]
+    subprocess.run([sys.executable, *arguments], check=True, timeout=300, capture_output=True)
+    arguments[1] = tmp_path / "two"
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    subprocess.run([*launcher, *arguments], check=True, timeout=300, capture_output=True)
+    for kind in ("study", "analysis"):
+        assert (tmp_path / "two" / kind / "report.html").exists()
+        names = {path.name for path in (tmp_path / "one" / kind / "tables").glob("*.parquet")}
+        assert names == {path.name for path in (tmp_path / "two" / kind / "tables").glob("*.parquet")}
+    for name in ("head_entropy", "layer_distance", "task_scores"):
+        alone, together = (
+            pd.read_parquet(tmp_path / n / "study" / "tables" / f"{name}.parquet") for n in ("one", "two")
+        )
+        pd.testing.assert_frame_equal(
+            alone.drop(columns="replicates"), together.drop(columns="replicates"), rtol=1e-3, atol=1e-4
+        )
