@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from infoflow.flow import is_first
 from infoflow.foundation import UserError, provenance
 from infoflow.results import RunFolder
 
@@ -38,7 +39,7 @@ def train_model(
         kind = run.read().get("kind", "study")
         if kind != "study":
             raise UserError(f"{run.path} holds a run of another kind ({kind}). Choose another --out.")
-        if not run.read():  # a study's own plan stays
+        if is_first() and not run.read():  # a study's own plan stays
             run.update(kind="study", title=plan.title, plan=plan.to_json(), provenance=provenance())
         jobs, job = StudyJobs(plan, run), Job(kind="train", objective=objective, seed=seed)
         return TrainedModel(facts=jobs.trained(job), folder=jobs.model_folder(job))
