@@ -36,3 +36,24 @@ def test_errors():
         Corpus.from_dataset(DatasetDict(train=dataset), text="sentence")
     with pytest.raises(UserError, match="name the column"):
         Corpus.from_dataset(dataset, text=None)
+
+
+def test_a_word_without_a_class_has_an_empty_tag():
+    features = Features({"tokens": Sequence(Value("string")), "ner": Sequence(ClassLabel(names=["O", "PER"]))})
+    dataset = Dataset.from_dict({"tokens": [["the", "dog", "Rex"]], "ner": [[0, -1, 1]]}, features=features)
+    assert Corpus.from_dataset(dataset, text=None, words="tokens", tags=["ner"])[0].tags == {"ner": ["O", "", "PER"]}
+
+
+def test_numbers_of_words_become_text():
+    dataset = Dataset.from_dict({"tokens": [["the", "dog"]], "depth": [[2, 10]]})
+    assert Corpus.from_dataset(dataset, text=None, words="tokens", tags=["depth"])[0].tags == {"depth": ["2", "10"]}
+
+
+@pytest.mark.parametrize("feature", [ClassLabel(names=["bad", "good"]), Value("int64"), Value("string")])
+def test_a_label_of_the_sentence_is_no_tag(feature):
+    value = "1" if feature == Value("string") else 1
+    features = Features({"text": Value("string"), "mood": feature})
+    dataset = Dataset.from_dict({"text": ["the dog"], "mood": [value]}, features=features)
+    for data in (dataset, dataset.to_iterable_dataset()):
+        with pytest.raises(UserError, match=r"'mood' must hold a list with one value per word\. Got '?1"):
+            Corpus.from_dataset(data, tags=["mood"])

@@ -116,13 +116,13 @@ class Corpus:
         Class labels become their names. With `text=None` the text is the words joined by spaces.
 
         Raises:
-            UserError: A column is absent, or `dataset` still has splits.
+            UserError: A column is absent, a column of words or tags holds no lists, or `dataset` still has splits.
         """
         named = {"text": text, "translation": translation, "words": words}
         columns = {column: source for column, source in named.items() if source} | {tag: tag for tag in tags}
         dataset = one_split(dataset, columns)
         fingerprint = getattr(dataset, "_fingerprint", None) if isinstance(dataset, Dataset) else None
-        key = digest([_READER_VERSION, "dataset", fingerprint, columns]) if fingerprint else None
+        key = digest([_READER_VERSION, "dataset 2", fingerprint, columns]) if fingerprint else None
         return cls(store(read_dataset(dataset, columns), tuple(dict.fromkeys(["text", *columns])), name, key), name)
 
     @classmethod

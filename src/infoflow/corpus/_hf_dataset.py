@@ -3,11 +3,14 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 from datasets import ClassLabel, Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 
 from infoflow.foundation import UserError
 
 from ._columns import Row
+
+_OF_SENTENCES = {"text", "translation"}
 
 Getter = tuple[str, ...]
 """The keys that lead from a row of a dataset to a value: `translation.en` is `("translation", "en")`."""
@@ -16,12 +19,16 @@ Getter = tuple[str, ...]
 def read_dataset(dataset: Dataset | IterableDataset, columns: Mapping[str, str]) -> Iterator[Row | None]:
     """Sentences of a dataset; `columns` maps a corpus column to a (dotted) column of the dataset.
 
-    Class labels become their names. Without a text column the text is the words joined by spaces.
+    Class labels become their names, "" where a word has none (-1). Without a text column the text is the words joined
+    by spaces.
+
+    Raises:
+        UserError: A column of words or tags holds one value per sentence.
     """
     labels = {name: _label_names(dataset, source) for name, source in columns.items()}
     paths = {name: tuple(source.split(".")) for name, source in columns.items()}
     for record in dataset:
-        row: Row = {name: _value(record, path, labels[name]) for name, path in paths.items()}
+        row: Row = {name: _value(record, name, path, labels[name]) for name, path in paths.items()}
         if "text" not in row:
             row["text"] = " ".join(row["words"] or ())
         yield row if _holds_sentence(row) else None
@@ -50,13 +57,22 @@ def _label_names(dataset: Dataset | IterableDataset, source: str) -> list[str] |
     return feature.names if isinstance(feature, ClassLabel) else None
 
 
-def _value(record: Mapping[str, Any], path: Getter, labels: list[str] | None) -> Any:
+def _value(record: Mapping[str, Any], name: str, path: Getter, labels: list[str] | None) -> Any:
     value: Any = record
     for key in path:
         value = value[key]
+    if name in _OF_SENTENCES:
+        return value.strip() if isinstance(value, str) else value
+    if value is not None and np.ndim(value) == 0:
+        raise UserError(
+            f"The column {'.'.join(path)!r} must hold a list with one value per word. Got {value!r} for a sentence.\n"
+            "A label of the whole sentence is no tag: leave that column out."
+        )
     if labels is not None:
-        return [labels[index] for index in value]
-    return value.strip() if isinstance(value, str) else value
+        return [labels[index] if index is not None and index >= 0 else "" for index in value]
+    if name == "head" or value is None:
+        return value
+    return ["" if item is None else str(item) for item in value]
 
 
 def _holds_sentence(row: Row) -> bool:
