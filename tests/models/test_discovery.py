@@ -5,7 +5,7 @@ import torch
 import transformers
 
 from infoflow.foundation import UserError
-from infoflow.models import load_model
+from infoflow.models import load_model, tap
 
 # Output projections as the issue tracker of head pruning lists them, by family.
 OUTPUT_PROJECTIONS = {
@@ -128,6 +128,24 @@ def test_a_family_that_computes_attention_itself_is_refused(name, settings):
     config = getattr(transformers, f"{name}Config")(**(sizes | {"intermediate_size": 8} | settings))
     with pytest.raises(UserError, match="never calls the attention function"):
         load_model(getattr(transformers, f"{name}Model")(config))
+
+
+@pytest.mark.parametrize("family", ["bart", "mbart", "bert", "t5"])
+def test_a_classifier_has_the_stacks_of_its_base_model(build_module, family):
+    base = build_module(family)
+    name = type(base).__name__.replace("ForConditionalGeneration", "").replace("ForMaskedLM", "")
+    module = getattr(transformers, f"{name}ForSequenceClassification")(base.config).eval()
+    model, expected = load_model(module), load_model(base)
+    assert model.task == "encoder"
+    assert [(s.name, s.causal, len(s.layers)) for s in model.anatomy.stacks] == [
+        (s.name, s.causal, len(s.layers)) for s in expected.anatomy.stacks
+    ]
+    ids = torch.tensor([[5, 6, 7, 2]])
+    with tap(model, attention=True) as seen, torch.no_grad():
+        module(input_ids=ids)
+    assert {key: len(layers) for key, layers in seen.attention.items()} == {
+        (stack.name, kind): len(stack.layers) for stack in model.anatomy.stacks for kind in stack.layers[0].attentions
+    }
 
 
 def test_a_hybrid_model_is_refused():

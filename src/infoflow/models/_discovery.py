@@ -79,10 +79,12 @@ def vocabulary_size(module: PreTrainedModel) -> int:
 
 
 def tiny_inputs(module: PreTrainedModel) -> dict[str, Tensor]:
-    """A few token ids (no padding among them) as keywords of the model's forward pass."""
+    """A few token ids (no padding among them, EOS last) as keywords of the model's forward pass."""
     size = vocabulary_size(module)
-    pad = getattr(module.config, "pad_token_id", None)
-    ids = [token for token in range(min(size, 2 * _SOURCE_LENGTH)) if token != pad][-_SOURCE_LENGTH:]
+    pad, end = (getattr(module.config, name, None) for name in ("pad_token_id", "eos_token_id"))
+    ids = [token for token in range(min(size, 2 * _SOURCE_LENGTH)) if token not in (pad, end)][-_SOURCE_LENGTH:]
+    if isinstance(end, int) and 0 <= end < size and end != pad:
+        ids[-1] = end  # a classifier may read its answer there, and may not run without
     input_ids = torch.tensor([ids], device=module.device)
     inputs = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)}
     if is_sequence_to_sequence(module):
@@ -115,9 +117,14 @@ def _watch(module: PreTrainedModel) -> list[_Call]:
 
 
 def _run(module: PreTrainedModel, inputs: dict[str, Tensor]) -> Tensor:
-    """The logits, or whatever else comes first, of a forward pass."""
+    """The logits, or whatever else comes first, of a forward pass.
+
+    A head that predicts no tokens attends to nothing and is left out: BART's classifier wants a decoder input that is
+    as long as the encoder's.
+    """
+    running = module if module.get_output_embeddings() is not None else module.base_model
     try:
-        output = module(**inputs)
+        output = running(**inputs)
     except Exception as error:
         raise UserError(
             f"{type(module).__name__} cannot run on token ids alone, so it is no text model that infoflow can "
