@@ -1,5 +1,6 @@
 """A run that was killed, at any moment, ends with the weights of one that was not."""
 
+import json
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from training.tiny import tiny_config, tiny_data, tiny_model
 
 from infoflow.foundation import UserError
 from infoflow.objectives import CausalLM, MaskedLM, Translation
-from infoflow.training import TrainingHook, TrainingInterrupted, read_log, train
+from infoflow.training import Checkpoints, TrainingHook, TrainingInterrupted, read_log, train
 
 SCRIPT = Path(__file__).parent / "tiny.py"
 
@@ -100,6 +101,62 @@ def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
     assert again == first
     saved = weights(first.model)
     assert all(torch.equal(value, saved[name]) for name, value in model.state_dict().items() if name in saved)
+
+
+def test_the_same_model_object_may_be_passed_again(tmp_path: Path) -> None:
+    arguments = MaskedLM(), tiny_config(), tiny_data()
+    model = tiny_model(MaskedLM())
+    with pytest.raises(TrainingInterrupted):
+        train(*arguments, model, tmp_path / "again", hooks=[StopAfter(7)])
+    result = train(*arguments, model, tmp_path / "again")
+    assert train(*arguments, model, tmp_path / "again") == result
+    whole = train(*arguments, tiny_model(MaskedLM()), tmp_path / "whole")
+    assert_equal_weights(weights(result.model), weights(whole.model))
+    # The run still belongs to the model it began with, and to no other.
+    assert train(*arguments, tiny_model(MaskedLM()), tmp_path / "again") == result
+    with pytest.raises(UserError, match="initial weights was"):
+        train(*arguments, tiny_model(MaskedLM(), seed=5), tmp_path / "again")
+
+
+def test_a_run_continues_only_under_its_own_conditions(tmp_path: Path) -> None:
+    arguments = MaskedLM(), tiny_config(), tiny_data()
+    with pytest.raises(TrainingInterrupted):
+        train(*arguments, tiny_model(MaskedLM()), tmp_path, hooks=[StopAfter(7)])
+    latest = Checkpoints(tmp_path / "checkpoints").latest()
+    assert latest is not None
+    file = latest / "training" / "state.json"
+    state = json.loads(file.read_text())
+    assert state["conditions"] == {"precision": "fp32", "processes": 1}
+    for name, value in (("precision", "bf16"), ("processes", 2)):
+        file.write_text(json.dumps({**state, "conditions": {**state["conditions"], name: value}}))
+        with pytest.raises(UserError, match=f"begun with {name} {value}"):
+            train(*arguments, tiny_model(MaskedLM()), tmp_path)
+    del state["conditions"]  # as an earlier version wrote it
+    file.write_text(json.dumps(state))
+    assert train(*arguments, tiny_model(MaskedLM()), tmp_path).updates == 14
+
+
+def test_the_checkpoint_that_latest_names_is_never_removed(tmp_path: Path) -> None:
+    """A run killed between a checkpoint and its pointer leaves a later one, which it will write again."""
+    checkpoints = Checkpoints(tmp_path)
+    for update in (5, 6, 9):
+        (checkpoints.path(update) / "training").mkdir(parents=True)
+    (tmp_path / "latest").write_text(checkpoints.path(6).name)
+    checkpoints.tidy(keep_last=1, keep_log_spaced=False)
+    assert checkpoints.updates() == [6, 9]
+    checkpoints.drop_after(6)
+    assert checkpoints.updates() == [6]
+    assert checkpoints.latest() == checkpoints.path(6)
+
+
+def test_a_continued_run_drops_later_checkpoints(tmp_path: Path) -> None:
+    arguments = MaskedLM(), tiny_config(), tiny_data()
+    with pytest.raises(TrainingInterrupted):
+        train(*arguments, tiny_model(MaskedLM()), tmp_path, hooks=[StopAfter(7)])
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
+    checkpoints.path(13).mkdir()
+    train(*arguments, tiny_model(MaskedLM()), tmp_path)
+    assert 13 not in checkpoints.updates()
 
 
 @pytest.mark.parametrize(

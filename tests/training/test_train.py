@@ -131,3 +131,16 @@ def test_mistakes_are_explained(tmp_path: Path) -> None:
         tiny_data(0)
     with pytest.raises(UserError, match="Got 'tpu'"):
         train(CausalLM(), tiny_config(device="tpu"), tiny_data(), tiny_model(CausalLM()), tmp_path / "tpu")
+
+
+def test_weights_that_are_not_finite_are_never_saved(tmp_path: Path) -> None:
+    """Also between two lines of the log, at an update that would be saved."""
+    config = tiny_config(learning_rate=1e30, warmup=0.0, clip=0.0, log_every=100, save_every=1)
+    with pytest.raises(UserError, match="not finite at update 2"):
+        train(CausalLM(), config, tiny_data(), tiny_model(CausalLM()), tmp_path)
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
+    assert checkpoints.updates() == [0, 1]
+    for update in checkpoints.updates():
+        assert all(
+            value.isfinite().all() for value in load_file(checkpoints.path(update) / "model.safetensors").values()
+        )

@@ -1,5 +1,6 @@
 """The token mean of a whole update, however it is split."""
 
+import json
 import os
 import subprocess
 import sys
@@ -65,7 +66,7 @@ def test_gradient_is_that_of_the_mean_over_supervised_tokens(objective) -> None:
 def test_two_processes_make_the_update_of_one(tmp_path: Path) -> None:
     objective = Translation()
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", SCRIPT]
-    options = [tmp_path / "two", "--objective", objective.name, "--dropout", "0"]
+    options = [tmp_path / "two", "--objective", objective.name, "--dropout", "0", "--validate"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run([*command, *options], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
@@ -73,7 +74,11 @@ def test_two_processes_make_the_update_of_one(tmp_path: Path) -> None:
     weights = load_file(tmp_path / "two" / "model" / "model.safetensors")
     for name, value in load_file(one.model / "model.safetensors").items():
         torch.testing.assert_close(weights[name], value, rtol=1e-3, atol=1e-5)
+    one_found, other_found = (json.loads((tmp_path / "two" / f"validation-{rank}.json").read_text()) for rank in (0, 1))
+    assert one_found == other_found
+    assert one_found.keys() == {objective.name}
     one_log, two_log = (read_log(tmp_path / folder / "log.jsonl") for folder in ("one", "two"))
+    two_log = [line for line in two_log if "validation" not in line]
     for name in ("loss", "gradient_norm", "source_tokens", "target_tokens", "supervised_tokens"):
         assert [line[name] for line in two_log] == pytest.approx([line[name] for line in one_log], rel=1e-3)
 

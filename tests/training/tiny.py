@@ -4,6 +4,7 @@ python tests/training/tiny.py OUT [--objective masked-lm] [--die step:7]
 """
 
 import argparse
+import json
 import os
 import signal
 from pathlib import Path
@@ -88,6 +89,7 @@ def main() -> None:
     parser.add_argument("--objective", default="masked-lm")
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--die", default="")
+    parser.add_argument("--validate", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     hooks = []
@@ -99,7 +101,11 @@ def main() -> None:
             _die_in(where, int(number))
     objective = make_objective(arguments.objective)
     shape = ModelConfig(width=16, layers=2, heads=2, feedforward=32, positions=32, dropout=arguments.dropout)
-    train(objective, tiny_config(), tiny_data(), tiny_model(objective, shape), arguments.out, hooks=hooks)
+    validation = tiny_data(20, seed=9) if arguments.validate else None
+    model, out = tiny_model(objective, shape), arguments.out
+    result = train(objective, tiny_config(), tiny_data(), model, out, validation=validation, hooks=hooks)
+    rank = os.environ.get("RANK", "0")
+    (out / f"validation-{rank}.json").write_text(json.dumps(result.validation_losses))
 
 
 if __name__ == "__main__":

@@ -38,12 +38,16 @@ class TrainingState:
     validation: dict[str, float] = field(default_factory=dict)  # newest held-out loss of each term
     best: dict[str, Any] | None = None  # update and loss of the checkpoint with the lowest held-out loss
     key: dict[str, Any] = field(default_factory=dict)  # what the run depends on; a resumed run must agree
+    conditions: dict[str, Any] = field(default_factory=dict)  # resolved precision, number of processes; agree too
 
 
 def save_model(module: PreTrainedModel, folder: Path, tokenizer: Any = None, target_tokenizer: Any = None) -> None:
-    """Write a folder that `AutoModel...from_pretrained` loads."""
+    """Write a folder that `AutoModel...from_pretrained` loads; `module` stays as it is."""
+    config: Any = module.config
+    before = config.architectures, config.dtype  # saving fills them in, and a run's key covers the configuration
     with _quiet():
         module.save_pretrained(folder)
+    config.architectures, config.dtype = before
     if tokenizer is not None:
         tokenizer.save_pretrained(folder)
     if target_tokenizer is not None:
@@ -102,20 +106,31 @@ class Checkpoints:
         return path
 
     def tidy(self, keep_last: int, keep_log_spaced: bool) -> None:
-        """Keep the last few and the best whole, of the log-spaced ones the weights, and nothing else."""
-        updates = self.updates()
-        best = self.best()
+        """Keep the last few and the best whole, of the log-spaced ones the weights, and nothing else.
+
+        The one that `latest` names is always kept whole.
+        """
+        updates, latest, best = self.updates(), self.latest(), self.best()
         whole = {*updates[-keep_last:], *([best["update"]] if best else [])}
         for update in updates:
-            if update in whole:
+            if update in whole or self.path(update) == latest:
                 continue
             if keep_log_spaced and is_log_spaced(update):
                 shutil.rmtree(self.path(update) / "training", ignore_errors=True)
-                continue
-            # Renamed first: a kill in the middle must not leave something that looks like a checkpoint.
-            doomed = self.folder / f".{self.path(update).name}.partial"
-            self.path(update).rename(doomed)
-            shutil.rmtree(doomed)
+            else:
+                self._remove(update)
+
+    def drop_after(self, update: int) -> None:
+        """Remove checkpoints that a killed run wrote but did not yet name as its latest."""
+        for later in self.updates():
+            if later > update:
+                self._remove(later)
+
+    def _remove(self, update: int) -> None:
+        # Renamed first: a kill in the middle must not leave something that looks like a checkpoint.
+        doomed = self.folder / f".{self.path(update).name}.partial"
+        self.path(update).rename(doomed)
+        shutil.rmtree(doomed)
 
 
 def load_training_state(path: Path) -> tuple[TrainingState, dict[str, Tensor], dict[str, Tensor]]:
@@ -134,6 +149,18 @@ def load_weights(module: PreTrainedModel, path: Path) -> None:
             f"The checkpoint {path} does not fit the model: unexpected {unexpected[:3]}, "
             f"missing {sorted(set(missing) - tied)[:3]}.\nUse another output folder for another model."
         )
+
+
+def holds_weights(module: PreTrainedModel, path: Path) -> bool:
+    """Whether `module` has a checkpoint's weights, bit for bit."""
+    file = path / "model.safetensors"
+    if not file.exists():
+        return False
+    stored = load_file(file)
+    return all(
+        name not in stored or torch.equal(parameter.detach().cpu(), stored[name])
+        for name, parameter in module.named_parameters()
+    )
 
 
 @contextmanager

@@ -17,6 +17,8 @@ from ._data import TrainingData
 # Settings that change what is recorded, not what is learned.
 _FREE = {"log_every", "evaluate_every", "save_every", "keep_last", "keep_log_spaced", "device"}
 
+INITIAL_WEIGHTS = "initial weights"
+
 
 def run_key(
     objective: AbstractObjective, config: TrainConfig, data: TrainingData, model: PreTrainedModel
@@ -31,7 +33,7 @@ def run_key(
         **{f"objective {name}": value for name, value in options.items()},
         **settings,
         "model": digest(shape),
-        "initial weights": _weights_digest(model),
+        INITIAL_WEIGHTS: _weights_digest(model),
         "source": _rows_digest(data.source),
         "target": _rows_digest(data.target) if objective.needs_translation else None,
     }
@@ -46,6 +48,20 @@ def check_key(saved: dict[str, Any], wanted: dict[str, Any], folder: Path) -> No
             f"{folder} holds a run with other settings: {changes}.\n"
             "Give another output folder, or the old settings to continue that run."
         )
+
+
+def check_conditions(saved: dict[str, Any], present: dict[str, Any], folder: Path) -> None:
+    """Raise a UserError unless a run continues under the conditions that it was begun in.
+
+    They follow from the machine and the launch, not from the settings; a run of an earlier version names none.
+    """
+    for name, value in saved.items():
+        if present[name] != value:
+            raise UserError(
+                f"{folder} was begun with {name} {value}. Got {name} {present[name]}, so it would not end with the "
+                "same weights.\nContinue it on the same kind of machine, with as many processes, or give another "
+                "output folder."
+            )
 
 
 def _weights_digest(model: PreTrainedModel) -> str:

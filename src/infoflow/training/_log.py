@@ -45,6 +45,11 @@ class LogWindow:
         self._updates += 1
         self._tokens += result.source_tokens
 
+    @property
+    def finite(self) -> bool:
+        """Whether every loss and gradient since the last line is finite."""
+        return math.isfinite(float(self._norms)) and all(math.isfinite(float(loss)) for loss in self._losses.values())
+
     def close(self) -> dict[str, Any]:
         """Means since the last line, and a fresh start."""
         losses = {name: float(loss) / max(self._counts[name], 1) for name, loss in self._losses.items()}
@@ -56,7 +61,6 @@ class LogWindow:
             "gradient_norm": norm,
             "tokens_per_second": round(self._tokens / max(wall, 1e-9)),
             "tokens_per_cpu_second": round(self._tokens / max(cpu, 1e-9)),
-            "finite": math.isfinite(norm) and all(map(math.isfinite, losses.values())),
         }
         self.__init__()
         return line

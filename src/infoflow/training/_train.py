@@ -6,20 +6,30 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
+from accelerate.utils import broadcast_object_list
 from transformers import PreTrainedModel
 
 from infoflow.foundation import UserError, atomic_folder, current_display
 from infoflow.objectives import AbstractObjective
 
 from ._accelerator import make_accelerator
-from ._checkpoint import Checkpoints, TrainingState, is_log_spaced, load_training_state, load_weights, save_model
+from ._checkpoint import (
+    Checkpoints,
+    TrainingState,
+    holds_weights,
+    is_log_spaced,
+    load_training_state,
+    load_weights,
+    save_model,
+)
 from ._config import Precision, TrainConfig
 from ._data import TrainingData
 from ._evaluate import evaluate
 from ._hooks import Step, TrainingHook
-from ._key import check_key, run_key
+from ._key import INITIAL_WEIGHTS, check_conditions, check_key, run_key
 from ._log import LogWindow, MetricsLog
 from ._optimizer import make_optimizer, optimizer_state, restore_optimizer
 from ._precision import mixed_precision, resolve_precision
@@ -98,7 +108,7 @@ class _Run:
         if not path.exists():
             return None
         saved = json.loads(path.read_text())
-        check_key(saved.pop("key"), self.state.key, self.out)
+        self._check_key(saved.pop("key"))
         load_weights(self.model, self.out / "model")
         return TrainResult(model=self.out / "model", **saved)
 
@@ -108,6 +118,7 @@ class _Run:
         self.precision: Precision = resolve_precision(
             self.config.precision, self.accelerator.device, _width(self.model)
         )
+        self.state.conditions = {"precision": self.precision, "processes": self.accelerator.num_processes}
         self.optimizer = make_optimizer(self.model, self.config)
         self.updater = Updater(self.objective, self.model, self.data, self.config, self.accelerator)
         self._resume()
@@ -164,13 +175,8 @@ class _Run:
         self.window.add(result)
         if state.update % self.config.log_every and state.update < self.config.updates:
             return {}
+        self._require_finite()
         line = self.window.close()
-        if not line["finite"]:
-            raise UserError(
-                f"The loss or gradient of {self.objective.name} is not finite at update {state.update}.\n"
-                f"Lower learning_rate (now {self.config.learning_rate}) or raise warmup (now {self.config.warmup})."
-            )
-        del line["finite"]
         if self.accelerator.is_main_process:
             self.log.write(
                 update=state.update,
@@ -183,16 +189,24 @@ class _Run:
             )
         return {"loss": f"{line['loss']:.3f}"}
 
+    def _require_finite(self) -> None:
+        if not self.window.finite:
+            raise UserError(
+                f"The loss or gradient of {self.objective.name} is not finite at update {self.state.update}.\n"
+                f"Lower learning_rate (now {self.config.learning_rate}) or raise warmup (now {self.config.warmup})."
+            )
+
     def _keep(self, stop: bool) -> None:
         """Evaluate and save where this update calls for it."""
         config, update = self.config, self.state.update
         final = update == config.updates
         evaluated = final or (config.evaluate_every > 0 and update % config.evaluate_every == 0)
-        if evaluated and self.accelerator.is_main_process and self.validation is not None:
-            self._evaluate(self.validation)
         log_spaced = config.keep_log_spaced and is_log_spaced(update)
         regular = config.save_every > 0 and update % config.save_every == 0
         if evaluated or log_spaced or regular or stop:
+            self._require_finite()  # between two lines of the log too: a bad checkpoint would be continued from
+            if evaluated and self.accelerator.is_main_process and self.validation is not None:
+                self._evaluate(self.validation)
             self._save()
         if stop and not final:
             raise TrainingInterrupted(update, self.out)
@@ -223,27 +237,40 @@ class _Run:
         if path is None:
             return
         state, optimizer, hooks = load_training_state(path)
-        check_key(state.key, self.state.key, self.out)
+        self._check_key(state.key)
+        check_conditions(state.conditions, self.state.conditions, self.out)
         load_weights(self.model, path)
         restore_optimizer(self.model, self.optimizer, optimizer)
         for hook in self.hooks:
             prefix = f"{hook.name}:"
             hook.load_state_dict({name.removeprefix(prefix): t for name, t in hooks.items() if name.startswith(prefix)})
-        self.state = state
+        self.state = dataclasses.replace(state, conditions=self.state.conditions)
         self.window = LogWindow.restore(state.window)
+        if self.accelerator.is_main_process:
+            self.checkpoints.drop_after(state.update)
         current_display().note(f"{self.objective.name}: continuing after update {state.update} from {path}")
+
+    def _check_key(self, saved: dict[str, Any]) -> None:
+        """Refuse a run that another model began; one that this run trained before, in this process, began it."""
+        wanted = self.state.key
+        folders = [self.out / "model", *filter(None, [self.checkpoints.latest()])]
+        if saved.get(INITIAL_WEIGHTS) != wanted[INITIAL_WEIGHTS] and any(holds_weights(self.model, f) for f in folders):
+            self.state.key = wanted | {INITIAL_WEIGHTS: saved.get(INITIAL_WEIGHTS)}
+        check_key(saved, self.state.key, self.out)
 
     def _finish(self) -> TrainResult:
         for hook in self.hooks:
             hook.on_train_end(self.model)
         state = self.state
+        # Only the main process evaluates; every process returns what it found.
+        (validation,) = broadcast_object_list([state.validation])
         summary = {
             "updates": state.update,
             "source_tokens": state.source_tokens,
             "target_tokens": state.target_tokens,
             "supervised_tokens": state.supervised_tokens,
             "seconds": round(state.seconds, 3),
-            "validation_losses": state.validation,
+            "validation_losses": validation,
         }
         if self.accelerator.is_main_process:
             with atomic_folder(self.out / "model") as folder:
