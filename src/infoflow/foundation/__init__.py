@@ -1,5 +1,6 @@
 """What lies under every room: errors, display, random streams, error bars, provenance, atomic files."""
 
+from ._arrays import as_tensor as as_tensor
 from ._bootstrap import NUM_BLOCKS as NUM_BLOCKS
 from ._bootstrap import NUM_REPLICATES as NUM_REPLICATES
 from ._bootstrap import Interval as Interval
