@@ -108,3 +108,24 @@ def test_two_nn_names_mistakes():
         two_nn_dimension(torch.ones(10, 2))
     with pytest.raises(UserError, match="method must be"):
         two_nn_dimension(gaussian(9, 2), method="box")
+
+
+def test_no_occurrences_have_no_similarity():
+    for measure in (self_similarity, average_similarity, intra_sentence_similarity, maximum_explainable_variance):
+        assert math.isnan(measure(torch.zeros(0, 3)))
+
+
+def test_explainable_variance_of_a_point_is_undefined_though_its_mean_rounds():
+    assert math.isnan(maximum_explainable_variance(np.full((7, 3), 0.1)))
+
+
+@pytest.mark.parametrize("method", ["mle", "linear"])
+def test_two_nn_of_equally_far_points_is_undefined(method):
+    triangle = np.array([[0, 0], [1, 0], [0.5, math.sqrt(3) / 2]])
+    for points in (
+        triangle,
+        3 * triangle.astype(np.float32),
+        np.stack(np.meshgrid(range(4), range(4)), -1).reshape(-1, 2),
+    ):
+        with pytest.warns(UserWarning, match="equally far"):
+            assert math.isnan(two_nn_dimension(points, method=method))

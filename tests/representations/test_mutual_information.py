@@ -78,3 +78,9 @@ def test_labels_of_unequal_length_are_refused():
 def test_no_labels_are_refused():
     with pytest.raises(UserError, match="at least one label"):
         mutual_information([], [])
+
+
+def test_none_is_a_label():
+    a = [None, "x", None, "y", "x"]
+    assert mutual_information(a, [0, 1, 0, 2, 1]) == pytest.approx(mutual_information(a, a))
+    assert mutual_information(a, a) == mutual_information([0, 1, 0, 2, 1], [0, 1, 0, 2, 1]) > 1

@@ -26,5 +26,5 @@ def maximum_explainable_variance(x: Matrix) -> float:
     >>> maximum_explainable_variance(torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]))
     0.5
     """
-    variances = torch.linalg.svdvals(centred(as_view(x, "x"))).square()
-    return float(variances[0] / variances.sum()) if variances[0] > 0 else math.nan
+    variances = torch.linalg.svdvals(centred(as_view(x, "x", least_rows=0))).square()
+    return float(variances[0] / variances.sum()) if variances.sum() > 0 else math.nan

@@ -37,5 +37,5 @@ def procrustes_distance(x: Matrix, y: Matrix) -> float:
         if norm == 0:
             raise UserError(f"{name} must vary over tokens. All its rows are equal, so it has no shape.")
     cosine = float(torch.linalg.svdvals((view_x / norm_x).mT @ (view_y / norm_y)).sum())
-    # arccos has an infinite slope at 1: rounding of 1e-16 would read as an angle of 1e-8.
+    # Rounding may leave a cosine above 1, where arccos is NaN. Below 1 its slope is infinite: 1e-16 reads as 1e-8.
     return float(torch.arccos(torch.tensor(min(cosine, 1.0), dtype=torch.float64)))

@@ -28,7 +28,7 @@ def self_similarity(x: Matrix) -> float:
     >>> self_similarity(torch.tensor([[1.0, 0.0], [0.0, 2.0]]))
     0.0
     """
-    units = _units(as_view(x, "x"))
+    units = _units(as_view(x, "x", least_rows=0))
     n = len(units)
     return float((units.sum(0).square().sum() - n) / (n * (n - 1))) if n > 1 else math.nan
 
@@ -62,7 +62,7 @@ def intra_sentence_similarity(x: Matrix) -> float:
     >>> round(intra_sentence_similarity(torch.tensor([[1.0, 0.0], [0.0, 1.0]])), 4)
     0.7071
     """
-    view = as_view(x, "x")
+    view = as_view(x, "x", least_rows=0)
     view = view[view.square().sum(1) > 0]
     mean = view.mean(0)
     norm = mean.norm()

@@ -1,5 +1,7 @@
 """Intrinsic dimension from two nearest neighbours."""
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -8,6 +10,9 @@ from infoflow.foundation import UserError, current_display
 
 from ._nearest import nearest
 from ._views import Matrix, as_view
+
+_ROUNDING = 1e-6
+"""Mean ln μ at which the two distances differ by no more than the rounding of float32."""
 
 
 def two_nn_dimension(x: Matrix, method: str = "mle", discard: float = 0.1) -> float:
@@ -24,7 +29,7 @@ def two_nn_dimension(x: Matrix, method: str = "mle", discard: float = 0.1) -> fl
         discard: Share of the largest ratios that the linear fit leaves out.
 
     Returns:
-        Dimension, a positive number.
+        Dimension, a positive number; NaN with a warning where the two distances are equal (points of a lattice).
 
     Raises:
         UserError: Fewer than 3 distinct points, or an unknown method.
@@ -39,10 +44,13 @@ def two_nn_dimension(x: Matrix, method: str = "mle", discard: float = 0.1) -> fl
         current_display().note(f"Intrinsic dimension: {len(view) - len(points)} repeated points left out.")
     if len(points) < 3:
         raise UserError(f"The intrinsic dimension needs at least 3 distinct points. Got {len(points)}.")
-    ratios = _log_ratios(points)
+    ratios = _log_ratios(points).sort().values
+    kept = ratios if method == "mle" else ratios[: max(1, int(len(ratios) * (1 - discard)))]
+    if kept.mean() <= _ROUNDING:
+        current_display().warn("The intrinsic dimension is undefined: two nearest neighbours are equally far.")
+        return math.nan
     if method == "mle":
         return float(len(ratios) / ratios.sum())
-    kept = ratios.sort().values[: max(1, int(len(ratios) * (1 - discard)))]
     share = torch.arange(1, len(kept) + 1, dtype=kept.dtype) / len(ratios)
     # With discard=0 the largest ratio has F = 1, whose logarithm is infinite.
     kept, share = kept[share < 1], share[share < 1]

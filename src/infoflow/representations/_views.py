@@ -1,31 +1,38 @@
 """Views: matrices of representations, one row per token occurrence."""
 
 import numpy as np
+import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, as_tensor
 
 Matrix = Tensor | np.ndarray
 """A (token, width) matrix as a user gives it; functions check it with `as_view`."""
 
 
-def as_view(x: Matrix, name: str, dtype: torch.dtype | None = torch.float64) -> Float[Tensor, "token width"]:
-    """`x` as a floating-point tensor; `dtype=None` keeps float32 and float64.
+_CONSTANT = 1e-12
+"""A column whose centred norm is at most this share of its raw norm is constant up to rounding."""
+
+
+def as_view(
+    x: Matrix, name: str, dtype: torch.dtype | None = torch.float64, least_rows: int = 1
+) -> Float[Tensor, "token width"]:
+    """`x` as a floating-point tensor on the CPU; `dtype=None` keeps float32 and float64.
 
     Raises:
-        UserError: `x` is not a matrix, has no rows or columns, or holds NaN or infinity.
+        UserError: `x` is not a matrix, has no columns or fewer than `least_rows` rows, or holds NaN or infinity.
     """
-    view = torch.as_tensor(x)
-    if view.ndim != 2 or 0 in view.shape:
+    view = as_tensor(x)
+    if view.ndim != 2 or len(view) < least_rows or view.shape[1] == 0:
         raise UserError(
-            f"{name} must be a matrix of shape (tokens, width) with at least one row and column. "
+            f"{name} must be a matrix of shape (tokens, width) with at least {least_rows} row and one column. "
             f"Got shape {tuple(view.shape)}. Flatten sentences into rows, one per token."
         )
     if dtype is None:
         dtype = view.dtype if view.dtype in (torch.float32, torch.float64) else torch.float32
-    view = view.detach().to(dtype)
+    view = view.to(dtype)
     if not bool(torch.isfinite(view).all()):
         raise UserError(f"{name} must be finite. It holds NaN or infinity: drop those rows first.")
     return view
@@ -44,18 +51,21 @@ def as_views(
 
 
 def centred(x: Float[Tensor, "token width"]) -> Float[Tensor, "token width"]:
-    return x - x.mean(dim=0)
+    """`x` less its column means; constant columns, whose mean may round, become exactly 0."""
+    shifted = x - x.mean(dim=0)
+    constant = torch.linalg.vector_norm(shifted, dim=0) <= _CONSTANT * torch.linalg.vector_norm(x, dim=0)
+    return shifted.masked_fill(constant, 0)
 
 
 def as_labels(labels: Tensor | np.ndarray | list, name: str, length: int | None = None) -> np.ndarray:
-    """Labels of any kind as integers 0..m−1 (the rank of each distinct label).
+    """Labels of any kind, None included, as integers 0..m−1 in order of first appearance.
 
     Raises:
         UserError: `labels` is not a vector, is empty, or has another length than `length`.
     """
-    vector = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
+    vector = np.asarray(as_tensor(labels) if isinstance(labels, Tensor) else labels)
     if vector.ndim != 1 or len(vector) == 0:
         raise UserError(f"{name} must be a vector with at least one label. Got shape {vector.shape}.")
     if length is not None and len(vector) != length:
         raise UserError(f"{name} must hold one label per row. Got {len(vector)} labels for {length} rows.")
-    return np.unique(vector, return_inverse=True)[1]
+    return pd.factorize(vector, use_na_sentinel=False)[0]
