@@ -172,3 +172,32 @@ def test_mistakes_are_named():
         pwcca(x, torch.ones(30, 2))
     with pytest.raises(UserError, match='side must be "mean", "x" or "y"'):
         pwcca(x, x, side="left")
+
+
+SQUARE = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]], dtype=torch.float64).repeat(30, 1)
+
+
+def test_a_deficient_view_that_shares_nothing_has_similarity_zero():
+    x = torch.stack([SQUARE[:, 0], torch.full((120,), 5.0)], dim=1)
+    assert pwcca(x, SQUARE[:, 1:]) == 0
+    repeated = SQUARE[:, :1].repeat(1, 3)
+    assert pwcca(repeated, SQUARE[:, 1:]) == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("side", ["mean", "x", "y"])
+def test_directions_of_correlation_zero_keep_their_weight(side):
+    """Beside a null direction: the two must not mix."""
+    x = torch.cat([SQUARE, SQUARE[:, :1] + SQUARE[:, 1:]], dim=1)
+    y = torch.stack([SQUARE[:, 0], SQUARE.prod(1)], dim=1)
+    assert pwcca(x, y, side=side) == pytest.approx(pwcca_by_qr(x, y, side), abs=1e-12)
+    assert 0.3 < pwcca(x, y, side=side) < 0.7
+
+
+def test_views_may_be_read_only_reversed_or_of_no_more_than_rounding():
+    x, y = (view.numpy() for view in related_views(300, 4, 3, seed=1))
+    expected = pwcca(x, y)
+    assert pwcca(x[::-1], y[::-1]) == pytest.approx(expected, abs=1e-12)
+    y.flags.writeable = False
+    assert pwcca(np.c_[x, np.full(300, 0.1)], y) == pytest.approx(expected, abs=1e-12)
+    with pytest.raises(UserError, match="x must vary"):
+        pwcca(np.full((300, 3), 0.1), y)

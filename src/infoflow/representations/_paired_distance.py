@@ -13,12 +13,15 @@ from torch import Tensor
 from infoflow.foundation import NUM_BLOCKS, stream
 from infoflow.results import estimate, linear_replicates
 
-from ._cca import Whitening, canonical_of_covariance, column_floor, whiten
+from ._cca import Whitening, canonical_by_qr, canonical_of_covariance, singular_floor, whiten
 from ._pwcca import weighted_mean
+from ._views import centred
 
 _WIDE = 256
 _GROUPS_OF_WIDE = 16
 """Each group costs a decomposition per layer; 64 of them take minutes above a width of 256."""
+_CANCELLED = 1e-6
+"""A column that varies in one group only leaves this share of its norm behind when the group is subtracted."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,26 +63,33 @@ class BlockGroups:
 
 
 class LayerView:
-    """One layer's states, centred and in group order, with its whitenings."""
+    """One layer's states in group order, with its whitenings."""
 
     def __init__(self, states: Float[np.ndarray, "token width"], groups: BlockGroups) -> None:
-        raw = torch.from_numpy(states).to(torch.float64)[groups.order]
-        self.groups, self._floor = groups, column_floor(raw)
-        self.centred = raw - raw.mean(0)
+        raw = torch.from_numpy(states)
+        self.groups, self.singular_floor = groups, singular_floor(raw.dtype)
+        self.centred = centred(raw.to(torch.float64)[groups.order])
 
     @cached_property
-    def whitening(self) -> Whitening:
+    def whitenings(self) -> list[Whitening]:
         """Of all rows, then without each group; shared by every pair the layer is in."""
-        return whiten(self.groups.covariances(self.centred, self.centred), self._floor)
+        covariances = self.groups.covariances(self.centred, self.centred)
+        floor = _CANCELLED * covariances[0].diagonal().sqrt()
+        return [whiten(covariance, floor) for covariance in covariances]
 
 
 def distance_columns(x: LayerView, y: LayerView, side: str) -> dict:
     """Estimate columns of 1 − PWCCA between two layers of the same occurrences."""
-    cross = x.groups.covariances(x.centred, y.centred)
-    values = 1 - weighted_mean(canonical_of_covariance(x.whitening, y.whitening, cross), side).numpy()
+    crosses = x.groups.covariances(x.centred, y.centred)
+    each = [canonical_of_covariance(*parts) for parts in zip(x.whitenings, y.whitenings, crosses, strict=True)]
+    values = 1 - np.array([weighted_mean(canonical, side) for canonical in each])
+    value = values[0]
+    if not (x.whitenings[0].safe and y.whitenings[0].safe):
+        value = 1 - weighted_mean(canonical_by_qr(x.centred, y.centred, x.singular_floor, y.singular_floor), side)
     return estimate(
-        value=values[0],
-        replicates=x.groups.replicates(values),
+        value=value,
+        # Differences between covariances of the same conditioning, around the exact value.
+        replicates=x.groups.replicates(values) + (value - values[0]),
         baseline=_shuffled_distance(x, y, side),
         count=len(x.centred),
     )
@@ -89,14 +99,4 @@ def _shuffled_distance(x: LayerView, y: LayerView, side: str) -> float:
     """The distance of two layers whose rows have nothing to do with each other."""
     order = torch.from_numpy(stream("pwcca-baseline").permutation(len(y.centred)))
     cross = x.centred.mT @ y.centred[order]
-    shuffled = canonical_of_covariance(_of_all_rows(x.whitening), _of_all_rows(y.whitening), cross)
-    return 1 - float(weighted_mean(shuffled, side))
-
-
-def _of_all_rows(whitening: Whitening) -> Whitening:
-    return Whitening(
-        basis=whitening.basis[0],
-        loadings=whitening.loadings[0],
-        rank=whitening.rank[0],
-        smallest=whitening.smallest[0],
-    )
+    return 1 - weighted_mean(canonical_of_covariance(x.whitenings[0], y.whitenings[0], cross), side)

@@ -56,15 +56,15 @@ def pwcca(x: Matrix, y: Matrix, side: str = "mean") -> float:
     """
     check_side(side)
     canonical = canonical_of(x, y)
-    warn_few_rows(len(x), max(int(canonical.rank_x), int(canonical.rank_y)))
-    return float(weighted_mean(canonical, side))
+    warn_few_rows(len(x), canonical.largest_rank)
+    return weighted_mean(canonical, side)
 
 
-def weighted_mean(canonical: Canonical, side: str) -> Float[Tensor, "*batch"]:
-    """PWCCA from canonical correlations and their weights."""
+def weighted_mean(canonical: Canonical, side: str) -> float:
+    """PWCCA from canonical correlations and their weights; 0 where a view does not vary."""
 
-    def weigh(weights: Float[Tensor, "*batch variate"]) -> Float[Tensor, "*batch"]:
-        return (weights * canonical.correlations).sum(-1) / weights.sum(-1)
+    def weigh(weights: Float[Tensor, " variate"]) -> float:
+        return float(weights @ canonical.correlations / weights.sum()) if len(weights) else 0.0
 
     if side == "mean":
         return (weigh(canonical.weights_x) + weigh(canonical.weights_y)) / 2
