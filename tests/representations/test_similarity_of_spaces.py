@@ -151,3 +151,39 @@ def test_rsa_ignores_scale(metric):
     x, y = related_views(7, 50, 6, 5)
     assert rsa(3 * x, y, metric=metric) == pytest.approx(rsa(x, y, metric=metric), abs=1e-12)
     assert rsa(x, x, metric=metric) == pytest.approx(1, abs=1e-12)
+
+
+ROUNDING = np.full((7, 3), 0.1)  # its column means are not exactly 0.1
+
+
+def test_a_constant_view_is_constant_though_its_mean_rounds():
+    assert (ROUNDING - ROUNDING.mean(0)).any()
+    with pytest.warns(UserWarning, match="CKA is undefined"):
+        assert math.isnan(linear_cka(ROUNDING, gaussian(7, 2)))
+    with pytest.raises(UserError, match="x must vary"):
+        procrustes_distance(ROUNDING, gaussian(7, 2))
+
+
+def test_rows_that_are_constant_up_to_rounding_have_no_correlation():
+    x = gaussian(7, 3).numpy()
+    x[2] = 0.1
+    with pytest.raises(UserError, match="1 rows have no direction"):
+        rsa(x, gaussian(7, 3), metric="correlation")
+
+
+@pytest.mark.parametrize("metric", ["cosine", "correlation"])
+def test_equal_angles_tie_whatever_their_rounding(metric):
+    """A view of few distinct angles, each row scaled by another factor."""
+    scale = np.random.default_rng(0).uniform(0.1, 9, (60, 1))
+    x = np.eye(4)[np.arange(60) % 4] + np.eye(4)[np.arange(60) // 4 % 4]
+    y = gaussian(60, 5).numpy()
+    exact = spearmanr(pdist(x, metric).round(9), pdist(y, metric)).statistic
+    assert rsa(x * scale, y, metric=metric) == pytest.approx(exact, abs=1e-6)
+    assert rsa((x * scale).astype(np.float32), y, metric=metric) == pytest.approx(exact, abs=0.05)
+
+
+def test_rsa_of_several_blocks_agrees_with_scipy(monkeypatch):
+    monkeypatch.setattr("infoflow.representations._rsa._ROWS_AT_ONCE", 7)
+    x, y = related_views(3, 40, 6, 4)
+    expected = spearmanr(pdist(x.numpy(), "cosine"), pdist(y.numpy(), "cosine")).statistic
+    assert rsa(x, y) == pytest.approx(expected, abs=1e-12)

@@ -7,9 +7,13 @@ from torch import Tensor
 
 from infoflow.foundation import UserError
 
-from ._views import Matrix, as_view, as_views
+from ._views import Matrix, as_view, as_views, centred
 
 DISSIMILARITIES = ("cosine", "euclidean", "correlation")
+
+_ROWS_AT_ONCE = 512
+_DECIMALS = 12
+"""Equal angles differ by rounding beyond these, which must not rank them."""
 
 
 def rsa(x: Matrix, y: Matrix, metric: str = "cosine") -> float:
@@ -19,7 +23,7 @@ def rsa(x: Matrix, y: Matrix, metric: str = "cosine") -> float:
     Dissimilarity is $1 - \cos$, the Euclidean distance, or $1 -$ Pearson's correlation.
 
     Args:
-        x: (token, width_x), float32 or float64.
+        x: (token, width_x), float32 or float64; computed in float64.
         y: (token, width_y), the same tokens in the same order.
         metric: `"cosine"`, `"euclidean"` or `"correlation"`.
 
@@ -36,15 +40,15 @@ def rsa(x: Matrix, y: Matrix, metric: str = "cosine") -> float:
     >>> round(rsa(x, 3 * x.flip(1)), 6)
     1.0
     """
-    as_views(x, y, dtype=None)
-    return rank_correlation(dissimilarity_ranks(x, metric), dissimilarity_ranks(y, metric))
+    view_x, view_y = as_views(x, y)
+    return rank_correlation(dissimilarity_ranks(view_x, metric), dissimilarity_ranks(view_y, metric))
 
 
 def dissimilarity_ranks(x: Matrix, metric: str = "cosine") -> Float[np.ndarray, " pair"]:
     """Centred average ranks of the distances between all pairs of tokens, scaled to norm 1."""
     if metric not in DISSIMILARITIES:
         raise UserError(f'metric must be "cosine", "euclidean" or "correlation". Got {metric!r}.')
-    view = as_view(x, "x", dtype=None)
+    view = as_view(x, "x")
     if len(view) < 3:
         raise UserError(f"RSA needs at least 3 tokens. Got {len(view)}.")
     ranks = _average_ranks(_dissimilarities(view, metric))
@@ -62,16 +66,21 @@ def _dissimilarities(x: Float[Tensor, "token width"], metric: str) -> Float[np.n
     if metric == "euclidean":
         return torch.nn.functional.pdist(x).numpy()
     if metric == "correlation":
-        x = x - x.mean(dim=1, keepdim=True)
+        x = centred(x.mT).mT
     norms = torch.linalg.vector_norm(x, dim=1, keepdim=True)
     if bool((norms == 0).any()):
         raise UserError(
             f'{int((norms == 0).sum())} rows have no direction, so metric="{metric}" is undefined for them.'
         )
     units = x / norms
-    similar = units @ units.mT
-    rows = [1 - similar[row, row + 1 :] for row in range(len(x) - 1)]
-    return torch.cat(rows).numpy()
+    pairs = [_cosines_above_diagonal(units, start) for start in range(0, len(x), _ROWS_AT_ONCE)]
+    return (1 - torch.cat(pairs).round_(decimals=_DECIMALS)).numpy()
+
+
+def _cosines_above_diagonal(units: Float[Tensor, "token width"], start: int) -> Float[Tensor, " pair"]:
+    """Cosines of a block of rows with all rows after each."""
+    similar = units[start : start + _ROWS_AT_ONCE] @ units[start:].mT
+    return torch.cat([cosines[row + 1 :] for row, cosines in enumerate(similar)])
 
 
 def _average_ranks(values: Float[np.ndarray, " pair"]) -> Float[np.ndarray, " pair"]:
