@@ -269,3 +269,40 @@ def test_hardly_any_tokens_give_an_empty_table():
 def test_impossible_settings_are_refused(setting):
     with pytest.raises(UserError, match=f"{setting} must be at least"):
         MutualInformation(**{setting: 0})
+
+
+@pytest.mark.parametrize("side", ["mean", "x", "y"])
+def test_nearly_dependent_states_are_measured_as_by_the_function(side):
+    """A direction 1e-5 of the others, which a covariance sees with 6 digits at best."""
+    sample = make_sample()
+    states = sample.states(0).astype(np.float64)
+    states[:, -1] = states[:, 0] + 1e-5 * states[:, -1]
+    noisy = sample.states(1) + 1e-2 * np.random.default_rng(0).normal(size=states.shape)
+    near = TokenSample(sample.occurrences, np.stack([states, noisy]), sample.facts)
+    [row] = LayerDistance(side=side).compute(near).to_dict("records")
+    assert row["value"] == pytest.approx(1 - pwcca(states, noisy, side=side), abs=1e-8)
+    check_estimates(pd.DataFrame([row]))
+
+
+def test_a_dependent_direction_and_one_of_correlation_zero_do_not_mix():
+    sample = make_sample()
+    signs = np.random.default_rng(0).permutation(np.repeat([-1.0, 1.0], 1500))
+    balanced = np.stack([signs, signs, np.ones(3000)], axis=1)
+    states = np.stack([balanced, balanced[:, [0, 2, 2]], sample.states(0)[:, :3]])
+    frame = LayerDistance().compute(TokenSample(sample.occurrences, states, sample.facts))
+    assert frame["value"][0] == pytest.approx(0, abs=1e-12)
+    assert frame["value"][1] == pytest.approx(1 - pwcca(states[1], states[2]), abs=1e-12)
+
+
+def test_layers_that_do_not_vary_are_at_distance_one():
+    sample = make_sample(num_states=2)
+    states = np.stack([sample.states(0), np.ones_like(sample.states(0))])
+    frame = LayerDistance().compute(TokenSample(sample.occurrences, states, sample.facts))
+    assert frame["value"].tolist() == [1.0]
+
+
+def test_the_input_side_of_clean_text_does_not_depend_on_what_is_predicted():
+    """Models of all tasks compare on it."""
+    frames = [MutualInformation(clusters=20, types=30).compute(make_sample(labelled=side)) for side in (False, True)]
+    counts = [frame.loc[frame["side"] == "input", "count"].tolist() for frame in frames]
+    assert counts[0] == counts[1]

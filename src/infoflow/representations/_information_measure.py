@@ -28,7 +28,12 @@ _SCHEMA = TableSchema(
         Column(name="regime", dtype="string", unit="", description="clean, or training: corrupted as in training"),
         Column(name="side", dtype="string", unit="", description="input: the token read; output: the token to predict"),
         Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
-        *estimate_columns("nats", "plug-in mutual information", "mean over shuffled labels"),
+        *estimate_columns(
+            "nats",
+            "plug-in mutual information",
+            "mean over shuffled labels",
+            "occurrences whose token is frequent; on the output side and in training also the token to predict",
+        ),
         Column(name="corrected", dtype="float64", unit="nats", description="value with the Miller–Madow correction"),
         Column(name="entropy", dtype="float64", unit="nats", description="entropy of the labels: the ceiling"),
         Column(name="clusters", dtype="int64", unit="clusters", description="clusters asked of k-means"),
@@ -58,9 +63,16 @@ class MutualInformation(SampleMeasure):
     $$ I(C; T) = \sum_{c,t} p(c,t) \ln \frac{p(c,t)}{p(c)\,p(t)} $$
 
     C is the cluster of a state (mini-batch k-means, refitted in every layer), T the token. Only the `types` most
-    frequent token types count: on the input side the token itself; on the output side both the token and the one to
-    predict. In the training regime (masked LM) both sides take the occurrences whose input was replaced by another
-    of these types, so that input and output differ.
+    frequent token types count:
+
+    | regime     | side   | occurrences                                                                          |
+    |------------|--------|--------------------------------------------------------------------------------------|
+    | `clean`    | input  | whose token is frequent; the same for models of all tasks, which compare on this side |
+    | `clean`    | output | of these, those whose token to predict is frequent too                               |
+    | `training` | both   | whose input was replaced: both tokens are frequent, and they differ                  |
+
+    So in the clean regime of a causal LM the two sides differ in `count`; for [@voita2019evolution] the input side
+    of a curve against the output side has the occurrences of the output side.
 
     Error bars resample sentences with the clusters fixed, to first order (`linear_replicates`: a plain bootstrap would
     repeat the plug-in bias); `clustering_spread` says what refitting the clusters adds.

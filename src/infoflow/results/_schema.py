@@ -67,7 +67,9 @@ _PANDAS: dict[DType, str] = {
 }
 
 
-def estimate_columns(unit: str, value: str, baseline: str) -> tuple[Column, ...]:
+def estimate_columns(
+    unit: str, value: str, baseline: str, count: str = "number of observations behind the value"
+) -> tuple[Column, ...]:
     """The columns that every number comes with: value, 95% interval, control, sample size, bootstrap replicates."""
     return (
         Column(name="value", dtype="float64", unit=unit, description=value),
@@ -76,7 +78,7 @@ def estimate_columns(unit: str, value: str, baseline: str) -> tuple[Column, ...]
         ),
         Column(name="high", dtype="float64", unit=unit, description="upper end of the 95% interval"),
         Column(name="baseline", dtype="float64", unit=unit, description=baseline),
-        Column(name="count", dtype="int64", unit="occurrences", description="number of observations behind the value"),
+        Column(name="count", dtype="int64", unit="occurrences", description=count),
         Column(
             name="replicates",
             dtype="list<float64>",
