@@ -54,3 +54,8 @@ def test_mistakes_are_named():
         rare_token_score(weights, valid, ranks[:2])
     with pytest.raises(UserError, match="rarest must be at least 1"):
         rare_token_score(weights, valid, ranks, rarest=0)
+
+
+def test_no_sentences_have_no_score():
+    score = rare_token_score(torch.ones(1, 0, 2, 3, 3), torch.ones(0, 3), torch.ones(0, 3, dtype=torch.int64))
+    assert score.isnan().all()

@@ -167,3 +167,26 @@ def test_wrong_offsets_are_named():
         offset_scores(weights, valid, denominator="some")
     with pytest.raises(UserError, match="at least one offset"):
         offset_scores(weights, valid, offsets=())
+
+
+@pytest.mark.parametrize("measure", [confidence, attention_entropy, offset_scores])
+def test_layers_may_come_one_by_one_reversed_or_with_a_gradient(measure):
+    weights, valid = example()
+    expected = measure(weights, valid)
+    torch.testing.assert_close(measure(tuple(weights), valid), expected)
+    torch.testing.assert_close(measure([layer.numpy() for layer in weights], valid), expected)
+    torch.testing.assert_close(measure(weights.clone().requires_grad_(), valid), expected)
+    flipped = weights.numpy()[:, ::-1], valid.numpy()[::-1]
+    torch.testing.assert_close(measure(*flipped), expected)
+
+
+@pytest.mark.parametrize("layers", [(), (torch.ones(1, 2, 3, 3), torch.ones(1, 2, 4, 4))])
+def test_layers_that_do_not_stack_are_named(layers):
+    with pytest.raises(UserError, match="one array of shape"):
+        confidence(layers, torch.ones(1, 3))
+
+
+def test_no_layers_and_no_tokens_are_refused():
+    for shape in ((0, 1, 2, 3, 3), (1, 1, 2, 0, 0)):
+        with pytest.raises(UserError, match="attention must have shape"):
+            confidence(torch.ones(shape), torch.ones(1, shape[-1]))

@@ -108,3 +108,9 @@ def test_padding_does_not_change_js_distance(left):
 def test_js_distance_names_mistakes():
     with pytest.raises(UserError, match="reduction must be"):
         js_distance(attention(), torch.ones(2, 5), reduction="max")
+
+
+def test_no_sentences_have_no_flow():
+    with pytest.raises(UserError, match="at least one sentence"):
+        attention_flow(attention()[:, :0])
+    assert attention_rollout(attention()[:, :0]).shape == (3, 0, 5, 5)

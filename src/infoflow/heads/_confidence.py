@@ -4,10 +4,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ._rows import Array, Rows, check_attention, largest, sum_queries
+from ._rows import Array, Attention, Rows, check_attention, largest, sum_queries
 
 
-def confidence(attention: Array, valid: Array) -> Float[Tensor, "layer head"]:
+def confidence(attention: Attention, valid: Array) -> Float[Tensor, "layer head"]:
     r"""Largest attention weight of a query, averaged over all queries.
 
     $$ \mathrm{conf}(h) = \frac{1}{|Q|} \sum_{i \in Q} \max_{j \in K} a^h_{ij} $$
@@ -16,7 +16,7 @@ def confidence(attention: Array, valid: Array) -> Float[Tensor, "layer head"]:
     remaining weights are not renormalised.
 
     Args:
-        attention: (layer, batch, head, query, key) weights after softmax, without dropout.
+        attention: (layer, batch, head, query, key) weights after softmax, without dropout; or a list of layers.
         valid: (batch, token) bool; False: padding or an excluded token, as key and as query.
 
     Returns:

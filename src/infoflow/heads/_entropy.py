@@ -4,10 +4,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ._rows import Array, Rows, check_attention, sum_queries
+from ._rows import Array, Attention, Rows, check_attention, sum_queries
 
 
-def attention_entropy(attention: Array, valid: Array) -> Float[Tensor, "layer head"]:
+def attention_entropy(attention: Attention, valid: Array) -> Float[Tensor, "layer head"]:
     r"""Entropy of a query's attention in nats, averaged over all queries.
 
     $$ E(h) = -\frac{1}{|Q|} \sum_{i \in Q} \sum_{j \in K} a^h_{ij} \ln a^h_{ij} $$
@@ -16,7 +16,7 @@ def attention_entropy(attention: Array, valid: Array) -> Float[Tensor, "layer he
     after exclusion.
 
     Args:
-        attention: (layer, batch, head, query, key) weights after softmax, without dropout.
+        attention: (layer, batch, head, query, key) weights after softmax, without dropout; or a list of layers.
         valid: (batch, token) bool; False: padding or an excluded token, as key and as query.
 
     Returns:

@@ -6,11 +6,11 @@ from torch import Tensor
 
 from infoflow.foundation import UserError
 
-from ._rows import Array, Rows, check_attention
+from ._rows import Array, Attention, Rows, check_attention
 
 
 def js_distance(
-    attention: Array, valid: Array, reduction: str = "sum", smoothing: float = 0.0
+    attention: Attention, valid: Array, reduction: str = "sum", smoothing: float = 0.0
 ) -> Float[Tensor, "head head"]:
     r"""Jensen–Shannon divergence between all pairs of heads, summed over queries, in nats.
 
@@ -20,7 +20,7 @@ def js_distance(
     layer · num_heads + head.
 
     Args:
-        attention: (layer, batch, head, query, key) weights after softmax, without dropout.
+        attention: (layer, batch, head, query, key) weights after softmax, without dropout; or a list of layers.
         valid: (batch, token) bool; False: padding or an excluded token, as key and as query.
         reduction: `"sum"` over queries, as [@clark2019] compute it, or their `"mean"`, as they describe it.
         smoothing: ε of $(1 - ε) a + ε/|K|$ before comparing; [@clark2019] use 0.001.

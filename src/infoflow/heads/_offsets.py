@@ -8,13 +8,13 @@ from torch import Tensor
 
 from infoflow.foundation import UserError
 
-from ._rows import Array, Rows, check_attention, largest
+from ._rows import Array, Attention, Rows, check_attention, largest
 
 DENOMINATORS = ("valid", "all")
 
 
 def offset_scores(
-    attention: Array, valid: Array, offsets: Sequence[int] = (-1, 1), denominator: str = "valid"
+    attention: Attention, valid: Array, offsets: Sequence[int] = (-1, 1), denominator: str = "valid"
 ) -> Float[Tensor, "layer head offset"]:
     r"""Share of queries whose largest weight lies at a given offset.
 
@@ -25,7 +25,7 @@ def offset_scores(
     Of equal weights the first key counts. A head is positional if the share is at least 0.9 [@voita2019heads].
 
     Args:
-        attention: (layer, batch, head, query, key) weights after softmax, without dropout.
+        attention: (layer, batch, head, query, key) weights after softmax, without dropout; or a list of layers.
         valid: (batch, token) bool; False: padding or an excluded token, as key and as query.
         offsets: Key index less query index; −1 is the previous token.
         denominator: `"valid"` or `"all"`.

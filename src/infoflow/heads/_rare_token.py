@@ -4,15 +4,15 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, as_tensor
 
-from ._rows import Array, Rows, check_attention, largest
+from ._rows import Array, Attention, Rows, check_attention, largest
 
 AVERAGES = ("per_query", "per_sentence")
 
 
 def rare_token_score(
-    attention: Array, valid: Array, ranks: Array, top: int = 500, rarest: int = 1, average: str = "per_query"
+    attention: Attention, valid: Array, ranks: Array, top: int = 500, rarest: int = 1, average: str = "per_query"
 ) -> Float[Tensor, "layer head"]:
     r"""Share of queries whose largest weight lies on one of the sentence's rarest tokens.
 
@@ -20,7 +20,7 @@ def rare_token_score(
     type counts as a hit. Compare with the score of shuffled ranks.
 
     Args:
-        attention: (layer, batch, head, query, key) weights after softmax, without dropout.
+        attention: (layer, batch, head, query, key) weights after softmax, without dropout; or a list of layers.
         valid: (batch, token) bool; False: padding or an excluded token, as key and as query.
         ranks: (batch, token) frequency rank of each token in the training corpus, 1 = most frequent.
         top: Sentences of nothing but the `top` most frequent tokens are left out.
@@ -36,7 +36,7 @@ def rare_token_score(
     Source: [@voita2019heads].
     """
     weights, mask = check_attention(attention, valid)
-    rank = torch.as_tensor(ranks)
+    rank = as_tensor(ranks)
     if rank.shape != mask.shape:
         raise UserError(f"ranks must have the shape of valid, {tuple(mask.shape)}. Got {tuple(rank.shape)}.")
     if rarest < 1 or average not in AVERAGES:
@@ -57,11 +57,11 @@ def _rarest_positions(
     ranks: Int[Tensor, "sentence token"], valid: Bool[Tensor, "sentence token"], rarest: int
 ) -> Bool[Tensor, "sentence token"]:
     """Valid tokens whose type is among the sentence's `rarest` rarest."""
-    rows = []
-    for rank, mask in zip(ranks, valid, strict=True):
+    target = torch.zeros_like(valid)
+    for row, (rank, mask) in enumerate(zip(ranks, valid, strict=True)):
         types = rank[mask].unique()  # sorted: the rarest last
-        rows.append(mask & torch.isin(rank, types[-rarest:]))
-    return torch.stack(rows)
+        target[row] = mask & torch.isin(rank, types[-rarest:])
+    return target
 
 
 def _hits(

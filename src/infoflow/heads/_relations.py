@@ -8,16 +8,16 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, as_tensor
 
-from ._rows import Array, Rows, check_attention, largest
+from ._rows import Array, Attention, Rows, check_attention, largest
 
 DIRECTIONS = ("dependent→head", "head→dependent")
 MULTIPLES = ("per_edge", "any")
 
 
 def relation_scores(
-    attention: Array,
+    attention: Attention,
     valid: Array,
     governors: Array,
     relations: Sequence[Sequence[str]],
@@ -34,7 +34,7 @@ def relation_scores(
     it exceeds the baseline by ten percentage points [@voita2019heads].
 
     Args:
-        attention: (layer, batch, head, query, key) weights after softmax, without dropout.
+        attention: (layer, batch, head, query, key) weights after softmax, without dropout; or a list of layers.
         valid: (batch, token) bool; False: padding or an excluded token, as key and as query.
         governors: (batch, token) index of each token's head; −1 for the root.
         relations: For each sentence the label of each token's edge to its head; padding may be missing.
@@ -52,7 +52,7 @@ def relation_scores(
     weights, mask = check_attention(attention, valid)
     if multi not in MULTIPLES:
         raise UserError(f'multi must be "per_edge" or "any". Got {multi!r}.')
-    sentence, dependent, governor, label = _edges(mask, torch.as_tensor(governors), relations)
+    sentence, dependent, governor, label = _edges(mask, as_tensor(governors), relations)
     rows = Rows.of_tokens(mask)
     chosen = torch.stack([largest(layer, rows)[1] for layer in weights]).numpy()  # layer, sentence, head, query
     frames = []

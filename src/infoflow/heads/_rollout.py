@@ -7,13 +7,15 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 from torch import Tensor
 
-from ._rows import Array, check_attention
+from infoflow.foundation import UserError
+
+from ._rows import Array, Attention, check_attention
 
 _UNIT = 2**24
 """Capacities are integers for scipy: a weight of 1 becomes this many units, so flows are exact to about 1e-7."""
 
 
-def attention_rollout(attention: Array, valid: Array | None = None) -> Float[Tensor, "layer sentence query key"]:
+def attention_rollout(attention: Attention, valid: Array | None = None) -> Float[Tensor, "layer sentence query key"]:
     r"""How much of each input token reaches each position, by multiplying the layers.
 
     $$ R_l = \hat A_l R_{l-1}, \qquad \hat A_l = \tfrac12 \bar A_l + \tfrac12 I, \qquad R_{-1} = I $$
@@ -22,7 +24,7 @@ def attention_rollout(attention: Array, valid: Array | None = None) -> Float[Ten
     excluded, $\bar A_l + I$ among the valid ones is normalised by row. In causal models rollout favours early tokens.
 
     Args:
-        attention: (layer, batch, head, query, key) weights after softmax, without dropout.
+        attention: (layer, batch, head, query, key) weights after softmax, without dropout; or a list of layers.
         valid: (batch, token) bool; False: padding or an excluded token, as key and as query. Default: all valid.
 
     Returns:
@@ -40,7 +42,7 @@ def attention_rollout(attention: Array, valid: Array | None = None) -> Float[Ten
     return torch.stack(rolled)
 
 
-def attention_flow(attention: Array, valid: Array | None = None) -> Float[Tensor, "sentence query key"]:
+def attention_flow(attention: Attention, valid: Array | None = None) -> Float[Tensor, "sentence query key"]:
     r"""How much of each input token can reach each position of the top layer, as a maximum flow.
 
     The layered graph has an edge of capacity $\hat A_l[i, j]$ (see `attention_rollout`) from position i above block l
@@ -49,28 +51,27 @@ def attention_flow(attention: Array, valid: Array | None = None) -> Float[Tensor
     The cost grows with the fourth power of the sentence length: for single sentences.
 
     Args:
-        attention: (layer, batch, head, query, key) weights after softmax, without dropout.
+        attention: (layer, batch, head, query, key) weights after softmax, without dropout; or a list of layers.
         valid: (batch, token) bool; False: padding or an excluded token, as key and as query. Default: all valid.
 
     Returns:
         (batch, query, key), rows sum to 1; 0 in rows and columns of invalid tokens. Exact to about 1e-6.
 
     Raises:
-        UserError: A shape is wrong.
+        UserError: A shape is wrong, or the batch is empty.
 
     Source: [@abnar2020].
     """
     mixed = _with_residual(attention, valid)
+    if mixed.shape[1] == 0:
+        raise UserError("attention must hold at least one sentence. Got a batch of 0.")
     flows = [_sentence_flow(mixed[:, sentence].double().numpy()) for sentence in range(mixed.shape[1])]
     flow = torch.from_numpy(np.stack(flows)).to(mixed.dtype)
     return flow / flow.sum(2, keepdim=True).clamp(min=torch.finfo(flow.dtype).tiny)
 
 
-def _with_residual(attention: Array, valid: Array | None) -> Float[Tensor, "layer sentence query key"]:
+def _with_residual(attention: Attention, valid: Array | None) -> Float[Tensor, "layer sentence query key"]:
     """Mean over heads plus the identity, among valid tokens, rows normalised."""
-    if valid is None:
-        shape = torch.as_tensor(attention).shape
-        valid = torch.ones(shape[1:2] + shape[3:4], dtype=torch.bool)
     weights, mask = check_attention(attention, valid)
     pairs = (mask.unsqueeze(1) & mask.unsqueeze(2)).unsqueeze(0)
     # Filled before adding: rows of padding may hold NaN.

@@ -2,6 +2,7 @@
 
 # B sentence, H head, Q query, K key
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,9 +11,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from infoflow.flow import Activations, AttentionKey
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, as_tensor
 
 Array = Tensor | np.ndarray
+Attention = Array | Sequence[Array]
+"""(layer, batch, head, query, key), or the layers one by one, as Transformers' `outputs.attentions` has them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -75,18 +78,21 @@ def sum_queries(scores: Float[Tensor, "sentence head query"], rows: Rows) -> Flo
     return scores.masked_fill(~rows.queries.unsqueeze(1), 0).double().sum(2)
 
 
-def check_attention(attention: Array, valid: Array) -> tuple[Float[Tensor, "layer sentence head token token"], Tensor]:
-    """Attention and validity as tensors of matching shape.
+def check_attention(
+    attention: Attention, valid: Array | None
+) -> tuple[Float[Tensor, "layer sentence head token token"], Bool[Tensor, "sentence token"]]:
+    """Attention and validity (None: all valid) as tensors of matching shape on the CPU.
 
     Raises:
         UserError: A shape is wrong.
     """
-    weights, mask = torch.as_tensor(attention), torch.as_tensor(valid)
-    if weights.ndim != 5 or weights.shape[3] != weights.shape[4]:
+    weights = _stacked(attention) if isinstance(attention, Sequence) else as_tensor(attention)
+    if weights.ndim != 5 or weights.shape[3] != weights.shape[4] or 0 in (weights.shape[0], *weights.shape[2:]):
         raise UserError(
             "attention must have shape (layer, batch, head, query, key) with as many queries as keys. "
-            f"Got {tuple(weights.shape)}. Stack the layers: torch.stack(outputs.attentions)."
+            f"Got {tuple(weights.shape)}. Give all layers: outputs.attentions."
         )
+    mask = weights.new_ones(weights.shape[1], weights.shape[3]) if valid is None else as_tensor(valid)
     if mask.shape != (weights.shape[1], weights.shape[3]):
         raise UserError(
             f"valid must have shape (batch, token) = {(weights.shape[1], weights.shape[3])}, False at padding and "
@@ -94,4 +100,14 @@ def check_attention(attention: Array, valid: Array) -> tuple[Float[Tensor, "laye
         )
     if weights.dtype not in (torch.float32, torch.float64):
         weights = weights.float()
-    return weights.detach(), mask.bool()
+    return weights, mask.bool()
+
+
+def _stacked(layers: Sequence[Array]) -> Float[Tensor, "layer *rest"]:
+    if not all(isinstance(layer, Array) and layer.shape == layers[0].shape for layer in layers) or not layers:
+        raise UserError(
+            "attention must hold one array of shape (batch, head, query, key) for each layer, all alike. "
+            f"Got {[tuple(getattr(layer, 'shape', ())) for layer in layers]}. Transformers needs "
+            'attn_implementation="eager" to return weights.'
+        )
+    return torch.stack([as_tensor(layer) for layer in layers])
