@@ -51,6 +51,7 @@ def make_sample(
         regime=regime,
         task="masked-lm",
         seed=0,
+        tokenizer="words",
         frequencies=np.bincount(token, minlength=VOCABULARY),
     )
     return TokenSample(occurrences, states, facts)
