@@ -68,7 +68,7 @@ def _value(record: Mapping[str, Any], name: str, path: Getter, labels: list[str]
             f"The column {'.'.join(path)!r} must hold a list with one value per word. Got {value!r} for a sentence.\n"
             "A label of the whole sentence is no tag: leave that column out."
         )
-    if labels is not None:
+    if labels is not None and value is not None:
         return [labels[index] if index is not None and index >= 0 else "" for index in value]
     if name == "head" or value is None:
         return value

@@ -107,6 +107,13 @@ class MutualInformation(SampleMeasure):
     def refusal(self, model: Model) -> str | None:
         if self.regime == "training" and model.task != "masked-lm":
             return f"its input is the same in training as at test time (task {model.task})"
+        tokenizer = model.tokenizer
+        if (
+            self.regime == "training"
+            and tokenizer is not None
+            and None in (tokenizer.mask_token_id, tokenizer.pad_token_id)
+        ):
+            return "its tokenizer has no mask or no padding token, so its input cannot be corrupted as in training"
         return None
 
     def compute(self, sample: TokenSample) -> pd.DataFrame:
