@@ -18,6 +18,7 @@ from infoflow.training import (
     TrainingData,
     TrainingHook,
     build_models,
+    evaluate,
     read_log,
     train,
 )
@@ -144,3 +145,12 @@ def test_weights_that_are_not_finite_are_never_saved(tmp_path: Path) -> None:
         assert all(
             value.isfinite().all() for value in load_file(checkpoints.path(update) / "model.safetensors").values()
         )
+
+
+def test_every_training_seed_is_evaluated_with_the_same_noise(tmp_path: Path) -> None:
+    data = tiny_data(20)
+    for seed in (1, 2):
+        model = tiny_model(MaskedLM())
+        config = tiny_config(updates=2, seed=seed)
+        result = train(MaskedLM(), config, data, model, tmp_path / str(seed), validation=data)
+        assert result.validation_losses == evaluate(MaskedLM(), model, data, micro_tokens=config.micro_tokens).losses

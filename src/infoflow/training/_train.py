@@ -212,8 +212,13 @@ class _Run:
             raise TrainingInterrupted(update, self.out)
 
     def _evaluate(self, validation: TrainingData) -> None:
+        # The same noise for every training seed: a difference between seeds is one between models.
         evaluation = evaluate(
-            self.objective, self.model, validation, self.config.seed, self.config.micro_tokens, self.precision
+            self.objective,
+            self.model,
+            validation,
+            micro_tokens=self.config.micro_tokens,
+            precision=self.precision,
         )
         state = self.state
         state.validation = evaluation.losses
