@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from infoflow.corpus import Corpus
+from infoflow.corpus._split import split_numbers
 from infoflow.foundation import UserError
 
 
@@ -110,3 +111,17 @@ def test_split_shares(duplicated, validation, test):
 def test_split_of_too_few_sentences(write):
     with pytest.raises(UserError, match="too few sentences"):
         Corpus.from_text(write("a.txt", "one\n")).split()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Water is H₂O.", "Water is H2O."),
+        ("un café", "un cafe\u0301"),
+        ("the ﬁne day", "the fine day"),
+        ("Go.", " go. "),
+    ],
+)
+def test_one_sentence_in_two_spellings_has_one_part(one, other):
+    first, second, another = split_numbers([one, other, "something else"], seed=0)
+    assert first == second != another

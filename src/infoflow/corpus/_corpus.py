@@ -235,8 +235,8 @@ class Corpus:
     def split(self, seed: int = 0, validation: float = 0.02, test: float = 0.02) -> "CorpusSplit":
         """Train, validation and test parts; `validation` and `test` are shares of the distinct source sentences.
 
-        A sentence's part is a function of (seed, its text without regard to case and spacing), so all translations of
-        a source lie in one part, and a sentence stays in its part when the corpus grows.
+        A sentence's part is a function of (seed, its text without regard to case, spacing and compatibility forms), so
+        all translations of a source lie in one part, and a sentence stays in its part when the corpus grows.
 
         Raises:
             UserError: Shares outside [0, 1), or too few sentences for a part that was asked for.

@@ -1,6 +1,7 @@
 """Train, validation and test parts by the hash of the source sentence, so that no source lies in two parts."""
 
 import hashlib
+import unicodedata
 from collections.abc import Iterable
 
 import numpy as np
@@ -11,7 +12,8 @@ from infoflow.foundation import UserError
 def split_numbers(texts: Iterable[str], seed: int) -> np.ndarray:
     """A number in [0, 1) for each source sentence, a function of (seed, sentence) only.
 
-    Case and spacing are ignored: a lower-casing tokenizer would otherwise see `Go.` in one part and `go.` in another.
+    Case, spacing and compatibility forms are ignored (NFKC): a tokenizer that lower-cases or normalises would otherwise
+    see one sentence in two parts: `Go.` and `go.`, `H₂O` and `H2O`, `é` written as one character or as two.
     """
     key = f"split-{seed}".encode()
     hashes = (hashlib.blake2b(_normal(text), key=key, digest_size=8).digest() for text in texts)
@@ -28,4 +30,4 @@ def check_shares(validation: float, test: float) -> None:
 
 
 def _normal(text: str) -> bytes:
-    return " ".join(text.casefold().split()).encode("utf-8", "surrogatepass")
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).encode("utf-8", "surrogatepass")
