@@ -33,7 +33,8 @@ def as_view(
     if dtype is None:
         dtype = view.dtype if view.dtype in (torch.float32, torch.float64) else torch.float32
     view = view.to(dtype)
-    if not bool(torch.isfinite(view).all()):
+    # A finite sum has finite terms, and is many times faster; finite terms may still overflow.
+    if not bool(view.sum().isfinite() or view.isfinite().all()):
         raise UserError(f"{name} must be finite. It holds NaN or infinity: drop those rows first.")
     return view
 
