@@ -53,7 +53,7 @@ def _positional_frame(confidence: pd.DataFrame, positional: pd.DataFrame) -> pd.
 
 def _positional_figure(pairs: pd.DataFrame, cast: Cast) -> Figure:
     series, seeds = cast.present(pairs), int(pairs["seed"].nunique())
-    controls = " Grey crosses: the untrained model." if has_untrained(pairs) else ""
+    controls = " Grey: the untrained model." if has_untrained(pairs) else ""
     return Figure(
         id="head-positions",
         question="Are the heads that look at a neighbour the confident ones?",

@@ -1,5 +1,6 @@
 """The sentences of a study: filtered, split by source sentence, with tokenizers trained on the training part."""
 
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,7 +111,7 @@ def distinct(corpus: Corpus) -> Corpus:
 
 
 def _key(text: str) -> str:
-    return " ".join(text.casefold().split())
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())  # as `Corpus.split` sees a sentence
 
 
 def at_most(corpus: Corpus, sentences: int) -> Corpus:
