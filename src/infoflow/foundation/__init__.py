@@ -27,3 +27,4 @@ from ._random import hash64_array as hash64_array
 from ._random import stream as stream
 from ._threads import available_cores as available_cores
 from ._threads import set_threads as set_threads
+from ._threads import thread_budget as thread_budget

@@ -71,7 +71,7 @@ class PlainDisplay:
     def progress(self, label: str, total: float, unit: str = "") -> Iterator[Progress]:
         def show(counter: "_Counter") -> None:
             details = "".join(f", {name} {value}" for name, value in counter.fields.items())
-            share = f"{100 * counter.done / total:.0f} %" if total else f"{counter.done:g}"
+            share = f"{min(100 * counter.done / total, 100):.0f} %" if total else f"{counter.done:g}"
             remaining = "" if counter.finished else f", {clock(counter.remaining)} left"
             self.note(f"{label}: {share}, {counter.rate:,.4g} {unit}/s{remaining}{details}, {clock(counter.elapsed)}")
 

@@ -8,7 +8,7 @@ from ._errors import UserError
 def set_threads(num_threads: int | None = None) -> int:
     """Give torch and BLAS `num_threads` threads (default: `OMP_NUM_THREADS`, else the cores this process may use)."""
     if num_threads is None:
-        num_threads = _threads_of_environment() or available_cores()
+        num_threads = thread_budget()
     if num_threads < 1:
         raise UserError(f"--threads must be at least 1. Got {num_threads}.")
     os.environ["OMP_NUM_THREADS"] = str(num_threads)
@@ -19,6 +19,11 @@ def set_threads(num_threads: int | None = None) -> int:
 
     threadpool_limits(limits=num_threads)
     return num_threads
+
+
+def thread_budget() -> int:
+    """Threads that this process and those it starts may use together: `OMP_NUM_THREADS`, else the cores."""
+    return _threads_of_environment() or available_cores()
 
 
 def _threads_of_environment() -> int | None:

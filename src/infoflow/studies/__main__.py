@@ -16,8 +16,9 @@ def main(folder: str, job: str) -> int:
         try:
             run = RunFolder.existing(folder)
             StudyJobs(StudyPlan.from_json(run.read()["plan"]), run).do(Job.parse(job))
-        except UserError as error:
-            print(json.dumps({"event": "error", "text": str(error)}), file=sys.stderr, flush=True)
+        except (UserError, OSError, MemoryError) as error:  # the last two: a full disk, no permission, no memory
+            text = str(error) or f"{type(error).__name__}: the machine has too little memory for this job."
+            print(json.dumps({"event": "error", "text": text}), file=sys.stderr, flush=True)
             return 2
         except KeyboardInterrupt:
             return 130

@@ -105,8 +105,8 @@ def _analyze(
     merging: bool = False,
 ) -> None:
     started = time.monotonic()
-    corpus = _corpus(options)
     measures = choose(standard_measures(options.measures), options.only)
+    corpus = _corpus(options)
     bench = Workbench(run.path / "work")
     # Models compared may have different tokenizers: then words, not subwords, must be the same.
     passes = PassOptions(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infoflow.foundation import Progress, UserError, available_cores, current_display
+from infoflow.foundation import Progress, UserError, current_display, thread_budget
 
 from ._jobs import Job, job_cost, requirement
 
@@ -71,7 +71,7 @@ def run_in_processes(jobs: Sequence[Job], folder: Path, num_processes: int, prog
         RuntimeError: A job's process died.
     """
     waiting, running, done = list(jobs), list[_Worker](), set[Job]()
-    threads = max(1, available_cores() // num_processes)
+    threads = max(1, thread_budget() // num_processes)
     finished = threading.Condition()
     try:
         while waiting or running:

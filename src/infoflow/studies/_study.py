@@ -10,7 +10,7 @@ import pandas as pd
 
 from infoflow.findings import FINDINGS_TABLE, evaluate
 from infoflow.flow import is_first, processes, wait_for_all
-from infoflow.foundation import UserError, available_cores, current_display, file_digest, provenance
+from infoflow.foundation import UserError, current_display, file_digest, provenance, thread_budget
 from infoflow.report import write_report
 from infoflow.results import Column, RunFolder, TableSchema
 
@@ -58,8 +58,8 @@ def study(
     Args:
         plan: A plan, a TOML file, or a preset: quick, laptop, paper.
         out: The run folder.
-        num_processes: Models trained or measured at a time on this machine; by default one per core for models on the
-            CPU, and one on a GPU or under `torchrun`.
+        num_processes: Models trained or measured at a time on this machine; by default one per thread (`--threads`,
+            else the cores) for models on the CPU, and one on a GPU or under `torchrun`.
 
     Raises:
         UserError: The plan, the corpus or the folder does not allow it.
@@ -101,7 +101,7 @@ def _processes(plan: StudyPlan, wanted: int | None) -> int:
             raise UserError(f"--processes must be at least 1. Got {wanted}.")
         return wanted
     on_cpu = plan.training.device == "cpu" or (plan.training.device == "auto" and not torch.cuda.is_available())
-    return available_cores() if on_cpu else 1
+    return thread_budget() if on_cpu else 1
 
 
 def _do_all(jobs: StudyJobs, run: RunFolder, num_processes: int) -> None:
