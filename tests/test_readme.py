@@ -45,7 +45,7 @@ def folder(matched_models, tmp_path, monkeypatch):
     (tmp_path / "study.toml").write_text(TINY_PLAN)
     monkeypatch.chdir(tmp_path)
     # One job after the other in this process: starting others would take longer than the work.
-    monkeypatch.setattr("infoflow.studies._study.available_cores", lambda: 1)
+    monkeypatch.setattr("infoflow.studies._study.thread_budget", lambda: 1)
     return tmp_path
 
 
