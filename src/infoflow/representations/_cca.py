@@ -10,6 +10,7 @@ from torch import Tensor
 
 from infoflow.foundation import UserError, as_tensor
 
+from ._svd import thin_svd
 from ._views import Matrix, as_views, centred
 
 _EIGENVALUE_FLOOR = 1e-12
@@ -125,7 +126,7 @@ def _canonical(
     loadings_x: Float[Tensor, "direction_x width_x"],
     loadings_y: Float[Tensor, "direction_y width_y"],
 ) -> Canonical:
-    left, correlations, right = torch.linalg.svd(overlap, full_matrices=False)
+    left, correlations, right = thin_svd(overlap)
     return Canonical(
         correlations=correlations.clamp(0, 1),
         weights_x=(left.mT @ loadings_x).abs().sum(1),
@@ -141,7 +142,7 @@ def _orthonormal(
     norms = torch.linalg.vector_norm(x, dim=0)
     varying = norms > 0
     q, r = torch.linalg.qr(x[:, varying] / norms[varying])
-    left, singular, right = torch.linalg.svd(r, full_matrices=False)
+    left, singular, right = thin_svd(r)
     kept = singular > floor * singular[0]
     loadings = torch.zeros(int(kept.sum()), x.shape[1], dtype=x.dtype)
     loadings[:, varying] = singular[kept, None] * right[kept] * norms[varying]

@@ -2,8 +2,7 @@
 
 import math
 
-import torch
-
+from ._svd import thin_svd
 from ._views import Matrix, as_view, centred
 
 
@@ -26,5 +25,5 @@ def maximum_explainable_variance(x: Matrix) -> float:
     >>> maximum_explainable_variance(torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]))
     0.5
     """
-    variances = torch.linalg.svdvals(centred(as_view(x, "x", least_rows=0))).square()
+    variances = thin_svd(centred(as_view(x, "x", least_rows=0))).singular.square()
     return float(variances[0] / variances.sum()) if variances.sum() > 0 else math.nan

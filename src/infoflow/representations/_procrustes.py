@@ -4,6 +4,7 @@ import torch
 
 from infoflow.foundation import UserError
 
+from ._svd import thin_svd
 from ._views import Matrix, as_views, centred
 
 
@@ -36,6 +37,6 @@ def procrustes_distance(x: Matrix, y: Matrix) -> float:
     for name, norm in (("x", norm_x), ("y", norm_y)):
         if norm == 0:
             raise UserError(f"{name} must vary over tokens. All its rows are equal, so it has no shape.")
-    cosine = float(torch.linalg.svdvals((view_x / norm_x).mT @ (view_y / norm_y)).sum())
+    cosine = float(thin_svd((view_x / norm_x).mT @ (view_y / norm_y)).singular.sum())
     # Rounding may leave a cosine above 1, where arccos is NaN. Below 1 its slope is infinite: 1e-16 reads as 1e-8.
     return float(torch.arccos(torch.tensor(min(cosine, 1.0), dtype=torch.float64)))

@@ -7,6 +7,7 @@ from torch import Tensor
 from infoflow.foundation import UserError
 
 from ._cca import cca_correlations
+from ._svd import thin_svd
 from ._views import Matrix, as_views, centred
 
 
@@ -42,7 +43,7 @@ def svcca(x: Matrix, y: Matrix, variance: float = 0.99) -> float:
 
 
 def _leading(x: Float[Tensor, "token width"], variance: float) -> Float[Tensor, "token component"]:
-    left, singular, _ = torch.linalg.svd(centred(x), full_matrices=False)
+    left, singular, _ = thin_svd(centred(x))
     explained = singular.square().cumsum(0) / singular.square().sum().clamp(min=torch.finfo(x.dtype).tiny)
     # The rounding of the sum must not demand one more component when `variance` is 1.
     num = int((explained < variance * (1 - 1e-12)).sum()) + 1
