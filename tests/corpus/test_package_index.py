@@ -90,6 +90,7 @@ def test_nothing_is_run(html_index, tmp_path, monkeypatch):
     monkeypatch.setattr(subprocess, "run", refuse)
     monkeypatch.setattr(subprocess, "Popen", refuse)
     fetch_from_index("demo", NAME, SHA256, tmp_path / "got", PipSettings(indexes=(html_index,)))
+    assert (tmp_path / "got").exists()
 
 
 @pytest.fixture

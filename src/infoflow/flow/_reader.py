@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 from infoflow.corpus import NOT_A_WORD, Corpus, Encoded, length_batches, token_frequencies, tokenizer_digest
 from infoflow.foundation import UserError, block_of
 from infoflow.models import Model, decoder_inputs
-from infoflow.objectives import MaskedLM
+from infoflow.objectives import MaskedLM, pad_arrays
 
 from ._activations import Regime, Stream
 from ._probing_noise import PROBED_SHARE, ProbingNoise
@@ -208,16 +208,16 @@ class Reader:
         lengths = np.array([len(row.tokens) for row in rows])
         position = np.arange(lengths.max())
         real = position < lengths[:, None]
-        special = _pad([row.special for row in rows], True)
+        special = pad_arrays([row.special for row in rows], True)
         return Stream(
             input_ids=torch.from_numpy(
-                _pad([row.tokens for row in rows], self.model.pad_token_id if pad is None else pad)
+                pad_arrays([row.tokens for row in rows], self.model.pad_token_id if pad is None else pad)
             ),
             real=torch.from_numpy(real),
             valid=torch.from_numpy(real & ~special.astype(bool)),
-            labels=torch.from_numpy(_pad([row.labels for row in rows], NO_LABEL)),
+            labels=torch.from_numpy(pad_arrays([row.labels for row in rows], NO_LABEL)),
             position=torch.from_numpy(np.where(real, position, -1)),
-            words=torch.from_numpy(_pad([row.words for row in rows], NOT_A_WORD)),
+            words=torch.from_numpy(pad_arrays([row.words for row in rows], NOT_A_WORD)),
         )
 
     def candidates(self, stack: str, regime: Regime, draw: int) -> Iterator[tuple[int, Row]]:
@@ -233,13 +233,6 @@ def _clean(tokens: np.ndarray, labels: np.ndarray, special: np.ndarray, words: n
 
 def _next_tokens(tokens: np.ndarray) -> np.ndarray:
     return np.append(tokens[1:], NO_LABEL)
-
-
-def _pad(rows: list[np.ndarray], value: int) -> np.ndarray:
-    lengths = np.array([len(row) for row in rows])
-    padded = np.full((len(rows), lengths.max()), value, dtype=np.int64)
-    padded[np.arange(lengths.max()) < lengths[:, None]] = np.concatenate(rows)
-    return padded
 
 
 def _stack_names(model: Model) -> list[str]:

@@ -1,6 +1,7 @@
 """`--shard i/n` and `merge`: the same pass in independent jobs, for a batch queue without a process group."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ def measure_shard(
         key = job_key(model, corpus, measures, options)
         manifest = {"job": key, "shard": shard, "num_shards": num_shards}
         (folder / _MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
-        _remove(folder / "work")
+        shutil.rmtree(folder / "work", ignore_errors=True)  # only token samples make one
     return out
 
 
@@ -94,9 +95,3 @@ def _read_states(shard: Path) -> dict[str, dict[str, np.ndarray]]:
         with np.load(path, allow_pickle=False) as arrays:
             states[path.stem] = dict(arrays)
     return states
-
-
-def _remove(folder: Path) -> None:
-    import shutil
-
-    shutil.rmtree(folder, ignore_errors=True)

@@ -4,6 +4,7 @@ from ._batch import UNSUPERVISED as UNSUPERVISED
 from ._batch import Batch as Batch
 from ._batch import Corrupted as Corrupted
 from ._batch import collate as collate
+from ._batch import pad_arrays as pad_arrays
 from ._causal_lm import CausalLM as CausalLM
 from ._loss import LossTerm as LossTerm
 from ._loss import supervised_cross_entropy as supervised_cross_entropy

@@ -48,19 +48,20 @@ def collate(examples: list[Corrupted], pad: int, decoder_pad: int) -> Batch:
     labels = [example.labels for example in examples]
     decoder_inputs = [example.decoder_inputs for example in examples if example.decoder_inputs is not None]
     lengths = np.array([len(row) for row in inputs])
-    padded_labels = _pad(labels, UNSUPERVISED)
+    padded_labels = pad_arrays(labels, UNSUPERVISED)
     return Batch(
-        input_ids=torch.from_numpy(_pad(inputs, pad)),
+        input_ids=torch.from_numpy(pad_arrays(inputs, pad)),
         labels=torch.from_numpy(padded_labels),
         attention_mask=_mask(lengths),
-        decoder_input_ids=torch.from_numpy(_pad(decoder_inputs, decoder_pad)) if decoder_inputs else None,
+        decoder_input_ids=torch.from_numpy(pad_arrays(decoder_inputs, decoder_pad)) if decoder_inputs else None,
         source_tokens=int(lengths.sum()),
         target_tokens=sum(len(row) for row in decoder_inputs),
         supervised_tokens=int((padded_labels != UNSUPERVISED).sum()),
     )
 
 
-def _pad(rows: list[np.ndarray], value: int) -> np.ndarray:
+def pad_arrays(rows: list[np.ndarray], value: int) -> np.ndarray:
+    """Rows of unequal length as one int64 array, padded with `value` on the right."""
     lengths = np.array([len(row) for row in rows])
     padded = np.full((len(rows), lengths.max()), value, dtype=np.int64)
     padded[np.arange(lengths.max()) < lengths[:, None]] = np.concatenate(rows)

@@ -22,11 +22,8 @@ from infoflow.flow import (
     Measured,
     PairMeasure,
     PassOptions,
-    SampleKey,
-    TokenSample,
     agree,
     collect,
-    compare_samples,
     describe_measure,
     first_then_others,
     is_first,
@@ -35,12 +32,12 @@ from infoflow.flow import (
     merge_shards,
     wait_for_all,
 )
-from infoflow.foundation import UserError, atomic_folder, current_display, digest, hash64, provenance
+from infoflow.foundation import UserError, atomic_folder, digest, hash64, provenance
 from infoflow.models import Model, load_model
 from infoflow.report import write_report
 from infoflow.results import RunFolder
 
-from ._compare import PAIR_KEYS
+from ._compare import PAIR_KEYS, Compared, compare_pairs
 from ._data import at_most, distinct
 from ._jobs import clean_samples
 from ._measures import choose, pair_measures, standard_measures
@@ -303,13 +300,14 @@ class _Analysis:
         if not out.exists():
             measure_shard(self.model, self.corpus, self.measures, index, num, out, self.options)
 
-    def samples(self) -> dict[SampleKey, TokenSample]:
-        """Samples for comparisons, kept from measuring or drawn again."""
+    def compared(self) -> Compared:
+        """The model for comparisons, its samples kept from measuring or drawn again."""
         folder = self.bench.path("samples", self.key)
         if not agree(any(folder.rglob("facts.json"))):
             self._measure()
             self.release()
-        return clean_samples(folder)
+        keys = {name: value for name, value in self.keys.items() if name != "trained"}
+        return Compared(keys=keys, trained=self.variant.trained, samples=clean_samples(folder))
 
 
 def untrained(model: Model, seed: int) -> Model:
@@ -348,16 +346,8 @@ def _compared(bench: Workbench, analysed: list[_Analysis], options: AnalyzeOptio
 
 
 def _compare_pairs(pairs: list[tuple[_Analysis, _Analysis]], measures: Sequence[PairMeasure]) -> Part:
-    frames: dict[str, list[pd.DataFrame]] = {}
-    samples = {analysis.key: analysis.samples() for pair in pairs for analysis in pair}
-    with current_display().progress("Comparing models", len(pairs), "pairs") as progress:
-        for first, second in pairs:
-            keys = {f"{name}_a": value for name, value in first.keys.items() if name != "trained"}
-            keys |= {f"{name}_b": value for name, value in second.keys.items() if name != "trained"}
-            for name, frame in compare_samples(measures, samples[first.key], samples[second.key]).items():
-                frames.setdefault(name, []).append(frame.assign(**keys, trained=first.variant.trained))
-            progress.advance(1)
-    return {name: pd.concat(parts, ignore_index=True) for name, parts in frames.items()}
+    models = {analysis.key: analysis.compared() for pair in pairs for analysis in pair}
+    return compare_pairs([(models[a.key], models[b.key]) for a, b in pairs], measures)
 
 
 def _describe(run: RunFolder, corpus: Corpus, analysed: list[_Analysis], seconds: float) -> None:

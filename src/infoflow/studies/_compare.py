@@ -1,11 +1,13 @@
 """Distances between the models of a study, from the samples that measuring left."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import pandas as pd
 
-from infoflow.flow import compare_samples
+from infoflow.flow import PairMeasure, SampleKey, TokenSample, compare_samples
 from infoflow.foundation import current_display
 from infoflow.results import Column
 
@@ -39,15 +41,31 @@ def compared(jobs: StudyJobs) -> Part:
 
 
 def _compare(jobs: StudyJobs) -> Part:
-    frames: dict[str, list[pd.DataFrame]] = {}
     pairs = list(model_pairs(jobs))
-    samples = {job: jobs.samples(job) for pair in pairs for job in pair}
+    keys = {job: {"model": job.model, "objective": job.objective, "seed": job.seed} for pair in pairs for job in pair}
+    models = {job: Compared(keys=keys[job], trained=job.trained, samples=jobs.samples(job)) for job in keys}
+    return compare_pairs([(models[a], models[b]) for a, b in pairs], pair_measures(jobs.plan.analysis))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Compared:
+    """A measured model on its way into comparisons."""
+
+    keys: dict[str, Any]  # model, objective, seed
+    trained: bool
+    samples: dict[SampleKey, TokenSample]
+
+
+def compare_pairs(pairs: Sequence[tuple[Compared, Compared]], measures: Sequence[PairMeasure]) -> Part:
+    """The tables of `measures` on every pair, with the columns `PAIR_KEYS`."""
+    frames: dict[str, list[pd.DataFrame]] = {}
     with current_display().progress("Comparing models", len(pairs), "pairs") as progress:
         for first, second in pairs:
-            for name, frame in compare_samples(
-                pair_measures(jobs.plan.analysis), samples[first], samples[second]
-            ).items():
-                frames.setdefault(name, []).append(frame.assign(**_keys(first, second)))
+            keys = {
+                f"{name}_{x}": value for x, one in (("a", first), ("b", second)) for name, value in one.keys.items()
+            }
+            for name, frame in compare_samples(measures, first.samples, second.samples).items():
+                frames.setdefault(name, []).append(frame.assign(**keys, trained=first.trained))
             progress.advance(1)
     return {name: pd.concat(parts, ignore_index=True) for name, parts in frames.items()}
 
@@ -59,10 +77,3 @@ def model_pairs(jobs: StudyJobs) -> Iterator[tuple[Job, Job]]:
         same = (first.objective == second.objective) + (first.seed == second.seed)
         if first.trained == second.trained and same == 1:
             yield first, second
-
-
-def _keys(first: Job, second: Job) -> dict[str, str | int | bool]:
-    keys: dict[str, str | int | bool] = {}
-    for side, job in (("a", first), ("b", second)):
-        keys |= {f"model_{side}": job.model, f"objective_{side}": job.objective, f"seed_{side}": job.seed}
-    return keys | {"trained": first.trained}
