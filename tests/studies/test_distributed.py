@@ -31,10 +31,10 @@ def test_two_processes_write_the_folder_of_one(tiny_toml: str, tmp_path: Path) -
     (tmp_path / "tiny.toml").write_text(text)
     (tmp_path / "script.py").write_text(SCRIPT)
     arguments = [tmp_path / "script.py", tmp_path / "one", tmp_path / "tiny.toml"]
-    subprocess.run([sys.executable, *arguments], check=True, timeout=300, capture_output=True)
+    _run([sys.executable, *map(str, arguments)])
     arguments[1] = tmp_path / "two"
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    subprocess.run([*launcher, *arguments], check=True, timeout=300, capture_output=True)
+    _run([*launcher, *map(str, arguments)])
     for kind in ("study", "analysis"):
         assert (tmp_path / "two" / kind / "report.html").exists()
         names = {path.name for path in (tmp_path / "one" / kind / "tables").glob("*.parquet")}
@@ -46,3 +46,8 @@ def test_two_processes_write_the_folder_of_one(tiny_toml: str, tmp_path: Path) -
         pd.testing.assert_frame_equal(
             alone.drop(columns="replicates"), together.drop(columns="replicates"), rtol=1e-3, atol=1e-4
         )
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, timeout=300, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]

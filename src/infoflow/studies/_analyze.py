@@ -346,8 +346,9 @@ def _compared(bench: Workbench, analysed: list[_Analysis], options: AnalyzeOptio
 
 
 def _compare_pairs(pairs: list[tuple[_Analysis, _Analysis]], measures: Sequence[PairMeasure]) -> Part:
-    models = {analysis.key: analysis.compared() for pair in pairs for analysis in pair}
-    return compare_pairs([(models[a.key], models[b.key]) for a, b in pairs], measures)
+    # By object: two models of one shape have the same control, so the same key.
+    models = {id(analysis): analysis.compared() for pair in pairs for analysis in pair}
+    return compare_pairs([(models[id(a)], models[id(b)]) for a, b in pairs], measures)
 
 
 def _describe(run: RunFolder, corpus: Corpus, analysed: list[_Analysis], seconds: float) -> None:
