@@ -44,6 +44,9 @@ def make_sample(
         next=nothing,
         word=nothing,
         draw=nothing,
+        subword=nothing,
+        subwords=nothing + 1,
+        word_type=token,
     )
     facts = SampleFacts(
         model="model",
@@ -53,6 +56,7 @@ def make_sample(
         seed=0,
         tokenizer="words",
         frequencies=np.bincount(token, minlength=VOCABULARY),
+        ranks=np.arange(1, VOCABULARY + 1),
     )
     return TokenSample(occurrences, states, facts)
 

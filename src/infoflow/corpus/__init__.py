@@ -12,6 +12,7 @@ from ._categories import CategoryParts as CategoryParts
 from ._categories import split_category as split_category
 from ._corpus import Corpus as Corpus
 from ._corpus import CorpusSplit as CorpusSplit
+from ._corpus import Side as Side
 from ._encoded import Encoded as Encoded
 from ._encoded import token_frequencies as token_frequencies
 from ._encoded import tokenizer_digest as tokenizer_digest

@@ -16,7 +16,8 @@ from infoflow.results import Column
 
 from ._activations import Regime
 from ._measure import AbstractMeasure, PairMeasure
-from ._pass import PassOptions, SampleKey
+from ._options import PassOptions
+from ._pass import SampleKey
 from ._runner import Measured, Tables, collect
 from ._sample import TokenSample
 
@@ -75,7 +76,7 @@ def compare_samples(
     tables: Tables = {}
     for each in measures:
         a, b = match_words(text_sample(first, each.regime), text_sample(second, each.regime))
-        a, b = a.first(each.request.occurrences), b.first(each.request.occurrences)
+        a, b = a.serve(each.request), b.serve(each.request)
         tables[each.name] = each.table.conform(each.compute(a, b))
     return tables
 

@@ -7,14 +7,24 @@ import torch
 
 from ._activations import Activations
 from ._reader import PaddedBatch
-from ._sample import STATES, Occurrences, SampleFacts, TokenSample
+from ._sample import STATES, SampleFacts, TokenSample
+from ._sample_columns import Occurrences
+from ._tags import Tag
 
 
 class SampleFiller:
     """Collects one stack's states for chosen occurrences, whatever the order of batches."""
 
-    def __init__(self, occurrences: Occurrences, facts: SampleFacts, folder: Path, num_states: int, width: int) -> None:
-        self.occurrences, self.facts = occurrences, facts
+    def __init__(
+        self,
+        occurrences: Occurrences,
+        facts: SampleFacts,
+        tags: dict[str, Tag],
+        folder: Path,
+        num_states: int,
+        width: int,
+    ) -> None:
+        self.occurrences, self.facts, self._tags = occurrences, facts, tags
         self._folder = folder
         self.filled = np.zeros(len(occurrences), dtype=bool)
         folder.mkdir(parents=True, exist_ok=True)
@@ -59,6 +69,6 @@ class SampleFiller:
         """The finished sample."""
         assert self.filled.all(), f"{(~self.filled).sum()} sampled occurrences were never seen"
         self._states.flush()
-        sample = TokenSample(self.occurrences, self._states, self.facts)
+        sample = TokenSample(self.occurrences, self._states, self.facts, tags=self._tags)
         sample.save(self._folder)
         return sample

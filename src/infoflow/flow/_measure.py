@@ -10,6 +10,8 @@ from infoflow.models import Model
 from infoflow.results import TableSchema
 
 from ._activations import Activations, Need, Regime
+from ._options import PassOptions
+from ._reader import Reader
 from ._sample import SampleRequest, TokenSample
 
 
@@ -71,6 +73,17 @@ class SampleMeasure(AbstractMeasure):
     @abstractmethod
     def compute(self, sample: TokenSample) -> pd.DataFrame:
         """The table's rows for one stack's sample; the runner adds nothing to them."""
+
+
+class Intervention(AbstractMeasure):
+    """A measure that runs the model itself, changed or with something added; it comes after the one pass.
+
+    Under `torchrun` every process runs it whole, and in shards it runs where they are merged.
+    """
+
+    @abstractmethod
+    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
+        """The table's rows for the model and corpus that `reader` serves."""
 
 
 class PairMeasure(AbstractMeasure):

@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,33 +15,29 @@ from infoflow.models import Model, Tap, tap
 from ._activations import Activations, Need, Regime
 from ._fill import SampleFiller
 from ._measure import AbstractMeasure, Measure, PairMeasure, SampleMeasure
+from ._options import PassOptions
 from ._reader import PaddedBatch, Reader
 from ._sample import SampleFacts, SampleRequest, TokenSample
 from ._selection import select_occurrences
+from ._strata import RankStrata, TypeStrata
+from ._tags import read_tags
 
 _MAX_DRAWS = 16  # passes over the corpus in the training regime, where a sentence yields few occurrences
 _TYPES = 1000  # replacements in the training regime where no measure asks for a number of types
 SampleKey = tuple[str, Regime]  # (stack, regime)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PassOptions:
-    """How a corpus is run through a model; no option changes a result but for `seed`, `max_length` and the sample's."""
-
-    seed: int = 0
-    tokens_per_batch: int = 4096  # padded
-    max_length: int = 512  # longer sentences are cut, and counted
-    attention_bytes: int = 1 << 28  # attention weights of all layers and heads held at a time
-    sample_bytes: int = 1 << 30  # the token sample's states on disk, per stack and regime
-    white_space_words: bool = False  # words of running text end at white space: `compare` across tokenizers
-    decoder_states: bool = True  # sample the decoder of an encoder–decoder too, where the corpus has translations
-
-
 class Pass:
     """Measures of one model on one corpus: selected, fed batch by batch, merged, and turned into tables."""
 
     def __init__(
-        self, model: Model, corpus: Corpus, measures: Sequence[AbstractMeasure], options: PassOptions, folder: Path
+        self,
+        model: Model,
+        corpus: Corpus,
+        measures: Sequence[AbstractMeasure],
+        options: PassOptions,
+        folder: Path,
+        ranks_from: Corpus | None = None,
     ) -> None:
         self.model, self.options, self._folder = model, options, folder
         self.streaming = [measure for measure in measures if isinstance(measure, Measure)]
@@ -54,6 +49,7 @@ class Pass:
             seed=options.seed,
             decoder=self._runs_decoder(corpus),
             white_space_words=options.white_space_words,
+            ranks_from=ranks_from,
         )
         self.fillers = self._make_fillers()
 
@@ -78,7 +74,7 @@ class Pass:
             if not requests:
                 continue
             for stack in self._sampled_stacks(regime):
-                fillers[stack, regime] = self._make_filler(stack, regime, max(r.occurrences for r in requests))
+                fillers[stack, regime] = self._make_filler(stack, regime, requests)
         return fillers
 
     def _sampled_stacks(self, regime: Regime) -> list[str]:
@@ -86,15 +82,19 @@ class Pass:
         both = regime == "clean" and self.options.decoder_states and self.reader.has_target
         return [source, "decoder"] if both else [source]
 
-    def _make_filler(self, stack: str, regime: Regime, num: int) -> SampleFiller:
+    def _make_filler(self, stack: str, regime: Regime, requests: Sequence[SampleRequest]) -> SampleFiller:
         layers = self.model.anatomy.stack(stack)
         num_states = len(layers.layers) + 1
-        affordable = self.options.sample_bytes // (num_states * layers.width * 4)
-        if affordable < num:
-            current_display().note(f"The token sample holds {affordable:,} of {num:,} occurrences (its byte budget).")
-        num = min(num, affordable)
+        num = max([request.occurrences for request in requests if request.strata is None], default=0)
+        strata: list[RankStrata | TypeStrata] = [each.strata for each in requests if each.strata is not None]
         draws = 1 if regime == "clean" else min(_MAX_DRAWS, self.reader.draws_for(num))
-        occurrences = select_occurrences(self.reader, stack, regime, num, draws)
+        occurrences = select_occurrences(self.reader, stack, regime, num, draws, strata)
+        affordable = self.options.sample_bytes // (num_states * layers.width * 4)
+        if affordable < len(occurrences):
+            current_display().note(
+                f"The token sample holds {affordable:,} of {len(occurrences):,} occurrences (its byte budget)."
+            )
+            occurrences = occurrences.take(np.arange(affordable))
         facts = SampleFacts(
             model=self.model.name,
             stack=stack,
@@ -103,8 +103,10 @@ class Pass:
             seed=self.options.seed,
             tokenizer=self.reader.tokenizer_digest(stack),
             frequencies=self.reader.frequencies[stack],
+            ranks=self.reader.ranks[stack],
         )
-        return SampleFiller(occurrences, facts, self._folder / f"{stack}-{regime}", num_states, layers.width)
+        tags = read_tags(self.reader.corpus, occurrences) if stack == self.reader.source_stack else {}
+        return SampleFiller(occurrences, facts, tags, self._folder / f"{stack}-{regime}", num_states, layers.width)
 
     def run(self, shard: int = 0, num_shards: int = 1) -> None:
         """Run every `num_shards`-th batch, starting with number `shard`."""

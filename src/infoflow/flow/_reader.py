@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from infoflow.corpus import NOT_A_WORD, Corpus, Encoded, length_batches, token_frequencies, tokenizer_digest
+from infoflow.corpus import NOT_A_WORD, Corpus, Encoded, Side, length_batches, token_frequencies, tokenizer_digest
 from infoflow.foundation import UserError, block_of
 from infoflow.models import Model, decoder_inputs
 from infoflow.objectives import MaskedLM, pad_arrays
@@ -71,6 +71,7 @@ class Reader:
         seed: int,
         decoder: bool,
         white_space_words: bool = False,
+        ranks_from: Corpus | None = None,
     ) -> None:
         tokenizer = model.require_tokenizer()
         if len(corpus) == 0:
@@ -83,6 +84,7 @@ class Reader:
         if not (self._shorter > 0).any():
             raise UserError(f"No sentence of {corpus.name} has a token for {model.name}: there is nothing to measure.")
         self._white_space_words = white_space_words and "words" not in corpus.columns
+        self._ranks_from, self._max_length = ranks_from, max_length
         self._noise: ProbingNoise | None = None
 
     def _tokenizer(self, stack: str) -> PreTrainedTokenizerBase:
@@ -118,6 +120,24 @@ class Reader:
             stack: token_frequencies(encoded, _vocabulary_size(self._tokenizer(stack)))
             for stack, encoded in sides.items()
         }
+
+    @cached_property
+    def ranks(self) -> dict[str, np.ndarray]:
+        """Frequency rank of each token id by stack: 1 = most frequent, 0 = never seen.
+
+        Counted in the corpus that the model was trained on where the caller knows it, else in this one.
+        """
+        counts = self.frequencies
+        if self._ranks_from is not None:
+            sides: dict[str, Side] = {"decoder": "translation", self.source_stack: "text"}
+            counts = {
+                stack: token_frequencies(
+                    self._ranks_from.encode(self._tokenizer(stack), side=sides[stack], max_length=self._max_length),
+                    len(own),
+                )
+                for stack, own in counts.items()
+            }
+        return {stack: _ranks(count) for stack, count in counts.items()}
 
     def use_training_noise(self, top_types: int) -> None:
         """Prepare regime "training": replacements come from the `top_types` most frequent tokens."""
@@ -224,6 +244,13 @@ class Reader:
         """Every row of the corpus as `stack` reads it, sentences without any token left out."""
         for row in np.flatnonzero(self._shorter > 0).tolist():
             yield row, self.sentence_rows(row, regime, draw)[stack]
+
+
+def _ranks(counts: np.ndarray) -> np.ndarray:
+    order = np.argsort(-counts, kind="stable")
+    ranks = np.empty(len(counts), dtype=np.int64)
+    ranks[order] = np.arange(1, len(counts) + 1)
+    return np.where(counts > 0, ranks, 0)
 
 
 def _clean(tokens: np.ndarray, labels: np.ndarray, special: np.ndarray, words: np.ndarray) -> Row:

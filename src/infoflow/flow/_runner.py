@@ -13,8 +13,9 @@ from infoflow.foundation import UserError, current_display
 from infoflow.models import Model
 
 from ._distributed import exchange, processes
-from ._measure import AbstractMeasure, Measure, PairMeasure, SampleMeasure
-from ._pass import Pass, PassOptions, SampleKey
+from ._measure import AbstractMeasure, Intervention, Measure, PairMeasure, SampleMeasure
+from ._options import PassOptions
+from ._pass import Pass, SampleKey
 from ._sample import TokenSample
 
 Tables = dict[str, pd.DataFrame]
@@ -29,7 +30,11 @@ class Measured:
 
 
 def measure(
-    model: Model, corpus: Corpus, measures: Sequence[AbstractMeasure], options: PassOptions | None = None
+    model: Model,
+    corpus: Corpus,
+    measures: Sequence[AbstractMeasure],
+    options: PassOptions | None = None,
+    ranks_from: Corpus | None = None,
 ) -> Tables:
     """Run `measures` on `model` reading `corpus`; the model runs once per batch whatever their number.
 
@@ -40,6 +45,8 @@ def measure(
         corpus: From `load_corpus` or one of `Corpus.from_…`.
         measures: Streaming, sample or pair measures; pair measures wait for `compare`. The objects stay as they are.
         options: Seed, batch size, maximum length, byte budget of the token sample.
+        ranks_from: The corpus that tells how frequent tokens are: the training corpus, where it is known; by default
+            `corpus`.
 
     Returns:
         A table per measure, by the table's name; measures that write the same table are concatenated.
@@ -48,7 +55,7 @@ def measure(
         UserError: No measure applies to the model, the corpus is empty, or states are not finite.
     """
     with tempfile.TemporaryDirectory(prefix="infoflow-") as folder:
-        return collect(model, corpus, measures, Path(folder), options).tables
+        return collect(model, corpus, measures, Path(folder), options, ranks_from).tables
 
 
 def collect(
@@ -57,13 +64,14 @@ def collect(
     measures: Sequence[AbstractMeasure],
     folder: Path,
     options: PassOptions | None = None,
+    ranks_from: Corpus | None = None,
 ) -> Measured:
     """`measure`, keeping the token samples in `folder`."""
     chosen = applicable(model, measures)
     rank, world = processes()
     # Each process fills a sample file of its own, even where they share a disk.
     own = folder if world == 1 else folder / f"process-{rank}"
-    run = Pass(model, corpus, chosen, options or PassOptions(), own)
+    run = Pass(model, corpus, chosen, options or PassOptions(), own, ranks_from)
     run.run(rank, world)
     if world > 1:
         run.load(exchange(run.state_dict()))
@@ -98,10 +106,12 @@ def finish(run: Pass, measures: Sequence[AbstractMeasure]) -> Measured:
                 parts = [each.result()]
             elif isinstance(each, SampleMeasure):
                 parts = [
-                    each.compute(sample.first(each.request.occurrences))
+                    each.compute(sample.serve(each.request))
                     for (_, regime), sample in samples.items()
                     if regime == each.regime
                 ]
+            elif isinstance(each, Intervention):
+                parts = [each.run(run.reader, run.options)]
             else:
                 assert isinstance(each, PairMeasure)
                 parts = []

@@ -6,18 +6,26 @@ and neither batch order nor the number of shards or processes matters. The state
 """
 
 import json
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
-from infoflow.foundation import block_of
+from infoflow.corpus import NOT_A_WORD
+from infoflow.foundation import UserError, block_of
 
 from ._activations import Regime
+from ._sample_columns import Occurrences
+from ._strata import RankStrata, TypeStrata, first_of_each, rank_bins
+from ._tags import Tag
 
 NO_LABEL = -100
+Merge = Literal["mean", "first", "last"]
 STATES = "states.npy"
-_OCCURRENCES, _FREQUENCIES, _FACTS = "occurrences.npz", "frequencies.npy", "facts.json"
+_OCCURRENCES, _TYPES, _TAGS, _FACTS = "occurrences.npz", "types.npz", "tags.npz", "facts.json"
+_OF_TYPES = ("frequencies", "ranks")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,27 +36,8 @@ class SampleRequest:
     """At most so many tokens; fewer where the corpus or the byte budget is smaller."""
     top_types: int | None = None
     """Regime "training" draws the replacements among this many most frequent types."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Occurrences:
-    """What is known of each sampled token without a model: columns of equal length, in sampling order."""
-
-    sentence: np.ndarray  # int64, the corpus's stable sentence id
-    row: np.ndarray  # int64, row of the encoded corpus
-    position: np.ndarray  # int64, index among the row's tokens, special tokens included
-    token: np.ndarray  # int64, input id as the model reads it (after corruption)
-    label: np.ndarray  # int64, id to predict there, −100 where nothing is predicted
-    previous: np.ndarray  # int64, id of the token before it, uncorrupted; −1 at the start or after a special token
-    next: np.ndarray  # int64, id of the token after it, uncorrupted; −1 at the end or before a special token
-    word: np.ndarray  # int64, index of its word
-    draw: np.ndarray  # int64, which pass over the corpus (training regime repeats with new noise)
-
-    def __len__(self) -> int:
-        return len(self.sentence)
-
-    def take(self, index: np.ndarray) -> "Occurrences":
-        return replace(self, **{field.name: getattr(self, field.name)[index] for field in fields(self)})
+    strata: RankStrata | TypeStrata | None = None
+    """The measure wants so many occurrences of each stratum instead of `occurrences` random ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -62,6 +51,7 @@ class SampleFacts:
     seed: int
     tokenizer: str  # digest: equal for models that read the same tokens
     frequencies: np.ndarray  # (vocabulary,) int64: how often each token id occurs in the corpus
+    ranks: np.ndarray  # (vocabulary,) int64: 1 = most frequent (in training, where known), 0 = never seen
 
 
 class TokenSample:
@@ -73,8 +63,9 @@ class TokenSample:
         states: np.ndarray,  # (L+1, m, D) float32, m ≥ n
         facts: SampleFacts,
         rows: np.ndarray | None = None,  # (n,) which of the m rows of `states` are this sample's; default all
+        tags: Mapping[str, Tag] | None = None,
     ) -> None:
-        self.occurrences, self.facts = occurrences, facts
+        self.occurrences, self.facts, self.tags = occurrences, facts, dict(tags or {})
         self._states, self._rows = states, np.arange(len(occurrences)) if rows is None else rows
 
     def __len__(self) -> int:
@@ -100,23 +91,102 @@ class TokenSample:
 
     def take(self, index: np.ndarray) -> "TokenSample":
         """The sample of the chosen rows (indices or a mask); states stay on disk until read."""
-        return TokenSample(self.occurrences.take(index), self._states, self.facts, self._rows[index])
+        tags = {name: tag.take(index) for name, tag in self.tags.items()}
+        return TokenSample(self.occurrences.take(index), self._states, self.facts, self._rows[index], tags)
 
     def save(self, folder: Path) -> None:
         """Write what is not on disk yet beside the states, so that `load` finds the whole sample in `folder`."""
         np.savez(folder / _OCCURRENCES, **{f.name: getattr(self.occurrences, f.name) for f in fields(Occurrences)})
-        np.save(folder / _FREQUENCIES, self.facts.frequencies)
-        plain = {f.name: getattr(self.facts, f.name) for f in fields(SampleFacts) if f.name != "frequencies"}
-        (folder / _FACTS).write_text(json.dumps(plain))
+        np.savez(folder / _TYPES, **{name: getattr(self.facts, name) for name in _OF_TYPES})
+        np.savez(folder / _TAGS, **{name: tag.codes for name, tag in self.tags.items()})
+        plain = {f.name: getattr(self.facts, f.name) for f in fields(SampleFacts) if f.name not in _OF_TYPES}
+        names = {name: tag.names for name, tag in self.tags.items()}
+        (folder / _FACTS).write_text(json.dumps({"facts": plain, "tags": names}))
 
     @classmethod
     def load(cls, folder: Path) -> "TokenSample":
         """A sample that `save` completed; states stay on disk until read."""
         with np.load(folder / _OCCURRENCES, allow_pickle=False) as columns:
             occurrences = Occurrences(**columns)
-        facts = SampleFacts(**json.loads((folder / _FACTS).read_text()), frequencies=np.load(folder / _FREQUENCIES))
-        return cls(occurrences, np.load(folder / STATES, mmap_mode="r"), facts)
+        plain = json.loads((folder / _FACTS).read_text())
+        with np.load(folder / _TYPES, allow_pickle=False) as columns:
+            facts = SampleFacts(**plain["facts"], **columns)
+        with np.load(folder / _TAGS, allow_pickle=False) as codes:
+            tags = {name: Tag(codes=codes[name], names=tuple(names)) for name, names in plain["tags"].items()}
+        return cls(occurrences, np.load(folder / STATES, mmap_mode="r"), facts, tags=tags)
 
     def first(self, num: int) -> "TokenSample":
         """The first `num` occurrences: what a smaller request would have drawn."""
         return self if num >= len(self) else self.take(np.arange(num))
+
+    def serve(self, request: SampleRequest) -> "TokenSample":
+        """The part of the sample that `request` asked for."""
+        if request.strata is None:
+            return self.first(request.occurrences)
+        strata = request.strata.of(self.ranks)
+        return self.take(np.flatnonzero(first_of_each(strata, request.strata.size)))
+
+    @property
+    def ranks(self) -> np.ndarray:
+        """(n,) frequency rank of each occurrence's token; 0 where it is not known."""
+        return self.facts.ranks[self.occurrences.token]
+
+    def rank_bins(self, edges: Sequence[int]) -> np.ndarray:
+        """(n,) bin of each occurrence's token: i where edges[i] ≤ rank < edges[i+1], −1 elsewhere."""
+        return rank_bins(self.ranks, tuple(edges))
+
+    def words(self, merge: Merge = "mean") -> "TokenSample":
+        """One row per word whose tokens are all in the sample, in sampling order.
+
+        States are those of the first or last token, or their mean; everything else is the first token's. Where the
+        tokenizer is slow and knows no words, tokens stand for words.
+        """
+        return merged(self, merge)
+
+
+class WordSample(TokenSample):
+    """A sample of words: the state of each is the mean over its tokens, which lie in one file on disk."""
+
+    def __init__(self, tokens: TokenSample, first: np.ndarray, parts: list[np.ndarray]) -> None:
+        super().__init__(
+            tokens.occurrences.take(first),
+            tokens._states,
+            tokens.facts,
+            tokens._rows[first],
+            {name: tag.take(first) for name, tag in tokens.tags.items()},
+        )
+        self._tokens, self._first, self._parts = tokens, first, parts
+
+    def states(self, layer: int) -> np.ndarray:
+        """(n, D) float32 mean states of one layer, 0..L."""
+        if not self._parts:
+            return super().states(layer)
+        rows = np.concatenate(self._parts)
+        lengths = np.array([len(part) for part in self._parts])
+        states = np.asarray(self._states[layer][self._tokens._rows[rows]])
+        starts = np.concatenate([[0], lengths.cumsum()[:-1]])
+        return np.add.reduceat(states, starts, axis=0) / lengths[:, None].astype(np.float32)
+
+    def take(self, index: np.ndarray) -> "WordSample":
+        index = np.arange(len(self))[index]
+        return WordSample(self._tokens, self._first[index], [self._parts[i] for i in index])
+
+
+def merged(sample: TokenSample, merge: Merge) -> TokenSample:
+    """`TokenSample.words`."""
+    if merge not in ("mean", "first", "last"):
+        raise UserError(f'words are merged by "mean", "first" or "last" subword. Got {merge!r}.')
+    at = sample.occurrences
+    if len(sample) == 0 or (at.word == NOT_A_WORD).all():
+        return sample
+    rows = np.flatnonzero(at.word != NOT_A_WORD)
+    keys = np.stack([at.draw[rows], at.sentence[rows], at.word[rows]])
+    order = np.lexsort((at.subword[rows], *keys))
+    rows, keys = rows[order], keys[:, order]
+    starts = np.flatnonzero(np.concatenate([[True], (keys[:, 1:] != keys[:, :-1]).any(axis=0)]))
+    groups = np.split(rows, starts[1:])
+    groups = [group for group in groups if len(group) == at.subwords[group[0]]]
+    groups.sort(key=lambda group: int(group.min()))
+    if merge != "mean":
+        return sample.take(np.array([group[0 if merge == "first" else -1] for group in groups], dtype=np.int64))
+    return WordSample(sample, np.array([group[0] for group in groups], dtype=np.int64), groups)

@@ -1,5 +1,8 @@
 """Which occurrences the token sample holds, decided from tokens alone."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
 from infoflow.corpus import NOT_A_WORD
@@ -7,28 +10,42 @@ from infoflow.foundation import hash64_array
 
 from ._activations import Regime
 from ._reader import Reader, Row
-from ._sample import Occurrences
+from ._sample_columns import Occurrences
+from ._strata import Strata, first_of_each
 
 _BUFFERED_ROWS = 20_000  # sentences between two prunings: bounds memory on any corpus
 
 
-def select_occurrences(reader: Reader, stack: str, regime: Regime, num: int, draws: int = 1) -> Occurrences:
+def select_occurrences(
+    reader: Reader, stack: str, regime: Regime, num: int, draws: int = 1, strata: Sequence[Strata] = ()
+) -> Occurrences:
     """The `num` occurrences with the lowest hash of (seed, sentence id, word, draw), in that order.
 
+    Behind them, in the same order, those of each stratum with the lowest hash that are not among them already.
     Hashing the word, not the token, makes models with different tokenizers sample the same words.
     """
+    wanted = _Wanted(num, reader.seed, reader.ranks[stack], tuple(strata))
     kept, buffer = _empty(), []
     for draw in range(draws):
         for row, sentence in reader.candidates(stack, regime, draw):
             buffer.append(_columns(reader, row, sentence, draw))
             if len(buffer) == _BUFFERED_ROWS:
-                kept, buffer = _lowest([kept, *buffer], num, reader.seed), []
-    return _named(_lowest([kept, *buffer], num, reader.seed))
+                kept, buffer = _lowest([kept, *buffer], wanted), []
+    return _named(_lowest([kept, *buffer], wanted))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Wanted:
+    num: int
+    seed: int
+    ranks: np.ndarray
+    strata: tuple[Strata, ...]
 
 
 def _columns(reader: Reader, row: int, sentence: Row, draw: int) -> np.ndarray:
-    """(9, probe) int64, in the order of `Occurrences`' fields."""
+    """(12, probe) int64, in the order of `Occurrences`' fields."""
     at = sentence.probes
+    subword, subwords, word_type = _words(sentence)
     padded = np.concatenate([[-1], np.where(sentence.special, -1, sentence.clean), [-1]])
     constant = np.ones(len(at), dtype=np.int64)
     return np.stack(
@@ -42,17 +59,38 @@ def _columns(reader: Reader, row: int, sentence: Row, draw: int) -> np.ndarray:
             padded[at + 2],
             sentence.words[at],
             constant * draw,
+            subword[at],
+            subwords[at],
+            word_type[at],
         ]
     )
 
 
-def _lowest(parts: list[np.ndarray], num: int, seed: int) -> np.ndarray:
+def _words(sentence: Row) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each token: its index in its word, the word's number of tokens, and a hash of the word's token ids."""
+    words = sentence.words
+    begins = np.concatenate([[True], (words[1:] != words[:-1]) | (words[1:] == NOT_A_WORD)])
+    starts = np.flatnonzero(begins)
+    of_word = begins.cumsum() - 1
+    subword = np.arange(len(words)) - starts[of_word]
+    with np.errstate(over="ignore"):
+        types = np.add.reduceat(hash64_array(("word-type",), sentence.tokens, subword), starts)
+    subwords = np.diff(np.append(starts, len(words)))
+    return subword, subwords[of_word], types[of_word].view(np.int64)
+
+
+def _lowest(parts: list[np.ndarray], wanted: _Wanted) -> np.ndarray:
     table = np.concatenate(parts, axis=1)
-    sentence, _, position, *_, word, draw = table
+    sentence, _, position, token, _, _, _, word, draw, *_ = table
     place = np.where(word == NOT_A_WORD, position, word)  # slow tokenizers know no words
     # Ties of 64-bit hashes are broken by place, so that the order never depends on batches or shards.
-    order = np.lexsort((position, sentence, draw, hash64_array(("token-sample", seed), sentence, place, draw)))
-    return table[:, order[:num]]
+    hashes = hash64_array(("token-sample", wanted.seed), sentence, place, draw)
+    order = np.lexsort((position, sentence, draw, hashes))
+    ranks = wanted.ranks[token[order]]
+    kept = np.arange(len(order)) < wanted.num
+    for strata in wanted.strata:
+        kept |= first_of_each(strata.of(ranks), strata.size)
+    return table[:, order[kept]]
 
 
 def _empty() -> np.ndarray:

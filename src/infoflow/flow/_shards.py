@@ -13,7 +13,8 @@ from infoflow.foundation import UserError, atomic_folder, digest
 from infoflow.models import Model
 
 from ._measure import AbstractMeasure, describe_measure
-from ._pass import Pass, PassOptions
+from ._options import PassOptions
+from ._pass import Pass
 from ._runner import Measured, applicable, finish
 
 _MANIFEST = "shard.json"
