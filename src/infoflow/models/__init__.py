@@ -8,6 +8,9 @@ from ._anatomy import ParameterGroup as ParameterGroup
 from ._anatomy import Stack as Stack
 from ._attention import AttentionCall as AttentionCall
 from ._attention import Site as Site
+from ._block_rerun import BlockRerun as BlockRerun
+from ._block_rerun import rerun_blocks as rerun_blocks
+from ._block_rerun import without_token as without_token
 from ._bleu import Bleu as Bleu
 from ._bleu import bleu as bleu
 from ._bleu_statistics import BleuStatistics as BleuStatistics
@@ -26,6 +29,8 @@ from ._losses import start_token_id as start_token_id
 from ._losses import token_cross_entropy as token_cross_entropy
 from ._model import Model as Model
 from ._model import Task as Task
+from ._readout import Readout as Readout
+from ._readout import readout as readout
 from ._slices import ParameterSlice as ParameterSlice
 from ._slices import Projection as Projection
 from ._tap import HeadCall as HeadCall

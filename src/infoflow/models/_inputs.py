@@ -65,7 +65,7 @@ def model_inputs(
     if len(model.anatomy.stacks) > 1:
         inputs |= _decoder_inputs(model, decoder_input_ids, decoder_attention_mask)
     inputs = {name: value.to(model.device) for name, value in inputs.items()}
-    if _accepts(model.module, "use_cache"):
+    if accepts(model.module, "use_cache"):
         inputs["use_cache"] = False
     return inputs
 
@@ -142,5 +142,5 @@ def _count_positions(mask: Tensor) -> Tensor:
     return (mask.long().cumsum(dim=1) - 1).clamp(min=0)
 
 
-def _accepts(module: nn.Module, keyword: str) -> bool:
+def accepts(module: nn.Module, keyword: str) -> bool:
     return keyword in inspect.signature(module.forward).parameters

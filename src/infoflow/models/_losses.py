@@ -70,18 +70,18 @@ def sequence_losses(
     with torch.no_grad():
         if model.task == "causal-lm":
             labels = input_ids.masked_fill(mask == 0, IGNORED) if labels is None else labels
-            logits_BTV = _logits(model, model_inputs(model, input_ids, mask))
+            logits_BTV = forward_logits(model, model_inputs(model, input_ids, mask))
             # The first token after padding on the left has no context: like the first column, it is not scored.
             return token_cross_entropy(logits_BTV[:, :-1], labels[:, 1:].masked_fill(mask[:, :-1] == 0, IGNORED))
         if model.task == "masked-lm":
             if labels is None:
                 return _pseudo_losses(model, input_ids, mask)
-            return token_cross_entropy(_logits(model, model_inputs(model, input_ids, mask)), labels)
+            return token_cross_entropy(forward_logits(model, model_inputs(model, input_ids, mask)), labels)
         if model.task == "seq2seq":
             if labels is None:
                 raise UserError(f"{model.name} is scored on target sentences. Give labels, or a parallel corpus.")
             shifted = shift_right(model, labels) if decoder_input_ids is None else decoder_input_ids
-            return token_cross_entropy(_logits(model, model_inputs(model, input_ids, mask, shifted)), labels)
+            return token_cross_entropy(forward_logits(model, model_inputs(model, input_ids, mask, shifted)), labels)
     raise UserError(f"{model.name} has no language-model head, so it predicts no token and has no task score.")
 
 
@@ -156,12 +156,12 @@ def _pseudo_losses(model: Model, ids_BT: Tensor, mask_BT: Tensor) -> SequenceLos
         losses = torch.zeros(0)
         if len(positions):
             inputs = model_inputs(model, masked, mask_T.repeat(len(positions), 1))
-            losses = token_cross_entropy(_logits(model, inputs), labels).sums
+            losses = token_cross_entropy(forward_logits(model, inputs), labels).sums
         parts.append(SequenceLosses(sums=losses.sum()[None], counts=torch.tensor([len(positions)])))
     return concatenate_losses(parts)
 
 
-def _logits(model: Model, inputs: dict) -> Tensor:
+def forward_logits(model: Model, inputs: dict) -> Tensor:
     output = model.module(**inputs)
     # Models for pretraining predict sentence order too and name their token logits differently.
     return output.logits if "logits" in output else output.prediction_logits
