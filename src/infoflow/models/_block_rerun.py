@@ -1,0 +1,131 @@
+"""Run each block once more on the very input it had, with its attention edited: no lower layer is run again."""
+
+# B sentence, T query token, S key token, D width
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from transformers import Cache
+
+from infoflow.foundation import UserError
+
+from ._attention import AttentionCall
+from ._model import Model
+from ._tap import tap
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class BlockRerun:
+    """Two outputs of one block on the same input."""
+
+    kept: Float[Tensor, "sentence token width"]
+    """As the model computes it."""
+    edited: Float[Tensor, "sentence token width"]
+    """With the edit of this block's self-attention alone."""
+
+
+def rerun_blocks(
+    model: Model,
+    stack: str,
+    edit: Callable[[AttentionCall], AttentionCall],
+    forward: Callable[[], Any],
+) -> list[BlockRerun]:
+    """What an edit of one block's self-attention does to that block's output, for every block in one forward pass.
+
+    Each block of `stack` runs twice on the input that the unedited model gives it: as it is, and with `edit` applied
+    to its self-attention. The next block receives the unedited output. All layers cost two passes instead of one for
+    each layer.
+
+    Args:
+        model: A loaded model; its blocks may be shared (ALBERT).
+        stack: Whose blocks run twice, "encoder" or "decoder".
+        edit: Takes a self-attention call and returns `call.edited(...)`; `without_token` is one.
+        forward: Runs the model, or that stack of it, once; without a key-value cache.
+
+    Returns:
+        One entry per block, from the lowest.
+
+    Raises:
+        UserError: `forward` fills a key-value cache, to which a second run would append.
+
+    >>> ids = torch.tensor([[5, 6, 7, 8]])
+    >>> first = torch.tensor([0])
+    >>> with torch.no_grad():
+    ...     blocks = rerun_blocks(
+    ...         model, "encoder", lambda call: without_token(call, first), lambda: model.module(ids)
+    ...     )
+    >>> len(blocks), bool((blocks[0].kept != blocks[0].edited).any())
+    (3, True)
+    """
+    layers, reruns, running_again = model.anatomy.stack(stack).layers, [], False
+
+    def on_attention(call: AttentionCall) -> AttentionCall | None:
+        return edit(call) if running_again and (call.stack, call.kind) == (stack, "self") else None
+
+    def again(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        nonlocal running_again
+        _require_no_cache(model, [*args, *kwargs.values()])
+        running_again = True
+        try:
+            # Not `block(...)`: hooks of other taps must see one run of the block.
+            edited = block.forward(*args, **kwargs)
+        finally:
+            running_again = False
+        reruns.append(BlockRerun(kept=_states(output), edited=_states(edited)))
+
+    modules = {model.module.get_submodule(layer.block) for layer in layers}
+    with tap(model, on_attention=on_attention), _after(modules, again):
+        forward()
+    assert len(reruns) == len(layers), f"{len(reruns)} of {len(layers)} blocks ran"
+    return reruns
+
+
+def without_token(call: AttentionCall, token: Int[Tensor, " sentence"]) -> AttentionCall:
+    r"""The call with one token of each sentence removed as key and value.
+
+    $$ a'_{qk} = \frac{a_{qk}\,[k \neq t]}{\sum_{j \neq t} a_{qj}} $$
+
+    | symbol     | here           | space                                     |
+    |------------|----------------|-------------------------------------------|
+    | $a_{qk}$   | `call.weights` | [0, 1], rows sum to 1                     |
+    | $t$        | `token`        | column of the key, padding counted        |
+    | $a'_{qk}$  | returned       | rows sum to 1, 0 at $k = t$               |
+
+    The token's own query stays, and padding and causal masks hold as before. A query that sees nothing but the token
+    (the first of a causal sentence: the token itself) keeps finite, meaningless weights: leave its output out.
+
+    Source: [@voita2019evolution].
+    """
+    hidden_BS = torch.arange(call.key.shape[2], device=token.device) == token.unsqueeze(1)
+    mask = call.query.new_zeros(1, 1, 1, 1) if call.mask is None else call.mask
+    # The lowest finite number, not -inf and not a sum of two: a row that is masked everywhere must not become NaN.
+    return call.edited(mask=torch.where(hidden_BS[:, None, None], torch.finfo(mask.dtype).min, mask))
+
+
+def _states(output: Any) -> Tensor:
+    return output if isinstance(output, Tensor) else output[0]
+
+
+def _require_no_cache(model: Model, given: list[Any]) -> None:
+    if any(isinstance(value, Cache) for value in given):
+        raise UserError(
+            f"{model.name} fills a key-value cache while its blocks are to run twice on the same input. Call it with "
+            "use_cache=False, as model_inputs does."
+        )
+
+
+@contextmanager
+def _after(
+    blocks: set[nn.Module], hook: Callable[[nn.Module, tuple[Any, ...], dict[str, Any], Any], None]
+) -> Iterator[None]:
+    handles = [block.register_forward_hook(hook, with_kwargs=True) for block in blocks]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
