@@ -104,6 +104,7 @@ class Pass:
             tokenizer=self.reader.tokenizer_digest(stack),
             frequencies=self.reader.frequencies[stack],
             ranks=self.reader.ranks[stack],
+            symbols=self.reader.symbols(stack),
         )
         tags = read_tags(self.reader.corpus, occurrences) if stack == self.reader.source_stack else {}
         return SampleFiller(occurrences, facts, tags, self._folder / f"{stack}-{regime}", num_states, layers.width)

@@ -20,6 +20,7 @@ from infoflow.objectives import MaskedLM, pad_arrays
 from ._activations import Regime, Stream
 from ._probing_noise import PROBED_SHARE, ProbingNoise
 from ._sample import NO_LABEL
+from ._symbols import symbol_ids
 
 _WORD = re.compile(r"\S+")
 
@@ -120,6 +121,10 @@ class Reader:
             stack: token_frequencies(encoded, _vocabulary_size(self._tokenizer(stack)))
             for stack, encoded in sides.items()
         }
+
+    def symbols(self, stack: str) -> tuple[int, ...]:
+        """Token ids of the stack's text without letter or digit: punctuation."""
+        return symbol_ids(self._tokenizer(stack), np.flatnonzero(self.frequencies[stack]))
 
     @cached_property
     def ranks(self) -> dict[str, np.ndarray]:

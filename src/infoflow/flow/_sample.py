@@ -52,6 +52,7 @@ class SampleFacts:
     tokenizer: str  # digest: equal for models that read the same tokens
     frequencies: np.ndarray  # (vocabulary,) int64: how often each token id occurs in the corpus
     ranks: np.ndarray  # (vocabulary,) int64: 1 = most frequent (in training, where known), 0 = never seen
+    symbols: tuple[int, ...] = ()  # ids of the corpus's tokens without letter or digit: punctuation
 
 
 class TokenSample:
@@ -110,7 +111,7 @@ class TokenSample:
             occurrences = Occurrences(**columns)
         plain = json.loads((folder / _FACTS).read_text())
         with np.load(folder / _TYPES, allow_pickle=False) as columns:
-            facts = SampleFacts(**plain["facts"], **columns)
+            facts = SampleFacts(**plain["facts"] | {"symbols": tuple(plain["facts"]["symbols"])}, **columns)
         with np.load(folder / _TAGS, allow_pickle=False) as codes:
             tags = {name: Tag(codes=codes[name], names=tuple(names)) for name, names in plain["tags"].items()}
         return cls(occurrences, np.load(folder / STATES, mmap_mode="r"), facts, tags=tags)
