@@ -30,7 +30,6 @@ from ._runner import Measured as Measured
 from ._runner import collect as collect
 from ._runner import measure as measure
 from ._sample import NO_LABEL as NO_LABEL
-from ._sample import Merge as Merge
 from ._sample import SampleFacts as SampleFacts
 from ._sample import SampleRequest as SampleRequest
 from ._sample import TokenSample as TokenSample

@@ -4,6 +4,7 @@ import copy
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -16,7 +17,7 @@ from ._distributed import exchange, processes
 from ._measure import AbstractMeasure, Intervention, Measure, PairMeasure, SampleMeasure
 from ._options import PassOptions
 from ._pass import Pass, SampleKey
-from ._sample import TokenSample
+from ._sample import SampleRequest, TokenSample
 
 Tables = dict[str, pd.DataFrame]
 
@@ -99,17 +100,18 @@ def applicable(model: Model, measures: Sequence[AbstractMeasure]) -> list[Abstra
 def finish(run: Pass, measures: Sequence[AbstractMeasure]) -> Measured:
     """Turn what was seen into tables."""
     samples = run.samples()
+
+    @cache  # one object for equal requests, so that measures can share what they found in it
+    def serve(key: SampleKey, request: SampleRequest) -> TokenSample:
+        return samples[key].serve(request)
+
     frames: dict[str, list[pd.DataFrame]] = {}
     with current_display().progress(f"Computing {run.model.name}", len(measures), "measures") as progress:
         for each in measures:
             if isinstance(each, Measure):
                 parts = [each.result()]
             elif isinstance(each, SampleMeasure):
-                parts = [
-                    each.compute(sample.serve(each.request))
-                    for (_, regime), sample in samples.items()
-                    if regime == each.regime
-                ]
+                parts = [each.compute(serve(key, each.request)) for key in samples if key[1] == each.regime]
             elif isinstance(each, Intervention):
                 parts = [each.run(run.reader, run.options)]
             else:

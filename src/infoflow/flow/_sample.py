@@ -9,7 +9,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from ._strata import RankStrata, TypeStrata, first_of_each, rank_bins
 from ._tags import Tag
 
 NO_LABEL = -100
-Merge = Literal["mean", "first", "last"]
+MERGES = ("mean", "first", "last")
 STATES = "states.npy"
 _OCCURRENCES, _TYPES, _TAGS, _FACTS = "occurrences.npz", "types.npz", "tags.npz", "facts.json"
 _OF_TYPES = ("frequencies", "ranks")
@@ -136,7 +135,7 @@ class TokenSample:
         """(n,) bin of each occurrence's token: i where edges[i] ≤ rank < edges[i+1], −1 elsewhere."""
         return rank_bins(self.ranks, tuple(edges))
 
-    def words(self, merge: Merge = "mean") -> "TokenSample":
+    def words(self, merge: str = "mean") -> "TokenSample":
         """One row per word whose tokens are all in the sample, in sampling order.
 
         States are those of the first or last token, or their mean; everything else is the first token's. Where the
@@ -173,9 +172,9 @@ class WordSample(TokenSample):
         return WordSample(self._tokens, self._first[index], [self._parts[i] for i in index])
 
 
-def merged(sample: TokenSample, merge: Merge) -> TokenSample:
+def merged(sample: TokenSample, merge: str) -> TokenSample:
     """`TokenSample.words`."""
-    if merge not in ("mean", "first", "last"):
+    if merge not in MERGES:
         raise UserError(f'words are merged by "mean", "first" or "last" subword. Got {merge!r}.')
     at = sample.occurrences
     if len(sample) == 0 or (at.word == NOT_A_WORD).all():
