@@ -28,7 +28,7 @@ def nearest(
 
     A zero vector has cosine 0 with every row.
     """
-    base, offset = _scored(x, metric)
+    base, offset = scored(x, metric)
     step = max(1, _SCORES_AT_ONCE // len(x))
     for start in range(0, len(queries), step):
         chosen = queries[start : start + step]
@@ -42,10 +42,13 @@ def check_metric(metric: str) -> None:
         raise UserError(f'metric must be "cosine" or "euclidean". Got {metric!r}.')
 
 
-def _scored(
+def scored(
     x: Float[Tensor, "token width"], metric: str
 ) -> tuple[Float[Tensor, "token width"], Float[Tensor, " token"] | None]:
-    """Rows (and an offset) whose inner products rank neighbours as the metric does."""
+    """Rows (and an offset) whose inner products rank neighbours as the metric does.
+
+    A zero vector has cosine 0 with every row.
+    """
     if metric == "cosine":
         return torch.nn.functional.normalize(x, dim=1), None
     # Centring changes no distance, and keeps |x|² small where products would cancel.

@@ -5,7 +5,15 @@ from collections.abc import Sequence
 from infoflow.flow import AbstractMeasure, PairMeasure
 from infoflow.foundation import UserError
 from infoflow.heads import Confidence, Entropy, PositionalScores
-from infoflow.representations import IdentityNeighbours, LayerDistance, ModelDistance, MutualInformation
+from infoflow.representations import (
+    ContextNeighbours,
+    IdentityNeighbours,
+    LayerDistance,
+    ModelDistance,
+    MutualInformation,
+    PositionNeighbours,
+    TagNeighbours,
+)
 
 from ._plan import AnalysisPlan
 
@@ -23,6 +31,9 @@ def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
         MutualInformation(**information, regime="training"),
         LayerDistance(occurrences=plan.distance_occurrences),
         IdentityNeighbours(k=plan.neighbours, occurrences=plan.neighbour_occurrences),
+        PositionNeighbours(k=plan.neighbours),
+        ContextNeighbours(k=plan.neighbours),
+        TagNeighbours(k=plan.neighbours),
         Confidence(),
         Entropy(),
         PositionalScores(offsets=(-2, -1, 1, 2)),

@@ -1,0 +1,131 @@
+"""Measures of what the nearest occurrences of one token share: one neighbour search for all of them."""
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pandas as pd
+import torch
+
+from infoflow.flow import SampleMeasure, SampleRequest, TokenSample, TypeStrata
+from infoflow.foundation import UserError, current_display
+from infoflow.results import Column, estimate, linear_replicates
+
+from ._within_tokens import UNKNOWN, Aspect, PoolRules, PoolScore, averaged, pool_scores, token_pools
+
+Scores = list[dict[str, PoolScore]]
+"""For each layer, the statistic of each aspect."""
+
+SETTINGS = (
+    Column(name="pools", dtype="int64", unit="tokens", description="number of tokens averaged over"),
+    Column(name="neighbours", dtype="int64", unit="neighbours", description="k"),
+    Column(name="metric", dtype="string", unit="", description="cosine or euclidean"),
+    Column(name="few", dtype="string", unit="", description="treatment of tokens with few occurrences"),
+)
+
+_FOUND: WeakKeyDictionary[TokenSample, dict[tuple, Scores]] = WeakKeyDictionary()
+"""What was found in a sample, while it lives: measures with equal settings search once."""
+
+
+class AbstractTokenPools(SampleMeasure):
+    """Neighbours among the occurrences of one token, averaged over occurrences, then tokens.
+
+    The sample holds the most frequent tokens, equally many occurrences of each where there are so many: the share of
+    a pool that k neighbours are, and with it the statistic, depends on the pool's size. Compare values of equal
+    settings only. Error bars resample sentences, of queries and of neighbours alike; the tokens stay.
+
+    Args:
+        k: Number of neighbours.
+        metric: `"cosine"` or `"euclidean"`.
+        few: What to do with rare tokens; see `within_token_agreement`.
+        minimum: Least number of occurrences of a token with `"require"`; by default 2k + 1.
+        types: So many of the most frequent tokens are looked at.
+        per_type: At most so many occurrences of each, by default 10 k; time grows with the square.
+        subword: Which token of a word carries its tag, `"first"` or `"last"`.
+    """
+
+    def __init__(
+        self,
+        k: int = 50,
+        metric: str = "cosine",
+        few: str = "require",
+        minimum: int | None = None,
+        types: int = 50,
+        per_type: int | None = None,
+        subword: str = "first",
+    ) -> None:
+        self._rules = PoolRules.of(k, few, metric, minimum)
+        per_type = 10 * k if per_type is None else per_type
+        for name, value, least in (("types", types, 1), ("per_type", per_type, self._rules.least)):
+            if value < least:
+                raise UserError(f"{name} must be at least {least}. Got {value}.")
+        if subword not in ("first", "last"):
+            raise UserError(f'subword must be "first" or "last". Got {subword!r}.')
+        self.k, self.metric, self.few, self.minimum = k, metric, few, minimum
+        self.types, self.per_type, self.subword = types, per_type, subword
+        self.request = SampleRequest(strata=TypeStrata(num_types=types, per_type=per_type))
+
+    def scores(self, sample: TokenSample) -> Scores:
+        """Every aspect's statistic in every layer; from the last search where that asked for the same."""
+        found = _FOUND.setdefault(sample, {})
+        key = (self._rules, self.subword)
+        if key not in found:
+            found[key] = _search(sample, self._rules, self.subword)
+        return found[key]
+
+    def row(self, sample: TokenSample, layer: int, score: PoolScore) -> dict[str, Any]:
+        """What all tables of neighbours within tokens hold of one statistic."""
+        replicates = linear_replicates(score.value, score.value - score.effects)
+        return {
+            "stack": sample.facts.stack,
+            "layer": layer,
+            **estimate(score.value, replicates, score.chance, score.count),
+            "pools": score.pools,
+            "neighbours": self.k,
+            "metric": self.metric,
+            "few": self.few,
+        }
+
+    def frame(self, sample: TokenSample, rows: list[dict[str, Any]], what: str) -> pd.DataFrame:
+        """The table; where there is no row, a note says why."""
+        if not rows:
+            current_display().note(
+                f"{self.name} of {sample.facts.model} is skipped: no token has {self._rules.least} sampled "
+                f"occurrences with {what}. Use a larger corpus, a smaller k, or few='cap'."
+            )
+        return pd.DataFrame(rows, columns=self.table.column_names)
+
+
+def _search(sample: TokenSample, rules: PoolRules, subword: str) -> Scores:
+    pools = token_pools(sample.occurrences.token, rules.least)
+    samples = [sample.take(rows) for rows in pools]
+    aspects = [_aspects(pool, subword) for pool in samples]
+    layers = []
+    with current_display().progress("Neighbours within tokens", sample.num_states * len(pools), "pools") as progress:
+        for layer in range(sample.num_states):
+            parts: dict[str, list[PoolScore]] = {}
+            for pool, compared in zip(samples, aspects, strict=True):
+                # One pool's states at a time: a large sample stays on disk.
+                states = torch.from_numpy(pool.states(layer))
+                for name, score in pool_scores(states, compared, pool.blocks, rules).items():
+                    parts.setdefault(name, []).append(score)
+                progress.advance(1)
+            layers.append({name: averaged(scores) for name, scores in parts.items()})
+    return layers
+
+
+def _aspects(sample: TokenSample, subword: str) -> dict[str, Aspect]:
+    """Position, both neighbouring tokens, and every tag of the word, on the token that carries it."""
+    at = sample.occurrences
+    carries = at.subword == (0 if subword == "first" else at.subwords - 1)
+    tags = {tag_key(name): np.where(carries, tag.codes, UNKNOWN) for name, tag in sample.tags.items()}
+    same = {"left": at.previous, "right": at.next, **tags}
+    return {
+        "position": Aspect(at.position, "distance"),
+        **{name: Aspect(values, "same") for name, values in same.items()},
+    }
+
+
+def tag_key(name: str) -> str:
+    """The aspect of a tag column; a corpus may call a column "left"."""
+    return f"tag {name}"

@@ -1,0 +1,256 @@
+"""What the nearest occurrences of the same token share: one search per token, any number of things compared."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from infoflow.foundation import NUM_BLOCKS, UserError
+
+from ._neighbour_agreement import check_neighbours
+from ._pool_search import nearest_in_subsets
+from ._views import Matrix, as_labels, as_view
+
+UNKNOWN = -1
+_EQUAL = 1e-6
+"""Vectors that differ by no more than this share of their norm are equal up to rounding of float32."""
+
+
+Known = Bool[np.ndarray, " token"]
+
+
+class Aspect(NamedTuple):
+    """What occurrences are compared on; `UNKNOWN` makes a row neither a query nor a neighbour."""
+
+    values: Int[np.ndarray, " token"]
+    compare: Literal["same", "distance"]
+
+
+class PoolScore(NamedTuple):
+    """One token's statistic."""
+
+    value: float
+    chance: float
+    """The same of all pairs of occurrences."""
+    count: int
+    """Occurrences."""
+    effects: Float[np.ndarray, " block"]
+    """By how much each bootstrap block's occurrences pull the value, to first order; the sum is 0."""
+    pools: int = 1
+    """Tokens averaged over."""
+
+
+class PoolRules(NamedTuple):
+    """How many neighbours, by which distance, and in which pools."""
+
+    k: int
+    few: str
+    metric: str
+    least: int
+    """Occurrences that a pool must have."""
+
+    @classmethod
+    def of(cls, k: int, few: str, metric: str, minimum: int | None) -> "PoolRules":
+        """Checked rules; by default "require" asks for 2k + 1 occurrences.
+
+        Raises:
+            UserError: Impossible settings.
+        """
+        check_neighbours(k, few, metric)
+        if minimum is not None and minimum < (k + 1 if few == "require" else 2):
+            raise UserError(
+                f'minimum must be at least {k + 1 if few == "require" else 2} with k = {k} and few="{few}". '
+                f"Got {minimum}. With k + 1 occurrences every other one is a neighbour, which is chance."
+            )
+        return cls(k, few, metric, minimum or (2 * k + 1 if few == "require" else 2))
+
+
+def within_token_agreement(
+    x: Matrix,
+    tokens: Tensor | np.ndarray | list,
+    labels: Tensor | np.ndarray | list,
+    k: int = 50,
+    few: str = "require",
+    metric: str = "cosine",
+    minimum: int | None = None,
+) -> float:
+    r"""How often the nearest occurrences *of the same token* carry the same label: a tag, or the token before.
+
+    $$ \frac{1}{|T|} \sum_{t \in T} \frac{1}{n_t} \sum_{i \in t} \frac{1}{k} \sum_{j \in N_k^t(i)} [y_i = y_j] $$
+
+    $N_k^t(i)$ are the k nearest of the other occurrences of token t; T are the tokens with enough occurrences:
+
+    | `few`                  | tokens T                        | neighbours          |
+    |------------------------|---------------------------------|---------------------|
+    | `"require"`            | `minimum` occurrences or more   | k                   |
+    | `"cap"`, `"normalise"` | 2 occurrences or more           | min(k, n_t − 1)     |
+
+    The last two are one: of n_t occurrences, k neighbours include n_t − 1 others, and dividing by their share gives
+    back the mean over those. Such a token is at chance whatever its vectors, which is why `minimum` is 2k + 1.
+
+    Args:
+        x: (token, width), float32 or float64.
+        tokens: (token,) token ids.
+        labels: (token,) labels of any kind.
+        k: Number of neighbours.
+        few: What to do with rare tokens.
+        metric: `"cosine"` or `"euclidean"`; the paper does not say which it used.
+        minimum: Least number of occurrences with `"require"`; by default 2k + 1.
+
+    Returns:
+        Fraction in [0, 1]. Random neighbours give Σ p² within each token, averaged in the same way. Where all vectors
+        of a token are equal, all its occurrences are equally near, and the token is at chance.
+
+    Raises:
+        UserError: Impossible settings, or no token with enough occurrences.
+
+    Source: [@voita2019evolution].
+    """
+    return _average(x, tokens, Aspect(as_labels(labels, "labels"), "same"), PoolRules.of(k, few, metric, minimum))
+
+
+def position_distance(
+    x: Matrix,
+    tokens: Tensor | np.ndarray | list,
+    positions: Tensor | np.ndarray | list,
+    k: int = 50,
+    few: str = "require",
+    metric: str = "cosine",
+    minimum: int | None = None,
+) -> float:
+    r"""How far apart in their sentences the nearest occurrences of the same token stand.
+
+    $$ \frac{1}{|T|} \sum_{t \in T} \frac{1}{n_t} \sum_{i \in t} \frac{1}{k} \sum_{j \in N_k^t(i)} |p_i - p_j| $$
+
+    Symbols and arguments are those of `within_token_agreement`.
+
+    Args:
+        x: (token, width), float32 or float64.
+        tokens: (token,) token ids.
+        positions: (token,) index of each occurrence in its sentence, from 0.
+
+    Returns:
+        Tokens; the lower, the better position is kept. Random neighbours give the mean over all pairs of a token.
+
+    Raises:
+        UserError: Impossible settings, a negative position, or no token with enough occurrences.
+
+    Source: [@voita2019evolution].
+    """
+    rules = PoolRules.of(k, few, metric, minimum)
+    values = np.asarray(positions)
+    if values.ndim != 1 or not np.issubdtype(values.dtype, np.integer) or (len(values) and values.min() < 0):
+        raise UserError("positions must be whole numbers from 0 on, one per row.")
+    return _average(x, tokens, Aspect(values.astype(np.int64), "distance"), rules)
+
+
+def token_pools(tokens: Int[np.ndarray, " token"], least: int) -> list[Int[np.ndarray, " row"]]:
+    """The rows of each token with at least `least` occurrences."""
+    order = np.argsort(tokens, kind="stable")
+    starts = np.flatnonzero(np.diff(tokens[order])) + 1
+    return [rows for rows in np.split(order, starts) if len(rows) >= least]
+
+
+def pool_scores(
+    x: Float[Tensor, "token width"],
+    aspects: Mapping[str, Aspect],
+    blocks: Int[np.ndarray, " token"],
+    rules: PoolRules,
+) -> dict[str, PoolScore]:
+    """Each aspect's statistic in one pool, given its states; aspects known of too few occurrences are absent."""
+    known = {name: aspect.values != UNKNOWN for name, aspect in aspects.items()}
+    known = {name: mask for name, mask in known.items() if mask.sum() >= rules.least}
+    neighbours = _neighbours(x, known.values(), rules)
+    scores = {}
+    for name, mask in known.items():
+        rows, found = np.flatnonzero(mask), neighbours[mask.tobytes()]
+        among_all = _among_all(aspects[name], rows)
+        # Where all vectors are equal, every other occurrence is as near, and pulls both ways alike.
+        each, pulls = (among_all, 2 * among_all) if found is None else _scores(aspects[name], rows, found, rules.k)
+        effects = np.bincount(blocks[rows], weights=pulls - pulls.mean(), minlength=NUM_BLOCKS) / len(rows)
+        scores[name] = PoolScore(float(each.mean()), float(among_all.mean()), len(rows), effects)
+    return scores
+
+
+def averaged(scores: Sequence[PoolScore]) -> PoolScore:
+    """The mean over tokens, every token counting the same; occurrences are added up."""
+    return PoolScore(
+        value=float(np.mean([score.value for score in scores])),
+        chance=float(np.mean([score.chance for score in scores])),
+        count=sum(score.count for score in scores),
+        effects=np.mean([score.effects for score in scores], axis=0),
+        pools=len(scores),
+    )
+
+
+def _average(x: Matrix, tokens: Tensor | np.ndarray | list, aspect: Aspect, rules: PoolRules) -> float:
+    view = as_view(x, "x", dtype=None)
+    ids = as_labels(tokens, "tokens", len(view))
+    if len(aspect.values) != len(view):
+        raise UserError(f"There must be one label or position per row. Got {len(aspect.values)} for {len(view)} rows.")
+    pools = token_pools(ids, rules.least)
+    if not pools:
+        raise UserError(
+            f"No token has the {rules.least} occurrences that are asked for. "
+            'Use more rows, a smaller k or minimum, or few="cap".'
+        )
+    nowhere = np.zeros(len(view), dtype=np.int64)
+    parts = [
+        pool_scores(view[torch.from_numpy(rows)], {"": _taken(aspect, rows)}, nowhere[rows], rules) for rows in pools
+    ]
+    return averaged([part[""] for part in parts]).value
+
+
+def _taken(aspect: Aspect, rows: Int[np.ndarray, " row"]) -> Aspect:
+    return aspect._replace(values=aspect.values[rows])
+
+
+def _neighbours(
+    x: Float[Tensor, "token width"], masks: Iterable[Known], rules: PoolRules
+) -> dict[bytes, Int[np.ndarray, "query neighbour"] | None]:
+    """Neighbours of the rows of each mask within it, one more than k for the error bars; None where all are equal."""
+    subsets = {mask.tobytes(): torch.from_numpy(mask) for mask in masks}
+    varied = {key: subset for key, subset in subsets.items() if not _all_equal(x[subset])}
+    found = nearest_in_subsets(x, rules.k + 1, rules.metric, list(varied.values())) if varied else []
+    return dict.fromkeys(subsets) | dict(zip(varied, (each.numpy() for each in found), strict=True))
+
+
+def _scores(
+    aspect: Aspect, rows: Int[np.ndarray, " query"], neighbours: Int[np.ndarray, "query neighbour"], k: int
+) -> tuple[Float[np.ndarray, " query"], Float[np.ndarray, " query"]]:
+    """Each row's score, and by how much the row pulls the sum of all scores.
+
+    An occurrence pulls twice: as a query, and as a neighbour of others, which without it would have their next
+    nearest instead. Leaving the second out makes intervals up to half as wide as they should be.
+    """
+    k = min(k, neighbours.shape[1])
+    shared = _compared(aspect, aspect.values[rows, None], aspect.values[neighbours])
+    each = shared[:, :k].mean(axis=1)
+    next_nearest = shared[:, k] if shared.shape[1] > k else each
+    as_neighbours = (shared[:, :k] - next_nearest[:, None]) / k
+    pulls = np.bincount(neighbours[:, :k].ravel(), weights=as_neighbours.ravel(), minlength=len(aspect.values))
+    return each, each + pulls[rows]
+
+
+def _compared(aspect: Aspect, values: np.ndarray, others: np.ndarray) -> Float[np.ndarray, "query neighbour"]:
+    compared = values == others if aspect.compare == "same" else np.abs(values - others)
+    return compared.astype(np.float64)
+
+
+def _among_all(aspect: Aspect, rows: Int[np.ndarray, " query"]) -> Float[np.ndarray, " query"]:
+    """Each row's score were all other rows its neighbours."""
+    values, number, counts = np.unique(aspect.values[rows], return_inverse=True, return_counts=True)
+    if aspect.compare == "same":
+        return (counts[number] - 1) / (len(rows) - 1)
+    below = np.concatenate([[0], counts.cumsum()[:-1]])
+    sum_below = np.concatenate([[0], (counts * values).cumsum()[:-1]])
+    total, size = float((counts * values).sum()), len(rows)
+    distances = values * below - sum_below + (total - sum_below) - values * (size - below)
+    return distances[number] / (size - 1)
+
+
+def _all_equal(x: Float[Tensor, "token width"]) -> bool:
+    return bool((x - x[0]).norm(dim=1).max() <= _EQUAL * x[0].norm())
