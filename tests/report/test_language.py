@@ -34,6 +34,20 @@ def test_lines_differ_in_colour_dash_and_marker(study):
         assert len(looks) == 3
 
 
+def test_a_variant_has_its_objectives_colour_and_another_line(tmp_path):
+    objectives = ("translation", "translation+token-dropout", "masked-lm")
+    run = RunFolder(tmp_path)
+    models = [{"name": f"{objective}/seed-1", "objective": objective, "seed": 1} for objective in objectives]
+    run.update(kind="study", models=models)
+    cast = Cast.of(run)
+    plain, variant = cast["translation"], cast["translation+token-dropout"]
+    assert variant.color == plain.color
+    assert variant.dash != plain.dash
+    assert variant.shape != plain.shape
+    assert variant.label == "translation with token dropout"
+    assert [series.key for series in cast.series] == ["masked-lm", "translation", "translation+token-dropout"]
+
+
 def test_models_of_one_objective_are_told_apart(tmp_path):
     run = RunFolder(tmp_path)
     names = ("bert", "roberta", "electra")

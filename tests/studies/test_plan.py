@@ -3,14 +3,17 @@
 import pytest
 
 from infoflow.foundation import UserError
+from infoflow.objectives import Translation
 from infoflow.studies import PRESETS, StudyPlan
+from infoflow.studies._compare import model_pairs
+from infoflow.studies._jobs import study_jobs
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_presets_load_and_survive_json(preset: str) -> None:
     plan = StudyPlan.load(preset)
     assert StudyPlan.from_json(plan.to_json()) == plan
-    assert plan.objectives == ("causal-lm", "masked-lm", "translation")
+    assert plan.objectives[:3] == ("causal-lm", "masked-lm", "translation")
 
 
 def test_presets_differ_in_seeds() -> None:
@@ -39,6 +42,9 @@ def test_a_file_overrides_only_what_it_names(tmp_path) -> None:
         ("seeds = [1, 1]", "list of different values"),
         ('objectives = ["translate"]', "No objective is called 'translate'"),
         ('match = "width"', "encoder"),
+        ('objectives = ["masked-lm+token-dropout"]', "masked-lm corrupts its input already"),
+        ('objectives = ["translation+noise"]', r"only variant is NAME\+token-dropout. Got translation\+noise"),
+        ('token_dropout = 1.0\nobjectives = ["causal-lm+token-dropout"]', "token_dropout must lie between 0 and 1"),
         ("[model]\nwidth = 65", "multiple of heads"),
         ("seeds = [1", "not valid TOML"),
     ],
@@ -48,6 +54,24 @@ def test_mistakes_are_named(tmp_path, text: str, message: str) -> None:
     path.write_text(text)
     with pytest.raises(UserError, match=message):
         StudyPlan.load(path)
+
+
+def test_a_variant_differs_from_its_objective_in_token_dropout_alone() -> None:
+    plan = StudyPlan(objectives=("translation", "translation+token-dropout"), token_dropout=0.2)
+    assert plan.objective("translation") == Translation()
+    assert plan.objective("translation+token-dropout") == Translation(token_dropout=0.2)
+
+
+def test_a_variant_is_compared_with_its_objective_and_its_own_seeds_only() -> None:
+    objectives = ("causal-lm", "causal-lm+token-dropout", "masked-lm")
+    plan = StudyPlan(objectives=objectives, seeds=(0, 1))
+    jobs = study_jobs(plan)
+    untrained = {job.objective for job in jobs if job.kind == "measure" and not job.trained}
+    assert untrained == {"causal-lm", "masked-lm"}, "a variant's control is its objective's"
+    pairs = {frozenset([a.objective, b.objective]) for a, b in model_pairs(plan) if a.trained and a.seed == b.seed}
+    assert pairs == {frozenset(objectives[:2]), frozenset(["causal-lm", "masked-lm"])}
+    across_seeds = {a.objective for a, b in model_pairs(plan) if a.trained and a.seed != b.seed}
+    assert across_seeds == set(objectives)
 
 
 def test_absent_plan() -> None:

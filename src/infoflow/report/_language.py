@@ -72,7 +72,12 @@ class Cast:
         objective_of = dict(zip(models[by], models["objective"], strict=True))
         slots = _assign_slots([objective_of[key] for key in keys])
         series = tuple(
-            Series(key=key, label=objective_label(key) if by == "objective" else key, slot=slot)
+            Series(
+                key=key,
+                label=objective_label(key) if by == "objective" else key,
+                slot=slot,
+                variant=int("+" in objective_of[key]),
+            )
             for key, slot in zip(keys, slots, strict=True)
         )
         return cls(series=series, by=by, main_stacks=_main_stacks(run))
@@ -106,8 +111,10 @@ class Cast:
 
 
 def objective_label(objective: str) -> str:
-    """The objective's name in running text."""
-    return _LABELS.get(objective, objective)
+    """The objective's name in running text; a variant's is its base's and what is different: `NAME+token-dropout`."""
+    base, plus, variant = objective.partition("+")
+    label = _LABELS.get(base, base)
+    return f"{label} with {variant.replace('-', ' ')}" if plus else label
 
 
 def _models(run: RunFolder) -> pd.DataFrame:
@@ -121,7 +128,12 @@ def _models(run: RunFolder) -> pd.DataFrame:
     models = pd.concat(keys, ignore_index=True).drop_duplicates("model").reset_index(drop=True)
     models["model"] = models["model"].astype(str)
     models["objective"] = models["objective"].astype(object).where(models["objective"].notna(), "model").astype(str)
-    return models.assign(order=models["objective"].map(_SLOTS).fillna(99))
+    order = models["objective"].map(lambda name: _SLOTS.get(_base(name), 99) + 0.5 * ("+" in name))
+    return models.assign(order=order)
+
+
+def _base(objective: str) -> str:
+    return objective.partition("+")[0]
 
 
 def _main_stacks(run: RunFolder) -> dict[str, str]:
@@ -138,7 +150,10 @@ def _assign_slots(objectives: list[str]) -> list[int]:
     taken: list[int] = []
     reserved = {_SLOTS[objective] for objective in objectives if objective in _SLOTS}
     for objective in objectives:
-        own = _SLOTS.get(objective)
+        own = _SLOTS.get(_base(objective))
+        if own is not None and "+" in objective:  # a variant has its base's colour and another line style
+            taken.append(own)
+            continue
         if own is None or own in taken:
             free = [slot for slot in range(NUM_SLOTS) if slot not in taken and slot not in reserved]
             own = free[0] if free else len(taken) % NUM_SLOTS

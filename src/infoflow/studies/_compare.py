@@ -11,8 +11,9 @@ from infoflow.flow import PairMeasure, SampleKey, TokenSample, compare_samples
 from infoflow.foundation import current_display
 from infoflow.results import Column
 
-from ._jobs import Job, StudyJobs, study_jobs
+from ._jobs import Job, StudyJobs, base_objective, study_jobs
 from ._measures import pair_measures
+from ._plan import StudyPlan
 from ._workbench import Part
 
 _SIDES = (("a", "first"), ("b", "second"))
@@ -41,7 +42,7 @@ def compared(jobs: StudyJobs) -> Part:
 
 
 def _compare(jobs: StudyJobs) -> Part:
-    pairs = list(model_pairs(jobs))
+    pairs = list(model_pairs(jobs.plan))
     keys = {job: {"model": job.model, "objective": job.objective, "seed": job.seed} for pair in pairs for job in pair}
     models = {job: Compared(keys=keys[job], trained=job.trained, samples=jobs.samples(job)) for job in keys}
     return compare_pairs([(models[a], models[b]) for a, b in pairs], pair_measures(jobs.plan.analysis))
@@ -70,10 +71,18 @@ def compare_pairs(pairs: Sequence[tuple[Compared, Compared]], measures: Sequence
     return {name: pd.concat(parts, ignore_index=True) for name, parts in frames.items()}
 
 
-def model_pairs(jobs: StudyJobs) -> Iterator[tuple[Job, Job]]:
-    """Pairs of measured models that differ in the objective or in the seed, not in both."""
-    measured = [job for job in study_jobs(jobs.plan) if job.kind == "measure"]
+def model_pairs(plan: StudyPlan) -> Iterator[tuple[Job, Job]]:
+    """Pairs of measured models that differ in the objective or in the seed, not in both.
+
+    A variant of an objective is compared with that objective only.
+    """
+    measured = [job for job in study_jobs(plan) if job.kind == "measure"]
     for first, second in combinations(sorted(measured, key=lambda job: (job.objective, job.seed)), 2):
         same = (first.objective == second.objective) + (first.seed == second.seed)
-        if first.trained == second.trained and same == 1:
+        if first.trained == second.trained and same == 1 and _comparable(first.objective, second.objective):
             yield first, second
+
+
+def _comparable(first: str, second: str) -> bool:
+    plain = first == base_objective(first) and second == base_objective(second)
+    return plain or first == second or base_objective(first) == base_objective(second)

@@ -162,7 +162,7 @@ class StudyJobs:
             seed=job.seed,
             match=self.plan.match,  # type: ignore[arg-type]
         )
-        return models[job.objective]
+        return models[objectives[0].name]
 
     # -- measuring ----------------------------------------------------------------------------------------------------
 
@@ -201,7 +201,7 @@ class StudyJobs:
             shutil.rmtree(folder, ignore_errors=True)
         wait_for_all()
         options = PassOptions(tokens_per_batch=plan.tokens_per_batch, decoder_states=False)
-        measured = collect(model, self.data.analysed, standard_measures(plan), folder, options)
+        measured = collect(model, self.data.analysed, standard_measures(plan), folder, options, self.data.train)
         (folder / _COMPLETE).touch()
         return measured.tables | {TASK_SCORES.name: self._scores(job, model)}
 
@@ -246,15 +246,24 @@ def study_jobs(plan: StudyPlan) -> list[Job]:
     training = [Job(kind="train", objective=name, seed=seed) for name in plan.objectives for seed in plan.seeds]
     training.sort(key=job_cost, reverse=True)
     measuring = [Job(kind="measure", objective=job.objective, seed=job.seed) for job in training]
-    controls = [dataclasses.replace(job, trained=False) for job in measuring] if plan.analysis.untrained else []
+    controls = [
+        dataclasses.replace(job, trained=False)
+        for job in measuring
+        if plan.analysis.untrained and job.objective == base_objective(job.objective)  # a variant begins as its base
+    ]
     return [*training, *controls, *measuring]
+
+
+def base_objective(name: str) -> str:
+    """The objective of which `name` is a variant; itself where it is none."""
+    return name.partition("+")[0]
 
 
 def job_cost(job: Job) -> float:
     """Rough relative cost, measured on a CPU at width 64: translation runs two stacks and longer sentences."""
     if job.kind == "measure":
         return 0.4
-    return {"translation": 3.3, "causal-lm": 1.4, "masked-lm": 1.0}.get(job.objective, 2.0)
+    return {"translation": 3.3, "causal-lm": 1.4, "masked-lm": 1.0}.get(base_objective(job.objective), 2.0)
 
 
 def requirement(job: Job) -> Job | None:

@@ -12,6 +12,8 @@ from infoflow.objectives import OBJECTIVES, AbstractObjective, make_objective
 from infoflow.training import ModelConfig, TrainConfig
 
 PRESETS = ("quick", "laptop", "paper")
+TOKEN_DROPOUT = "token-dropout"
+"""Names the variant of an objective whose input tokens are partly replaced in training: `translation+token-dropout`."""
 
 
 def _at_least(least: int, name: str, value: int) -> None:
@@ -66,7 +68,7 @@ class StudyPlan:
     objectives: tuple[str, ...] = ("causal-lm", "masked-lm", "translation")
     seeds: tuple[int, ...] = (0,)  # initialisation, data order, noise; shared by all objectives
     match: str = "encoder"  # every stack has `model.layers` layers; "depth": single stacks have twice as many
-    token_dropout: float = 0.0  # share of input tokens replaced in training (the ablation); 0: off
+    token_dropout: float = 0.1  # share of input tokens replaced in training of `NAME+token-dropout` (an ablation)
     corpus: CorpusPlan = field(default_factory=CorpusPlan)
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainConfig = field(default_factory=TrainConfig)
@@ -82,9 +84,22 @@ class StudyPlan:
             raise UserError(f'match must be "encoder" or "depth". Got {self.match!r}.')
 
     def objective(self, name: str) -> AbstractObjective:
-        """The objective called `name`, with the plan's token dropout where it takes one."""
-        takes_dropout = "token_dropout" in getattr(OBJECTIVES.get(name), "__dataclass_fields__", {})
-        return make_objective(name, **({"token_dropout": self.token_dropout} if takes_dropout else {}))
+        """The objective called `name`; `NAME+token-dropout` is its ablation, trained on partly replaced input.
+
+        Raises:
+            UserError: There is no such objective or variant.
+        """
+        base, plus, variant = name.partition("+")
+        if not plus:
+            return make_objective(base)
+        if variant != TOKEN_DROPOUT:
+            raise UserError(f"objectives: the only variant is NAME+{TOKEN_DROPOUT}. Got {name}.")
+        if not 0 < self.token_dropout < 1:
+            raise UserError(f"token_dropout must lie between 0 and 1. Got {self.token_dropout}.")
+        make_objective(base)
+        if "token_dropout" not in OBJECTIVES[base].__dataclass_fields__:  # type: ignore[attr-defined]
+            raise UserError(f"{base} corrupts its input already: it has no variant {name}.")
+        return make_objective(base, token_dropout=self.token_dropout)
 
     @classmethod
     def load(cls, source: str | Path) -> "StudyPlan":
