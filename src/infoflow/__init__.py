@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # what the lazy names below stand for, told to editors and type checkers
+    from . import alignment as alignment
     from . import heads as heads
     from . import objectives as objectives
     from . import representations as representations
@@ -29,9 +30,9 @@ _HOMES = {
     "StudyPlan": "studies",
     "study": "studies",
 }
-_ROOMS = ("heads", "objectives", "representations", "models", "training", "findings", "report")
+_ROOMS = ("alignment", "heads", "objectives", "representations", "models", "training", "findings", "report")
 
-__all__ = sorted([*_HOMES, "heads", "objectives", "representations"])
+__all__ = sorted([*_HOMES, "alignment", "heads", "objectives", "representations"])
 
 
 def __getattr__(name: str):
