@@ -1,6 +1,7 @@
 """What representations know and how they change: information, similarity, geometry, neighbours."""
 
 from ._cca import cca_correlations as cca_correlations
+from ._change_by_frequency import ChangeByFrequency as ChangeByFrequency
 from ._cka import linear_cka as linear_cka
 from ._context_neighbours import ContextNeighbours as ContextNeighbours
 from ._discretize import discretize as discretize

@@ -34,9 +34,10 @@ class BlockGroups:
     counts: Int[Tensor, " group"]
 
     @classmethod
-    def of(cls, blocks: Int[np.ndarray, " token"], width: int) -> "BlockGroups":
-        """As many groups as blocks, or fewer where the states are wide."""
-        num_groups = NUM_BLOCKS if width <= _WIDE else _GROUPS_OF_WIDE
+    def of(cls, blocks: Int[np.ndarray, " token"], width: int, num_groups: int | None = None) -> "BlockGroups":
+        """By default as many groups as blocks, or fewer where the states are wide."""
+        if num_groups is None:
+            num_groups = NUM_BLOCKS if width <= _WIDE else _GROUPS_OF_WIDE
         groups = torch.from_numpy(blocks % num_groups)
         return cls(num_groups, groups.argsort(stable=True), groups.bincount(minlength=num_groups))
 
@@ -45,10 +46,12 @@ class BlockGroups:
     ) -> Float[Tensor, "leave_out width_x width_y"]:
         """Unnormalised cross-covariances of centred views in group order: of all rows, then without each group."""
         parts_x, parts_y = x.split(self.counts.tolist()), y.split(self.counts.tolist())
-        products = torch.stack([a.mT @ b for a, b in zip(parts_x, parts_y, strict=True)])
-        sums_x, sums_y = (torch.stack([part.sum(0) for part in parts]) for parts in (parts_x, parts_y))
+        products = torch.stack([a.mT @ b for a, b in zip(parts_x, parts_y, strict=True)]).to(torch.float64)
+        sums_x, sums_y = (
+            torch.stack([part.sum(0, dtype=torch.float64) for part in parts]) for parts in (parts_x, parts_y)
+        )
         total = products.sum(0)
-        rest = (self.counts.sum() - self.counts).clamp(min=1).to(x.dtype)
+        rest = (self.counts.sum() - self.counts).clamp(min=1).to(torch.float64)
         # The rows left are no longer centred: their mean is minus the group's sum over their number.
         shift = sums_x.unsqueeze(2) * sums_y.unsqueeze(1) / rest[:, None, None]
         return torch.cat([total.unsqueeze(0), total - products - shift])
@@ -78,21 +81,35 @@ class LayerView:
         return [whiten(covariance, floor) for covariance in covariances]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Distance:
+    """1 − PWCCA and its bootstrap replicates."""
+
+    value: float
+    replicates: Float[np.ndarray, " replicate"]
+
+
 def distance_columns(x: LayerView, y: LayerView, side: str) -> dict:
-    """Estimate columns of 1 − PWCCA between two layers of the same occurrences."""
+    """Estimate columns of 1 − PWCCA between two layers of the same occurrences; the baseline shuffles the rows of y."""
+    distance = paired_distance(x, y, side)
+    return estimate(
+        value=distance.value,
+        replicates=distance.replicates,
+        baseline=_shuffled_distance(x, y, side),
+        count=len(x.centred),
+    )
+
+
+def paired_distance(x: LayerView, y: LayerView, side: str) -> Distance:
+    """1 − PWCCA between two views of the same occurrences."""
     crosses = x.groups.covariances(x.centred, y.centred)
     each = [canonical_of_covariance(*parts) for parts in zip(x.whitenings, y.whitenings, crosses, strict=True)]
     values = 1 - np.array([weighted_mean(canonical, side) for canonical in each])
     value = values[0]
     if not (x.whitenings[0].safe and y.whitenings[0].safe):
         value = 1 - weighted_mean(canonical_by_qr(x.centred, y.centred, x.singular_floor, y.singular_floor), side)
-    return estimate(
-        value=value,
-        # Differences between covariances of the same conditioning, around the exact value.
-        replicates=x.groups.replicates(values) + (value - values[0]),
-        baseline=_shuffled_distance(x, y, side),
-        count=len(x.centred),
-    )
+    # Differences between covariances of the same conditioning, around the exact value.
+    return Distance(value, x.groups.replicates(values) + (value - values[0]))
 
 
 def _shuffled_distance(x: LayerView, y: LayerView, side: str) -> float:
