@@ -90,3 +90,26 @@ def test_python_functions_are_the_command_lines(folders: list[str], tmp_path) ->
     assert set(run.tables) == {"head_entropy"}
     with pytest.raises(UserError, match="knows no measure"):
         analyze(folders[:1], AnalyzeOptions(corpus="grammar:60", only=("entropy",)), tmp_path / "other")
+
+
+def test_bf16_changes_numbers_little(folders: list[str], tmp_path) -> None:
+    runs = {
+        precision: analyze(
+            folders[:1],
+            AnalyzeOptions(corpus="grammar:200", measures=SETTINGS, control=False, precision=precision),
+            tmp_path / precision,
+        )
+        for precision in ("fp32", "bf16")
+    }
+    assert dict(runs["bf16"].folder.read()["plan"]["options"])["precision"] == "bf16"
+    exact, rough = (runs[name].tables["head_confidence"]["value"] for name in ("fp32", "bf16"))
+    assert (exact != rough).any(), "the states were not in bfloat16"
+    assert (exact - rough).abs().max() < 0.004
+    # Every measure runs on such states, and finds about the same.
+    exact, rough = (runs[name].tables["layer_distance"]["value"] for name in ("fp32", "bf16"))
+    assert (exact - rough).abs().max() < 0.02
+
+
+def test_an_unknown_precision_is_refused() -> None:
+    with pytest.raises(UserError, match="precision must be one of fp32, bf16. Got fp8"):
+        AnalyzeOptions(precision="fp8")

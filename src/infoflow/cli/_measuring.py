@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -34,6 +34,9 @@ class Measuring:
     max_length: Annotated[
         int, Parameter(validator=Number(gte=3), help="Longer sentences are cut at this many tokens, and counted.")
     ] = 512
+    precision: Annotated[
+        Literal["fp32", "bf16"], Parameter(help="bf16 is faster where the processor has bfloat16 instructions.")
+    ] = "fp32"
     settings: Settings = ()
     seed: Annotated[Seed, Parameter(help="Of the token sample, the clusterings and the control.")] = 0
     device: Device = None
@@ -51,6 +54,7 @@ class Measuring:
             device=self.device or "auto",
             tokenizer=self.tokenizer,
             max_length=self.max_length,
+            precision=self.precision,
             measures=analysis_settings(self.settings),
         )
 
