@@ -1,0 +1,112 @@
+"""The encoder inside a model, and an encoder with a map into another one's space."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from infoflow.foundation import UserError, atomic_folder
+from infoflow.models import Model, load_model
+
+Merge = Literal["last", "mean"]
+
+_PROJECTION, _FACTS = "projection.safetensors", "alignment.json"
+
+
+def encoder_of(model: Model) -> PreTrainedModel:
+    """The part of a model that reads its text, without output head or decoder.
+
+    Raises:
+        UserError: It is no encoder: it does not see what comes after a word.
+    """
+    stack = model.anatomy.stacks[0]
+    if stack.name != "encoder":
+        raise UserError(
+            f"Alignment maps one encoder's space onto another's. {model.name} is a {model.task} model without encoder."
+        )
+    return model.module.get_encoder() if len(model.anatomy.stacks) > 1 else model.module.base_model
+
+
+def encode(
+    encoder: nn.Module, input_ids: Int[Tensor, "sentence token"], real: Bool[Tensor, "sentence token"]
+) -> Float[Tensor, "sentence token width"]:
+    """What the encoder hands on: its last hidden states."""
+    return encoder(input_ids=input_ids, attention_mask=real.long()).last_hidden_state
+
+
+def frozen(encoder: PreTrainedModel) -> PreTrainedModel:
+    """A copy that is never trained and never drops units."""
+    return copy.deepcopy(encoder).eval().requires_grad_(False)
+
+
+class AlignedEncoder(nn.Module):
+    """f: an encoder, and a linear map from its states into the space of another encoder."""
+
+    def __init__(self, encoder: PreTrainedModel, projection: nn.Linear, merge: Merge = "last") -> None:
+        super().__init__()
+        self.encoder, self.projection, self.merge = encoder, projection, merge
+
+    def forward(
+        self, input_ids: Int[Tensor, "sentence token"], real: Bool[Tensor, "sentence token"]
+    ) -> Float[Tensor, "sentence token target_width"]:
+        """The mapped states of each token; `real` is False at padding."""
+        return self.projection(encode(self.encoder, input_ids, real))
+
+    def save(
+        self, folder: Path | str, tokenizer: PreTrainedTokenizerBase | None = None, facts: dict[str, Any] | None = None
+    ) -> None:
+        """Write a folder that `AutoModel` and `load_model` read as the encoder, with the map beside it.
+
+        The map is in `projection.safetensors`: `weight` (target width, width) and `bias`, as in `torch.nn.Linear`.
+        """
+        with atomic_folder(folder) as temporary:
+            self.encoder.save_pretrained(temporary)
+            if tokenizer is not None:
+                tokenizer.save_pretrained(temporary)
+            save_file(
+                {k: v.detach().cpu().contiguous() for k, v in self.projection.state_dict().items()},
+                temporary / _PROJECTION,
+            )
+            (temporary / _FACTS).write_text(json.dumps({**(facts or {}), "merge": self.merge}, indent=2) + "\n")
+
+    @classmethod
+    def load(cls, folder: Path | str, device: str = "auto") -> "AlignedEncoder":
+        """What `save` wrote, in evaluation mode.
+
+        Raises:
+            UserError: There is no aligned encoder in that folder.
+        """
+        facts = read_facts(folder)
+        encoder = encoder_of(load_model(Path(folder), device=device))
+        tensors = load_file(Path(folder) / _PROJECTION)
+        projection = nn.Linear(tensors["weight"].shape[1], tensors["weight"].shape[0])
+        projection.load_state_dict(tensors)
+        return cls(encoder, projection.to(encoder.device), merge=facts["merge"]).eval()
+
+
+def read_facts(folder: Path | str) -> dict[str, Any]:
+    """What was written beside an aligned encoder.
+
+    Raises:
+        UserError: The folder holds none.
+    """
+    if not (Path(folder) / _FACTS).exists():
+        raise UserError(f"{folder} holds no aligned encoder: it has no {_FACTS}. Give the folder of `align_explicit`.")
+    return json.loads((Path(folder) / _FACTS).read_text())
+
+
+def is_saved(folder: Path | str) -> bool:
+    return (Path(folder) / _FACTS).exists()
+
+
+def random_map(width: int, target_width: int, seed: int) -> nn.Linear:
+    """An untrained map; the caller's random state stays as it is."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return nn.Linear(width, target_width)

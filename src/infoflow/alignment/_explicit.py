@@ -1,0 +1,219 @@
+"""The explicit alignment: an encoder learns to give each word the vector that another encoder gives its counterpart."""
+
+import copy
+import dataclasses
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from infoflow.corpus import Corpus
+from infoflow.foundation import UserError, atomic_write, current_display, digest, hash64, stream
+from infoflow.models import Model
+
+from ._encoders import AlignedEncoder, Merge, encode, encoder_of, frozen, is_saved, random_map, read_facts
+from ._linked_sentences import LinkedBatch, LinkedSentences, word_vectors
+from ._links import AbstractWordLinks, IdentityLinks
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExplicitConfig:
+    """The published recipe."""
+
+    regulariser: float = 0.25  # μ: weight of staying near the initial model
+    attraction: float = 1.0  # weight of the distance to the counterparts; 0 leaves the regulariser alone (a control)
+    merge: Merge = "last"  # a word's vector: that of its last subword, or the mean over its subwords
+    learning_rate: float = 5e-5
+    warmup: float = 0.1  # share of one epoch's sentences over which the rate rises; counted in sentences, not in steps
+    batch_sentences: int = 8
+    epochs: int = 1
+    seed: int = 0  # of the map's first weights, the order of sentences, and dropout
+    max_length: int = 64  # tokens; longer sentences are cut
+    save_every: int = 0  # updates between checkpoints; 0: none, an interrupted run starts again
+
+    def __post_init__(self) -> None:
+        for name in ("batch_sentences", "epochs"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} must be at least 1. Got {getattr(self, name)}.")
+        for name in ("regulariser", "attraction", "warmup"):
+            if getattr(self, name) < 0:
+                raise UserError(f"{name} must be 0 or more. Got {getattr(self, name)}.")
+        if self.learning_rate <= 0:
+            raise UserError(f"learning_rate must be positive. Got {self.learning_rate}.")
+        if self.regulariser == self.attraction == 0:
+            raise UserError("regulariser and attraction are both 0: there is nothing to learn.")
+
+
+def align_explicit(
+    source: Model,
+    target: Model,
+    corpus: Corpus,
+    out: Path | str,
+    *,
+    links: AbstractWordLinks | None = None,
+    translated: bool = False,
+    config: ExplicitConfig | None = None,
+) -> AlignedEncoder:
+    r"""Train a copy of the source encoder, with a linear map, to give words the target encoder's vectors.
+
+    $$ \mathcal L = \mathrm{MSE}(f(x)_i, g(y)_j) + \mu \, \mathrm{MSE}(f(x), f_0(x)) $$
+
+    | symbol  | here                                                                                     |
+    |---------|------------------------------------------------------------------------------------------|
+    | $f$     | the source encoder, then a linear layer to the target's width; trained jointly           |
+    | $f_0$   | a frozen copy of f as it was at the start, its random map included                       |
+    | $g$     | the target model's encoder, frozen                                                       |
+    | $(i,j)$ | linked words, one to one; the second term runs over all tokens                           |
+
+    Means run over vectors and their dimensions. Adam with β = (.9, .98) and ε = 1e-9; the rate rises linearly and then
+    stays. The weights follow from the arguments and the seed. Called again with the same arguments it returns what
+    lies in `out`, or continues from the newest checkpoint there, to the same weights.
+
+    Args:
+        source: A model with an encoder; it is not changed.
+        target: A model with an encoder whose space is to be reached.
+        corpus: Sentences to learn from.
+        out: Folder for the result: a checkpoint of the encoder, and the map in `projection.safetensors`.
+        links: Which words are counterparts; by default word i is word i, for two models that read one language.
+        translated: The target model reads the corpus's translations.
+        config: The recipe's settings.
+
+    Raises:
+        UserError: A model has no encoder, links and sentences do not fit, or `out` holds another alignment.
+
+    Source: [@cao2020]; the linear map, μ and the word's last subword as in [@vazquez2021].
+    """
+    config = config or ExplicitConfig()
+    links = links or IdentityLinks()
+    sentences = LinkedSentences(source, target, corpus, links, translated=translated, max_length=config.max_length)
+    settings = {name: value for name, value in dataclasses.asdict(config).items() if name != "save_every"}
+    key = digest([source.digest, target.digest, corpus.digest, links.key, translated, settings])
+    if is_saved(out):
+        _check_key(read_facts(out)["key"], key, out)
+        return AlignedEncoder.load(out, device=str(source.device))
+    with torch.random.fork_rng():
+        aligned = _Alignment(source, target, sentences, config, Path(out), key).train()
+    aligned.save(out, source.tokenizer, {"key": key, "links": links.name, "config": dataclasses.asdict(config)})
+    _checkpoint(out).unlink(missing_ok=True)
+    return aligned
+
+
+def initial_encoder(source: Model, target: Model, config: ExplicitConfig) -> AlignedEncoder:
+    """f_0: the source encoder as it is, with the map that training starts from."""
+    encoder = frozen(encoder_of(source))
+    width, target_width = (model.anatomy.stack("encoder").width for model in (source, target))
+    projection = random_map(width, target_width, hash64("alignment-map", config.seed))
+    return AlignedEncoder(encoder, projection.to(encoder.device), config.merge).eval().requires_grad_(False)
+
+
+class _Alignment:
+    """One run, between its sentences and its checkpoint."""
+
+    def __init__(
+        self, source: Model, target: Model, sentences: LinkedSentences, config: ExplicitConfig, out: Path, key: str
+    ) -> None:
+        self.sentences, self.config, self.out, self.key = sentences, config, out, key
+        self.device = source.device
+        self.initial = initial_encoder(source, target, config)
+        self.target = frozen(encoder_of(target)).to(self.device)
+        self.aligned = copy.deepcopy(self.initial).requires_grad_(True).train()
+        self.optimizer = torch.optim.Adam(
+            self.aligned.parameters(), lr=config.learning_rate, betas=(0.9, 0.98), eps=1e-9, fused=True
+        )
+        self.update = 0  # how many were made
+
+    def train(self) -> AlignedEncoder:
+        """All epochs, from the checkpoint or from the start."""
+        self._resume()
+        label = f"align to {type(self.target).__name__}"
+        total = self.config.epochs * self._per_epoch
+        with current_display().progress(label, (total - self.update) * self.config.batch_sentences, "sentences") as bar:
+            while self.update < total:
+                loss = self._step()
+                self.update += 1
+                bar.advance(self.config.batch_sentences, loss=f"{loss:.4f}")
+                if self.config.save_every and self.update % self.config.save_every == 0:
+                    self._save()
+        return self.aligned.eval().requires_grad_(False)
+
+    @property
+    def _per_epoch(self) -> int:
+        return math.ceil(len(self.sentences) / self.config.batch_sentences)
+
+    def _step(self) -> float:
+        epoch, batch = divmod(self.update, self._per_epoch)
+        order = stream("alignment-order", self.config.seed, epoch).permutation(len(self.sentences))
+        rows = order[batch * self.config.batch_sentences : (batch + 1) * self.config.batch_sentences]
+        # Dropout is a function of the seed and the update, so that a resumed run repeats it.
+        torch.manual_seed(hash64("alignment-dropout", self.config.seed, self.update))
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self._loss(self.sentences.batch(rows))
+        loss.backward()
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._learning_rate()
+        self.optimizer.step()
+        if not math.isfinite(value := float(loss.detach())):
+            raise UserError(
+                f"The alignment's loss is not finite at update {self.update + 1}. "
+                f"Lower learning_rate (now {self.config.learning_rate})."
+            )
+        return value
+
+    def _loss(self, batch: LinkedBatch) -> Tensor:
+        source, target, config = batch.source, batch.target, self.config
+        ids, real, words = (tensor.to(self.device) for tensor in (source.input_ids, source.real, source.words))
+        mapped = self.aligned(ids, real)
+        with torch.no_grad():
+            before = self.initial(ids, real)
+        loss = config.regulariser * F.mse_loss(mapped[real], before[real])
+        if config.attraction == 0 or len(batch.source_words) == 0:
+            return loss
+        with torch.no_grad():
+            states = encode(self.target, target.input_ids.to(self.device), target.real.to(self.device))
+            wanted = word_vectors(
+                states, target.words.to(self.device), batch.target_words.to(self.device), config.merge
+            )
+        given = word_vectors(mapped, words, batch.source_words.to(self.device), config.merge)
+        return loss + config.attraction * F.mse_loss(given, wanted)
+
+    def _learning_rate(self) -> float:
+        """Of the update that is being made."""
+        seen = (self.update + 1) * self.config.batch_sentences
+        rise = self.config.warmup * len(self.sentences)
+        return self.config.learning_rate * min(1.0, seen / rise if rise else 1.0)
+
+    def _save(self) -> None:
+        state: dict[str, Any] = {
+            "key": self.key,
+            "update": self.update,
+            "aligned": self.aligned.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+        }
+        with atomic_write(_checkpoint(self.out)) as temporary:
+            torch.save(state, temporary)
+
+    def _resume(self) -> None:
+        path = _checkpoint(self.out)
+        if not path.exists():
+            return
+        state = torch.load(path, map_location=self.device, weights_only=True)
+        _check_key(state["key"], self.key, self.out)
+        self.aligned.load_state_dict(state["aligned"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.update = state["update"]
+        current_display().note(f"Alignment: continuing after update {self.update} from {path}")
+
+
+def _checkpoint(out: Path | str) -> Path:
+    return Path(out).parent / f"{Path(out).name}.checkpoint.pt"
+
+
+def _check_key(saved: str, wanted: str, folder: Path | str) -> None:
+    if saved != wanted:
+        raise UserError(
+            f"{folder} holds an alignment of other models, sentences, links or settings. Give another output folder."
+        )

@@ -1,0 +1,125 @@
+"""Sentences as two encoders read them, with the words that are counterparts."""
+
+# B sentence, T token, D width
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from infoflow.corpus import Corpus
+from infoflow.flow import Reader, Stream
+from infoflow.foundation import UserError, block_of
+from infoflow.models import Model
+
+from ._encoders import Merge
+from ._links import AbstractWordLinks, IdentityLinks
+
+Words = Int[Tensor, "link 2"]
+"""Row of a batch, word of that sentence."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class LinkedBatch:
+    """Some sentences on both sides; link i joins word i of `source_words` and of `target_words`."""
+
+    source: Stream
+    target: Stream
+    source_words: Words
+    target_words: Words
+    rows: np.ndarray  # of the source sentences, in the corpus
+
+
+class LinkedSentences:
+    """A corpus as two models read it: the source its text, the target the text too or its translation.
+
+    Raises:
+        UserError: Links that need the same text on both sides, with a translation; a slow tokenizer, which knows no
+            words.
+    """
+
+    def __init__(
+        self,
+        source: Model,
+        target: Model,
+        corpus: Corpus,
+        links: AbstractWordLinks,
+        *,
+        translated: bool = False,
+        max_length: int = 64,
+    ) -> None:
+        if translated and isinstance(links, IdentityLinks):
+            raise UserError(
+                "Words of a text and of its translation do not correspond one by one. Give links: PharaohLinks.read."
+            )
+        target_corpus = _translations(corpus) if translated else corpus
+        self.corpus, self.links = corpus, links
+        self._source, self._target = (
+            _reader(*side, max_length) for side in ((source, corpus), (target, target_corpus))
+        )
+        self._partners = links.partners(len(corpus))
+
+    def __len__(self) -> int:
+        return len(self.corpus)
+
+    @property
+    def blocks(self) -> np.ndarray:
+        """Bootstrap block of each sentence."""
+        return block_of(self.corpus.ids)
+
+    def by_length(self, token_budget: int) -> list[np.ndarray]:
+        """All rows in batches of similar length; sentences without a token are left out."""
+        return self._source.batches(token_budget)
+
+    def batch(self, rows: np.ndarray) -> LinkedBatch:
+        """The sentences `rows`, padded, with their linked words."""
+        source = self._source.padded(rows).streams["encoder"]
+        target = self._target.padded(self._partners[rows]).streams["encoder"]
+        links = [
+            self.links.of(int(self.corpus.ids[row]), _num_words(source, place), _num_words(target, place))
+            for place, row in enumerate(rows)
+        ]
+        place = np.repeat(np.arange(len(rows)), [len(pairs) for pairs in links])
+        words = np.concatenate(links)
+        source_words, target_words = (torch.from_numpy(np.stack([place, words[:, side]], axis=1)) for side in (0, 1))
+        return LinkedBatch(
+            source=source, target=target, source_words=source_words, target_words=target_words, rows=rows
+        )
+
+
+def word_vectors(
+    states_BTD: Float[Tensor, "sentence token width"],
+    words_BT: Int[Tensor, "sentence token"],
+    chosen: Words,
+    merge: Merge = "last",
+) -> Float[Tensor, "link width"]:
+    """One vector per chosen word: that of its last token, or the mean over its tokens."""
+    sentence = chosen[:, 0]
+    inside = words_BT[sentence] == chosen[:, 1:]
+    if merge == "last":
+        last = inside.shape[1] - 1 - inside.flip(1).int().argmax(dim=1)
+        return states_BTD[sentence, last]
+    weights = inside.to(states_BTD.dtype) / inside.sum(dim=1, keepdim=True)
+    return torch.einsum("lt,ltd->ld", weights, states_BTD[sentence])
+
+
+def _reader(model: Model, corpus: Corpus, max_length: int) -> Reader:
+    if not model.require_tokenizer().is_fast:
+        raise UserError(
+            f"The tokenizer of {model.name} is slow and knows no words, so its words cannot be linked. "
+            "Load the model with a fast tokenizer."
+        )
+    return Reader(model, corpus, max_length=max_length, seed=0, decoder=False, white_space_words=True)
+
+
+def _translations(corpus: Corpus) -> Corpus:
+    """The other side of a parallel corpus, as text."""
+    corpus.require("translation")
+    side = corpus.dataset.select_columns(["translation"])
+    return Corpus.from_dataset(side, text="translation", name=f"{corpus.name}, translations")
+
+
+def _num_words(stream: Stream, place: int) -> int:
+    return int(stream.words[place].max()) + 1

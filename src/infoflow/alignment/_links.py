@@ -1,0 +1,169 @@
+"""Which words of two sentences are counterparts: as they stand, from a file, or at random (the control)."""
+
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, final
+
+import numpy as np
+from jaxtyping import Int
+
+from infoflow.corpus import Corpus
+from infoflow.foundation import UserError, current_display, digest, stream
+
+Links = Int[np.ndarray, "link 2"]
+"""Word of the source sentence, word of the target sentence; each at most once."""
+
+_LINK = re.compile(r"(\d+)-(\d+)")
+
+
+class AbstractWordLinks(ABC):
+    """Pairs of words, one to one. A word is a piece between white space, or the corpus's own where it has words."""
+
+    name: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def key(self) -> str:
+        """What an alignment trained on these links depends on."""
+
+    def partners(self, num_sentences: int) -> Int[np.ndarray, " sentence"]:
+        """The row of the sentence on the target side that each sentence is linked with."""
+        return np.arange(num_sentences)
+
+    @abstractmethod
+    def of(self, sentence_id: int, source_words: int, target_words: int) -> Links:
+        """The links of one sentence whose two sides have so many words left (long sentences are cut)."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IdentityLinks(AbstractWordLinks):
+    """Both models read the same text: word i is word i."""
+
+    name: ClassVar[str] = "identity"
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+    def of(self, sentence_id: int, source_words: int, target_words: int) -> Links:
+        return np.repeat(np.arange(min(source_words, target_words))[:, None], 2, axis=1)
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class PharaohLinks(AbstractWordLinks):
+    """Links of word aligners such as fast_align and eflomal, whose intersection of both directions is wanted here."""
+
+    name: ClassVar[str] = "file"
+
+    links: dict[int, Links] = field(repr=False)  # by sentence id
+
+    @classmethod
+    def read(cls, path: Path | str, corpus: Corpus) -> "PharaohLinks":
+        """Links from a file of `i-j` pairs (word i of the text, word j of the translation), a line per sentence.
+
+        A word with several links has none that is certain: they are left out, and counted.
+
+        Raises:
+            UserError: The file cannot be read, has not a line per sentence of `corpus`, or a line is no list of links
+                or names a word that is not there.
+        """
+        corpus.require("translation")
+        lines = _lines(Path(path))
+        if len(lines) != len(corpus):
+            raise UserError(
+                f"{path} must have one line for each of the {len(corpus):,} sentences of {corpus.name} (an empty one "
+                f"for a sentence without links). Got {len(lines):,} lines."
+            )
+        links, dropped = {}, 0
+        for number, (line, sentence) in enumerate(zip(lines, corpus, strict=True), start=1):
+            pairs = _parse(line, f"{path}, line {number}")
+            words = len(sentence.words or sentence.text.split()), len((sentence.translation or "").split())
+            _check_range(pairs, words, f"{path}, line {number}")
+            certain = _one_to_one(pairs)
+            dropped += len(pairs) - len(certain)
+            links[sentence.id] = certain
+        if dropped:
+            current_display().note(f"{path}: {dropped:,} links of words with several links were left out.")
+        return cls(links=links)
+
+    @property
+    def key(self) -> str:
+        return digest([self.name, {str(row): pairs.tolist() for row, pairs in self.links.items()}])
+
+    def of(self, sentence_id: int, source_words: int, target_words: int) -> Links:
+        if sentence_id not in self.links:
+            raise UserError(
+                f"The links say nothing about sentence {sentence_id}. Read them for the whole corpus that the "
+                "sentences come from."
+            )
+        pairs = self.links[sentence_id]
+        return pairs[(pairs[:, 0] < source_words) & (pairs[:, 1] < target_words)]
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShuffledLinks(AbstractWordLinks):
+    """The control: each sentence is linked with another one, words in random order.
+
+    Which one stays the same through all epochs. Words are never linked with words of their own sentence: one right
+    link among many wrong ones would be enough to learn from, since squared error averages the wrong ones away.
+    """
+
+    name: ClassVar[str] = "shuffled"
+
+    seed: int = 0
+
+    @property
+    def key(self) -> str:
+        return f"{self.name} {self.seed}"
+
+    def partners(self, num_sentences: int) -> Int[np.ndarray, " sentence"]:
+        if num_sentences < 2:
+            raise UserError(f"Links can only be shuffled between at least 2 sentences. Got {num_sentences}.")
+        circle = stream("shuffled-sentences", self.seed).permutation(num_sentences)
+        partners = np.empty_like(circle)
+        partners[circle] = np.roll(circle, 1)
+        return partners
+
+    def of(self, sentence_id: int, source_words: int, target_words: int) -> Links:
+        rng, num = stream("shuffled-words", self.seed, sentence_id), min(source_words, target_words)
+        return np.stack([rng.permutation(source_words)[:num], rng.permutation(target_words)[:num]], axis=1)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise UserError(f"The links {path} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError:
+        raise UserError(f"The links {path} are no UTF-8 text. Word aligners write lines such as: 0-0 1-2 2-1") from None
+
+
+def _parse(line: str, where: str) -> Links:
+    matches = [(item, _LINK.fullmatch(item)) for item in line.split()]
+    if wrong := [item for item, match in matches if match is None]:
+        raise UserError(f"{where}: links are written i-j, words counted from 0 (0-0 1-2). Got {wrong[0]!r}.")
+    pairs = {(int(match[1]), int(match[2])) for _, match in matches if match is not None}
+    return np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
+
+
+def _check_range(pairs: Links, words: tuple[int, int], where: str) -> None:
+    for column, side in enumerate(("text", "translation")):
+        if len(pairs) and (last := int(pairs[:, column].max())) >= words[column]:
+            raise UserError(
+                f"{where}: the {side} has {words[column]} words, counted from 0. Got word {last}. The aligner must "
+                "have read the same sentences, cut at white space."
+            )
+
+
+def _one_to_one(pairs: Links) -> Links:
+    """The links both of whose words have no other."""
+    single = np.ones(len(pairs), dtype=bool)
+    for column in range(2):
+        _, place, times = np.unique(pairs[:, column], return_inverse=True, return_counts=True)
+        single &= times[place] == 1
+    return pairs[single]
