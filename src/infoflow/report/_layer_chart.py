@@ -14,7 +14,7 @@ HEIGHT = 270
 PADDING = {"left": 2, "top": 2, "right": 6, "bottom": 2}
 CONTROL = {"color": "var(--control)", "strokeDash": [4, 3], "strokeWidth": 1.6}
 _BASELINE = {**CONTROL, "strokeDash": [1, 3]}
-_LABEL_GAP = 14  # pixels between direct labels
+LABEL_GAP = 14  # pixels between direct labels
 
 
 class _Range(NamedTuple):
@@ -169,7 +169,7 @@ def _control_layers(rows: pd.DataFrame, axes: _Axes, style: dict[str, Any]) -> l
 
 def _direct_labels(table: pd.DataFrame, series: list[Series], x: alt.X, span: _Range, baseline: str) -> alt.Chart:
     """Names at the right ends of the lines, moved apart where they would overlap."""
-    gap = _LABEL_GAP / HEIGHT * (span.high - span.low)
+    gap = LABEL_GAP / HEIGHT * (span.high - span.low)
     names = {s.key: s.label for s in series}
     ends = table.loc[table.groupby(["group", "series"])["layer"].idxmax()]
     labels = [(row.series, names[row.series], row.value) for row in ends[ends["group"] == "trained"].itertuples()]

@@ -10,6 +10,7 @@ from infoflow.results import RunFolder
 from ._figure import Figure, Panel, Section
 from ._language import Cast, Series
 from ._layer_chart import CONTROL, color_of, finished, lit, shape_of
+from ._learning import learning_figure
 from ._numbers import estimate_text, listed, number
 from ._samples import Samples
 
@@ -46,10 +47,16 @@ def training_section(run: RunFolder, cast: Cast) -> Section | None:
         id="training",
         title="How did training make it so?",
         lead="What a model's layers hold means little before it has learned its task. These scores say whether it has.",
-        figures=[_score_figure(scores, cast)],
+        figures=[_score_figure(scores, cast), *_learning_figures(run, scores, cast)],
         keys=cast.present(scores),
         untrained=False,
     )
+
+
+def _learning_figures(run: RunFolder, scores: pd.DataFrame, cast: Cast) -> list[Figure]:
+    if "learning_curves" not in run.tables or run.tables["learning_curves"].empty:
+        return []
+    return [learning_figure(run.tables["learning_curves"], scores, cast)]
 
 
 def _score_figure(scores: pd.DataFrame, cast: Cast) -> Figure:

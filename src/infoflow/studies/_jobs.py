@@ -125,6 +125,10 @@ class StudyJobs:
     def _weights(self, job: Job) -> Path:
         return self.bench.path("training", self.train_key(job)) / "model"
 
+    def log(self, job: Job) -> Path:
+        """Where the job's training wrote its losses."""
+        return self._weights(job).parent / "log.jsonl"
+
     def model_folder(self, job: Job) -> Path:
         return self.run.models / job.model
 

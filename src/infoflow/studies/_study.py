@@ -17,6 +17,7 @@ from infoflow.results import Column, RunFolder, TableSchema
 from ._compare import PAIR_KEYS, compared
 from ._data import encode_all
 from ._jobs import StudyJobs, job_cost, study_jobs
+from ._learning import LEARNING_CURVES, learning_curve
 from ._measures import pair_measures
 from ._plan import StudyPlan
 from ._processes import JobProgress, run_in_processes
@@ -135,6 +136,7 @@ def _write_tables(jobs: StudyJobs, run: RunFolder) -> None:
         if measure.name in pairs:
             run.tables.write(pairs[measure.name], measure.table.with_keys(*PAIR_KEYS))
     run.tables.write(_training_runs(jobs), TRAINING_RUNS)
+    run.tables.write(_learning_curves(jobs), LEARNING_CURVES)
     run.tables.write(evaluate(run.tables), FINDINGS_TABLE)
 
 
@@ -150,6 +152,15 @@ def _training_runs(jobs: StudyJobs) -> pd.DataFrame:
         if job.kind == "train"
     ]
     return pd.DataFrame(rows)
+
+
+def _learning_curves(jobs: StudyJobs) -> pd.DataFrame:
+    curves = [
+        learning_curve(jobs.log(job)).assign(model=job.model, objective=job.objective, seed=job.seed)
+        for job in study_jobs(jobs.plan)
+        if job.kind == "train"
+    ]
+    return pd.concat(curves, ignore_index=True)
 
 
 def _describe(jobs: StudyJobs, run: RunFolder, seconds: float) -> None:

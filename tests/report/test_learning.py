@@ -1,0 +1,61 @@
+from itertools import pairwise
+
+import pandas as pd
+
+from infoflow.report._language import Cast
+from infoflow.report._learning import learning_figure
+from infoflow.report._training import training_section
+from infoflow.results import RunFolder
+from infoflow.studies._learning import LEARNING_CURVES
+
+
+def _curves(run: RunFolder) -> pd.DataFrame:
+    models = run.tables["task_scores"]
+    models = models[models["trained"]][["model", "objective", "seed"]].drop_duplicates()
+    rows = [
+        {**model, "update": 10 * i, "source_tokens": 1000 * i, "value": 8.0 / i + model["seed"] / 100}
+        for model in models.to_dict("records")
+        for i in range(1, 6)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_lines_are_means_over_seeds_between_the_lowest_and_the_highest(study):
+    cast = Cast.of(study)
+    curves = _curves(study)
+    figure = learning_figure(curves, cast.named(study.tables["task_scores"]), cast)
+    last = figure.data[figure.data["source_tokens"] == 5000].set_index("series").loc["causal-lm"]
+    own = curves[(curves["objective"] == "causal-lm") & (curves["update"] == 50)]["value"]
+    assert last["value"] == own.mean()
+    assert (last["low"], last["high"]) == (own.min(), own.max())
+    assert last["seeds"] == own.count()
+    baseline = study.tables["task_scores"].query("metric == 'loss' and objective == 'causal-lm' and trained")[
+        "baseline"
+    ]
+    assert last["baseline"] == baseline.mean()
+
+
+def test_the_sentence_names_where_each_loss_began_and_ended(study):
+    cast = Cast.of(study)
+    curves = _curves(study).query("seed == seed.min()").assign(value=lambda f: 8.0 / (f["update"] / 10))
+    (answer,) = learning_figure(curves, cast.named(study.tables["task_scores"]), cast).answer
+    assert "causal LM from 8 to 1.6 nats per token (the last half of its tokens brought 2.4)" in answer
+
+
+def test_names_at_the_ends_do_not_overlap(study):
+    cast = Cast.of(study)
+    figure = learning_figure(_curves(study), cast.named(study.tables["task_scores"]), cast)
+    labels = next(layer for layer in figure.panels[0].spec["layer"] if layer["encoding"].get("text", {}).get("field"))
+    (rows,) = (figure.panels[0].spec["datasets"][labels["data"]["name"]],)
+    heights = sorted(row["at"] for row in rows)
+    assert all(high / low > 1.05 for low, high in pairwise(heights))
+
+
+def test_the_training_section_shows_it_where_it_is_known(study):
+    cast = Cast.of(study)
+    assert [figure.id for figure in training_section(study, cast).figures] == ["task-scores"]
+    study.tables.write(_curves(study), LEARNING_CURVES)
+    try:
+        assert [figure.id for figure in training_section(study, cast).figures] == ["task-scores", "learning-curves"]
+    finally:
+        (study.path / "tables" / "learning_curves.parquet").unlink()
