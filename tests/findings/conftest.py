@@ -38,8 +38,43 @@ IDENTITY = {
     "causal-lm": ".992 .984 .965 .930 .862 .768",
     "masked-lm": ".995 .993 .984 .973 .974 .976",
 }
+POSITION = {
+    "translation": "1.3 1.6 2.65 3.4 4.15 4.5",
+    "causal-lm": "2.65 4.3 5.4 6.3 7.2 7.7",
+    "masked-lm": "2.4 4.1 5.5 6.5 7.6 8.0",
+}
+CONTEXT = {
+    "left": {
+        "translation": ".142 .192 .234 .246 .250 .240",
+        "causal-lm": ".370 .373 .351 .320 .282 .248",
+        "masked-lm": ".223 .242 .238 .234 .229 .228",
+    },
+    "right": {
+        "translation": ".170 .235 .250 .240 .225 .233",
+        "causal-lm": ".130 .131 .139 .146 .163 .161",
+        "masked-lm": ".245 .281 .272 .266 .262 .253",
+    },
+}
+TAGS = {
+    "ccg": {
+        "translation": ".390 .485 .543 .541 .536 .536",
+        "causal-lm": ".442 .463 .479 .476 .463 .440",
+        "masked-lm": ".456 .516 .543 .548 .538 .528",
+    },
+    "ccg_left": {
+        "translation": ".381 .464 .529 .533 .530 .520",
+        "causal-lm": ".494 .517 .527 .523 .503 .476",
+        "masked-lm": ".530 .574 .578 .583 .562 .566",
+    },
+    "ccg_right": {
+        "translation": ".505 .630 .685 .679 .674 .671",
+        "causal-lm": ".530 .555 .569 .573 .583 .579",
+        "masked-lm": ".597 .675 .689 .700 .695 .684",
+    },
+}
 HEADS = {(0, 0, -1): 0.97, (0, 1, 1): 0.95, (1, 0, -1): 0.30, (1, 1, 2): 0.40}  # (layer, head, offset): share
 CONFIDENCE = {(0, 0): 0.93, (0, 1): 0.88, (1, 0): 0.4, (1, 1): 0.3}
+NEIGHBOURS = {"neighbours": 50, "metric": "cosine", "few": "require"}
 LOSS = {"causal-lm": (3.5, 5.5), "masked-lm": (3.0, 5.5), "translation": (2.0, 6.0)}  # loss, unigram loss
 
 
@@ -61,6 +96,9 @@ class Study:
         self.seed_distance = {key: numbers(text) for key, text in SEED_DISTANCE.items()}
         self.change = {key: numbers(text) for key, text in CHANGE.items()}
         self.identity = {key: numbers(text) for key, text in IDENTITY.items()}
+        self.position = {key: numbers(text) for key, text in POSITION.items()}
+        self.context = {(side, o): numbers(text) for side, own in CONTEXT.items() for o, text in own.items()}
+        self.tags = {(tag, o): numbers(text) for tag, own in TAGS.items() for o, text in own.items()}
         self.untrained_information = {key: np.full(7, 4.0) for key in INFORMATION}
         self.untrained_change = {key: np.full(5, 0.02) for key in CHANGE}
         self.untrained_identity = {key: np.full(6, 0.95) for key in IDENTITY}
@@ -74,6 +112,9 @@ class Study:
             "identity_neighbours": self._curves(
                 self.identity, self.untrained_identity, 1, 0.05, neighbours=50, metric="cosine", few="require"
             ),
+            "position_neighbours": self._curves(self.position, self._flat(self.position, 1.0), 1, 8.0, **NEIGHBOURS),
+            "context_neighbours": self._by("side", self.context, 0.1),
+            "tag_neighbours": self._by("tag", self.tags, 0.3),
             "model_distance": self._distances(),
             "head_positional": self._heads(self.heads, ("layer", "head", "offset"), 0.1),
             "head_confidence": self._heads(self.confidence, ("layer", "head"), 0.1),
@@ -124,6 +165,17 @@ class Study:
                     estimate = self.estimate(value, baseline, *settings, *model.values(), layer)
                     rows.append(model | settings | {"layer": layer} | estimate)
         return pd.DataFrame(rows)
+
+    def _flat(self, curves, value):
+        return {key: np.full(len(curve), value) for key, curve in curves.items()}
+
+    def _by(self, column, curves, baseline):
+        parts = []
+        for name in dict.fromkeys(key[0] for key in curves):
+            own = {objective: curve for (other, objective), curve in curves.items() if other == name}
+            flat = self._flat(own, 1.2 * baseline)
+            parts.append(self._curves(own, flat, 1, baseline, **{column: name}, **NEIGHBOURS))
+        return pd.concat(parts, ignore_index=True)
 
     def _distances(self):
         rows = []

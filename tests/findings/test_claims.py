@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 IDS = [
-    *(f"representations:V-{number}" for number in (1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 17, 18)),
+    *(f"representations:V-{number}" for number in (1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 14, 15, 16, 17, 18)),
     "heads:V8",
 ]
 
@@ -32,6 +32,9 @@ def test_published_curves_hold(make_study, noise):
         ("representations:V-7", 0.438 - 0.430, 0),
         ("representations:V-8", 0.430 - 0.423, 0),
         ("representations:V-13", 0.976 - 0.916, 0.015),
+        ("representations:V-14", 0.3, 0),  # translation, layers 1→2: the weakest step
+        ("representations:V-15", 0.242 - 0.238, 0),
+        ("representations:V-16", 0.573 - 0.569, 0),
         ("representations:V-17", 1 - 6 * 2 / (6 * 35), 0.8),
         ("representations:V-18", 0.0, 0.02),
     ],
@@ -52,6 +55,12 @@ def test_published_effects(published, name, effect, threshold):
         ("representations:V-4", "rise of the information about the output, masked LM: 1.6"),
         ("representations:V-8", "layer 1 to the top: 0.112 ("),
         ("representations:V-9", "last change of the masked LM over each earlier one: 1.23 ("),
+        ("representations:V-14", "beyond that of the translation encoder: 1.1 ("),
+        ("representations:V-15", "layer 2 of 6 to the top: 0.125 ("),
+        ("representations:V-15", "right token, layer 1 to the top: 0.031 ("),
+        ("representations:V-15", "the translation encoder's left token, layer 1 to the top: 0.098 ("),
+        ("representations:V-16", "fall of the masked LM's category from an inner layer to the top: 0.02 ("),
+        ("representations:V-16", "fall of the causal LM's left part from an inner layer to the top: 0.051 ("),
         ("heads:V8", "mean confidence of the positional heads: 0.905 ("),
     ],
 )
@@ -102,6 +111,12 @@ def reverse(study, name):
             study.change["masked-lm"] = study.change["masked-lm"][::-1]
         case "V-13":
             _swap(study.identity, "masked-lm", "causal-lm")
+        case "V-14":
+            _swap(study.position, "translation", "masked-lm")
+        case "V-15":
+            study.context["right", "causal-lm"] = study.context["right", "causal-lm"][::-1]
+        case "V-16":
+            study.tags["ccg", "masked-lm"] = np.sort(study.tags["ccg", "masked-lm"])
         case "V-17":
             study.identity["translation"] = study.identity["translation"][::-1]
         case "V-18":
@@ -157,7 +172,7 @@ def like_trained(frame):
     return pd.concat([trained, trained.assign(trained=False)])
 
 
-@pytest.mark.parametrize("number", [1, 2, 4, 5, 6, 9, 13, 8, 3, 7])
+@pytest.mark.parametrize("number", [1, 2, 4, 5, 6, 9, 13, 14, 15, 16, 8, 3, 7])
 def test_claim_that_its_control_shows_does_not_hold(published, number):
     tables = {name: t if name == "task_scores" else like_trained(t) for name, t in published.items()}
     name = {8: "heads:V8"}.get(number, f"representations:V-{number}")
@@ -174,6 +189,28 @@ def test_divergence_that_seeds_show_too_does_not_hold(make_study):
     study.seed_distance = dict(zip(study.seed_distance, study.task_distance.values(), strict=True))
     row = verdicts(study.tables(), "representations:V-8").loc["representations:V-8"]
     assert (row["verdict"], row["control_name"]) == ("undetermined", "seeds of one objective")
+
+
+def test_syntax_profile_without_categories_is_not_testable(published):
+    table = published["tag_neighbours"]
+    published["tag_neighbours"] = table.assign(tag=table["tag"].replace({"ccg": "upos"}))
+    row = verdicts(published, "representations:V-16").loc["representations:V-16"]
+    assert row["verdict"] == "not testable here"
+    assert "ag_neighbours has no matching rows with tag ccg of the trained masked LM" in row["reason"]
+    del published["tag_neighbours"]
+    assert "The table tag_neighbours is absent" in verdicts(published, "representations:V-16")["reason"].iloc[0]
+
+
+def test_syntax_profile_that_translation_shows_too_does_not_hold(make_study):
+    study = make_study()
+    for tag, objective in (("ccg", "masked-lm"), ("ccg_left", "causal-lm"), ("ccg_right", "causal-lm")):
+        study.tags[tag, "translation"] = study.tags[tag, objective]
+    study.tags["ccg", "masked-lm"] = study.tags["ccg", "translation"] = 0.5 + study.position["masked-lm"] * 0
+    study.tags["ccg", "masked-lm"][2] = study.tags["ccg", "translation"][2] = 0.51
+    study.tags["ccg", "masked-lm"][0] = study.tags["ccg", "translation"][0] = 0.44
+    row = verdicts(study.tables(), "representations:V-16").loc["representations:V-16"]
+    assert row["verdict"] == "undetermined"
+    assert row["control_name"] == "translation encoder in place of the language models"
 
 
 def test_flat_untrained_network_says_nothing_where_the_trained_one_is_flat_too(make_study):

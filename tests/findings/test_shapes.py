@@ -40,3 +40,10 @@ def test_falls_and_their_names():
     assert falls(curve).tolist() == [[1.0, -0.5]]
     assert total_fall(curve).tolist() == [[0.5]]
     assert step_names(2, 0) == ["layers 0→1", "layers 1→2"]
+
+
+@pytest.mark.parametrize(("layers", "early", "middle"), [(6, 2, 3), (12, 4, 6), (3, 1, 2), (4, 1, 2)])
+def test_named_layers_keep_their_place_in_models_of_other_depth(layers, early, middle):
+    from infoflow.findings._shapes import early_layer, middle_layer
+
+    assert (early_layer(layers), middle_layer(layers)) == (early, middle)

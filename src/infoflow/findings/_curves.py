@@ -41,3 +41,18 @@ SEED_DISTANCES: dict[str, Reading] = {
     "seeds of the masked LM": SeedDistance(objective="masked-lm"),
 }
 """Distances between two initialisations of one objective, layers 1..L."""
+
+
+def position(objective: Objective) -> Curve:
+    """Distance in position to neighbours of the same token, layers 1..L."""
+    return Curve(table="position_neighbours", objective=objective, first_layer=1)
+
+
+def context(objective: Objective, side: Literal["left", "right"]) -> Curve:
+    """Share of neighbours of the same token with the same token beside them, layers 1..L."""
+    return Curve(table="context_neighbours", objective=objective, where={"side": side}, first_layer=1)
+
+
+def tag(objective: Objective, column: str) -> Curve:
+    """Share of neighbours of the same token with the same tag, layers 1..L."""
+    return Curve(table="tag_neighbours", objective=objective, where={"tag": column}, first_layer=1)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -69,7 +70,7 @@ class Curve:
         frame = rows_of(tables, self.table, ["objective", "seed", "trained", "layer", self.number, *self.where])
         frame = frame[(frame["objective"] == self.objective) & (frame["trained"] == self.trained)]
         frame = chosen(frame, self.where)
-        require_rows(frame, tables[self.table], self.table, self.objective, self.trained)
+        require_rows(frame, tables[self.table], self.table, self.objective, self.trained, self.where)
         return _panel_of(frame, ["seed"], self.first_layer, self.number, self.table)
 
 
@@ -147,14 +148,22 @@ def _equals(frame: pd.DataFrame, column: str, wanted: Any) -> np.ndarray:
     return np.asarray([value == wanted for value in frame[column]], dtype=bool)
 
 
-def require_rows(frame: pd.DataFrame, whole: pd.DataFrame, table: str, objective: str, trained: bool) -> None:
+def require_rows(
+    frame: pd.DataFrame,
+    whole: pd.DataFrame,
+    table: str,
+    objective: str,
+    trained: bool,
+    where: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
     """Say what is missing where `frame`, a part of the table `whole`, is empty."""
     if not frame.empty:
         return
     present = sorted(set(whole["objective"].dropna()))
     if objective not in present:
         raise Absent(f"there is no {OBJECTIVE_NAMES[objective]} among the models (there are: {', '.join(present)})")
-    raise Absent(f"{table} has no matching rows of the {_state(trained)} {OBJECTIVE_NAMES[objective]}")
+    which = f" with {' and '.join(f'{name} {wanted}' for name, wanted in where.items())}" if where else ""
+    raise Absent(f"{table} has no matching rows{which} of the {_state(trained)} {OBJECTIVE_NAMES[objective]}")
 
 
 def replicates_of(frame: pd.DataFrame) -> np.ndarray:

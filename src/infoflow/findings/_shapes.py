@@ -46,3 +46,13 @@ def layer_names(num: int, first: int) -> list[str]:
 
 def step_names(num: int, first: int) -> list[str]:
     return [f"layers {layer}→{layer + 1}" for layer in range(first, first + num)]
+
+
+def early_layer(num_layers: int) -> int:
+    """The layer (from 1) a third of the way up: 2 of 6."""
+    return max(1, round(num_layers / 3))
+
+
+def middle_layer(num_layers: int) -> int:
+    """The layer (from 1) half of the way up: 3 of 6."""
+    return (num_layers + 1) // 2
