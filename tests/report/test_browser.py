@@ -191,6 +191,32 @@ def test_a_chosen_model_is_lit_in_every_figure_of_its_section(visit):
     assert "model=masked-lm" in page.evaluate("location.hash")
 
 
+def test_a_hovered_head_marks_its_layer_and_place_in_every_map_of_the_section(visit):
+    page = visit()
+    first = page.locator("table.heads").first
+    first.locator('button[data-layer="1"][data-head="2"]').hover()
+    marked = page.locator("table.heads button.at-layer")
+    assert {button.get_attribute("data-layer") for button in marked.all()} == {"1"}
+    assert marked.count() == page.locator('table.heads button[data-layer="1"]').count()
+    maps = page.locator("table.heads").count()
+    assert page.locator("table.heads button.at-head").count() == maps
+    page.mouse.move(0, 0)
+    assert marked.count() == 0
+
+
+def test_a_hovered_layer_is_marked_in_the_charts_of_its_section(visit):
+    page = visit()
+    chart = page.locator("section.question .panel").first
+    chart.scroll_into_view_if_needed()
+    chart.locator(".live svg").wait_for()
+    rules = chart.locator(".live svg .mark-rule line")
+    before = [rule.get_attribute("opacity") for rule in rules.all()]
+    chart.locator(".live svg .mark-symbol path").last.hover(force=True)
+    page.wait_for_timeout(300)
+    after = [rule.get_attribute("opacity") for rule in rules.all()]
+    assert sum(a != b for a, b in zip(before, after, strict=True)) == 1
+
+
 def test_the_svg_download_is_complete_and_light(visit):
     page = visit(color_scheme="dark")
     with page.expect_download() as download:

@@ -28,7 +28,9 @@ def _chart(table, **options):
 
 def _domain(spec):
     return next(
-        layer["encoding"]["y"]["scale"]["domain"] for layer in spec["layer"] if "scale" in layer["encoding"]["y"]
+        layer["encoding"]["y"]["scale"]["domain"]
+        for layer in spec["layer"]
+        if "scale" in layer["encoding"].get("y", {})
     )
 
 

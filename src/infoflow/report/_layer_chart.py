@@ -59,7 +59,7 @@ def layer_chart(
     axes = _axes(table, span, x_title, y_title, transitions)
     group = dict(iter(table.groupby("group")))
     untrained, baseline = group.get("untrained", table.head(0)), group.get("baseline", table.head(0))
-    layers = [*_control_layers(untrained, axes, CONTROL)]
+    layers = [_hovered_layer(table, axes), *_control_layers(untrained, axes, CONTROL)]
     if span.holds_baseline:
         layers += _control_layers(baseline, axes, _BASELINE)
     elif len(baseline):
@@ -70,8 +70,11 @@ def layer_chart(
 
 
 def finished(chart: alt.LayerChart, height: int) -> dict[str, Any]:
-    """The chart's specification with what all charts share: width, `highlight` parameter, config, padding."""
-    chart = chart.add_params(alt.param(name="highlight", value=""))
+    """The chart's specification with what all charts share: width, the page's parameters, config, padding.
+
+    The page sets `highlight` to a line's key and `at_layer` to a layer, in all charts of a section at once.
+    """
+    chart = chart.add_params(alt.param(name="highlight", value=""), alt.param(name="at_layer", value=-1))
     spec = chart.properties(width="container", height=height).to_dict(validate=False)
     return {**spec, "config": vega_config(), "padding": PADDING}
 
@@ -121,6 +124,13 @@ def _axes(table: pd.DataFrame, span: _Range, x_title: str, y_title: str, transit
         alt.Y("value:Q", title=y_title, scale=span.scale, axis=y_axis),
         alt.Y("low:Q", title=y_title, scale=span.scale, axis=y_axis),
     )
+
+
+def _hovered_layer(table: pd.DataFrame, axes: _Axes) -> alt.Chart:
+    """A line at the layer that is hovered somewhere in the section."""
+    layers = pd.DataFrame({"layer": sorted(table["layer"].unique())})
+    there = alt.when("datum.layer === at_layer").then(alt.value(0.7)).otherwise(alt.value(0))
+    return alt.Chart(layers).mark_rule(color="var(--soft)", strokeWidth=1).encode(x=axes.x, opacity=there)
 
 
 def _series_layers(trained: pd.DataFrame, series: list[Series], axes: _Axes) -> list[alt.Chart]:

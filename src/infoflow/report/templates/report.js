@@ -53,6 +53,7 @@
     if (!views.has(section)) views.set(section, []);
     views.get(section).push(view);
     view.addEventListener("mouseover", (event, item) => {
+      if (Number.isInteger(item?.datum?.layer)) atLayer(section, item.datum.layer);
       const series = item?.datum?.series;
       if (!series) return;
       const parts = series.split(" – "); // a pair of models, or one side of a model
@@ -60,7 +61,7 @@
       else if (isKey(section, parts[0]) && !isKey(section, parts[1])) highlight(section, parts[0]);
       else light(view, series);
     });
-    view.addEventListener("mouseout", () => highlight(section, pinned()));
+    view.addEventListener("mouseout", () => { highlight(section, pinned()); atLayer(section); });
     light(view, pinned());
   };
   const watcher = new IntersectionObserver((entries) => {
@@ -79,6 +80,17 @@
     for (const grids of all(".grids", section)) {
       grids.classList.toggle("dim", Boolean(shown));
       for (const table of all("table.heads", grids)) table.classList.toggle("lit", table.dataset.grid.startsWith(shown + "/"));
+    }
+  };
+  // One layer, and in head maps one head, marked in every figure of a section.
+  const atLayer = (section, layer = -1, head = -1) => {
+    for (const view of views.get(section) || []) {
+      try { view.signal("at_layer", layer).runAsync(); } catch { /* a chart without layers */ }
+    }
+    for (const button of all("table.heads button", section)) {
+      const same = Number(button.dataset.layer) === layer;
+      button.classList.toggle("at-layer", same);
+      button.classList.toggle("at-head", same && Number(button.dataset.head) === head);
     }
   };
   const showPinned = () => {
@@ -260,6 +272,11 @@
     };
 
     for (const table of tables) {
+      table.addEventListener("mouseover", (event) => {
+        const { layer, head } = event.target.closest("button")?.dataset || {};
+        if (layer !== undefined) atLayer(box.closest("section"), Number(layer), Number(head));
+      });
+      table.addEventListener("mouseleave", () => atLayer(box.closest("section")));
       table.addEventListener("click", (event) => {
         const button = event.target.closest("button");
         if (button) choose(`${table.dataset.grid}/${button.dataset.layer}/${button.dataset.head}`, event.detail === 0);
