@@ -3,6 +3,7 @@
 from ._cca import cca_correlations as cca_correlations
 from ._change_by_frequency import ChangeByFrequency as ChangeByFrequency
 from ._cka import linear_cka as linear_cka
+from ._cka import minibatch_cka as minibatch_cka
 from ._context_neighbours import ContextNeighbours as ContextNeighbours
 from ._discretize import discretize as discretize
 from ._explainable_variance import maximum_explainable_variance as maximum_explainable_variance
@@ -19,6 +20,7 @@ from ._rsa import rsa as rsa
 from ._similarity import average_similarity as average_similarity
 from ._similarity import intra_sentence_similarity as intra_sentence_similarity
 from ._similarity import self_similarity as self_similarity
+from ._space_similarity import SpaceSimilarity as SpaceSimilarity
 from ._svcca import svcca as svcca
 from ._tag_neighbours import TagNeighbours as TagNeighbours
 from ._two_nn import two_nn_dimension as two_nn_dimension

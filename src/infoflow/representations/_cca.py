@@ -112,7 +112,7 @@ def canonical_by_qr(
     x: Float[Tensor, "token width_x"], y: Float[Tensor, "token width_y"], floor_x: float, floor_y: float
 ) -> Canonical:
     """Canonical correlations of views whose covariance has lost digits; floors are from `singular_floor`."""
-    (q_x, loadings_x), (q_y, loadings_y) = _orthonormal(x, floor_x), _orthonormal(y, floor_y)
+    (q_x, loadings_x), (q_y, loadings_y) = orthonormal(x, floor_x), orthonormal(y, floor_y)
     return _canonical(q_x.mT @ q_y, loadings_x, loadings_y)
 
 
@@ -135,7 +135,7 @@ def _canonical(
     )
 
 
-def _orthonormal(
+def orthonormal(
     x: Float[Tensor, "token width"], floor: float
 ) -> tuple[Float[Tensor, "token direction"], Float[Tensor, "direction width"]]:
     """Orthonormal directions of a centred view and their loadings, by QR, then SVD of the small factor."""

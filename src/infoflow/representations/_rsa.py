@@ -46,15 +46,28 @@ def rsa(x: Matrix, y: Matrix, metric: str = "cosine") -> float:
 
 def dissimilarity_ranks(x: Matrix, metric: str = "cosine") -> Float[np.ndarray, " pair"]:
     """Centred average ranks of the distances between all pairs of tokens, scaled to norm 1."""
-    if metric not in DISSIMILARITIES:
-        raise UserError(f'metric must be "cosine", "euclidean" or "correlation". Got {metric!r}.')
+    ranks = centred_ranks(x, metric)
+    norm = np.linalg.norm(ranks)
+    return ranks / norm if norm > 0 else np.full_like(ranks, np.nan)
+
+
+def centred_ranks(x: Matrix, metric: str = "cosine") -> Float[np.ndarray, " pair"]:
+    """Average ranks of the distances between all pairs of tokens, less their mean.
+
+    Pairs come row by row of the upper triangle.
+    """
+    check_dissimilarity(metric)
     view = as_view(x, "x")
     if len(view) < 3:
         raise UserError(f"RSA needs at least 3 tokens. Got {len(view)}.")
     ranks = _average_ranks(_dissimilarities(view, metric))
     ranks -= ranks.mean()
-    norm = np.linalg.norm(ranks)
-    return ranks / norm if norm > 0 else np.full_like(ranks, np.nan)
+    return ranks
+
+
+def check_dissimilarity(metric: str) -> None:
+    if metric not in DISSIMILARITIES:
+        raise UserError(f'metric must be "cosine", "euclidean" or "correlation". Got {metric!r}.')
 
 
 def rank_correlation(x: Float[np.ndarray, " pair"], y: Float[np.ndarray, " pair"]) -> float:

@@ -1,0 +1,127 @@
+"""One layer's states as orthonormal directions, computed once and shared by every pair of layers it is in."""
+
+# leave_out: all rows, then all rows but those of each group of bootstrap blocks
+
+from functools import cached_property
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ._cca import orthonormal, singular_floor, whiten
+from ._cka import LEAST_ROWS, hsic_debiased
+from ._paired_distance import BlockGroups
+from ._views import centred
+
+_SHARE = 0.99  # of the variance, explained by the components that SVCCA keeps
+
+
+class LayerSpace:
+    """Centred states X = Q L: `directions` Q has orthonormal columns, `loadings` L places them in the layer.
+
+    Whatever a rotation of the states leaves alone is a function of Qx'Qy and both L, so a pair of layers costs one
+    matrix product over the tokens. Q is kept in float32: its entries are below 1, so that product errs by about 1e-7,
+    while L, which holds all scales, and everything after are in float64.
+    """
+
+    def __init__(self, states: Float[np.ndarray, "token width"], groups: BlockGroups) -> None:
+        raw = torch.from_numpy(states)
+        x = centred(raw.to(torch.float64)[groups.order])
+        white = whiten(x.mT @ x)
+        if white.safe or len(white.loadings) == 0:
+            directions, loadings = x @ white.basis, white.loadings
+        else:
+            directions, loadings = orthonormal(x, singular_floor(raw.dtype))
+        self.groups = groups
+        self.directions: Float[Tensor, "token direction"] = directions.to(torch.float32)
+        self.loadings: Float[Tensor, "direction width"] = loadings
+        self.squares: Float[Tensor, " token"] = x.square().sum(1)
+
+    @property
+    def varies(self) -> bool:
+        return len(self.loadings) > 0
+
+    @cached_property
+    def grams(self) -> Float[Tensor, "leave_out direction direction"]:
+        """Q'Q of all rows (the identity, but for rounding), then without each group, around the mean of the rest."""
+        return self.groups.covariances(self.directions, self.directions)
+
+    @cached_property
+    def spread(self) -> Float[Tensor, "direction direction"]:
+        """L L'."""
+        return self.loadings @ self.loadings.mT
+
+    @cached_property
+    def variances(self) -> Float[Tensor, " leave_out"]:
+        """Squared Frobenius norm of the centred states."""
+        return torch.einsum("gij,ij->g", self.grams, self.spread)
+
+    @cached_property
+    def leading(self) -> Float[Tensor, "direction component"]:
+        """The principal components, as combinations of directions, that explain 99% of the variance."""
+        values, vectors = torch.linalg.eigh(self.spread)
+        explained = values.flip(0).cumsum(0) / values.sum()
+        return vectors.flip(1)[:, : int((explained < _SHARE).sum()) + 1]
+
+    def hsic(
+        self,
+        other: "LayerSpace",
+        overlaps: Float[Tensor, "leave_out direction other_direction"],
+        fourths: Float[Tensor, " leave_out"],
+        debiased: bool,
+    ) -> Float[Tensor, " leave_out"]:
+        """HSIC up to the factor that cancels in CKA, of all rows, then without each group to first order.
+
+        It is quadratic in the tokens, so without a group it is twice its linear part less the whole. Squared norms
+        stay about the mean of all rows, which a group moves by order 1/n.
+
+        Args:
+            other: The other layer.
+            overlaps: Q'Q_other of all rows, then without each group (for shuffled rows only the former).
+            fourths: Sums over tokens of the product of both squared norms, likewise.
+            debiased: Song et al.'s estimate instead of the plain one; see `linear_cka`.
+        """
+        num, n = len(overlaps), len(self.squares)
+        gradient = self.spread @ overlaps[0] @ other.spread
+        products = torch.einsum("gij,ij->g", overlaps, gradient)
+        if not debiased:
+            return 2 * products - products[0]
+        variances = self.variances[:num] * other.variances[0] + self.variances[0] * other.variances[:num]
+        off_diagonal = products - n / (n - 2) * fourths
+        return 2 * off_diagonal - off_diagonal[0] + (variances - variances[0] / 2) / ((n - 1) * (n - 2))
+
+    @cached_property
+    def own_hsic(self) -> Float[Tensor, " leave_out"]:
+        return self.hsic(self, self.grams, self.sums(self.squares.square()), debiased=False)
+
+    @cached_property
+    def own_hsic_debiased(self) -> Float[Tensor, " leave_out"]:
+        return self.hsic(self, self.grams, self.sums(self.squares.square()), debiased=True)
+
+    @cached_property
+    def batches(self) -> list[Float[Tensor, "batch_token width"]]:
+        """The states of each group, centred within it: the batches of minibatch CKA."""
+        return self.batches_in(torch.arange(len(self.squares)))
+
+    def batches_in(self, order: Int[Tensor, " token"]) -> list[Float[Tensor, "batch_token width"]]:
+        """The states in another order, in batches of the same sizes."""
+        parts = self.directions[order].split(self.groups.counts.tolist())
+        return [centred(part.to(torch.float64) @ self.loadings) for part in parts]
+
+    @cached_property
+    def own_batch_hsic(self) -> Float[Tensor, " group"]:
+        return batch_hsic(self.batches, self.batches)
+
+    def sums(self, values: Float[Tensor, " token"]) -> Float[Tensor, " leave_out"]:
+        """The total of a value per token, then without each group."""
+        of_groups = torch.stack([part.sum() for part in values.split(self.groups.counts.tolist())])
+        return torch.cat([of_groups.sum().unsqueeze(0), of_groups.sum() - of_groups])
+
+
+def batch_hsic(
+    x: list[Float[Tensor, "batch_token width_x"]], y: list[Float[Tensor, "batch_token width_y"]]
+) -> Float[Tensor, " group"]:
+    """Debiased HSIC of each batch; 0 for those of too few tokens."""
+    terms = [hsic_debiased(a, b) if len(a) >= LEAST_ROWS else 0.0 for a, b in zip(x, y, strict=True)]
+    return torch.tensor(terms, dtype=torch.float64)

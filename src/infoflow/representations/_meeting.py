@@ -1,0 +1,48 @@
+"""Two layers on the same tokens: the one product over tokens that all their similarities share."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ._layer_space import LayerSpace
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Meeting:
+    """What every similarity of a pair of layers is a function of, from all rows and without each group of them."""
+
+    x: LayerSpace
+    y: LayerSpace
+    overlaps: Float[Tensor, "leave_out direction_x direction_y"]
+    """Q_x' Q_y of all rows, then without each group; of the shuffled rows only the former."""
+    fourths: Float[Tensor, " leave_out"]
+    """Sum over tokens of the product of both squared norms."""
+    order: Int[Tensor, " token"] | None = None
+    """Which row of y each row of x meets, where they are shuffled."""
+
+    @classmethod
+    def of(cls, x: LayerSpace, y: LayerSpace) -> "Meeting":
+        """The same tokens in both layers."""
+        return cls(x, y, x.groups.covariances(x.directions, y.directions), x.sums(x.squares * y.squares))
+
+    @classmethod
+    def shuffled(cls, x: LayerSpace, y: LayerSpace, order: Int[Tensor, " token"]) -> "Meeting":
+        """Tokens that have nothing to do with each other: the baseline."""
+        overlap = (x.directions.mT @ y.directions[order]).to(torch.float64)
+        return cls(x, y, overlap.unsqueeze(0), (x.squares @ y.squares[order]).unsqueeze(0), order)
+
+    @property
+    def overlap(self) -> Float[Tensor, "direction_x direction_y"]:
+        """Of all rows."""
+        return self.overlaps[0]
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.x.squares)
+
+    @property
+    def defined(self) -> bool:
+        """Whether both layers vary at all."""
+        return self.x.varies and self.y.varies
