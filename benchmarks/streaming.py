@@ -195,8 +195,8 @@ def compare(number: int, rounds: int) -> None:
         print(
             f"{precision}: streaming {seconds['streaming']:.2f} s, "
             f"{bases['one by one'] / seconds['streaming']:.2f} times as fast as one by one, "
-            f"{bases['32 padded, stored'] / seconds['streaming']:.2f} times as fast as 32 padded and stored (both fp32); "
-            f"{share:.0%} of the matrix-multiplication floor"
+            f"{bases['32 padded, stored'] / seconds['streaming']:.2f} times as fast as 32 padded and stored "
+            f"(both fp32); {share:.0%} of the matrix-multiplication floor"
         )
         for name, means in results.items():
             cosine = torch.cosine_similarity(means.states, reference.states, dim=1).min()
