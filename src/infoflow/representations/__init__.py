@@ -6,9 +6,12 @@ from ._cka import linear_cka as linear_cka
 from ._cka import minibatch_cka as minibatch_cka
 from ._context_neighbours import ContextNeighbours as ContextNeighbours
 from ._discretize import discretize as discretize
+from ._distance_distribution import DistanceDistribution as DistanceDistribution
 from ._explainable_variance import maximum_explainable_variance as maximum_explainable_variance
 from ._identity_neighbours import IdentityNeighbours as IdentityNeighbours
 from ._information_measure import MutualInformation as MutualInformation
+from ._intra_sentence import IntraSentence as IntraSentence
+from ._intrinsic_dimension import IntrinsicDimension as IntrinsicDimension
 from ._layer_distance import LayerDistance as LayerDistance
 from ._model_distance import ModelDistance as ModelDistance
 from ._mutual_information import mutual_information as mutual_information
@@ -17,6 +20,8 @@ from ._position_neighbours import PositionNeighbours as PositionNeighbours
 from ._procrustes import procrustes_distance as procrustes_distance
 from ._pwcca import pwcca as pwcca
 from ._rsa import rsa as rsa
+from ._sampled_similarity import batch_means_similarity as batch_means_similarity
+from ._sampled_similarity import random_pairs_similarity as random_pairs_similarity
 from ._similarity import average_similarity as average_similarity
 from ._similarity import intra_sentence_similarity as intra_sentence_similarity
 from ._similarity import self_similarity as self_similarity
@@ -26,3 +31,4 @@ from ._tag_neighbours import TagNeighbours as TagNeighbours
 from ._two_nn import two_nn_dimension as two_nn_dimension
 from ._within_tokens import position_distance as position_distance
 from ._within_tokens import within_token_agreement as within_token_agreement
+from ._word_geometry import WordGeometry as WordGeometry

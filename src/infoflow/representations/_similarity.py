@@ -28,9 +28,8 @@ def self_similarity(x: Matrix) -> float:
     >>> self_similarity(torch.tensor([[1.0, 0.0], [0.0, 2.0]]))
     0.0
     """
-    units = _units(as_view(x, "x", least_rows=0))
-    n = len(units)
-    return float((units.sum(0).square().sum() - n) / (n * (n - 1))) if n > 1 else math.nan
+    units = cosine_units(as_view(x, "x", least_rows=0))
+    return float(mean_cosine(units.sum(0), len(units)))
 
 
 def average_similarity(x: Matrix) -> float:
@@ -66,9 +65,22 @@ def intra_sentence_similarity(x: Matrix) -> float:
     view = view[view.square().sum(1) > 0]
     mean = view.mean(0)
     norm = mean.norm()
-    return float((_units(view) @ (mean / norm)).mean()) if len(view) and norm > 0 else math.nan
+    return float((cosine_units(view) @ (mean / norm)).mean()) if len(view) and norm > 0 else math.nan
 
 
-def _units(x: Float[Tensor, "token width"]) -> Float[Tensor, "nonzero width"]:
+def cosine_units(x: Float[Tensor, "token width"]) -> Float[Tensor, "nonzero width"]:
+    """The rows at length 1, zero vectors left out."""
     norms = torch.linalg.vector_norm(x, dim=1, keepdim=True)
     return (x / norms)[norms[:, 0] > 0]
+
+
+def unit_rows(x: Float[Tensor, "token width"]) -> Float[Tensor, "token width"]:
+    """The rows at length 1; zero vectors stay."""
+    norms = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+    return x / torch.where(norms > 0, norms, 1.0)
+
+
+def mean_cosine(total: Float[Tensor, "*set width"], count: Tensor | int) -> Float[Tensor, "*set"]:
+    """Mean cosine over the pairs of `count` unit vectors whose sum is `total`; NaN for fewer than two."""
+    pairs = torch.as_tensor(count * (count - 1), dtype=total.dtype)
+    return torch.where(pairs > 0, total.square().sum(-1) - count, torch.nan) / pairs

@@ -3,7 +3,7 @@
 import math
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from infoflow.foundation import UserError, current_display
@@ -11,7 +11,7 @@ from infoflow.foundation import UserError, current_display
 from ._nearest import nearest
 from ._views import Matrix, as_view
 
-_ROUNDING = 1e-6
+ROUNDING = 1e-6
 """Mean ln μ at which the two distances differ by no more than the rounding of float32."""
 
 
@@ -39,14 +39,14 @@ def two_nn_dimension(x: Matrix, method: str = "mle", discard: float = 0.1) -> fl
     if method not in ("mle", "linear") or not 0 <= discard < 1:
         raise UserError(f'method must be "mle" or "linear" and discard lie in [0, 1). Got {method!r} and {discard}.')
     view = as_view(x, "x")
-    points = torch.unique(view, dim=0)
+    points = view[first_of_equals(view)]
     if len(points) < len(view):
         current_display().note(f"Intrinsic dimension: {len(view) - len(points)} repeated points left out.")
     if len(points) < 3:
         raise UserError(f"The intrinsic dimension needs at least 3 distinct points. Got {len(points)}.")
-    ratios = _log_ratios(points).sort().values
+    ratios = log_ratios(points).sort().values
     kept = ratios if method == "mle" else ratios[: max(1, int(len(ratios) * (1 - discard)))]
-    if kept.mean() <= _ROUNDING:
+    if kept.mean() <= ROUNDING:
         current_display().warn("The intrinsic dimension is undefined: two nearest neighbours are equally far.")
         return math.nan
     if method == "mle":
@@ -57,7 +57,15 @@ def two_nn_dimension(x: Matrix, method: str = "mle", discard: float = 0.1) -> fl
     return float((kept @ -torch.log1p(-share)) / kept.square().sum())
 
 
-def _log_ratios(points: Float[Tensor, "point width"]) -> Float[Tensor, " point"]:
+def first_of_equals(x: Float[Tensor, "token width"]) -> Int[Tensor, " point"]:
+    """The indices of the rows that equal no row before them, in order."""
+    _, names = torch.unique(x, dim=0, return_inverse=True)
+    order = names.argsort(stable=True)
+    starts = torch.cat([torch.ones(1, dtype=torch.bool), names[order].diff() > 0])[: len(x)]
+    return order[starts].sort().values
+
+
+def log_ratios(points: Float[Tensor, "point width"]) -> Float[Tensor, " point"]:
     """ln(r2 / r1) of every point; distances are recomputed from differences, exact for close points."""
     parts = []
     for found in nearest(points, 2, "euclidean", torch.arange(len(points))):

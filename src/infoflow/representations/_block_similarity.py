@@ -1,0 +1,105 @@
+"""Mean cosines of all pairs, exact, and the same without each bootstrap block: sums of unit vectors are enough."""
+
+# n occurrence, D width, W word, P cell (a word's occurrences in one block), 64 bootstrap blocks
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from infoflow.foundation import NUM_BLOCKS
+from infoflow.results import linear_replicates
+
+from ._similarity import mean_cosine
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Jackknifed:
+    """A statistic, and its value without the sentences of each block."""
+
+    value: float
+    without_block: Float[np.ndarray, " block"]
+
+    @property
+    def replicates(self) -> Float[np.ndarray, " replicate"]:
+        return linear_replicates(self.value, self.without_block)
+
+
+UNDEFINED = Jackknifed(value=math.nan, without_block=np.full(NUM_BLOCKS, math.nan))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Cells:
+    """Occurrences by word, and by word and block."""
+
+    words: Int[Tensor, " occurrence"]
+    """0..W−1"""
+    cells: Int[Tensor, " occurrence"]
+    """0..P−1"""
+    cell_words: Int[Tensor, " cell"]
+    cell_blocks: Int[Tensor, " cell"]
+
+    @classmethod
+    def of(cls, words: Int[np.ndarray, " occurrence"], blocks: Int[np.ndarray, " occurrence"]) -> "Cells":
+        names, codes = np.unique(words, return_inverse=True)
+        keys, cells = np.unique(codes * NUM_BLOCKS + blocks, return_inverse=True)
+        assert len(keys) == 0 or keys[-1] < len(names) * NUM_BLOCKS
+        return cls(
+            words=torch.from_numpy(codes),
+            cells=torch.from_numpy(cells),
+            cell_words=torch.from_numpy(keys // NUM_BLOCKS),
+            cell_blocks=torch.from_numpy(keys % NUM_BLOCKS),
+        )
+
+    @property
+    def num_words(self) -> int:
+        return int(self.words.max()) + 1 if len(self.words) else 0
+
+    def by_word(self, values: Float[Tensor, "occurrence *rest"]) -> Float[Tensor, "word *rest"]:
+        """Sums over each word's occurrences."""
+        return torch.zeros(self.num_words, *values.shape[1:], dtype=values.dtype).index_add_(0, self.words, values)
+
+    def by_cell(self, values: Float[Tensor, "occurrence *rest"]) -> Float[Tensor, "cell *rest"]:
+        """Sums over each cell's occurrences."""
+        return torch.zeros(len(self.cell_words), *values.shape[1:], dtype=values.dtype).index_add_(
+            0, self.cells, values
+        )
+
+    def mean(self, of_words: Float[Tensor, " word"], without_cells: Float[Tensor, " cell"]) -> Jackknifed:
+        """The mean over words, from each word's value and its value without each of its cells; NaN counts nowhere."""
+        defined = of_words.isfinite()
+        total, number = of_words[defined].sum(), defined.sum()
+        own = of_words[self.cell_words]
+        kept = without_cells.isfinite() & own.isfinite()
+        # A block takes a word's value away and gives back its value on the other blocks, where that is defined.
+        change = torch.where(kept, without_cells, 0.0) - own.nan_to_num(0.0)
+        lost = own.isfinite() & ~kept
+        zeros = torch.zeros(NUM_BLOCKS, dtype=torch.float64)
+        changes, losses = (zeros.index_add(0, self.cell_blocks, x.double()) for x in (change, lost))
+        return Jackknifed(value=float(total / number), without_block=((total + changes) / (number - losses)).numpy())
+
+
+def average_of_blocks(sums: Float[Tensor, "64 width"], counts: Float[Tensor, "64"]) -> Jackknifed:
+    """Mean cosine over all pairs, from each block's sum and number of unit vectors."""
+    total, number = sums.sum(0), counts.sum()
+    without = mean_cosine(total - sums, number - counts)
+    return Jackknifed(value=float(mean_cosine(total, number)), without_block=without.numpy())
+
+
+def average_cosine(units: Float[Tensor, "occurrence width"], blocks: Int[Tensor, " occurrence"]) -> Jackknifed:
+    """Mean cosine over all pairs; zero rows count nowhere."""
+    sums = torch.zeros(NUM_BLOCKS, units.shape[1], dtype=units.dtype).index_add_(0, blocks, units)
+    counts = blocks[units.any(1)].bincount(minlength=NUM_BLOCKS)
+    return average_of_blocks(sums, counts.to(units.dtype))
+
+
+def average_within_words(units: Float[Tensor, "occurrence width"], cells: Cells) -> Jackknifed:
+    """Mean over words of the mean cosine over each word's pairs; zero rows count nowhere."""
+    ones = units.any(1).to(units.dtype)
+    sums, counts = cells.by_word(units), cells.by_word(ones)
+    rest = sums[cells.cell_words] - cells.by_cell(units)
+    left = counts[cells.cell_words] - cells.by_cell(ones)
+    return cells.mean(mean_cosine(sums, counts), mean_cosine(rest, left))

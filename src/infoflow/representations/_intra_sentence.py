@@ -1,0 +1,157 @@
+"""How alike the words of a sentence are in each layer: it needs whole sentences, so it streams."""
+
+# B sentence, T token, N bootstrap block (64), K layer 0..L, D width, M words of a sentence
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from infoflow.flow import Activations, Measure, Need
+from infoflow.foundation import NUM_BLOCKS, UserError
+from infoflow.results import TableSchema
+
+from ._batch_words import BatchWords
+from ._block_similarity import Jackknifed, average_of_blocks
+from ._geometry_table import GEOMETRY, Quantity, geometry_row
+from ._similarity import unit_rows
+from ._spaces import in_space
+from ._word_rows import check_words
+
+_LONGEST = 512
+"""Longer sentences count as this long where only their length matters."""
+
+
+class IntraSentence(Measure):
+    r"""Mean over sentences of `intra_sentence_similarity`: the cosine between each word and the sentence's mean.
+
+    The baseline is the average similarity of all words read, as published. Beside it stands, as
+    `unrelated_intra_sentence_similarity`, what sentences of as many random words would have,
+
+    $$ \frac1S \sum_s \sqrt{\frac{1 + (n_s - 1)\,\bar a}{n_s}} $$
+
+    with $\bar a$ the average similarity: a word is part of its sentence's mean, so short sentences are similar even in
+    an isotropic space. Punctuation counts as words; sentences with fewer than two words are left out and counted.
+
+    Args:
+        words: How a word's tokens become one state: "mean", "first" or "last"; "token" takes tokens as words.
+        space: "raw", or "rank" for Spearman's correlation; centring would need a pass of its own.
+
+    Source: [@ethayarajh2019].
+    """
+
+    table: ClassVar[TableSchema] = GEOMETRY
+    needs: frozenset[Need] = frozenset({"hidden"})
+
+    def __init__(self, words: str = "mean", space: str = "raw") -> None:
+        check_words(words)
+        if space not in ("raw", "rank"):
+            raise UserError(f'space must be "raw" or "rank". Got {space!r}.')
+        self.words, self.space = words, space
+        self._sums: dict[tuple[str, str], dict[str, np.ndarray]] = {}  # (stack, words)
+
+    def update(self, activations: Activations) -> None:
+        for stack, layers in activations.hidden.items():
+            words = BatchWords.of(activations.streams[stack], self.words)
+            blocks = activations.blocks.to(words.sentences.device)
+            parts = [self._layer(words, states, blocks) for states in layers]
+            sums = {name: torch.stack([part[name] for part in parts], 1).cpu().numpy() for name in parts[0]}
+            self._add((stack, words.merge), sums | {"lengths": _lengths(words, blocks)})
+
+    def _layer(
+        self, words: BatchWords, states: Float[Tensor, "sentence token width"], blocks: Int[Tensor, " sentence"]
+    ) -> dict[str, Float[Tensor, "..."]]:
+        """Sums per block: of words (their unit vectors and number) and of sentences (similarity and number)."""
+        vectors = words.merged(states)
+        vectors = in_space(vectors.cpu(), self.space).to(vectors.device)
+        units = unit_rows(vectors)
+        ones = units.any(1).double()
+        totals = unit_rows(_sum(vectors, words.sentences, len(blocks)))
+        numbers = _sum(ones, words.sentences, len(blocks))
+        cosines = _sum((units * totals[words.sentences]).sum(1), words.sentences, len(blocks))
+        counted = (numbers > 1) & totals.any(1)
+        return {
+            "similarity": _sum(torch.where(counted, cosines / numbers.clamp(min=1), 0.0), blocks, NUM_BLOCKS),
+            "sentences": _sum(counted.double(), blocks, NUM_BLOCKS),
+            "short": _sum((~counted).double(), blocks, NUM_BLOCKS),
+            "units": _sum(units, blocks[words.sentences], NUM_BLOCKS),
+            "words": _sum(ones, blocks[words.sentences], NUM_BLOCKS),
+        }
+
+    def merge(self, other: "IntraSentence") -> None:
+        for key, sums in other._sums.items():
+            self._add(key, sums)
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        return {".".join((*key, name)): array for key, sums in self._sums.items() for name, array in sums.items()}
+
+    def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
+        self._sums = {}
+        for name, array in state.items():
+            stack, words, part = name.split(".")
+            self._add((stack, words), {part: array})
+
+    def result(self) -> pd.DataFrame:
+        rows = [
+            {"stack": stack, "words": words, "layer": layer, "space": self.space, **row}
+            for (stack, words), sums in self._sums.items()
+            for layer in range(sums["similarity"].shape[1])
+            for row in _rows(sums, layer)
+        ]
+        return pd.DataFrame(rows, columns=self.table.column_names)
+
+    def _add(self, key: tuple[str, str], sums: dict[str, np.ndarray]) -> None:
+        held = self._sums.setdefault(key, {})
+        for name, array in sums.items():
+            held[name] = held[name] + array if name in held else array.copy()
+
+
+def _rows(sums: dict[str, np.ndarray], layer: int) -> list[dict[str, Any]]:
+    similarity, sentences = sums["similarity"][:, layer], sums["sentences"][:, layer]
+    units, words = (torch.from_numpy(sums[name][:, layer]) for name in ("units", "words"))
+    average = average_of_blocks(units, words)
+    counts = {"count": int(sentences.sum()), "left_out": int(sums["short"][:, layer].sum())}
+    found: dict[Quantity, Jackknifed] = {
+        "intra_sentence_similarity": _mean(similarity, sentences),
+        "unrelated_intra_sentence_similarity": _unrelated(average, sums["lengths"]),
+    }
+    return [
+        geometry_row(
+            quantity, each.value, each.replicates, average.value, baseline_replicates=average.replicates, **counts
+        )
+        for quantity, each in found.items()
+    ]
+
+
+def _mean(sums: Float[np.ndarray, " block"], counts: Float[np.ndarray, " block"]) -> Jackknifed:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        without = (sums.sum() - sums) / (counts.sum() - counts)
+        return Jackknifed(value=float(sums.sum() / counts.sum()), without_block=without)
+
+
+def _unrelated(average: Jackknifed, lengths: Float[np.ndarray, "block length"]) -> Jackknifed:
+    """Expected similarity of sentences of these lengths whose words have the average similarity to each other."""
+    numbers = np.arange(2, lengths.shape[1])
+
+    def expected(similarity: float, histogram: Float[np.ndarray, " length"]) -> float:
+        squares = (1 + (numbers - 1) * similarity) / numbers
+        kept = histogram[2:]
+        return float(np.sqrt(np.clip(squares, 0, None)) @ kept / kept.sum()) if kept.any() else np.nan
+
+    total = lengths.sum(0)
+    without = [expected(a, total - own) for a, own in zip(average.without_block, lengths, strict=True)]
+    return Jackknifed(value=expected(average.value, total), without_block=np.array(without))
+
+
+def _lengths(words: BatchWords, blocks: Int[Tensor, " sentence"]) -> Float[np.ndarray, "block length"]:
+    """How many sentences of each block have how many words."""
+    lengths = words.sentences.bincount(minlength=len(blocks)).clamp(max=_LONGEST)
+    places = blocks * (_LONGEST + 1) + lengths
+    return places.bincount(minlength=NUM_BLOCKS * (_LONGEST + 1)).view(NUM_BLOCKS, -1).double().cpu().numpy()
+
+
+def _sum(values: Float[Tensor, "row *rest"], places: Int[Tensor, " row"], num: int) -> Float[Tensor, "place *rest"]:
+    return torch.zeros(num, *values.shape[1:], dtype=values.dtype, device=values.device).index_add_(0, places, values)

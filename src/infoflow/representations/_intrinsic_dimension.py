@@ -1,0 +1,96 @@
+"""The intrinsic dimension of each layer."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from infoflow.flow import SampleMeasure, SampleRequest, TokenSample
+from infoflow.foundation import NUM_BLOCKS, UserError, current_display, stream
+from infoflow.results import TableSchema
+
+from ._block_similarity import UNDEFINED, Jackknifed
+from ._geometry_table import GEOMETRY, geometry_row
+from ._two_nn import ROUNDING, first_of_equals, log_ratios
+from ._views import centred
+from ._word_rows import WordRows, check_words
+
+_LEAST = 3
+"""A point and its two nearest neighbours."""
+
+
+class IntrinsicDimension(SampleMeasure):
+    """The intrinsic dimension of each layer's word states: `two_nn_dimension`, by maximum likelihood.
+
+    The baseline is the same of as many draws from a Gaussian of the layer's mean and covariance. A space below it is
+    bent or clustered, so that covariance alone overstates its dimension. The estimate grows with the number of points
+    where the dimension is high: compare rows of equal count.
+
+    Repeated states (equal words at the embeddings of a model that adds no position) are dropped, and counted in
+    `left_out`. Error bars resample the sentences of the points, with the neighbours fixed, to first order.
+
+    Args:
+        occurrences: At most so many sampled tokens; time grows with the square.
+        words: How a word's tokens become one state: "mean", "first" or "last"; "token" takes tokens as words.
+
+    Source: [@facco2017].
+    """
+
+    table: ClassVar[TableSchema] = GEOMETRY
+
+    def __init__(self, occurrences: int = 4000, words: str = "mean") -> None:
+        check_words(words)
+        if occurrences < _LEAST:
+            raise UserError(f"occurrences must be at least {_LEAST}. Got {occurrences}.")
+        self.occurrences, self.words = occurrences, words
+        self.request = SampleRequest(occurrences=occurrences)
+
+    def compute(self, sample: TokenSample) -> pd.DataFrame:
+        rows = WordRows.of(sample, self.words)
+        if len(rows.sample) == 0:
+            return pd.DataFrame(columns=self.table.column_names)
+        keys = {"stack": sample.facts.stack, "space": "raw", "words": rows.words}
+        return pd.DataFrame(
+            [{**keys, "layer": layer, **_layer(rows.sample, layer)} for layer in range(sample.num_states)]
+        )
+
+
+def _layer(sample: TokenSample, layer: int) -> dict[str, Any]:
+    states = torch.from_numpy(sample.states(layer)).to(torch.float64)
+    kept = first_of_equals(states)
+    found, baseline = UNDEFINED, UNDEFINED
+    if len(kept) >= _LEAST:
+        found = _dimension(states[kept], sample.blocks[kept.numpy()])
+        baseline = _dimension(_gaussian_like(states[kept]), sample.blocks[kept.numpy()])
+    else:
+        current_display().note(f"The intrinsic dimension of layer {layer} is undefined: it has {len(kept)} points.")
+    return geometry_row(
+        "intrinsic_dimension",
+        found.value,
+        found.replicates,
+        baseline.value,
+        count=len(kept),
+        left_out=len(states) - len(kept),
+    )
+
+
+def _dimension(points: Float[Tensor, "point width"], blocks: np.ndarray) -> Jackknifed:
+    ratios = log_ratios(points).numpy()
+    if ratios.mean() <= ROUNDING:
+        return UNDEFINED
+    logs = np.bincount(blocks, weights=ratios, minlength=NUM_BLOCKS)
+    numbers = np.bincount(blocks, minlength=NUM_BLOCKS)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        without = (numbers.sum() - numbers) / (logs.sum() - logs)
+    return Jackknifed(value=float(len(ratios) / logs.sum()), without_block=without)
+
+
+def _gaussian_like(points: Float[Tensor, "point width"]) -> Float[Tensor, "point width"]:
+    """As many draws from a Gaussian of the same covariance."""
+    shifted = centred(points)
+    values, vectors = torch.linalg.eigh(shifted.mT @ shifted / len(points))
+    normal = torch.from_numpy(stream("gaussian-of-covariance").standard_normal(tuple(points.shape)))
+    return normal * values.clamp(min=0).sqrt() @ vectors.mT

@@ -1,0 +1,159 @@
+"""Similarity and variance within words, and without each block, against leaving the block out by hand."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from infoflow.foundation import NUM_BLOCKS
+from infoflow.representations import average_similarity, maximum_explainable_variance, self_similarity
+from infoflow.representations._block_similarity import Cells, average_cosine, average_within_words
+from infoflow.representations._block_variance import variance_within_words
+from infoflow.representations._rogue_dimensions import rogue_share
+from infoflow.representations._similarity import unit_rows
+
+
+def cloud(num=300, width=5, words=12, blocks=9, seed=0):
+    """States of words with a common offset, their words and their blocks."""
+    rng = np.random.default_rng(seed)
+    word = rng.integers(0, words, num)
+    states = rng.normal(size=(num, width)) + 2 * rng.normal(size=(words, width))[word] + 0.5
+    return torch.from_numpy(states), word, rng.integers(0, blocks, num)
+
+
+def mean_by_word(states, word, statistic):
+    """The published definition: one word after the other; NaN is skipped."""
+    values = [statistic(states[word == each]) for each in np.unique(word)]
+    return float(np.nanmean(values))
+
+
+def leave_out(states, word, block, statistic):
+    return np.array(
+        [mean_by_word(states[block != b], word[block != b], statistic) for b in range(NUM_BLOCKS)], dtype=float
+    )
+
+
+def test_average_similarity_without_each_block():
+    states, _, block = cloud()
+    found = average_cosine(unit_rows(states), torch.from_numpy(block))
+    assert found.value == pytest.approx(average_similarity(states), abs=1e-12)
+    expected = [average_similarity(states[block != b]) for b in range(NUM_BLOCKS)]
+    np.testing.assert_allclose(found.without_block, expected, atol=1e-12)
+
+
+def test_self_similarity_without_each_block():
+    states, word, block = cloud()
+    found = average_within_words(unit_rows(states), Cells.of(word, block))
+    assert found.value == pytest.approx(mean_by_word(states, word, self_similarity), abs=1e-12)
+    np.testing.assert_allclose(found.without_block, leave_out(states, word, block, self_similarity), atol=1e-12)
+
+
+def test_words_that_a_block_leaves_with_one_occurrence_count_nowhere_without_it():
+    states, _, _ = cloud(num=6)
+    word, block = np.array([0, 0, 1, 1, 1, 2]), np.array([0, 1, 2, 3, 4, 5])
+    found = average_within_words(unit_rows(states), Cells.of(word, block))
+    assert found.value == pytest.approx(mean_by_word(states, word, self_similarity), abs=1e-12)  # word 2 is NaN
+    expected = leave_out(states, word, block, self_similarity)
+    np.testing.assert_allclose(found.without_block, expected, atol=1e-12)
+    assert found.without_block[0] == pytest.approx(self_similarity(states[2:5]), abs=1e-12)
+
+
+def test_zero_vectors_have_no_similarity():
+    states, word, block = cloud()
+    states[::4] = 0
+    kept = np.arange(len(word)) % 4 > 0
+    cells, everything = Cells.of(word[kept], block[kept]), Cells.of(word, block)
+    units = unit_rows(states)
+    for found, expected in (
+        (average_within_words(units, everything), average_within_words(units[kept], cells)),
+        (
+            average_cosine(units, torch.from_numpy(block)),
+            average_cosine(units[kept], torch.from_numpy(block[kept])),
+        ),
+    ):
+        assert found.value == pytest.approx(expected.value, abs=1e-12)
+        np.testing.assert_allclose(found.without_block, expected.without_block, atol=1e-12)
+
+
+def test_replicates_have_the_spread_of_fresh_samples():
+    """Sentences of correlated occurrences; the bootstrap's deviation matches that over independent corpora."""
+    values, deviations = [], []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        block = rng.integers(0, NUM_BLOCKS, 200)[np.arange(1600) // 8]
+        word = rng.integers(0, 20, 1600)
+        topic = rng.normal(size=(NUM_BLOCKS, 6))[block]
+        vectors = np.random.default_rng(99).normal(size=(20, 6))[word]
+        states = torch.from_numpy(vectors + topic + rng.normal(size=(1600, 6)))
+        found = average_within_words(unit_rows(states), Cells.of(word, block))
+        values.append(found.value)
+        deviations.append(found.replicates.std())
+    assert np.mean(deviations) / np.std(values) == pytest.approx(1, abs=0.3)
+
+
+def test_explainable_variance_is_the_mean_over_words():
+    states, word, block = cloud()
+    for width in (2, 5):  # more occurrences than dimensions; below: fewer
+        found = variance_within_words(states[:, :width], Cells.of(word, block))
+        assert found.value == pytest.approx(mean_by_word(states[:, :width], word, maximum_explainable_variance))
+    states, word, block = cloud(num=40, width=30, words=4)
+    found = variance_within_words(states, Cells.of(word, block))
+    assert found.value == pytest.approx(mean_by_word(states, word, maximum_explainable_variance))
+
+
+def test_explainable_variance_without_a_block_is_right_to_first_order():
+    states, word, block = cloud(num=4000, words=10, blocks=NUM_BLOCKS)
+    states = states * torch.tensor([1, 1.5, 1, 1, 0.7])  # equal variances have no first direction to keep
+    found = variance_within_words(states, Cells.of(word, block))
+    exact = leave_out(states, word, block, maximum_explainable_variance)
+    approximate, changes = found.without_block - found.value, exact - found.value
+    assert np.corrcoef(approximate, changes)[0, 1] > 0.99
+    assert approximate.std() == pytest.approx(changes.std(), rel=0.05)
+
+
+def test_total_variance_without_a_block_is_exact_on_a_line():
+    """With one direction the share is 1, whichever block is left out."""
+    rng = np.random.default_rng(0)
+    states = torch.from_numpy(np.outer(rng.normal(size=50), rng.normal(size=4)) + 3)
+    found = variance_within_words(states, Cells.of(rng.integers(0, 3, 50), rng.integers(0, 6, 50)))
+    assert found.value == pytest.approx(1)
+    np.testing.assert_allclose(found.without_block, 1, rtol=1e-9)
+
+
+def test_variance_of_two_points_of_equal_points_and_of_none_is_left_out():
+    states, word, block = cloud(num=30, words=2)
+    constant = torch.full((7, 5), 0.1, dtype=torch.float64)
+    more = torch.cat([states, states[:2], constant])
+    words = np.concatenate([word, [7, 7], np.full(7, 8)])
+    blocks = np.concatenate([block, [0, 1], np.arange(7)])
+    found = variance_within_words(more, Cells.of(words, blocks))
+    alone = variance_within_words(states, Cells.of(word, block))
+    assert found.value == pytest.approx(alone.value, abs=1e-12)
+    np.testing.assert_allclose(found.without_block, alone.without_block, atol=1e-12)
+    assert math.isnan(variance_within_words(constant, Cells.of(np.zeros(7, int), np.arange(7))).value)
+    assert math.isnan(variance_within_words(states[:0], Cells.of(word[:0], block[:0])).value)
+
+
+def test_rogue_dimensions_are_those_with_the_largest_part_of_the_mean_cosine():
+    states, _, block = cloud(width=7)
+    states[:, 2] += 30
+    units = unit_rows(states).numpy()
+    n = len(units)
+
+    def share(kept):
+        parts = [
+            sum(kept[i, d] * kept[j, d] for i in range(len(kept)) for j in range(i)) / (len(kept) * (len(kept) - 1) / 2)
+            for d in range(7)
+        ]
+        return sum(sorted(parts)[-3:]) / sum(parts)
+
+    found = rogue_share(torch.from_numpy(units[: n // 5]), torch.from_numpy(block[: n // 5]))
+    assert found.value == pytest.approx(share(units[: n // 5]), abs=1e-9)
+    assert found.value > 0.95
+    assert found.without_block[3] == pytest.approx(share(units[: n // 5][block[: n // 5] != 3]), abs=1e-9)
+
+
+def test_narrow_states_have_fewer_than_three_dimensions():
+    states, _, block = cloud(width=2)
+    assert rogue_share(unit_rows(states), torch.from_numpy(block)).value == pytest.approx(1)
