@@ -24,9 +24,12 @@ from ._tap import tap
 class Readout:
     """Everything that a model does between its last block's output and its logits. From `readout(model)`."""
 
-    def __init__(self, model: Model, outputs: dict[nn.Module, Any], token_id: int, dtype: torch.dtype) -> None:
+    def __init__(
+        self, model: Model, outputs: dict[nn.Module, Any], token_id: int, dtype: torch.dtype, vocabulary_size: int
+    ) -> None:
         self.stack: Stack = model.anatomy.stacks[-1]
         """The stack that has the head: the decoder of an encoder–decoder."""
+        self.vocabulary_size = vocabulary_size
         self._model, self._outputs, self._token_id, self._dtype = model, outputs, token_id, dtype
 
     def __call__(self, states: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocabulary"]:
@@ -80,7 +83,7 @@ def readout(model: Model) -> Readout:
         for handle in handles:
             handle.remove()
     states = seen.hidden[model.anatomy.stacks[-1].name][-1]
-    result = Readout(model, outputs, int(inputs["input_ids"][0, 0]), states.dtype)
+    result = Readout(model, outputs, int(inputs["input_ids"][0, 0]), states.dtype, logits.shape[-1])
     with torch.no_grad():
         _require_equal(model, result(states), logits)
     return result

@@ -1,0 +1,154 @@
+"""The states that a lens reads: every layer's, at positions where the model predicts something."""
+
+# L+1 states (layers with the embeddings), R row (a token occurrence), D model width
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from infoflow.corpus import length_batches
+from infoflow.flow import NO_LABEL, PaddedBatch, Reader, Stream, forward
+from infoflow.foundation import UserError, hash64, hash64_array, stream
+from infoflow.models import tap
+from infoflow.objectives import MaskedLM, Vocabulary
+
+Positions = Literal["predicted", "all"]
+
+_GROUP_BYTES = 1 << 27  # states of the sentences among which positions are shuffled
+_MAX_DRAWS = 200  # passes over a small corpus
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class LensStates:
+    """Occurrences of tokens with their states in all layers."""
+
+    states: Float[Tensor, "layer row width"]
+    labels: Int[Tensor, " row"]  # the token to predict there; NO_LABEL where none is asked for
+    blocks: Int[Tensor, " row"]  # bootstrap block of the sentence
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, index: Tensor | slice) -> "LensStates":
+        return LensStates(states=self.states[:, index], labels=self.labels[index], blocks=self.blocks[index])
+
+
+class LensReader:
+    """Runs a model on chosen sentences and keeps the states at its predictions.
+
+    A masked LM reads text that is corrupted as in its training (15 % of the tokens are selected; of these 80 % become
+    [MASK], 10 % another token, 10 % stay); the noise depends on (seed, draw, sentence) alone.
+    """
+
+    def __init__(self, reader: Reader, positions: Positions, tokens_per_batch: int) -> None:
+        self._reader, self._positions, self._tokens_per_batch = reader, positions, tokens_per_batch
+        self._stack = reader.model.anatomy.stacks[-1]
+        self._corrupts = positions == "predicted" and reader.model.task == "masked-lm"
+
+    def halves(self, share: float) -> tuple[np.ndarray, np.ndarray]:
+        """Rows to train on and rows to evaluate on (`share` of the distinct source sentences), each in random order.
+
+        Raises:
+            UserError: The corpus has too few sentences.
+        """
+        corpus, seed = self._reader.corpus, self._reader.seed
+        split = corpus.split(seed=hash64("lens-part", seed), validation=0.0, test=share)
+        assert split.test is not None
+        rows = np.sort(np.concatenate(self._reader.batches(self._tokens_per_batch)))
+        ids = corpus.ids[rows]
+        order = np.argsort(hash64_array(("lens-order", seed), ids), kind="stable")
+        held_out = np.isin(ids, split.test.ids)[order]
+        return rows[order][~held_out], rows[order][held_out]
+
+    def read(self, rows: np.ndarray, draw: int = 0) -> Iterator[LensStates]:
+        """The states of these sentences, batch by batch in order of length."""
+        for batch in length_batches(self._lengths(rows), self._tokens_per_batch):
+            yield self._run(rows[batch], draw)
+
+    def sentences(self, rows: np.ndarray, positions: int) -> np.ndarray:
+        """As many of the first rows as are expected to hold so many positions."""
+        return next(self._groups(rows, positions))
+
+    def shuffled(self, rows: np.ndarray, size: int, total: int) -> Iterator[LensStates]:
+        """Random positions of these sentences, `size` at a time, about `total`; after the last sentence again the
+        first, with new noise.
+
+        Raises:
+            UserError: The sentences have no position at all.
+        """
+        state_bytes = 4 * self._stack.width * (len(self._stack.layers) + 1)
+        most = min(math.ceil(1.05 * total), max(self._tokens_per_batch, _GROUP_BYTES // state_bytes))
+        left, rest = total, None
+        for draw in range(_MAX_DRAWS):
+            for number, group in enumerate(self._groups(rows, most)):
+                parts = [part for part in [rest, *self.read(group, draw)] if part]
+                if not parts:
+                    continue
+                pool = _concatenate(parts)
+                order = stream("lens-shuffle", self._reader.seed, draw, number).permutation(len(pool))
+                pool = pool.take(torch.from_numpy(order).to(pool.labels.device))
+                whole = len(pool) // size * size
+                for start in range(0, whole, size):
+                    yield pool.take(slice(start, start + size))
+                rest, left = pool.take(slice(whole, None)), left - whole
+                if left <= 0:
+                    return
+        raise UserError(
+            f"{self._reader.corpus.name} has too few predictions of {self._reader.model.name} for a lens: "
+            f"{total - left} of {total} in {_MAX_DRAWS} passes. Give more sentences, or train it on fewer tokens."
+        )
+
+    def _groups(self, rows: np.ndarray, positions: int) -> Iterator[np.ndarray]:
+        """Consecutive rows that are expected to hold so many positions each."""
+        share = MaskedLM().rate if self._corrupts else 1.0
+        first, expected = 0, 0.0
+        for index in range(len(rows)):
+            expected += share * self._reader.longest(rows[index : index + 1])
+            if expected >= positions or index == len(rows) - 1:
+                yield rows[first : index + 1]
+                first, expected = index + 1, 0.0
+
+    def _lengths(self, rows: np.ndarray) -> np.ndarray:
+        return np.array([self._reader.longest(rows[index : index + 1]) for index in range(len(rows))])
+
+    def _run(self, rows: np.ndarray, draw: int) -> LensStates:
+        model, name = self._reader.model, self._stack.name
+        batch = self._corrupted(self._reader.padded(rows), draw).to(model.device)
+        with torch.no_grad(), tap(model, hidden=True) as seen:
+            forward(model, batch)
+        tokens = batch.streams[name]
+        chosen = tokens.labels != NO_LABEL if self._positions == "predicted" else tokens.valid
+        sentence = chosen.nonzero()[:, 0]
+        states = torch.stack([layer[chosen].float() for layer in seen.hidden[name]])
+        return LensStates(
+            states=states, labels=tokens.labels[chosen], blocks=batch.blocks.to(sentence.device)[sentence]
+        )
+
+    def _corrupted(self, batch: PaddedBatch, draw: int) -> PaddedBatch:
+        if not self._corrupts:
+            return batch
+        source = batch.streams[self._stack.name]
+        return replace(batch, streams={self._stack.name: self._masked(source, batch.sentence_ids, draw)})
+
+    def _masked(self, source: Stream, sentence_ids: np.ndarray, draw: int) -> Stream:
+        vocabulary = Vocabulary.from_tokenizer(self._reader.model.require_tokenizer())
+        inputs, labels = source.input_ids.numpy().copy(), np.full(source.input_ids.shape, NO_LABEL)
+        for index, (sentence, real) in enumerate(zip(sentence_ids.tolist(), source.real.numpy(), strict=True)):
+            noise = stream("lens-noise", self._reader.seed, draw, sentence)
+            corrupted = MaskedLM().corrupt(inputs[index, real], noise, vocabulary)
+            inputs[index, real], labels[index, real] = corrupted.inputs, corrupted.labels
+        return replace(source, input_ids=torch.from_numpy(inputs), labels=torch.from_numpy(labels))
+
+
+def _concatenate(parts: list[LensStates]) -> LensStates:
+    return LensStates(
+        states=torch.cat([part.states for part in parts], dim=1),
+        labels=torch.cat([part.labels for part in parts]),
+        blocks=torch.cat([part.blocks for part in parts]),
+    )
