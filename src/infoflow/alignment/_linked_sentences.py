@@ -11,7 +11,7 @@ from torch import Tensor
 
 from infoflow.corpus import Corpus
 from infoflow.flow import Reader, Stream
-from infoflow.foundation import UserError, block_of
+from infoflow.foundation import UserError
 from infoflow.models import Model
 
 from ._encoders import Merge
@@ -55,7 +55,7 @@ class LinkedSentences:
                 "Words of a text and of its translation do not correspond one by one. Give links: PharaohLinks.read."
             )
         target_corpus = _translations(corpus) if translated else corpus
-        self.corpus, self.links = corpus, links
+        self.corpus, self.links, self.translated = corpus, links, translated
         self._source, self._target = (
             _reader(*side, max_length) for side in ((source, corpus), (target, target_corpus))
         )
@@ -63,11 +63,6 @@ class LinkedSentences:
 
     def __len__(self) -> int:
         return len(self.corpus)
-
-    @property
-    def blocks(self) -> np.ndarray:
-        """Bootstrap block of each sentence."""
-        return block_of(self.corpus.ids)
 
     def by_length(self, token_budget: int) -> list[np.ndarray]:
         """All rows in batches of similar length; sentences without a token are left out."""

@@ -1,0 +1,175 @@
+"""How near encoders have come to a target's space, on words of held-out sentences."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Int
+
+from infoflow.corpus import Corpus
+from infoflow.flow import TokenSample
+from infoflow.foundation import NUM_BLOCKS
+from infoflow.models import Model
+from infoflow.representations import SpaceSimilarity, WordGeometry
+from infoflow.results import estimate, ratio_estimate
+
+from ._csls import NEIGHBOURS
+from ._encoders import AlignedEncoder
+from ._held_out import HeldOutWords
+from ._linked_sentences import LinkedSentences
+from ._links import AbstractWordLinks, IdentityLinks
+from ._retrieval import retrieval_hits
+from ._table import ALIGNMENT, Kind
+
+Row = dict[str, Any]
+
+CURVES = {"average_similarity": "average similarity", "self_similarity": "self-similarity"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationOptions:
+    """How many words are looked at; fewer are the first of more."""
+
+    words: int = 5000  # for all but the two below; PWCCA wants 20 per dimension
+    retrieval_words: int = 2000  # candidates of a retrieval
+    rsa_words: int = 1000  # RSA compares all pairs
+    neighbours: int = NEIGHBOURS  # of CSLS
+    least: int = 5  # occurrences of a word that self-similarity looks at
+    max_length: int = 64  # tokens; longer sentences are cut
+
+
+def evaluate_alignment(
+    aligned: Mapping[Kind, AlignedEncoder],
+    source: Model,
+    target: Model,
+    corpus: Corpus,
+    *,
+    links: AbstractWordLinks | None = None,
+    translated: bool = False,
+    options: EvaluationOptions | None = None,
+) -> pd.DataFrame:
+    """The table `alignment` for encoders by kind, on sentences that none of them was fitted on.
+
+    Every number has an interval over blocks of sentences, the same for all kinds, so that differences are paired.
+    Self-similarity takes the same words in every layer; where the two encoders differ in depth, the target's curve is
+    interpolated at the same relative depth.
+
+    Args:
+        aligned: Encoders with their maps, such as `align_with_controls` gives.
+        source: The model whose encoder they began as.
+        target: The model whose space they are to reach.
+        corpus: Held-out sentences.
+        links: As in `align_explicit`.
+        translated: As in `align_explicit`.
+        options: How much is looked at.
+
+    Raises:
+        UserError: As `align_explicit`, or no word is linked.
+    """
+    options = options or EvaluationOptions()
+    sentences = LinkedSentences(
+        source, target, corpus, links or IdentityLinks(), translated=translated, max_length=options.max_length
+    )
+    merges = {encoder.merge for encoder in aligned.values()}
+    assert len(merges) == 1, f"encoders to be compared take words differently: {merges}"
+    words = HeldOutWords.read(sentences, target, options.words, merges.pop())
+    reference = _curves(words.target, options)
+    rows: list[Row] = [{"kind": "target", **row} for row in _curve_rows(reference)]
+    for kind, encoder in aligned.items():
+        rows += [{"kind": kind, **row} for row in _scores(words, encoder, source, reference, options)]
+    frame = pd.DataFrame(rows).assign(source_model=source.name, target_model=target.name, signature="")
+    return ALIGNMENT.conform(frame)
+
+
+def _scores(
+    words: HeldOutWords, encoder: AlignedEncoder, source: Model, reference: pd.DataFrame, options: EvaluationOptions
+) -> Iterator[Row]:
+    layers, mapped = words.of(encoder, source)
+    top, x, y = layers.num_states - 1, mapped.states(0), words.target.states(words.target.num_states - 1)
+    at_top = {"states": "mapped", "layer": top}
+    yield {**at_top, "metric": "mse", **_squared_error(x, y, words.blocks)}
+    num = min(options.retrieval_words, len(words))
+    for way, hits in zip(
+        ("forward", "backward"), retrieval_hits(x[:num], y[:num], min(options.neighbours, num)), strict=True
+    ):
+        yield {**at_top, "metric": f"retrieval {way}", **_block_mean(hits.numpy(), words.blocks[:num], 1 / num)}
+    for states, sample in (("mapped", mapped), ("encoder", _only(layers, top))):
+        for row in _similarities(sample, _only(words.target, words.target.num_states - 1), options):
+            yield {**at_top, "states": states, **row}
+    curves = _curves(layers, options)
+    yield from _curve_rows(curves)
+    yield from _gaps(curves, reference)
+
+
+def _squared_error(
+    x: Float[np.ndarray, "word width"], y: Float[np.ndarray, "word width"], blocks: Int[np.ndarray, " word"]
+) -> Row:
+    """Per dimension; the baseline is the error of the words' mean vector."""
+    around_mean = float(((y - y.mean(axis=0)) ** 2).mean())
+    return _block_mean(((x - y) ** 2).mean(axis=1), blocks, around_mean)
+
+
+def _block_mean(values: Float[np.ndarray, " word"], blocks: Int[np.ndarray, " word"], baseline: float) -> Row:
+    sums = np.bincount(blocks, values, minlength=NUM_BLOCKS)
+    return ratio_estimate(sums, np.bincount(blocks, minlength=NUM_BLOCKS) * 1.0, baseline)
+
+
+def _similarities(first: TokenSample, second: TokenSample, options: EvaluationOptions) -> Iterator[Row]:
+    """RSA and PWCCA of two samples of one layer."""
+    measure = SpaceSimilarity(metrics=("rsa", "pwcca"), occurrences=options.words, items=options.rsa_words)
+    columns = ["metric", *_estimate_names()]
+    yield from measure.compute(first, second)[columns].to_dict("records")
+
+
+def _curves(sample: TokenSample, options: EvaluationOptions) -> pd.DataFrame:
+    """Average similarity and self-similarity of every layer: `metric`, `layer`, and the columns of an estimate."""
+    measure = WordGeometry(occurrences=len(sample), words="token", least=options.least, spaces=("raw",))
+    frame = measure.compute(sample)
+    frame = frame[frame["measure"].isin(list(CURVES))]
+    return frame.assign(metric=frame["measure"].map(CURVES), baseline=0.0)[["metric", "layer", *_estimate_names()]]
+
+
+def _curve_rows(curves: pd.DataFrame) -> Iterator[Row]:
+    yield from ({"states": "encoder", **row} for row in curves.to_dict("records"))
+
+
+def _gaps(curves: pd.DataFrame, reference: pd.DataFrame) -> Iterator[Row]:
+    """Mean absolute difference of each curve to the target's, over layers."""
+    for metric in CURVES.values():
+        own, other = (frame[frame["metric"] == metric].sort_values("layer") for frame in (curves, reference))
+        value, replicates = (of(own) - _at_depth(of(other), len(own)) for of in (_values, _replicates))
+        gap = estimate(
+            float(np.abs(value).mean()),
+            np.abs(replicates).mean(axis=1),
+            float(np.abs(_at_depth(_values(other), len(own))).mean()),
+            float(own["count"].min()),
+        )
+        yield {"states": "encoder", "layer": -1, "metric": f"{metric} gap", **gap}
+
+
+def _values(curve: pd.DataFrame) -> Float[np.ndarray, "1 layer"]:
+    return curve["value"].to_numpy()[None]
+
+
+def _replicates(curve: pd.DataFrame) -> Float[np.ndarray, "replicate layer"]:
+    return np.stack(curve["replicates"].tolist()).T
+
+
+def _at_depth(curves: Float[np.ndarray, "row layer"], num: int) -> Float[np.ndarray, "row depth"]:
+    """Curves over the layers of one model at the relative depths of a model with `num` states."""
+    if curves.shape[1] == num:
+        return curves
+    depth, own = np.linspace(0, 1, num), np.linspace(0, 1, curves.shape[1])
+    return np.stack([np.interp(depth, own, curve) for curve in curves])
+
+
+def _only(sample: TokenSample, layer: int) -> TokenSample:
+    """A sample of one layer."""
+    return TokenSample(sample.occurrences, sample.states(layer)[None], sample.facts)
+
+
+def _estimate_names() -> list[str]:
+    return list(estimate(math.nan, np.empty(0), 0.0, 0))

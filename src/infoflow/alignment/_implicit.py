@@ -1,0 +1,156 @@
+"""The implicit alignment: an encoder learns to serve another model's decoder."""
+
+import copy
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from transformers import EncoderDecoderModel, PreTrainedModel
+
+from infoflow.corpus import Corpus
+from infoflow.foundation import UserError, hash64
+from infoflow.models import Model, load_model
+from infoflow.objectives import Translation, Vocabulary
+from infoflow.training import TrainConfig, TrainingData, train
+
+from ._encoders import encoder_of
+
+Part = Literal["embeddings", "encoder", "decoder"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImplicitConfig:
+    """The published recipe; the loop is the one of `infoflow.training`."""
+
+    learning_rate: float = 3e-5
+    epsilon: float = 1e-6
+    batch_sentences: int = 32
+    epochs: int = 1
+    max_length: int = 128  # tokens of either side; longer sentences are cut
+    freeze: tuple[Part, ...] = ()  # the encoder's embeddings, its blocks, the whole decoder with its embeddings
+    reinitialise_decoder: bool = False  # the decoder starts from random weights
+    seed: int = 0  # of the order of sentences, dropout, and a reinitialised decoder
+    save_every: int = 500  # updates between checkpoints, from which an interrupted run continues
+
+    def __post_init__(self) -> None:
+        for name in ("batch_sentences", "epochs", "max_length"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} must be at least 1. Got {getattr(self, name)}.")
+        known = ("embeddings", "encoder", "decoder")
+        if unknown := [part for part in self.freeze if part not in known]:
+            raise UserError(f"freeze takes {', '.join(known)}. Got {unknown[0]!r}.")
+        if set(self.freeze) == set(known):
+            raise UserError("Everything is frozen: there is nothing to train. Leave a part out of freeze.")
+        if self.reinitialise_decoder and "decoder" in self.freeze:
+            raise UserError("A decoder of random weights must be trained. Leave it out of freeze.")
+
+
+def align_implicit(
+    source: Model, target: Model, corpus: Corpus, out: Path | str, config: ImplicitConfig | None = None
+) -> Model:
+    """Put the source's encoder under the target's decoder and fine-tune both on translation.
+
+    AdamW at a constant rate, on the token mean of the cross-entropy. Called again with the same arguments it continues
+    where it was, or returns what is there (see `infoflow.training.train`).
+
+    Args:
+        source: A model with an encoder as wide as the target's; it is not changed.
+        target: A translation model (`EncoderDecoderModel`) with its target tokenizer; it is not changed.
+        corpus: Sentences with translations.
+        out: Folder; the model is in `model`, a plain checkpoint.
+        config: The recipe's settings.
+
+    Returns:
+        The translation model with the fine-tuned encoder; it reads with the source's tokenizer.
+
+    Raises:
+        UserError: The models do not fit together, the corpus has no translations, or `out` holds another run.
+
+    Source: [@vazquez2021].
+    """
+    config = config or ImplicitConfig()
+    joined = transplanted(source, target)
+    module = joined.module
+    if config.reinitialise_decoder:
+        module.decoder = _fresh(module.decoder, config.seed)
+    _freeze(module, config.freeze)
+    data = _data(joined, corpus, config.max_length)
+    train(Translation(), _training(config, len(corpus)), data, module, out)
+    return _with_target_tokenizer(load_model(Path(out) / "model", device=str(source.device)), target)
+
+
+def transplanted(source: Model, target: Model) -> Model:
+    """The target with the source's encoder in place of its own, nothing trained.
+
+    Raises:
+        UserError: The target is no `EncoderDecoderModel`, or its encoder has another width.
+    """
+    if not isinstance(target.module, EncoderDecoderModel):
+        raise UserError(
+            f"The implicit alignment needs a translation model of the class EncoderDecoderModel. {target.name} is a "
+            f"{type(target.module).__name__}."
+        )
+    widths = [model.anatomy.stack("encoder").width for model in (source, target)]
+    encoder = copy.deepcopy(encoder_of(source))
+    if widths[0] != widths[1]:
+        raise UserError(
+            f"The decoder of {target.name} reads states {widths[1]} wide. {source.name} has an encoder {widths[0]} "
+            "wide: align it explicitly (align_explicit), which maps one width to the other."
+        )
+    module: Any = copy.deepcopy(target.module)
+    module.encoder = encoder
+    module.config.encoder = encoder.config
+    model = load_model(module, tokenizer=source.require_tokenizer())
+    return _with_target_tokenizer(model, target)
+
+
+def _training(config: ImplicitConfig, sentences: int) -> TrainConfig:
+    return TrainConfig(
+        updates=config.epochs * -(-sentences // config.batch_sentences),
+        batch_sentences=config.batch_sentences,
+        batch_tokens=config.batch_sentences * config.max_length,  # never the limit
+        learning_rate=config.learning_rate,
+        warmup=0,
+        schedule="constant",
+        betas=(0.9, 0.999),
+        epsilon=config.epsilon,
+        weight_decay=0.01,
+        clip=0.0,
+        seed=config.seed,
+        save_every=config.save_every,
+        keep_log_spaced=False,
+        keep_last=1,
+    )
+
+
+def _data(model: Model, corpus: Corpus, max_length: int) -> TrainingData:
+    tokenizer = model.require_tokenizer()
+    target = model.target_tokenizer or tokenizer
+    return TrainingData(
+        source=corpus.encode(tokenizer, max_length=max_length),
+        vocabulary=Vocabulary.from_tokenizer(tokenizer),
+        target=corpus.encode(target, side="translation", max_length=max_length),
+        target_vocabulary=Vocabulary.from_tokenizer(target),
+        tokenizer=tokenizer,
+        target_tokenizer=target,
+    )
+
+
+def _fresh(decoder: PreTrainedModel, seed: int) -> PreTrainedModel:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(hash64("alignment-decoder", seed))
+        return type(decoder)(decoder.config).to(decoder.device)
+
+
+def _freeze(module: Any, parts: tuple[Part, ...]) -> None:
+    embeddings = {id(parameter) for parameter in module.encoder.get_input_embeddings().parameters()}
+    for parameter in module.encoder.parameters():
+        part = "embeddings" if id(parameter) in embeddings else "encoder"
+        parameter.requires_grad_(part not in parts)
+    module.decoder.requires_grad_("decoder" not in parts)
+
+
+def _with_target_tokenizer(model: Model, target: Model) -> Model:
+    return dataclasses.replace(model, target_tokenizer=target.target_tokenizer or target.require_tokenizer())
