@@ -44,7 +44,7 @@ def batch(model, rows, side):
 
 def rerun(model, stack, inputs, token):
     with torch.no_grad():
-        return rerun_blocks(model, stack, lambda call: without_token(call, token), lambda: model.module(**inputs))
+        return rerun_blocks(model, stack, [lambda call: without_token(call, token)], lambda: model.module(**inputs))
 
 
 def test_agrees_with_the_whole_model_in_every_block(model, rows, side):
@@ -61,7 +61,7 @@ def test_agrees_with_the_whole_model_in_every_block(model, rows, side):
             alone = None if decoder is None else decoder[index : index + 1]
             expected = whole_model(model, stack.name, layer, row, token, alone)
             others = [place for place in range(len(row)) if place != token]
-            found = block.edited[index, starts[index] :][others]
+            found = block.edited[0][index, starts[index] :][others]
             torch.testing.assert_close(found, expected[others], rtol=1e-4, atol=2e-5)
             assert (found - block.kept[index, starts[index] :][others]).abs().max() > 1e-4
 
@@ -75,7 +75,7 @@ def test_decoder_loses_the_token_in_its_self_attention_alone(models, rows):
         for index, row in enumerate(rows):
             expected = whole_model(model, "decoder", layer, row, int(token[index]), decoder[index : index + 1])
             others = [place for place in range(5) if place != token[index]]
-            torch.testing.assert_close(block.edited[index][others], expected[others], rtol=1e-4, atol=2e-5)
+            torch.testing.assert_close(block.edited[0][index][others], expected[others], rtol=1e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
@@ -84,14 +84,27 @@ def test_nothing_before_the_token_changes_in_a_causal_model(models, name, rows):
     inputs, *_ = batch(model, rows, "right")
     for block in rerun(model, "decoder", inputs, torch.tensor(TARGETS)):
         for index, token in enumerate(TARGETS):
-            assert torch.equal(block.edited[index, :token], block.kept[index, :token])
-            assert not torch.equal(block.edited[index, token + 1], block.kept[index, token + 1])
+            assert torch.equal(block.edited[0][index, :token], block.kept[index, :token])
+            assert not torch.equal(block.edited[0][index, token + 1], block.kept[index, token + 1])
+
+
+def test_edits_do_not_see_each_other(model, rows):
+    inputs, *_ = batch(model, rows, "right")
+    stack = model.anatomy.stacks[0].name
+    tokens = [torch.tensor(TARGETS), torch.tensor([0, 1, 2])]
+    edits = [lambda call, token=token: without_token(call, token) for token in tokens]
+    with torch.no_grad():
+        together = rerun_blocks(model, stack, edits, lambda: model.module(**inputs))
+    for index, token in enumerate(tokens):
+        for both, alone in zip(together, rerun(model, stack, inputs, token), strict=True):
+            assert torch.equal(both.edited[index], alone.edited[0])
+            assert torch.equal(both.kept, alone.kept)
 
 
 def test_a_sentence_of_one_token_stays_finite(model):
     inputs, *_ = batch(model, [[5], [5, 6, 7]], "right")
     for block in rerun(model, model.anatomy.stacks[0].name, inputs, torch.tensor([0, 1])):
-        assert block.edited.isfinite().all()
+        assert block.edited[0].isfinite().all()
 
 
 def test_weights_are_renormalised_over_the_other_keys(models, rows):
@@ -118,7 +131,7 @@ def test_leaves_no_trace_also_after_an_error(models, rows):
         raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):
-        rerun_blocks(model, "encoder", fail, lambda: model.module(**inputs))
+        rerun_blocks(model, "encoder", [fail], lambda: model.module(**inputs))
     assert torch.equal(model.module(**inputs).logits, expected)
     assert not any(child._forward_hooks for child in model.module.modules())
     assert len(rerun(model, "encoder", inputs, torch.tensor(TARGETS))) == 3
@@ -144,6 +157,6 @@ def test_a_cache_is_refused(models):
         rerun_blocks(
             model,
             "decoder",
-            lambda call: without_token(call, torch.tensor([0])),
+            [lambda call: without_token(call, torch.tensor([0]))],
             lambda: model.module(ids, use_cache=True),
         )

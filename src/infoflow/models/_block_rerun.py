@@ -1,8 +1,8 @@
-"""Run each block once more on the very input it had, with its attention edited: no lower layer is run again."""
+"""Run each block again on the very input it had, with its attention edited: no lower layer is run again."""
 
 # B sentence, T query token, S key token, D width
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,33 +18,35 @@ from ._attention import AttentionCall
 from ._model import Model
 from ._tap import tap
 
+Edit = Callable[[AttentionCall], AttentionCall]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class BlockRerun:
-    """Two outputs of one block on the same input."""
+    """Outputs of one block on the same input."""
 
     kept: Float[Tensor, "sentence token width"]
     """As the model computes it."""
-    edited: Float[Tensor, "sentence token width"]
-    """With the edit of this block's self-attention alone."""
+    edited: tuple[Float[Tensor, "sentence token width"], ...]
+    """With each edit of this block's self-attention alone."""
 
 
 def rerun_blocks(
     model: Model,
     stack: str,
-    edit: Callable[[AttentionCall], AttentionCall],
+    edits: Sequence[Edit],
     forward: Callable[[], Any],
 ) -> list[BlockRerun]:
-    """What an edit of one block's self-attention does to that block's output, for every block in one forward pass.
+    """What edits of one block's self-attention do to that block's output, for every block in one forward pass.
 
-    Each block of `stack` runs twice on the input that the unedited model gives it: as it is, and with `edit` applied
-    to its self-attention. The next block receives the unedited output. All layers cost two passes instead of one for
-    each layer.
+    Each block of `stack` runs on the input that the unedited model gives it: as it is, and once more for each of
+    `edits`, applied to its self-attention. The next block receives the unedited output. So all layers cost one pass
+    for each edit, not one for each edit and layer.
 
     Args:
         model: A loaded model; its blocks may be shared (ALBERT).
-        stack: Whose blocks run twice, "encoder" or "decoder".
-        edit: Takes a self-attention call and returns `call.edited(...)`; `without_token` is one.
+        stack: Whose blocks run again, "encoder" or "decoder".
+        edits: Each takes a self-attention call and returns `call.edited(...)`; `without_token` is one.
         forward: Runs the model, or that stack of it, once; without a key-value cache.
 
     Returns:
@@ -57,26 +59,28 @@ def rerun_blocks(
     >>> first = torch.tensor([0])
     >>> with torch.no_grad():
     ...     blocks = rerun_blocks(
-    ...         model, "encoder", lambda call: without_token(call, first), lambda: model.module(ids)
+    ...         model, "encoder", [lambda call: without_token(call, first)], lambda: model.module(ids)
     ...     )
-    >>> len(blocks), bool((blocks[0].kept != blocks[0].edited).any())
+    >>> len(blocks), bool((blocks[0].kept != blocks[0].edited[0]).any())
     (3, True)
     """
-    layers, reruns, running_again = model.anatomy.stack(stack).layers, [], False
+    layers, reruns = model.anatomy.stack(stack).layers, []
+    applied: Edit | None = None
 
     def on_attention(call: AttentionCall) -> AttentionCall | None:
-        return edit(call) if running_again and (call.stack, call.kind) == (stack, "self") else None
+        here = (call.stack, call.kind) == (stack, "self")
+        return applied(call) if here and applied is not None else None
 
     def again(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        nonlocal running_again
+        nonlocal applied
         _require_no_cache(model, [*args, *kwargs.values()])
-        running_again = True
-        try:
+        edited = []
+        for edit in edits:
+            applied = edit
             # Not `block(...)`: hooks of other taps must see one run of the block.
-            edited = block.forward(*args, **kwargs)
-        finally:
-            running_again = False
-        reruns.append(BlockRerun(kept=_states(output), edited=_states(edited)))
+            edited.append(_states(block.forward(*args, **kwargs)))
+        applied = None
+        reruns.append(BlockRerun(kept=_states(output), edited=tuple(edited)))
 
     modules = {model.module.get_submodule(layer.block) for layer in layers}
     with tap(model, on_attention=on_attention), _after(modules, again):

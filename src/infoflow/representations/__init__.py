@@ -9,6 +9,7 @@ from ._discretize import discretize as discretize
 from ._distance_distribution import DistanceDistribution as DistanceDistribution
 from ._explainable_variance import maximum_explainable_variance as maximum_explainable_variance
 from ._identity_neighbours import IdentityNeighbours as IdentityNeighbours
+from ._influence_by_frequency import InfluenceByFrequency as InfluenceByFrequency
 from ._information_measure import MutualInformation as MutualInformation
 from ._intra_sentence import IntraSentence as IntraSentence
 from ._intrinsic_dimension import IntrinsicDimension as IntrinsicDimension

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ def check_bins(per_bin: int, edges: Sequence[int]) -> None:
     Raises:
         UserError: `edges` do not rise from 1 or more, or `per_bin` is not positive.
     """
-    if len(edges) < 2 or edges[0] < 1 or any(low >= high for low, high in zip(edges, edges[1:], strict=False)):
+    if len(edges) < 2 or edges[0] < 1 or any(low >= high for low, high in pairwise(edges)):
         raise UserError(
             f"edges must be at least two rising frequency ranks, from 1 (the most frequent token). Got {tuple(edges)}."
         )
@@ -54,7 +55,7 @@ def equal_bins(counts: np.ndarray, edges: Sequence[int], width: int, per_bin: in
     if len(enough) < 2:
         enough = np.flatnonzero(counts > _LEAST_PER_DIMENSION * width)
     size = int(min(per_bin, counts[enough].min())) if len(enough) else 0
-    left_out = [index for index in np.flatnonzero(counts) if index not in enough]
+    left_out = [int(index) for index in np.flatnonzero(counts) if index not in enough]
     if left_out:
         names = ", ".join(f"{edges[index]}–{edges[index + 1]} ({counts[index]:,} occurrences)" for index in left_out)
         current_display().note(f"Left out by frequency rank, with fewer than {wanted:,} occurrences: {names}.")
