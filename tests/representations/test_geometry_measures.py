@@ -248,6 +248,19 @@ def test_repeated_points_are_left_out_and_counted():
     assert row["count"] + row["left_out"] == (make_sample().occurrences.token != POINT).sum()
 
 
+def test_points_that_differ_by_rounding_are_repeated():
+    """As the equal beginnings of two sentences do in a causal LM, where their batches are padded differently."""
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(750, 6))
+    twice = np.concatenate([points, points * (1 + 1e-7 * rng.normal(size=(750, 6)))])[None]
+    found, alone = (
+        table(IntrinsicDimension(), make_sample(num=len(x[0]), symbols=(), states=x)).loc["intrinsic_dimension"]
+        for x in (twice, points[None])
+    )
+    assert (found["count"].item(), found["left_out"].item()) == (750, 750)
+    assert found["value"].item() == pytest.approx(alone["value"].item(), rel=1e-6)
+
+
 def test_distances_are_those_of_all_pairs():
     sample = make_sample(num=300, num_states=2)
     frame = DistanceDistribution.table.conform(DistanceDistribution(pairs=200_000).compute(sample))

@@ -60,7 +60,7 @@ class DistanceDistribution(SampleMeasure):
 
     table: ClassVar[TableSchema] = _SCHEMA
 
-    def __init__(self, occurrences: int = 20_000, pairs: int = 50_000, words: str = "mean") -> None:
+    def __init__(self, occurrences: int = 20_000, pairs: int = 20_000, words: str = "mean") -> None:
         check_words(words)
         if pairs < 1:
             raise UserError(f"pairs must be at least 1. Got {pairs}.")
@@ -74,14 +74,15 @@ class DistanceDistribution(SampleMeasure):
             return pd.DataFrame(columns=self.table.column_names)
         first, second = _pairs(len(kept), self.pairs)
         gaussian = torch.from_numpy(stream("isotropic-gaussian").standard_normal((len(kept), kept.width)))
+        controls = {metric: measured(gaussian[first], gaussian[second]) for metric, measured in _METRICS.items()}
         frames = []
         for layer in range(kept.num_states):
-            states = torch.from_numpy(kept.states(layer)).double()
-            control = gaussian * states.square().mean().sqrt()
-            for metric, measured in (("cosine", _cosines), ("euclidean", _distances)):
-                values, controls = (measured(x[first], x[second]) for x in (states, control))
-                frames.append(_histogram(values, controls, _edges(metric, values, controls)))
-                frames[-1] = frames[-1].assign(layer=layer, metric=metric)
+            states = torch.from_numpy(kept.states(layer))
+            x, y = states[first].double(), states[second].double()
+            scales = {"cosine": 1.0, "euclidean": float(states.double().square().mean().sqrt())}
+            for metric, measured in _METRICS.items():
+                frame = _histogram(metric, measured(x, y), controls[metric] * scales[metric])
+                frames.append(frame.assign(layer=layer, metric=metric))
         return pd.concat(frames, ignore_index=True).assign(stack=kept.facts.stack)
 
 
@@ -102,7 +103,10 @@ def _distances(x: Float[Tensor, "pair width"], y: Float[Tensor, "pair width"]) -
     return torch.linalg.vector_norm(x - y, dim=1).numpy()
 
 
-def _edges(metric: str, *values: Float[np.ndarray, " pair"]) -> Float[np.ndarray, " edge"]:
+_METRICS = {"cosine": _cosines, "euclidean": _distances}
+
+
+def _edges(metric: str, *values: Float[np.ndarray, " _"]) -> Float[np.ndarray, " edge"]:
     if metric == "cosine":
         return np.linspace(-1, 1, _COSINE_BINS + 1)
     top = max(float(each.max()) for each in values)
@@ -111,8 +115,9 @@ def _edges(metric: str, *values: Float[np.ndarray, " pair"]) -> Float[np.ndarray
 
 
 def _histogram(
-    values: Float[np.ndarray, " pair"], controls: Float[np.ndarray, " control"], edges: Float[np.ndarray, " edge"]
+    metric: str, values: Float[np.ndarray, " pair"], controls: Float[np.ndarray, " control"]
 ) -> pd.DataFrame:
+    edges = _edges(metric, values, controls)
     share, baseline = (np.histogram(each, edges)[0] / max(len(each), 1) for each in (values, controls))
     columns: dict[str, Any] = {"bin_low": edges[:-1], "bin_high": edges[1:], "share": share, "baseline": baseline}
     return pd.DataFrame(columns | {"count": len(values)})

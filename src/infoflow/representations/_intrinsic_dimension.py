@@ -13,13 +13,16 @@ from infoflow.foundation import NUM_BLOCKS, UserError, current_display, stream
 from infoflow.results import TableSchema
 
 from ._block_similarity import UNDEFINED, Jackknifed
+from ._distinct_points import distinct_points
 from ._geometry_table import GEOMETRY, geometry_row
-from ._two_nn import ROUNDING, first_of_equals, log_ratios
+from ._two_nn import ROUNDING, log_ratios
 from ._views import centred
 from ._word_rows import WordRows, check_words
 
 _LEAST = 3
 """A point and its two nearest neighbours."""
+_TOLERANCE = 1e-5
+"""Float32 states of equal inputs differ by less, as a share of their length; those of other contexts by far more."""
 
 
 class IntrinsicDimension(SampleMeasure):
@@ -29,8 +32,9 @@ class IntrinsicDimension(SampleMeasure):
     bent or clustered, so that covariance alone overstates its dimension. The estimate grows with the number of points
     where the dimension is high: compare rows of equal count.
 
-    Repeated states (equal words at the embeddings of a model that adds no position) are dropped, and counted in
-    `left_out`. Error bars resample the sentences of the points, with the neighbours fixed, to first order.
+    Repeated states (equal words at the embeddings of a model that adds no position, equal beginnings of a sentence in a
+    causal LM) are dropped, up to rounding, and counted in `left_out`. Error bars resample the sentences of the points,
+    with the neighbours fixed, to first order.
 
     Args:
         occurrences: At most so many sampled tokens; time grows with the square.
@@ -60,7 +64,7 @@ class IntrinsicDimension(SampleMeasure):
 
 def _layer(sample: TokenSample, layer: int) -> dict[str, Any]:
     states = torch.from_numpy(sample.states(layer)).to(torch.float64)
-    kept = first_of_equals(states)
+    kept = distinct_points(states, _TOLERANCE)
     found, baseline = UNDEFINED, UNDEFINED
     if len(kept) >= _LEAST:
         found = _dimension(states[kept], sample.blocks[kept.numpy()])

@@ -3,11 +3,12 @@
 import math
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from infoflow.foundation import UserError, current_display
 
+from ._distinct_points import distinct_points
 from ._nearest import nearest
 from ._views import Matrix, as_view
 
@@ -39,7 +40,7 @@ def two_nn_dimension(x: Matrix, method: str = "mle", discard: float = 0.1) -> fl
     if method not in ("mle", "linear") or not 0 <= discard < 1:
         raise UserError(f'method must be "mle" or "linear" and discard lie in [0, 1). Got {method!r} and {discard}.')
     view = as_view(x, "x")
-    points = view[first_of_equals(view)]
+    points = view[distinct_points(view)]
     if len(points) < len(view):
         current_display().note(f"Intrinsic dimension: {len(view) - len(points)} repeated points left out.")
     if len(points) < 3:
@@ -55,14 +56,6 @@ def two_nn_dimension(x: Matrix, method: str = "mle", discard: float = 0.1) -> fl
     # With discard=0 the largest ratio has F = 1, whose logarithm is infinite.
     kept, share = kept[share < 1], share[share < 1]
     return float((kept @ -torch.log1p(-share)) / kept.square().sum())
-
-
-def first_of_equals(x: Float[Tensor, "token width"]) -> Int[Tensor, " point"]:
-    """The indices of the rows that equal no row before them, in order."""
-    _, names = torch.unique(x, dim=0, return_inverse=True)
-    order = names.argsort(stable=True)
-    starts = torch.cat([torch.ones(1, dtype=torch.bool), names[order].diff() > 0])[: len(x)]
-    return order[starts].sort().values
 
 
 def log_ratios(points: Float[Tensor, "point width"]) -> Float[Tensor, " point"]:

@@ -7,12 +7,16 @@ from infoflow.foundation import UserError
 from infoflow.heads import Confidence, Entropy, PositionalScores
 from infoflow.representations import (
     ContextNeighbours,
+    DistanceDistribution,
     IdentityNeighbours,
+    IntraSentence,
+    IntrinsicDimension,
     LayerDistance,
     ModelDistance,
     MutualInformation,
     PositionNeighbours,
     TagNeighbours,
+    WordGeometry,
 )
 
 from ._plan import AnalysisPlan
@@ -34,6 +38,10 @@ def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
         PositionNeighbours(k=plan.neighbours),
         ContextNeighbours(k=plan.neighbours),
         TagNeighbours(k=plan.neighbours),
+        WordGeometry(),
+        IntraSentence(),
+        IntrinsicDimension(),
+        DistanceDistribution(),
         Confidence(),
         Entropy(),
         PositionalScores(offsets=(-2, -1, 1, 2)),
