@@ -78,7 +78,7 @@ class Lens(Intervention):
     def __init__(
         self,
         tuned: bool = True,
-        positions: Positions = "predicted",
+        positions: str = "predicted",
         steps: int = 200,
         tokens: int = 64,
         evaluated: int = 3000,

@@ -69,8 +69,9 @@ def logit_lens(
 
 def _readings(layers: list[Tensor], read: Readout, lens: TunedLens | None) -> Iterator[LensReading]:
     for layer, states in enumerate(layers):
-        with torch.no_grad():
-            yield LensReading(layer=layer, logits=read(states if lens is None else lens(states, layer)))
+        with torch.no_grad():  # a `yield` in here would switch gradients off for the caller
+            logits = read(states if lens is None else lens(states, layer))
+        yield LensReading(layer=layer, logits=logits)
 
 
 def _positions(
