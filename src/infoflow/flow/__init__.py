@@ -26,6 +26,7 @@ from ._pass import SampleKey as SampleKey
 from ._pass import forward as forward
 from ._reader import PaddedBatch as PaddedBatch
 from ._reader import Reader as Reader
+from ._reader import Row as Row
 from ._runner import Measured as Measured
 from ._runner import collect as collect
 from ._runner import measure as measure
@@ -41,3 +42,4 @@ from ._shards import read_manifest as read_manifest
 from ._strata import RankStrata as RankStrata
 from ._strata import TypeStrata as TypeStrata
 from ._tags import Tag as Tag
+from ._tags import tag_columns as tag_columns

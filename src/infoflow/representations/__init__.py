@@ -14,6 +14,7 @@ from ._information_measure import MutualInformation as MutualInformation
 from ._intra_sentence import IntraSentence as IntraSentence
 from ._intrinsic_dimension import IntrinsicDimension as IntrinsicDimension
 from ._layer_distance import LayerDistance as LayerDistance
+from ._layer_maps import layer_maps as layer_maps
 from ._lens_measure import Lens as Lens
 from ._lens_training import LensTraining as LensTraining
 from ._lens_training import fit_tuned_lens as fit_tuned_lens
@@ -34,6 +35,7 @@ from ._similarity import self_similarity as self_similarity
 from ._space_similarity import SpaceSimilarity as SpaceSimilarity
 from ._svcca import svcca as svcca
 from ._tag_neighbours import TagNeighbours as TagNeighbours
+from ._token_map import TokenMap as TokenMap
 from ._tuned_lens import TunedLens as TunedLens
 from ._two_nn import two_nn_dimension as two_nn_dimension
 from ._within_tokens import position_distance as position_distance

@@ -16,6 +16,7 @@ from infoflow.representations import (
     MutualInformation,
     PositionNeighbours,
     TagNeighbours,
+    TokenMap,
     WordGeometry,
 )
 
@@ -38,6 +39,7 @@ def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
         PositionNeighbours(k=plan.neighbours),
         ContextNeighbours(k=plan.neighbours),
         TagNeighbours(k=plan.neighbours),
+        TokenMap(),
         WordGeometry(),
         IntraSentence(),
         IntrinsicDimension(),

@@ -1,0 +1,113 @@
+"""Maps of the same points in every layer: t-SNE, each layer started from the one below and turned onto it."""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from sklearn.manifold import TSNE
+from threadpoolctl import threadpool_limits
+from torch import Tensor
+
+from infoflow.foundation import UserError, stream
+
+from ._views import Matrix, as_view, centred
+
+_ITERATIONS = 500
+_EXAGGERATED = 250  # of them, with attraction 12 times as strong: clusters form
+_START = 1e-4  # spread of the starting positions, as both libraries advise
+
+Map = Float[np.ndarray, "point 2"]
+
+
+def layer_maps(states: Sequence[Matrix], perplexity: float = 30.0, seed: int = 0) -> Float[np.ndarray, "layer point 2"]:
+    """A plane map of the same points in every layer, such that neighbours in a layer are neighbours in its map.
+
+    t-SNE of each layer with Euclidean distances. The first layer starts from its two principal components, every
+    other from the map below, and is then shifted, turned or mirrored, and scaled to lie on it: what moves from map
+    to map is what moves in the space, as far as a plane shows it. Distances between clusters and their sizes mean
+    nothing in a t-SNE map, and neither do the axes.
+
+    Args:
+        states: One (point, width) matrix per layer, the same points in the same order.
+        perplexity: About how many neighbours count; cut to a third of the points.
+        seed: Of the start where the first layer's points are all equal.
+
+    Returns:
+        (layer, point, 2), each map centred with a root mean square distance of 1 from its centre. The same input gives
+        the same maps; openTSNE is used where it is installed (extra `maps`), else scikit-learn, with other maps.
+
+    Raises:
+        UserError: No layers, fewer than 4 points, layers of different length, or a perplexity below 1.
+
+    Source: [@maaten2008].
+    """
+    views = [as_view(x, f"states[{layer}]", torch.float32) for layer, x in enumerate(states)]
+    if len({len(view) for view in views}) != 1 or len(views[0]) < 4 or perplexity < 1:
+        raise UserError(
+            "layer_maps needs at least one layer, the same 4 or more points in each, and a perplexity of at least 1. "
+            f"Got layers of {[len(view) for view in views]} points and perplexity {perplexity}."
+        )
+    perplexity = used_perplexity(len(views[0]), perplexity)
+    start, below, maps = _first_start(views[0], seed), None, []
+    for view in views:
+        found = _standardised(_tsne(view.numpy(), start, perplexity))
+        below = found if below is None else _aligned(found, below)
+        maps.append(below)
+        start = below
+    return np.stack(maps)
+
+
+def used_perplexity(num_points: int, perplexity: float) -> float:
+    """The perplexity asked for, or a third of the points where these are few."""
+    return min(float(perplexity), (num_points - 1) / 3)
+
+
+def _first_start(x: Float[Tensor, "point width"], seed: int) -> Map:
+    left, scales, _ = torch.linalg.svd(centred(x.double()), full_matrices=False)
+    plane = (left * scales)[:, :2].numpy()
+    if plane.shape[1] < 2 or plane[:, 1].std() <= 1e-9 * max(plane[:, 0].std(), 1e-9):
+        return stream("layer-maps", seed).normal(size=(len(x), 2))
+    # A singular vector's sign is arbitrary: the largest entry is made positive.
+    return plane * np.sign(plane[np.abs(plane).argmax(axis=0), [0, 1]])
+
+
+def _tsne(x: Float[np.ndarray, "point width"], start: Map, perplexity: float) -> Map:
+    start = (start / start.std(axis=0).max() * _START).astype(np.float32)
+    # Threads would make sums, and with them maps, differ between machines.
+    with threadpool_limits(limits=1):
+        if find_spec("openTSNE") is not None:
+            return _by_opentsne(x, start, perplexity)
+        init: Any = start
+        tsne = TSNE(perplexity=perplexity, init=init, max_iter=_ITERATIONS, random_state=0, n_jobs=1)
+        return tsne.fit_transform(x).astype(np.float64)
+
+
+def _by_opentsne(x: Float[np.ndarray, "point width"], start: Map, perplexity: float) -> Map:
+    from openTSNE import TSNE as OpenTSNE  # pyright: ignore[reportMissingImports]  # the extra `maps`
+
+    tsne = OpenTSNE(
+        perplexity=perplexity,
+        initialization=start.astype(np.float64),
+        early_exaggeration_iter=_EXAGGERATED,
+        n_iter=_ITERATIONS - _EXAGGERATED,
+        neighbors="exact",
+        negative_gradient_method="bh",
+        random_state=0,
+        n_jobs=1,
+    )
+    return np.asarray(tsne.fit(x), dtype=np.float64)
+
+
+def _standardised(points: Map) -> Map:
+    points = points - points.mean(axis=0)
+    size = np.sqrt(np.square(points).sum(axis=1).mean())
+    return points / size if size > 0 else points
+
+
+def _aligned(points: Map, onto: Map) -> Map:
+    """The standardised map turned or mirrored onto another (Procrustes)."""
+    left, _, right = np.linalg.svd(points.T @ onto)
+    return points @ (left @ right)

@@ -1,0 +1,124 @@
+"""Which occurrences a map shows: up to so many of chosen tokens, from sentences in the order of their hash."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from infoflow.corpus import NOT_A_WORD
+from infoflow.flow import Reader, Row
+from infoflow.foundation import hash64_array
+
+_SENTENCES = 50_000  # looked through for occurrences at most
+_COUNTED = 5_000  # of these to find out which words are frequent
+_LOOKED_AT = 50  # occurrences of a token that tell how its tags vary
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class MapPoints:
+    """Occurrences, as columns of equal length, one of each sentence."""
+
+    row: np.ndarray  # of the corpus
+    position: np.ndarray
+    token: np.ndarray  # its id
+    word: np.ndarray  # index of its word, −1 where the tokenizer knows no words
+    length: np.ndarray  # of its sentence in tokens
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def take(self, index: np.ndarray) -> "MapPoints":
+        return MapPoints(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
+
+
+def token_ids(tokenizer: PreTrainedTokenizerBase, words: Iterable[str], frequencies: np.ndarray) -> dict[str, int]:
+    """The token that is the whole of each word, at a sentence's start or inside; absent where there is none.
+
+    Of several, the one that is most frequent; tokens that never occur are left out.
+    """
+    found = {}
+    for word in words:
+        encoded = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in (word, f" {word}")]
+        single = [ids[0] for ids in encoded if len(ids) == 1]
+        best = max(single, key=lambda token: frequencies[token], default=None)
+        if best is not None and best != tokenizer.unk_token_id and frequencies[best] > 0:
+            found[word] = best
+    return found
+
+
+def frequent_words(reader: Reader, num: int) -> dict[str, int]:
+    """The tokens with letters (in a corpus without letters, any) that most often are whole words, by their text."""
+    counts: Counter[int] = Counter()
+    for row in _in_hash_order(reader)[:_COUNTED].tolist():
+        sentence = reader.sentence_rows(row, "clean", 0)[reader.source_stack]
+        counts.update(sentence.tokens[_whole_words(sentence)].tolist())
+    tokenizer = reader.model.require_tokenizer()
+    texts = {token: str(tokenizer.decode([token])).strip() for token, _ in counts.most_common(10 * num)}
+    lettered = {token: text for token, text in texts.items() if any(map(str.isalpha, text))} or texts
+    found: dict[str, int] = {}
+    for token, text in lettered.items():
+        if len(found) < num:
+            found.setdefault(text, token)
+    return found
+
+
+def choose_points(reader: Reader, tokens: Sequence[int], per_token: int) -> MapPoints:
+    """Up to `per_token` occurrences of each token as a whole word, each from another sentence."""
+    stack, tokens = reader.source_stack, list(tokens)
+    frequencies = reader.frequencies[stack]
+    missing = {token: min(per_token, int(frequencies[token])) for token in tokens}
+    found: list[tuple[int, ...]] = []
+    for row in _in_hash_order(reader)[:_SENTENCES].tolist():
+        if not any(missing.values()):
+            break
+        sentence = reader.sentence_rows(row, "clean", 0)[stack]
+        wanted = [at for at in _whole_words(sentence) if missing.get(int(sentence.tokens[at]), 0)]
+        if wanted:
+            # The rarest of the wanted tokens, so that a frequent one does not crowd it out.
+            at = min(wanted, key=lambda at: (frequencies[sentence.tokens[at]], at))
+            token = int(sentence.tokens[at])
+            missing[token] -= 1
+            found.append((row, int(at), token, int(sentence.words[at]), len(sentence.tokens)))
+    columns = np.array(sorted(found), dtype=np.int64).reshape(-1, 5).T
+    return MapPoints(**dict(zip((field.name for field in fields(MapPoints)), columns, strict=True)))
+
+
+def _in_hash_order(reader: Reader) -> np.ndarray:
+    return np.argsort(hash64_array(("token-map", reader.seed), reader.corpus.ids), kind="stable")
+
+
+def _whole_words(sentence: Row) -> np.ndarray:
+    """Positions of tokens that are a word by themselves; of all, where the tokenizer knows no words."""
+    text = np.flatnonzero(~sentence.special)
+    words = sentence.words[text]
+    if (words == NOT_A_WORD).all():
+        return text
+    return text[(words != NOT_A_WORD) & (np.bincount(np.maximum(words, 0))[np.maximum(words, 0)] == 1)]
+
+
+def tags_of(reader: Reader, points: MapPoints, column: str) -> list[str]:
+    """The tag of each point's word; empty where it has none."""
+    rows, of_row = np.unique(points.row, return_inverse=True)
+    sentences = list(reader.corpus.select(rows).column(column))
+    tags = [None if word == NOT_A_WORD else sentences[at][word] for at, word in zip(of_row, points.word, strict=True)]
+    return [tag if tag and tag != "_" else "" for tag in tags]
+
+
+def most_ambiguous(reader: Reader, tokens: dict[str, int], column: str) -> dict[str, int]:
+    """Of the tokens the one whose words' tags vary most (by entropy), by its text; empty where none has tags."""
+    points = choose_points(reader, list(tokens.values()), _LOOKED_AT)
+    tags = np.array(tags_of(reader, points, column))
+    spread = {
+        text: _entropy(np.unique(own, return_counts=True)[1])
+        for text, token in tokens.items()
+        if len(own := tags[(points.token == token) & (tags != "")])
+    }
+    best = max(spread, key=spread.__getitem__, default=None)
+    return {} if best is None else {best: tokens[best]}
+
+
+def _entropy(counts: np.ndarray) -> float:
+    shares = counts / counts.sum()
+    return float(-(shares * np.log(shares)).sum())

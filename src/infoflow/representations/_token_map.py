@@ -1,0 +1,142 @@
+"""Maps of occurrences of a few tokens in every layer."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from infoflow.flow import Intervention, PassOptions, Reader, tag_columns
+from infoflow.foundation import UserError, current_display
+from infoflow.results import Column, TableSchema
+
+from ._layer_maps import layer_maps, used_perplexity
+from ._map_points import choose_points, frequent_words, most_ambiguous, tags_of, token_ids
+from ._map_states import MapStates, hides_tokens, map_states
+
+_FEWEST = 12  # points of a map
+_CANDIDATES = 20  # most frequent words, which stand in for those that the corpus lacks
+_TAGS = ("ccg", "upos", "xpos", "deprel")  # the first of them that the corpus has, else any other column
+
+_SCHEMA = TableSchema(
+    name="token_map",
+    version=1,
+    description="t-SNE maps of occurrences of a few tokens, the same points in every layer; axes have no meaning.",
+    columns=(
+        Column(name="stack", dtype="string", unit="", description="encoder or decoder: the stack that reads the text"),
+        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
+        Column(name="map", dtype="string", unit="", description="token, position or tag: what tells its points apart"),
+        Column(name="point", dtype="int64", unit="", description="number of the occurrence, the same in every layer"),
+        Column(name="x", dtype="float64", unit="root mean square radius", description="place in the layer's map"),
+        Column(name="y", dtype="float64", unit="root mean square radius", description="place in the layer's map"),
+        Column(name="token", dtype="string", unit="", description="the token's text, also where it was hidden"),
+        Column(name="sentence", dtype="int64", unit="", description="id of its sentence in the corpus"),
+        Column(name="position", dtype="int64", unit="tokens", description="index in its sentence, special tokens too"),
+        Column(name="tag", dtype="string", unit="", description="its word's tag in map tag; empty where it has none"),
+        Column(name="masked", dtype="bool", unit="", description="hidden behind a mask, as in training"),
+        Column(name="perplexity", dtype="float64", unit="points", description="about how many neighbours count"),
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Plan:
+    name: str
+    tokens: dict[str, int]
+    hide: bool = False
+    column: str = ""
+
+
+class TokenMap(Intervention):
+    """What a layer's space looks like: t-SNE of occurrences of a few tokens, followed through the layers.
+
+    Three maps of one model: several tokens, told apart by token (a masked LM has some of them hidden, as in its
+    training: 15 % of all tokens selected, of these 80 % masked); one token by position; one by its word's tag, where
+    the corpus has tags. Where a corpus lacks the named tokens, its most frequent tokens take their place; in the third
+    map the one of these whose tags vary most.
+
+    Args:
+        tokens: Of the first map; each must be one token of the model's.
+        by_position: Token of the second map.
+        by_tag: Token of the third map.
+        points: At most so many in a map, one of each sentence; time grows a little faster.
+        perplexity: See `layer_maps`.
+
+    Source: [@voita2019evolution], section 6.
+    """
+
+    table: ClassVar[TableSchema] = _SCHEMA
+
+    def __init__(
+        self,
+        tokens: tuple[str, ...] = ("is", "are", "was", "were"),
+        by_position: str = "it",
+        by_tag: str = "is",
+        points: int = 300,
+        perplexity: float = 30.0,
+    ) -> None:
+        if len(tokens) < 2 or points < _FEWEST or perplexity < 1:
+            raise UserError(
+                f"A token map needs at least 2 tokens, {_FEWEST} points and a perplexity of 1. "
+                f"Got {len(tokens)} tokens, {points} points and perplexity {perplexity}."
+            )
+        self.tokens, self.by_position, self.by_tag = tuple(tokens), by_position, by_tag
+        self.points, self.perplexity = points, perplexity
+
+    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
+        plans = list(self._plans(reader))
+        frames = []
+        with current_display().progress("Token maps", len(plans), "maps") as progress:
+            for plan in plans:
+                points = choose_points(reader, list(plan.tokens.values()), self.points // len(plan.tokens))
+                if len(points) >= _FEWEST:
+                    found = map_states(reader, points, options.tokens_per_batch, plan.hide)
+                    frames.append(self._frame(reader, plan, found))
+                progress.advance(1)
+        if not frames:
+            current_display().note(f"{self.name} of {reader.model.name} is skipped: no token occurs {_FEWEST} times.")
+            return pd.DataFrame(columns=self.table.column_names)
+        return pd.concat(frames, ignore_index=True)
+
+    def _plans(self, reader: Reader) -> Iterator[_Plan]:
+        tokenizer, frequencies = reader.model.require_tokenizer(), reader.frequencies[reader.source_stack]
+        frequent = frequent_words(reader, _CANDIDATES)
+        several, single = token_ids(tokenizer, self.tokens, frequencies), [self.by_position]
+        if len(several) < 2:
+            several = _first(frequent, len(self.tokens))
+        yield _Plan(name="token", tokens=several, hide=hides_tokens(reader.model))
+        yield _Plan(name="position", tokens=token_ids(tokenizer, single, frequencies) or _first(frequent, 1))
+        columns = tag_columns(reader.corpus)
+        if columns:
+            column = next((name for name in _TAGS if name in columns), columns[0])
+            tagged = token_ids(tokenizer, [self.by_tag], frequencies) or most_ambiguous(reader, frequent, column)
+            if tagged:
+                yield _Plan(name="tag", tokens=tagged, column=column)
+
+    def _frame(self, reader: Reader, plan: _Plan, found: MapStates) -> pd.DataFrame:
+        """One row per layer and point."""
+        points, num = found.points, len(found.points)
+        names = {token: text for text, token in plan.tokens.items()}
+        maps = layer_maps(found.states, self.perplexity, reader.seed)
+        one = pd.DataFrame(
+            {
+                "stack": reader.source_stack,
+                "map": plan.name,
+                "point": np.arange(num),
+                "token": [names[token] for token in points.token.tolist()],
+                "sentence": reader.corpus.ids[points.row],
+                "position": points.position,
+                "tag": tags_of(reader, points, plan.column) if plan.column else "",
+                "masked": found.masked,
+                "perplexity": used_perplexity(num, self.perplexity),
+            }
+        )
+        return pd.concat(
+            [one.assign(layer=layer, x=places[:, 0], y=places[:, 1]) for layer, places in enumerate(maps)],
+            ignore_index=True,
+        )
+
+
+def _first(words: dict[str, int], num: int) -> dict[str, int]:
+    return dict(list(words.items())[:num])

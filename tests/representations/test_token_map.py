@@ -1,0 +1,218 @@
+"""Maps of occurrences in every layer."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from infoflow.corpus import load_corpus, train_tokenizer
+from infoflow.flow import PassOptions, Reader, measure
+from infoflow.foundation import UserError, make_display, stream, use_display
+from infoflow.models import load_model, tap
+from infoflow.objectives import MaskedLM, Vocabulary
+from infoflow.representations import TokenMap, _layer_maps, layer_maps
+from infoflow.representations._map_points import choose_points, frequent_words, token_ids
+from infoflow.representations._map_states import map_states
+
+POINTS = 60
+
+
+def layers_of_groups(strengths=(0.0, 3.0, 3.0), seed=0):
+    """Three groups of points, the farther apart the higher the layer."""
+    rng = np.random.default_rng(seed)
+    group = np.repeat(np.arange(3), POINTS // 3)
+    centres, noise = rng.normal(size=(3, 10)), rng.normal(size=(POINTS, 10))
+    return [strength * centres[group] + noise for strength in strengths], group
+
+
+def neighbours_of_own_group(points, group, k=5):
+    distances = np.linalg.norm(points[:, None] - points, axis=2)
+    np.fill_diagonal(distances, np.inf)
+    return (group[distances.argsort(axis=1)[:, :k]] == group[:, None]).mean()
+
+
+@pytest.fixture(scope="module", params=["scikit-learn", "openTSNE"])
+def library(request):
+    """Both libraries where both are installed."""
+    if request.param == "openTSNE":
+        pytest.importorskip("openTSNE")
+        yield
+    else:
+        patch = pytest.MonkeyPatch()
+        patch.setattr(_layer_maps, "find_spec", lambda name: None)
+        yield
+        patch.undo()
+
+
+def test_maps_show_the_groups_that_layers_have(library):
+    states, group = layers_of_groups()
+    bottom, middle, top = layer_maps(states, perplexity=10)
+    assert neighbours_of_own_group(bottom, group) < 0.6
+    assert neighbours_of_own_group(middle, group) == neighbours_of_own_group(top, group) == 1
+
+
+def test_each_map_lies_on_the_one_below(library):
+    states, _ = layers_of_groups()
+    maps = layer_maps(states, perplexity=10)
+    np.testing.assert_allclose(maps.mean(axis=1), 0, atol=1e-9)
+    np.testing.assert_allclose(np.square(maps).sum(axis=2).mean(axis=1), 1)
+    angles = np.linspace(0, 2 * np.pi, 37)
+    turns = [
+        np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]]) @ np.diag([1, s]) for a in angles for s in (1, -1)
+    ]
+    for below, above in pairwise(maps):
+        distance = np.linalg.norm(above - below)
+        assert all(distance <= np.linalg.norm(above @ turn - below) + 1e-9 for turn in turns)
+    moved = np.linalg.norm(maps[2] - maps[1], axis=1).mean()  # two equal layers
+    shuffled = np.linalg.norm(maps[2][::-1] - maps[1], axis=1).mean()
+    assert moved < 0.4 * shuffled
+
+
+def test_same_input_same_maps(library):
+    states, _ = layers_of_groups()
+    np.testing.assert_array_equal(layer_maps(states, perplexity=10), layer_maps(states, perplexity=10))
+
+
+def test_equal_and_repeated_points_have_a_place(library):
+    """As at layer 0 of a model without absolute positions, or where positions alone differ."""
+    rng = np.random.default_rng(0)
+    states = [np.ones((30, 4)), rng.normal(size=(5, 4)).repeat(6, axis=0), rng.normal(size=(30, 4))]
+    assert np.isfinite(layer_maps(states)).all()
+
+
+def test_few_points_lower_the_perplexity(library):
+    assert layer_maps([torch.randn(4, 3, generator=torch.Generator().manual_seed(0))]).shape == (1, 4, 2)
+
+
+@pytest.mark.parametrize("states", [[], [np.ones((3, 2))], [np.ones((5, 2)), np.ones((6, 2))]])
+def test_layers_without_a_map_are_refused(states):
+    with pytest.raises(UserError, match="layer_maps needs at least one layer, the same 4 or more points"):
+        layer_maps(states)
+
+
+# -- the measure ------------------------------------------------------------------------------------------------------
+
+
+def reader_of(model, corpus, seed=0):
+    return Reader(model, corpus, max_length=64, seed=seed, decoder=False)
+
+
+@pytest.fixture(params=["masked-lm", "causal-lm", "translation"])
+def reader(request, matched_models, parallel_corpus):
+    return reader_of(matched_models[request.param], parallel_corpus)
+
+
+def states_by_hand(reader, tokens, at):
+    with torch.no_grad(), tap(reader.model, hidden=True) as seen:
+        module = reader.model.module
+        run = module.get_encoder() if len(reader.model.anatomy.stacks) > 1 else module
+        run(torch.as_tensor(tokens, dtype=torch.long)[None])
+    return np.stack([layer[0, at].numpy() for layer in seen.hidden[reader.source_stack]])
+
+
+@pytest.mark.parametrize("tokens_per_batch", [30, 1000])
+def test_states_are_those_of_each_sentence_alone(reader, tokens_per_batch):
+    tokens = list(token_ids(reader.model.tokenizer, ["cat", "house"], reader.frequencies[reader.source_stack]).values())
+    found = map_states(reader, choose_points(reader, tokens, 8), tokens_per_batch, hide=False)
+    assert not found.masked.any()
+    for index, (row, at) in enumerate(zip(found.points.row, found.points.position, strict=True)):
+        sentence = reader.sentence_rows(int(row), "clean", 0)[reader.source_stack].tokens
+        assert sentence[at] == found.points.token[index]
+        expected = states_by_hand(reader, sentence, at)
+        np.testing.assert_allclose(np.stack([layer[index] for layer in found.states]), expected, atol=2e-5)
+
+
+def test_hidden_points_are_corrupted_as_in_training(matched_models, parallel_corpus):
+    reader = reader_of(matched_models["masked-lm"], parallel_corpus)
+    tokenizer = reader.model.tokenizer
+    tokens = list(frequent_words(reader, 12).values())
+    points = choose_points(reader, tokens, 40)
+    found = map_states(reader, points, 100, hide=True)
+    assert 0 < found.masked.sum() < len(found.points) <= len(points)
+    for index, (row, at) in enumerate(zip(found.points.row.tolist(), found.points.position.tolist(), strict=True)):
+        clean = reader.sentence_rows(row, "clean", 0)["encoder"].tokens.astype(np.int64)
+        generator = stream("token-map", 0, int(parallel_corpus.ids[row]))
+        noisy = MaskedLM().corrupt(clean, generator, Vocabulary.from_tokenizer(tokenizer)).inputs
+        assert noisy[at] == (tokenizer.mask_token_id if found.masked[index] else clean[at])
+        expected = states_by_hand(reader, noisy, at)
+        np.testing.assert_allclose(np.stack([layer[index] for layer in found.states]), expected, atol=2e-5)
+
+
+def test_points_are_of_different_sentences_and_the_same_for_every_order(matched_models, parallel_corpus):
+    reader = reader_of(matched_models["masked-lm"], parallel_corpus)
+    tokens = list(frequent_words(reader, 3).values())
+    points = choose_points(reader, tokens, 5)
+    assert len(set(points.row.tolist())) == len(points)
+    assert (np.bincount(points.token)[tokens] <= 5).all()
+    turned = reader_of(matched_models["masked-lm"], parallel_corpus.select(np.arange(len(parallel_corpus))[::-1]))
+    other = choose_points(turned, tokens, 5)
+    sentences = [
+        set(zip(r.corpus.ids[p.row].tolist(), p.position.tolist(), strict=True))
+        for r, p in ((reader, points), (turned, other))
+    ]
+    assert sentences[0] == sentences[1]
+
+
+def test_the_table_follows_points_through_the_layers(reader):
+    frame = TokenMap.table.conform(
+        TokenMap(tokens=("cat", "dog", "house"), by_position="the", points=24).run(reader, PassOptions())
+    )
+    assert set(frame["map"]) == {"token", "position"}  # no tags here
+    several = frame[frame["map"] == "token"]
+    assert set(several["token"]) == {"cat", "dog", "house"}
+    assert set(frame.loc[frame["map"] == "position", "token"]) == {"the"}
+    assert frame["layer"].max() == 2
+    fixed = ["token", "sentence", "position", "tag", "masked", "perplexity"]
+    assert (frame.groupby(["map", "point"])[fixed].nunique() == 1).all(axis=None)
+    assert (frame.groupby(["map", "point"])["layer"].nunique() == 3).all()
+    assert several["perplexity"].iloc[0] == pytest.approx((several["point"].nunique() - 1) / 3)
+    assert several["masked"].any() == (reader.model.task == "masked-lm")
+    assert not frame.loc[frame["map"] == "position", "masked"].any()
+    assert frame["stack"].eq(reader.source_stack).all()
+
+
+@pytest.fixture(scope="module")
+def grammar_model():
+    from transformers import BertConfig, BertForMaskedLM
+
+    corpus = load_corpus("grammar:300")
+    tokenizer = train_tokenizer(corpus.column("text"), 300)
+    config = BertConfig(
+        vocab_size=len(tokenizer), hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8
+    )
+    return load_model(BertForMaskedLM(config), tokenizer=tokenizer), corpus
+
+
+def test_a_corpus_without_the_named_tokens_shows_its_own(grammar_model):
+    model, corpus = grammar_model
+    frame = measure(model, corpus, [TokenMap(points=24, tokens=("ist", "sind"), by_position="es", by_tag="ist")])[
+        "token_map"
+    ]
+    maps = dict(iter(frame.groupby("map")))
+    assert set(maps["position"]["token"]) == {"the"}
+    assert set(maps["token"]["token"]) == {"the", "a"}
+    assert maps["token"]["token"].nunique() == 2
+    tagged = maps["tag"].drop_duplicates("point")
+    words = {sentence.id: sentence for sentence in corpus}
+    assert tagged["tag"].nunique() > 1
+    for point in tagged.itertuples():
+        sentence = words[point.sentence]
+        assert (point.token, point.tag) in set(zip(sentence.words, sentence.tags["ccg"], strict=True))
+
+
+def test_rare_tokens_leave_no_map_and_a_note(matched_models, parallel_corpus):
+    notes = []
+    display = make_display("silent")
+    display.note = notes.append
+    few = reader_of(matched_models["causal-lm"], parallel_corpus.select(np.arange(5)))
+    with use_display(display):
+        assert len(TokenMap().run(few, PassOptions())) == 0
+    assert "token_map of" in notes[-1]
+    assert "no token occurs 12 times" in notes[-1]
+
+
+@pytest.mark.parametrize("setting", [{"tokens": ("is",)}, {"points": 5}, {"perplexity": 0.5}])
+def test_impossible_settings_are_refused(setting):
+    with pytest.raises(UserError, match="A token map needs at least 2 tokens, 12 points"):
+        TokenMap(**setting)
