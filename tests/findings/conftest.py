@@ -72,6 +72,16 @@ TAGS = {
         "masked-lm": ".597 .675 .689 .700 .695 .684",
     },
 }
+# Ethayarajh 2019, published code, layers 0..12: BERT-base and GPT-2. The translation encoder's curve is invented.
+AVERAGE_SIMILARITY = {
+    "masked-lm": ".105 .168 .219 .245 .327 .377 .420 .398 .399 .484 .561 .675 .477",
+    "causal-lm": ".611 .644 .597 .614 .587 .573 .578 .582 .595 .617 .667 .758 .978",
+    "translation": ".20 .21 .22 .23 .24 .25 .26 .27 .28 .29 .30 .31 .55",
+}
+SELF_SIMILARITY = {
+    "masked-lm": ".954 .921 .871 .823 .798 .781 .765 .744 .731 .754 .782 .839 .755",
+    "causal-lm": ".917 .921 .900 .908 .884 .865 .850 .842 .838 .840 .852 .887 .985",
+}
 HEADS = {(0, 0, -1): 0.97, (0, 1, 1): 0.95, (1, 0, -1): 0.30, (1, 1, 2): 0.40}  # (layer, head, offset): share
 CONFIDENCE = {(0, 0): 0.93, (0, 1): 0.88, (1, 0): 0.4, (1, 1): 0.3}
 NEIGHBOURS = {"neighbours": 50, "metric": "cosine", "few": "require"}
@@ -102,6 +112,9 @@ class Study:
         self.untrained_information = {key: np.full(7, 4.0) for key in INFORMATION}
         self.untrained_change = {key: np.full(5, 0.02) for key in CHANGE}
         self.untrained_identity = {key: np.full(6, 0.95) for key in IDENTITY}
+        self.average_similarity = {key: numbers(text) for key, text in AVERAGE_SIMILARITY.items()}
+        self.self_similarity = {key: numbers(text) for key, text in SELF_SIMILARITY.items()}
+        self.shuffled_similarity = {key: self.average_similarity[key] for key in SELF_SIMILARITY}
         self.heads, self.confidence = dict(HEADS), dict(CONFIDENCE)
         self.loss, self.bleu = dict(LOSS), (30.0, 1.5)
 
@@ -115,6 +128,7 @@ class Study:
             "position_neighbours": self._curves(self.position, self._flat(self.position, 1.0), 1, 8.0, **NEIGHBOURS),
             "context_neighbours": self._by("side", self.context, 0.1),
             "tag_neighbours": self._by("tag", self.tags, 0.3),
+            "geometry": self._geometry(),
             "model_distance": self._distances(),
             "head_positional": self._heads(self.heads, ("layer", "head", "offset"), 0.1),
             "head_confidence": self._heads(self.confidence, ("layer", "head"), 0.1),
@@ -176,6 +190,24 @@ class Study:
             flat = self._flat(own, 1.2 * baseline)
             parts.append(self._curves(own, flat, 1, baseline, **{column: name}, **NEIGHBOURS))
         return pd.concat(parts, ignore_index=True)
+
+    def _geometry(self):
+        """Untrained models have flat curves: all words alike, and occurrences of one word a little more."""
+        curves = {
+            ("average_similarity", "raw"): (self.average_similarity, 0.4),
+            ("average_similarity", "rank"): (self.average_similarity, 0.4),
+            ("self_similarity", "raw"): (self.self_similarity, 0.7),
+            ("shuffled_self_similarity", "raw"): (self.shuffled_similarity, 0.4),
+        }
+        rows = []
+        for (measure, space), (trained, untrained) in curves.items():
+            for objective, curve in trained.items():
+                for model in self._models(objective):
+                    keys = {"measure": measure, "space": space, "words": "mean"}
+                    for layer, value in enumerate(curve if model["trained"] else np.full(len(curve), untrained)):
+                        estimate = self.estimate(value, 0.0, *keys.values(), *model.values(), layer)
+                        rows.append(model | keys | {"layer": layer} | estimate)
+        return pd.DataFrame(rows)
 
     def _distances(self):
         rows = []

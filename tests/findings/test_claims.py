@@ -5,6 +5,7 @@ import pytest
 
 IDS = [
     *(f"representations:V-{number}" for number in (1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 14, 15, 16, 17, 18)),
+    *(f"representations:Z-{number}" for number in (1, 2, 5, 6)),
     "heads:V8",
 ]
 
@@ -121,6 +122,14 @@ def reverse(study, name):
             study.identity["translation"] = study.identity["translation"][::-1]
         case "V-18":
             study.untrained_identity = dict(study.identity)
+        case "Z-1":
+            study.average_similarity["masked-lm"] = study.average_similarity["masked-lm"][::-1]
+        case "Z-2":
+            study.self_similarity["masked-lm"] = study.average_similarity["masked-lm"] + np.linspace(0.1, 0.5, 13)
+        case "Z-5":
+            _swap(study.average_similarity, "translation", "masked-lm")
+        case "Z-6":
+            study.average_similarity["translation"] = np.linspace(0.1, 0.5, 13)
         case "heads:V8":
             study.heads[1, 1, 2] = 0.96
 

@@ -20,6 +20,11 @@ def change(objective: Objective) -> Curve:
     return Curve(table="layer_distance", objective=objective, first_layer=1)
 
 
+def geometry(objective: Objective, measure: str, space: str = "raw") -> Curve:
+    """A similarity of words' states, layers 0..L."""
+    return Curve(table="geometry", objective=objective, where={"measure": measure, "space": space})
+
+
 LANGUAGE_MODEL_INFORMATION: dict[str, Reading] = {
     "causal input": information("causal-lm", "input"),
     "causal output": information("causal-lm", "output"),

@@ -30,6 +30,8 @@ _SETTINGS: dict[str, Any] = {
     "neighbours": 50,
     "few": "require",
     "regime": "clean",
+    "space": "raw",
+    "words": "mean",
 }
 
 

@@ -12,3 +12,11 @@ LESSONS = (
     "Zhang and Bowman 2018, Language Modeling Teaches You More than Translation Does: Lessons Learned Through "
     "Auxiliary Syntactic Task Analysis, BlackboxNLP"
 )
+GEOMETRY = (
+    "Ethayarajh 2019, How Contextual are Contextualized Word Representations?, EMNLP-IJCNLP (numbers of its published "
+    "code)"
+)
+ENCODER_SPACES = (
+    "Vázquez, Celikkanat, Creutz and Tiedemann 2021, On the differences between BERT and MT encoder spaces and how to "
+    "address them in translation tasks, ACL-IJCNLP Student Research Workshop"
+)

@@ -1,0 +1,40 @@
+"""representations:Z-5. Layer 0."""
+
+from .._condition import Condition
+from .._curves import geometry
+from .._finding import Control, Curves, Finding
+from .._reading import baselines, untrained
+from .._sources import ENCODER_SPACES
+
+READS = {o: geometry(o, "average_similarity") for o in ("translation", "masked-lm")}
+
+
+def test(curves: Curves) -> list[Condition]:
+    return [
+        Condition(
+            name="average similarity of the translation encoder's embeddings over the masked LM's",
+            values=curves["translation"][:, :1] - curves["masked-lm"][:, :1],
+            labels=["layer 0"],
+            threshold=0.05,
+            unit="cosine",
+        )
+    ]
+
+
+FINDING = Finding(
+    id="representations:Z-5",
+    claim="The embeddings of a translation encoder are more alike than those of a masked LM.",
+    source=ENCODER_SPACES,
+    published=(
+        "no number: the figure that shows it is not readable. There a pretrained BERT is compared with a translation "
+        "encoder of other data; here both models share data, tokens and initialisation"
+    ),
+    statistic="mean cosine of random word occurrences at layer 0: translation encoder over masked LM by more than .05",
+    reads=READS,
+    test=test,
+    controls=(
+        Control(name="isotropic Gaussian", reads=baselines(READS)),
+        Control(name="untrained models", reads=untrained(READS)),
+    ),
+    learned=("translation", "masked-lm"),
+)

@@ -1,0 +1,57 @@
+"""representations:Z-6. Layers are 0..L."""
+
+import numpy as np
+
+from .._condition import Condition
+from .._curves import geometry
+from .._finding import Control, Curves, Finding
+from .._reading import untrained
+from .._shapes import step_names
+from .._sources import ENCODER_SPACES
+
+READS = {"translation": geometry("translation", "average_similarity")}
+_RATIO = 1.5
+
+
+def test(curves: Curves) -> list[Condition]:
+    """A difference, not a ratio: an earlier step may be zero or a fall, which the last must exceed too."""
+    steps = np.diff(curves["translation"], axis=1)
+    earlier, last = steps[:, :-1], steps[:, -1:]
+    return [
+        Condition(
+            name="rise of average similarity at the last layer",
+            values=last,
+            labels=["the top"],
+            threshold=0.0,
+            unit="cosine",
+        ),
+        Condition(
+            name=f"rise at the last layer less {_RATIO} times each earlier one",
+            values=last - _RATIO * earlier,
+            labels=step_names(earlier.shape[1], 0),
+            threshold=0.0,
+            unit="cosine",
+        ),
+    ]
+
+
+FINDING = Finding(
+    id="representations:Z-6",
+    claim=(
+        "In a translation encoder the states of random words become alike by a jump at the last layer; in a masked LM "
+        "they do so gradually."
+    ),
+    source=ENCODER_SPACES,
+    published="no number: the figure that shows it is not readable",
+    statistic=(
+        "mean cosine of random word occurrences, translation encoder: it rises at the last layer, by over 1.5 times "
+        "its largest rise at an earlier one; the masked LM does not meet this"
+    ),
+    reads=READS,
+    test=test,
+    controls=(
+        Control(name="masked LM", reads={"translation": geometry("masked-lm", "average_similarity")}),
+        Control(name="untrained model", reads=untrained(READS)),
+    ),
+    learned=("translation", "masked-lm"),
+)
