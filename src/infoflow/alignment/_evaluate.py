@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 
 from infoflow.corpus import Corpus
 from infoflow.flow import TokenSample
-from infoflow.foundation import NUM_BLOCKS
+from infoflow.foundation import NUM_BLOCKS, UserError
 from infoflow.models import Model
 from infoflow.representations import SpaceSimilarity, WordGeometry
 from infoflow.results import estimate, ratio_estimate
@@ -67,15 +67,16 @@ def evaluate_alignment(
         options: How much is looked at.
 
     Raises:
-        UserError: As `align_explicit`, or no word is linked.
+        UserError: As `align_explicit`; there is no encoder, they take words differently, or no word is linked.
     """
     options = options or EvaluationOptions()
+    if len({encoder.merge for encoder in aligned.values()}) != 1:
+        raise UserError("Give at least one aligned encoder, all with the same `merge`: they are compared word by word.")
+    merge = next(iter(aligned.values())).merge
     sentences = LinkedSentences(
         source, target, corpus, links or IdentityLinks(), translated=translated, max_length=options.max_length
     )
-    merges = {encoder.merge for encoder in aligned.values()}
-    assert len(merges) == 1, f"encoders to be compared take words differently: {merges}"
-    words = HeldOutWords.read(sentences, target, options.words, merges.pop())
+    words = HeldOutWords.read(sentences, target, options.words, merge)
     reference = _curves(words.target, options)
     rows: list[Row] = [{"kind": "target", **row} for row in _curve_rows(reference)]
     for kind, encoder in aligned.items():
@@ -137,13 +138,16 @@ def _curve_rows(curves: pd.DataFrame) -> Iterator[Row]:
 
 
 def _gaps(curves: pd.DataFrame, reference: pd.DataFrame) -> Iterator[Row]:
-    """Mean absolute difference of each curve to the target's, over layers."""
+    """Mean absolute difference of each curve to the target's, over layers; its replicates to first order.
+
+    (Taken of each replicate, absolute values of small differences would add up noise.)
+    """
     for metric in CURVES.values():
         own, other = (frame[frame["metric"] == metric].sort_values("layer") for frame in (curves, reference))
         value, replicates = (of(own) - _at_depth(of(other), len(own)) for of in (_values, _replicates))
         gap = estimate(
             float(np.abs(value).mean()),
-            np.abs(replicates).mean(axis=1),
+            (np.sign(value) * replicates).mean(axis=1),
             float(np.abs(_at_depth(_values(other), len(own))).mean()),
             float(own["count"].min()),
         )

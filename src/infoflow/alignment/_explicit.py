@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from infoflow.corpus import Corpus
+from infoflow.flow import first_then_others
 from infoflow.foundation import UserError, atomic_write, current_display, digest, hash64, stream
 from infoflow.models import Model
 
@@ -92,14 +94,8 @@ def align_explicit(
     sentences = LinkedSentences(source, target, corpus, links, translated=translated, max_length=config.max_length)
     settings = {name: value for name, value in dataclasses.asdict(config).items() if name != "save_every"}
     key = digest([source.digest, target.digest, corpus.digest, links.key, translated, settings])
-    if is_saved(out):
-        _check_key(read_facts(out)["key"], key, out)
-        return AlignedEncoder.load(out, device=str(source.device))
-    with torch.random.fork_rng():
-        aligned = _Alignment(source, target, sentences, config, Path(out), key).train()
-    aligned.save(out, source.tokenizer, {"key": key, "links": links.name, "config": dataclasses.asdict(config)})
-    _checkpoint(out).unlink(missing_ok=True)
-    return aligned
+    run = _Alignment(source, target, sentences, config, Path(out), key)
+    return first_then_others(run.result)
 
 
 def initial_encoder(source: Model, target: Model, config: ExplicitConfig) -> AlignedEncoder:
@@ -117,7 +113,7 @@ class _Alignment:
         self, source: Model, target: Model, sentences: LinkedSentences, config: ExplicitConfig, out: Path, key: str
     ) -> None:
         self.sentences, self.config, self.out, self.key = sentences, config, out, key
-        self.device = source.device
+        self.device, self.tokenizer = source.device, source.tokenizer
         self.initial = initial_encoder(source, target, config)
         self.target = frozen(encoder_of(target)).to(self.device)
         self.aligned = copy.deepcopy(self.initial).requires_grad_(True).train()
@@ -125,6 +121,19 @@ class _Alignment:
             self.aligned.parameters(), lr=config.learning_rate, betas=(0.9, 0.98), eps=1e-9, fused=True
         )
         self.update = 0  # how many were made
+        self._order: np.ndarray | None = None  # of the sentences in this epoch
+
+    def result(self) -> AlignedEncoder:
+        """What lies in the folder already, else what training gives."""
+        if is_saved(self.out):
+            _check_key(read_facts(self.out)["key"], self.key, self.out)
+            return AlignedEncoder.load(self.out, device=str(self.device))
+        with torch.random.fork_rng():
+            aligned = self.train()
+        facts = {"key": self.key, "links": self.sentences.links.name, "config": dataclasses.asdict(self.config)}
+        aligned.save(self.out, self.tokenizer, facts)
+        _checkpoint(self.out).unlink(missing_ok=True)
+        return aligned
 
     def train(self) -> AlignedEncoder:
         """All epochs, from the checkpoint or from the start."""
@@ -146,8 +155,9 @@ class _Alignment:
 
     def _step(self) -> float:
         epoch, batch = divmod(self.update, self._per_epoch)
-        order = stream("alignment-order", self.config.seed, epoch).permutation(len(self.sentences))
-        rows = order[batch * self.config.batch_sentences : (batch + 1) * self.config.batch_sentences]
+        if batch == 0 or self._order is None:
+            self._order = stream("alignment-order", self.config.seed, epoch).permutation(len(self.sentences))
+        rows = self._order[batch * self.config.batch_sentences : (batch + 1) * self.config.batch_sentences]
         # Dropout is a function of the seed and the update, so that a resumed run repeats it.
         torch.manual_seed(hash64("alignment-dropout", self.config.seed, self.update))
         self.optimizer.zero_grad(set_to_none=True)

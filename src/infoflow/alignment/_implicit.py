@@ -4,7 +4,7 @@ import copy
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from transformers import EncoderDecoderModel, PreTrainedModel
@@ -17,7 +17,8 @@ from infoflow.training import TrainConfig, TrainingData, train
 
 from ._encoders import encoder_of
 
-Part = Literal["embeddings", "encoder", "decoder"]
+PARTS = ("embeddings", "encoder", "decoder")
+"""What can be frozen: the encoder's tables (of tokens, positions, segments), the rest of it, the whole decoder."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,7 +30,7 @@ class ImplicitConfig:
     batch_sentences: int = 32
     epochs: int = 1
     max_length: int = 128  # tokens of either side; longer sentences are cut
-    freeze: tuple[Part, ...] = ()  # the encoder's embeddings, its blocks, the whole decoder with its embeddings
+    freeze: tuple[str, ...] = ()  # of "embeddings", "encoder", "decoder": see `PARTS`
     reinitialise_decoder: bool = False  # the decoder starts from random weights
     seed: int = 0  # of the order of sentences, dropout, and a reinitialised decoder
     save_every: int = 500  # updates between checkpoints, from which an interrupted run continues
@@ -38,10 +39,9 @@ class ImplicitConfig:
         for name in ("batch_sentences", "epochs", "max_length"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 1. Got {getattr(self, name)}.")
-        known = ("embeddings", "encoder", "decoder")
-        if unknown := [part for part in self.freeze if part not in known]:
-            raise UserError(f"freeze takes {', '.join(known)}. Got {unknown[0]!r}.")
-        if set(self.freeze) == set(known):
+        if unknown := [part for part in self.freeze if part not in PARTS]:
+            raise UserError(f"freeze takes {', '.join(PARTS)}. Got {unknown[0]!r}.")
+        if set(self.freeze) == set(PARTS):
             raise UserError("Everything is frozen: there is nothing to train. Leave a part out of freeze.")
         if self.reinitialise_decoder and "decoder" in self.freeze:
             raise UserError("A decoder of random weights must be trained. Leave it out of freeze.")
@@ -75,9 +75,9 @@ def align_implicit(
     module = joined.module
     if config.reinitialise_decoder:
         module.decoder = _fresh(module.decoder, config.seed)
-    _freeze(module, config.freeze)
+    _freeze(joined, config.freeze)
     data = _data(joined, corpus, config.max_length)
-    train(Translation(), _training(config, len(corpus)), data, module, out)
+    train(Translation(), _training(config, len(corpus), source.device), data, module, out)
     return _with_target_tokenizer(load_model(Path(out) / "model", device=str(source.device)), target)
 
 
@@ -106,7 +106,7 @@ def transplanted(source: Model, target: Model) -> Model:
     return _with_target_tokenizer(model, target)
 
 
-def _training(config: ImplicitConfig, sentences: int) -> TrainConfig:
+def _training(config: ImplicitConfig, sentences: int, device: torch.device) -> TrainConfig:
     return TrainConfig(
         updates=config.epochs * -(-sentences // config.batch_sentences),
         batch_sentences=config.batch_sentences,
@@ -119,6 +119,7 @@ def _training(config: ImplicitConfig, sentences: int) -> TrainConfig:
         weight_decay=0.01,
         clip=0.0,
         seed=config.seed,
+        device=device.type,
         save_every=config.save_every,
         keep_log_spaced=False,
         keep_last=1,
@@ -128,10 +129,11 @@ def _training(config: ImplicitConfig, sentences: int) -> TrainConfig:
 def _data(model: Model, corpus: Corpus, max_length: int) -> TrainingData:
     tokenizer = model.require_tokenizer()
     target = model.target_tokenizer or tokenizer
+    limits = [min(max_length, longest or max_length) for longest in (model.max_tokens, model.max_target_tokens)]
     return TrainingData(
-        source=corpus.encode(tokenizer, max_length=max_length),
+        source=corpus.encode(tokenizer, max_length=limits[0]),
         vocabulary=Vocabulary.from_tokenizer(tokenizer),
-        target=corpus.encode(target, side="translation", max_length=max_length),
+        target=corpus.encode(target, side="translation", max_length=limits[1]),
         target_vocabulary=Vocabulary.from_tokenizer(target),
         tokenizer=tokenizer,
         target_tokenizer=target,
@@ -144,12 +146,13 @@ def _fresh(decoder: PreTrainedModel, seed: int) -> PreTrainedModel:
         return type(decoder)(decoder.config).to(decoder.device)
 
 
-def _freeze(module: Any, parts: tuple[Part, ...]) -> None:
-    embeddings = {id(parameter) for parameter in module.encoder.get_input_embeddings().parameters()}
-    for parameter in module.encoder.parameters():
-        part = "embeddings" if id(parameter) in embeddings else "encoder"
+def _freeze(model: Model, parts: tuple[str, ...]) -> None:
+    groups = model.anatomy.parameter_groups
+    tables = {group.slice.parameter for group in groups if group.component in ("embeddings", "positions", "segments")}
+    for name, parameter in model.module.named_parameters():
+        stack = name.partition(".")[0]
+        part = "embeddings" if stack == "encoder" and name in tables else stack
         parameter.requires_grad_(part not in parts)
-    module.decoder.requires_grad_("decoder" not in parts)
 
 
 def _with_target_tokenizer(model: Model, target: Model) -> Model:

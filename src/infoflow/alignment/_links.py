@@ -12,7 +12,7 @@ from jaxtyping import Int
 from infoflow.corpus import Corpus
 from infoflow.foundation import UserError, current_display, digest, stream
 
-Links = Int[np.ndarray, "link 2"]
+Links = Int[np.ndarray, "_ 2"]
 """Word of the source sentence, word of the target sentence; each at most once."""
 
 _LINK = re.compile(r"(\d+)-(\d+)")

@@ -71,6 +71,6 @@ def _hits(
         own = scores[torch.arange(len(part)), start + torch.arange(len(part))]
         best = scores >= scores.max(dim=1, keepdim=True).values - _TIE
         found = own >= scores.max(dim=1).values - _TIE
-        hits.append(found / best.sum(dim=1))
+        hits.append(found.to(torch.float64) / best.sum(dim=1))
         start += len(part)
-    return torch.cat(hits).to(torch.float64)
+    return torch.cat(hits)

@@ -5,6 +5,7 @@ from ._analyze import analyze as analyze
 from ._analyze import merge as merge
 from ._check_findings import check_findings as check_findings
 from ._plan import PRESETS as PRESETS
+from ._plan import AlignmentPlan as AlignmentPlan
 from ._plan import AnalysisPlan as AnalysisPlan
 from ._plan import CorpusPlan as CorpusPlan
 from ._plan import StudyPlan as StudyPlan

@@ -8,12 +8,14 @@ from typing import Any
 
 import pandas as pd
 
+from infoflow.alignment import ALIGNMENT
 from infoflow.findings import FINDINGS_TABLE, evaluate
 from infoflow.flow import is_first, processes, wait_for_all
 from infoflow.foundation import UserError, current_display, file_digest, provenance, thread_budget
 from infoflow.report import write_report
 from infoflow.results import Column, RunFolder, TableSchema
 
+from ._alignment import SEED, aligned
 from ._compare import PAIR_KEYS, compared
 from ._data import encode_all
 from ._jobs import StudyJobs, job_cost, study_jobs
@@ -82,8 +84,9 @@ def study(
             if job.kind == "train":
                 jobs.publish(job)
         compared(jobs)
+        alignment = aligned(jobs)
         if is_first():
-            _write_tables(jobs, run)
+            _write_tables(jobs, run, alignment)
             _describe(jobs, run, seconds=time.monotonic() - started)
             write_report(run)
         wait_for_all()
@@ -120,7 +123,7 @@ def _do_all(jobs: StudyJobs, run: RunFolder, num_processes: int) -> None:
         run_in_processes(missing, run.path, num_processes, JobProgress(progress))
 
 
-def _write_tables(jobs: StudyJobs, run: RunFolder) -> None:
+def _write_tables(jobs: StudyJobs, run: RunFolder, alignment: pd.DataFrame | None) -> None:
     """Put the parts together into the run's tables, and judge the findings by them."""
     run.tables.clear()  # an earlier plan's
     schemas = {name: schema.with_keys(*MODEL_KEYS) for name, schema in jobs.schemas().items()}
@@ -137,6 +140,8 @@ def _write_tables(jobs: StudyJobs, run: RunFolder) -> None:
             run.tables.write(pairs[measure.name], measure.table.with_keys(*PAIR_KEYS))
     run.tables.write(_training_runs(jobs), TRAINING_RUNS)
     run.tables.write(_learning_curves(jobs), LEARNING_CURVES)
+    if alignment is not None:
+        run.tables.write(alignment, ALIGNMENT.with_keys(SEED))
     run.tables.write(evaluate(run.tables), FINDINGS_TABLE)
 
 
