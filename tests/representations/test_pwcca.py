@@ -202,3 +202,25 @@ def test_views_may_be_read_only_reversed_or_of_no_more_than_rounding():
     assert pwcca(np.c_[x, np.full(300, 0.1)], y) == pytest.approx(expected, abs=1e-12)
     with pytest.raises(UserError, match="x must vary"):
         pwcca(np.full((300, 3), 0.1), y)
+
+
+def test_directions_are_whitened_and_means_stay_out():
+    """Where a widely used implementation goes wrong: directions without Syy^-1/2, and the mean added back before QR."""
+    x, y = related_views(400, 6, 6, seed=2, noise=3)
+    value = pwcca(x, y, side="x")
+    assert value == pytest.approx(pwcca_by_qr(x, y, "x"), abs=1e-10)
+    assert pwcca(x + 1000, y - 50, side="x") == pytest.approx(value, abs=1e-8)
+    x_c, y_c = (view - view.mean(0) for view in (x, y))
+    roots = [torch.linalg.eigh(view.T @ view) for view in (x_c, y_c)]
+    white_x, white_y = (vectors @ values.rsqrt().diag() @ vectors.T for values, vectors in roots)
+    left, rho, _ = torch.linalg.svd(white_x @ x_c.T @ y_c @ white_y)
+    with_mean = torch.linalg.qr(x_c @ left + x.mean(0))[0]
+    alpha = (with_mean.T @ x).abs().sum(1)
+    assert abs(float(alpha @ rho / alpha.sum()) - value) > 1e-3
+
+
+def test_small_columns_are_kept():
+    """No variance is too small beside another column's: nothing is added to the covariance, nothing dropped."""
+    x, y = related_views(400, 6, 5, seed=2)
+    small = x * torch.tensor([1, 1, 1, 1, 1, 1e-9])
+    np.testing.assert_allclose(cca_correlations(small, y), cca_correlations(x, y), atol=1e-8)

@@ -1,6 +1,7 @@
 """CKA, Procrustes and RSA."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from scipy.spatial.distance import pdist
 from scipy.stats import ortho_group, spearmanr
 
 from infoflow.foundation import UserError
-from infoflow.representations import linear_cka, procrustes_distance, rsa
+from infoflow.representations import cca_correlations, linear_cka, minibatch_cka, procrustes_distance, rsa
 
 views = st.tuples(st.integers(0, 1000), st.integers(5, 30), st.integers(1, 8), st.integers(1, 8))
 
@@ -79,6 +80,60 @@ def test_debiased_cka_needs_four_tokens():
         linear_cka(gaussian(3, 2), gaussian(3, 2), debiased=True)
 
 
+@settings(max_examples=20, deadline=None)
+@given(views)
+def test_a_shift_does_not_change_the_debiased_cka(shape):
+    x, y = related_views(*shape)
+    centred_x, centred_y = x - x.mean(0), y - y.mean(0)
+    assert hsic_debiased_by_gram(x, y) == pytest.approx(hsic_debiased_by_gram(centred_x, centred_y), abs=1e-9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # five tokens may leave no self-similarity, shifted or not
+        expected = linear_cka(x, y, debiased=True)
+        assert linear_cka(x + 5, y - 3, debiased=True) == pytest.approx(expected, abs=1e-7, nan_ok=True)
+
+
+def test_a_self_term_that_is_not_positive_has_no_debiased_cka():
+    """Four points on the corners of a tetrahedron: all pairs alike, nothing beyond chance."""
+    corners = torch.tensor([[1.0, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]])
+    assert hsic_debiased_by_gram(corners, corners) <= 0
+    with pytest.warns(UserWarning, match="CKA is undefined"):
+        assert math.isnan(linear_cka(corners, gaussian(4, 2), debiased=True))
+    with pytest.warns(UserWarning, match="CKA is undefined"):
+        assert math.isnan(minibatch_cka([(corners, gaussian(4, 2))]))
+
+
+def test_minibatch_cka_divides_sums_and_not_each_batch():
+    x, y = related_views(4, 48, 5, 3)
+    batches = list(zip(x.split([8, 16, 24]), y.split([8, 16, 24]), strict=True))
+    cross, self_x, self_y = (
+        sum(hsic_debiased_by_gram(*(pair[side] for side in sides)) for pair in batches)
+        for sides in ((0, 1), (0, 0), (1, 1))
+    )
+    assert minibatch_cka(iter(batches)) == pytest.approx(cross / math.sqrt(self_x * self_y), abs=1e-9)
+    mean_of_ratios = np.mean([linear_cka(a, b, debiased=True) for a, b in batches])
+    assert abs(minibatch_cka(batches) - mean_of_ratios) > 1e-3
+
+
+def test_minibatch_cka_of_random_batches_is_that_of_all_rows():
+    """Unbiased in each term, where the plain estimate of batches is far above."""
+    x, y = related_views(4, 4000, 30, 30)
+    batches = list(zip(x.split(40), y.split(40), strict=True))
+    whole = linear_cka(x, y, debiased=True)
+    assert minibatch_cka(batches) == pytest.approx(whole, abs=0.01)
+    assert np.mean([linear_cka(a, b) for a, b in batches]) > whole + 0.05
+    assert minibatch_cka([(x, y)]) == pytest.approx(whole, abs=1e-12)
+
+
+def test_minibatch_cka_may_be_negative():
+    values = [minibatch_cka([(gaussian(20, 9, seed=3 * i), gaussian(20, 9, seed=3 * i + 1))]) for i in range(20)]
+    assert min(values) < -0.05
+
+
+def test_minibatch_cka_refuses_small_batches():
+    with pytest.raises(UserError, match=r"Each batch needs at least 4 tokens\. Got 3"):
+        minibatch_cka([(gaussian(20, 2), gaussian(20, 2)), (gaussian(3, 2), gaussian(3, 2))])
+
+
 def procrustes_by_search(x, y):
     """The best rotation by SVD, then the angle between x and the rotated y."""
     x, y = (view - view.mean(0) for view in (x, y))
@@ -94,6 +149,58 @@ def procrustes_by_search(x, y):
 def test_procrustes_agrees_with_the_best_rotation(shape):
     x, y = related_views(*shape)
     assert procrustes_distance(x, y) == pytest.approx(procrustes_by_search(x, y), abs=1e-7)
+
+
+def shape_metric(x, y, alpha, euclidean):
+    """Williams et al.'s metric as their code computes it: pad, partly whiten, rotate, measure."""
+    width = max(x.shape[1], y.shape[1])
+
+    def partly_white(view):
+        view = torch.nn.functional.pad(view - view.mean(0), (0, width - view.shape[1]))
+        values, vectors = torch.linalg.eigh(view.T @ view)
+        root = torch.where(values > 1e-9 * values[-1], values.clamp(min=1e-30).rsqrt(), torch.zeros(1).to(view))
+        mixed = view @ vectors @ (alpha * torch.eye(width).to(view) + (1 - alpha) * root.diag()) @ vectors.T
+        return mixed * view.norm() / mixed.norm()
+
+    x, y = partly_white(x), partly_white(y)
+    left, _, right = torch.linalg.svd(y.T @ x)
+    rotated = y @ (left @ right)
+    if euclidean:
+        return float((x - rotated).norm())
+    return math.acos(min(1, float((x * rotated).sum() / (x.norm() * rotated.norm()))))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("kind", ["angle", "size-and-shape"])
+def test_partly_whitened_shapes_agree_with_the_best_rotation(alpha, kind):
+    x, y = related_views(5, 40, 6, 4)
+    expected = shape_metric(x, y, alpha, euclidean=kind == "size-and-shape")
+    assert procrustes_distance(x, y, kind=kind, alpha=alpha) == pytest.approx(expected, abs=1e-7)
+
+
+def test_a_fully_whitened_shape_is_canonical_correlation():
+    x, y = related_views(5, 200, 6, 6)
+    angle = procrustes_distance(x @ gaussian(6, 6, seed=8) + 1, y, alpha=0)
+    assert math.cos(angle) == pytest.approx(float(cca_correlations(x, y).mean()), abs=1e-9)
+
+
+def test_size_counts_where_it_should():
+    x, y = related_views(7, 50, 6, 5)
+    rotation = torch.from_numpy(ortho_group(6, seed=0).rvs())
+    distance = procrustes_distance(x, y, kind="size-and-shape")
+    assert procrustes_distance(x @ rotation + 7, y, kind="size-and-shape") == pytest.approx(distance, abs=1e-9)
+    norm = float((x - x.mean(0)).norm())
+    assert procrustes_distance(x, 3 * x, kind="size-and-shape") == pytest.approx(2 * norm, abs=1e-9)
+    assert procrustes_distance(1e200 * x, 1e200 * x, kind="size-and-shape") == pytest.approx(0, abs=1e194)
+    assert procrustes_distance(torch.ones(5, 2), torch.zeros(5, 2), kind="size-and-shape") == 0
+
+
+@pytest.mark.parametrize(
+    ("settings_", "message"), [({"kind": "shape"}, "kind must be"), ({"alpha": 1.5}, r"alpha must lie in \[0, 1\]")]
+)
+def test_impossible_shapes_are_refused(settings_, message):
+    with pytest.raises(UserError, match=message):
+        procrustes_distance(gaussian(9, 2), gaussian(9, 2), **settings_)
 
 
 def test_procrustes_is_a_metric():
@@ -113,6 +220,32 @@ def test_rsa_agrees_with_scipy(metric):
     expected = spearmanr(pdist(x.numpy(), metric), pdist(y.numpy(), metric)).statistic
     assert rsa(x, y, metric=metric) == pytest.approx(expected, abs=1e-12)
     assert rsa(x.float(), y.float().numpy(), metric=metric) == pytest.approx(expected, abs=1e-4)
+
+
+def rsa_by_hand(x, y):
+    """Every pair's distance, every distance's rank by counting, Pearson's correlation: as rsatoolbox defines it."""
+
+    def distances(view):
+        n = len(view)
+        return [1 - np.corrcoef(view[i], view[j])[0, 1] for i in range(n) for j in range(i + 1, n)]
+
+    def ranks(values):
+        return [sum(other < value for other in values) + sum(other == value for other in values) / 2 for value in values]
+
+    return np.corrcoef(ranks(distances(x)), ranks(distances(y)))[0, 1]
+
+
+def test_rsa_agrees_with_counting():
+    x, y = (view.numpy() for view in related_views(2, 15, 6, 4))
+    assert rsa(x, y, metric="correlation") == pytest.approx(rsa_by_hand(x, y), abs=1e-12)
+
+
+def test_rsa_of_shuffled_items_is_near_zero():
+    """Mantel's null: the items of one matrix permuted, rows and columns alike."""
+    x, y = related_views(2, 60, 6, 4)
+    permuted = [rsa(x, y[torch.randperm(60, generator=torch.Generator().manual_seed(i))]) for i in range(50)]
+    assert abs(np.mean(permuted)) < 0.02
+    assert rsa(x, y) > max(permuted)
 
 
 def test_rsa_gives_ties_their_average_rank():

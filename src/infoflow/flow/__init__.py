@@ -10,6 +10,7 @@ from ._compare import MODEL_A as MODEL_A
 from ._compare import MODEL_B as MODEL_B
 from ._compare import compare as compare
 from ._compare import compare_samples as compare_samples
+from ._compare import match_words as match_words
 from ._distributed import agree as agree
 from ._distributed import first_then_others as first_then_others
 from ._distributed import is_first as is_first

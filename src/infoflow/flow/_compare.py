@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -32,8 +33,8 @@ def compare(
     """Measure several models on one corpus, and pairs of them on the same words.
 
     Each model reads the corpus with its own tokenizer. Pair measures compare the stacks that read the text on words
-    present in both samples: a word's state is that of its last token; words that only one model sampled are dropped
-    and counted. Models with the same tokenizer are compared token by token.
+    present in both samples; words that only one model sampled are dropped and counted. Models with the same tokenizer
+    are compared token by token, others word by word, see `PairMeasure.words`.
 
     Returns:
         The tables of `measure` with a column `model` in front, and those of pair measures with `model_a`, `model_b`.
@@ -75,7 +76,7 @@ def compare_samples(
     """Pair measures on two models' samples of the text."""
     tables: Tables = {}
     for each in measures:
-        a, b = match_words(text_sample(first, each.regime), text_sample(second, each.regime))
+        a, b = match_words(text_sample(first, each.regime), text_sample(second, each.regime), each.words)
         a, b = a.serve(each.request), b.serve(each.request)
         tables[each.name] = each.table.conform(each.compute(a, b))
     return tables
@@ -86,15 +87,21 @@ def text_sample(samples: dict[SampleKey, TokenSample], regime: Regime = "clean")
     return samples["encoder" if ("encoder", regime) in samples else "decoder", regime]
 
 
-def match_words(first: TokenSample, second: TokenSample) -> tuple[TokenSample, TokenSample]:
+def match_words(first: TokenSample, second: TokenSample, words: str = "token") -> tuple[TokenSample, TokenSample]:
     """Both samples on the occurrences they share, in the first one's order.
 
+    Args:
+        first: The one model's sample.
+        second: The other's.
+        words: What is matched, see `PairMeasure.words`.
+
     Raises:
-        UserError: The tokenizers differ and one of them is slow, or no sampled word is shared.
+        UserError: Words are to be matched and a tokenizer is slow, or no sampled word is shared.
     """
-    same_tokens = first.facts.tokenizer == second.facts.tokenizer
-    place = _token_place if same_tokens else _word_place
-    rows_a, rows_b = place(first), place(second)
+    same_tokens = words == "token" and first.facts.tokenizer == second.facts.tokenizer
+    if not same_tokens:
+        first, second = (_in_words(sample, "last" if words == "token" else words) for sample in (first, second))
+    rows_a, rows_b = (_places(sample, "position" if same_tokens else "word") for sample in (first, second))
     shared = [(i, rows_b[key]) for key, i in rows_a.items() if key in rows_b]
     if not shared:
         raise UserError(
@@ -112,21 +119,17 @@ def match_words(first: TokenSample, second: TokenSample) -> tuple[TokenSample, T
     return a, b
 
 
-def _token_place(sample: TokenSample) -> dict[tuple[int, int], int]:
-    at = sample.occurrences
-    return {key: i for i, key in enumerate(zip(at.sentence.tolist(), at.position.tolist(), strict=True))}
-
-
-def _word_place(sample: TokenSample) -> dict[tuple[int, int], int]:
-    """Last sampled token of each word; sampling order is kept."""
-    at = sample.occurrences
-    if len(sample) and (at.word == NOT_A_WORD).all():
+def _in_words(sample: TokenSample, merge: str) -> TokenSample:
+    if len(sample) and (sample.occurrences.word == NOT_A_WORD).all():
         raise UserError(
             f"The tokenizer of {sample.facts.model} is slow and knows no words, so its tokens cannot be matched to "
             "another tokenizer's. Load the model with a fast tokenizer."
         )
-    last: dict[tuple[int, int], int] = {}
-    for i, key in enumerate(zip(at.sentence.tolist(), at.word.tolist(), strict=True)):
-        if key[1] != NOT_A_WORD and (key not in last or at.position[i] > at.position[last[key]]):
-            last[key] = i
-    return dict(sorted(last.items(), key=lambda item: item[1]))
+    return sample.words(merge)
+
+
+def _places(sample: TokenSample, column: Literal["position", "word"]) -> dict[tuple[int, int], int]:
+    """Row of each (sentence, position) or (sentence, word)."""
+    at = sample.occurrences
+    keys = zip(at.sentence.tolist(), getattr(at, column).tolist(), strict=True)
+    return {key: i for i, key in enumerate(keys)}

@@ -90,6 +90,9 @@ class PairMeasure(AbstractMeasure):
     """A measure of two models on the same words."""
 
     request: SampleRequest
+    words: str = "token"
+    """What a row stands for. `"token"`: tokens where both models read the same ones, else whole words with the state of
+    their last token. `"mean"`, `"first"`, `"last"`: always whole words, with that state of their tokens."""
 
     @abstractmethod
     def compute(self, first: TokenSample, second: TokenSample) -> pd.DataFrame:

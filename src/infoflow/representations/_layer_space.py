@@ -100,11 +100,11 @@ class LayerSpace:
         return self.hsic(self, self.grams, self.sums(self.squares.square()), debiased=True)
 
     @cached_property
-    def batches(self) -> list[Float[Tensor, "batch_token width"]]:
+    def batches(self) -> list[Tensor]:
         """The states of each group, centred within it: the batches of minibatch CKA."""
         return self.batches_in(torch.arange(len(self.squares)))
 
-    def batches_in(self, order: Int[Tensor, " token"]) -> list[Float[Tensor, "batch_token width"]]:
+    def batches_in(self, order: Int[Tensor, " token"]) -> list[Tensor]:
         """The states in another order, in batches of the same sizes."""
         parts = self.directions[order].split(self.groups.counts.tolist())
         return [centred(part.to(torch.float64) @ self.loadings) for part in parts]
@@ -119,9 +119,7 @@ class LayerSpace:
         return torch.cat([of_groups.sum().unsqueeze(0), of_groups.sum() - of_groups])
 
 
-def batch_hsic(
-    x: list[Float[Tensor, "batch_token width_x"]], y: list[Float[Tensor, "batch_token width_y"]]
-) -> Float[Tensor, " group"]:
-    """Debiased HSIC of each batch; 0 for those of too few tokens."""
+def batch_hsic(x: list[Tensor], y: list[Tensor]) -> Float[Tensor, " group"]:
+    """Debiased HSIC of each batch of both layers, (batch token, width); 0 for batches of too few tokens."""
     terms = [hsic_debiased(a, b) if len(a) >= LEAST_ROWS else 0.0 for a, b in zip(x, y, strict=True)]
     return torch.tensor(terms, dtype=torch.float64)

@@ -1,7 +1,5 @@
 """Procrustes distances between two views."""
 
-from typing import Literal
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -11,13 +9,11 @@ from infoflow.foundation import UserError
 from ._svd import thin_svd
 from ._views import Matrix, as_views, centred
 
-Shape = Literal["angle", "size-and-shape"]
-
 _LEAST_EIGENVALUE = 1e-12
 """Directions below this share of the largest are none, and are not blown up by whitening."""
 
 
-def procrustes_distance(x: Matrix, y: Matrix, kind: Shape = "angle", alpha: float = 1.0) -> float:
+def procrustes_distance(x: Matrix, y: Matrix, kind: str = "angle", alpha: float = 1.0) -> float:
     r"""Distance between two views after the best rotation.
 
     $$ \theta = \arccos \frac{\| X_c^\top Y_c \|_*}{\| X_c \|_F \, \| Y_c \|_F}, \qquad

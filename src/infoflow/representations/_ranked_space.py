@@ -1,10 +1,11 @@
 """RSA over a grid of layers: each layer's distances are ranked once, and error bars need no second ranking."""
 
+import math
+
 import numpy as np
 from jaxtyping import Float, Int
 
 from ._paired_distance import BlockGroups
-from ._rsa import centred_ranks
 
 _BINS = 256
 """Of ranks, for the error bars only: their distribution is wanted to a fraction of a percent."""
@@ -46,12 +47,11 @@ class ItemPairs:
 class RankedSpace:
     """One layer's distances between items as ranks, shared by every pair of layers it is in."""
 
-    def __init__(self, states: Float[np.ndarray, "token width"], pairs: ItemPairs, dissimilarity: str) -> None:
-        ranks = centred_ranks(states[pairs.groups.order.numpy()], dissimilarity)
-        norm = np.linalg.norm(ranks)
-        self.pairs, self.norm = pairs, float(norm)
+    def __init__(self, ranks: Float[np.ndarray, " pair"], pairs: ItemPairs) -> None:
+        """Ranks as of `centred_ranks`, of items in group order; all equal where no order is known."""
+        self.pairs, self.norm = pairs, float(np.linalg.norm(ranks)) or math.nan
         self.bins = ((ranks / len(ranks) + 0.5) * _BINS).astype(np.int16).clip(0, _BINS - 1)
-        self.ranks = ranks / norm if norm > 0 else np.full_like(ranks, np.nan)
+        self.ranks = ranks / self.norm
         self._own_changes: np.ndarray | None = None
 
     def correlation(self, other: "RankedSpace") -> float:

@@ -3,16 +3,19 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 
 from infoflow.flow import TokenSample
 from infoflow.foundation import UserError, current_display, stream
 from infoflow.results import estimate
 
+from ._cka import LEAST_ROWS
 from ._layer_space import LayerSpace
 from ._meeting import Meeting
 from ._paired_distance import BlockGroups
 from ._ranked_space import ItemPairs, RankedSpace
+from ._rsa import centred_ranks
 from ._space_metrics import SPACE_METRICS, space_values
 
 METRICS = ("rsa", *SPACE_METRICS)
@@ -40,7 +43,15 @@ def similarity_grid(
         metrics: Of `METRICS`; rows come in their order.
         items: RSA compares so many occurrences, the sample's first.
         dissimilarity: RSA's distance between two occurrences.
+
+    Raises:
+        UserError: Fewer than 4 occurrences.
     """
+    if len(first) < LEAST_ROWS:
+        raise UserError(
+            f"Similarity of spaces needs at least {LEAST_ROWS} words. The sample of {first.facts.model} has {len(first)}: "
+            "use a larger corpus."
+        )
     rows = [] if metrics == ("rsa",) else list(_space_rows(first, second, [m for m in metrics if m != "rsa"]))
     if "rsa" in metrics:
         rows += _rsa_rows(first.first(items), None if second is None else second.first(items), dissimilarity)
@@ -100,5 +111,11 @@ def _rsa_rows(first: TokenSample, second: TokenSample | None, dissimilarity: str
 
 
 def _ranked(sample: TokenSample, pairs: ItemPairs, dissimilarity: str) -> Iterator[RankedSpace]:
+    order = pairs.groups.order.numpy()
     for layer in range(sample.num_states):
-        yield RankedSpace(sample.states(layer), pairs, dissimilarity)
+        try:
+            ranks = centred_ranks(sample.states(layer)[order], dissimilarity)
+        except UserError as error:  # a single zero vector must not cost a study all its comparisons
+            current_display().warn(f"Layer {layer} of {sample.facts.model} has no RSA: {error}")
+            ranks = np.zeros(len(pairs))
+        yield RankedSpace(ranks, pairs)

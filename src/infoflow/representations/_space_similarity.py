@@ -5,7 +5,7 @@ from typing import ClassVar
 import pandas as pd
 
 from infoflow.flow import PairMeasure, SampleRequest, TokenSample
-from infoflow.foundation import current_display
+from infoflow.foundation import UserError, current_display
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._pwcca import ROWS_PER_DIMENSION
@@ -56,13 +56,15 @@ class SpaceSimilarity(PairMeasure):
     Error bars resample sentences to first order (`linear_replicates`): a plain bootstrap would repeat rows, and a word
     beside its own copy is at distance 0. What leaves with a group of sentences is followed through all terms: for RSA
     also the ranks of the distances that stay, for PWCCA also the weights, except between correlations that sampling
-    cannot tell apart. Layers up to 256 wide leave out each of 64 blocks, wider ones 16 groups of four.
+    cannot tell apart. SVCCA's components are held, so its bars miss a change of their number. Layers up to 256 wide leave out each of 64 blocks, wider ones 16 groups of four.
 
     Args:
         metrics: Which; rows come in this order.
         occurrences: At most so many words for all but RSA; at least 10, better 20, per dimension.
         items: RSA compares so many words, the first of them; its memory is 14 `items`² bytes per layer.
         dissimilarity: RSA's distance: `"cosine"`, `"euclidean"` or `"correlation"`.
+        words: What is compared: `"token"`, or whole words with the `"mean"`, `"first"` or `"last"` of their tokens'
+            states. Models with different tokenizers are always compared on words, by default the last token's.
 
     Warns, with the baseline, where there are fewer than 10 words per dimension.
 
@@ -78,10 +80,14 @@ class SpaceSimilarity(PairMeasure):
         occurrences: int = 20_000,
         items: int = 2_000,
         dissimilarity: str = "cosine",
+        words: str = "token",
     ) -> None:
         check_metrics(metrics)
         check_dissimilarity(dissimilarity)
-        self.metrics, self.occurrences, self.items, self.dissimilarity = metrics, occurrences, items, dissimilarity
+        if words not in ("token", "mean", "first", "last"):
+            raise UserError(f'words must be "token", "mean", "first" or "last". Got {words!r}.')
+        self.metrics, self.occurrences, self.items = metrics, occurrences, items
+        self.dissimilarity, self.words = dissimilarity, words
         self.request = SampleRequest(occurrences=occurrences if metrics != ("rsa",) else items)
 
     def compute(self, first: TokenSample, second: TokenSample) -> pd.DataFrame:
