@@ -21,6 +21,7 @@ from infoflow.studies import Run, StudyPlan, study
 from infoflow.studies._jobs import Job, StudyJobs, requirement, study_jobs
 
 TABLES = {
+    "alignment",
     "findings",
     "head_confidence",
     "head_entropy",

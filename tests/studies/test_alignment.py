@@ -1,0 +1,65 @@
+"""A study's stage that aligns each masked LM to its translation encoder."""
+
+import dataclasses
+
+import pytest
+
+from infoflow.foundation import UserError
+from infoflow.studies import AlignmentPlan, Run, StudyPlan
+from infoflow.studies._alignment import _key, aligned
+from infoflow.studies._jobs import StudyJobs
+
+
+def changed(plan: StudyPlan, **settings) -> StudyPlan:
+    return dataclasses.replace(plan, alignment=dataclasses.replace(plan.alignment, **settings))
+
+
+def test_every_seed_is_aligned_beside_its_controls(tiny_run: Run) -> None:
+    table = tiny_run.tables["alignment"]
+    assert set(table["seed"]) == {0, 1}
+    assert set(table["kind"]) == {"aligned", "unaligned", "shuffled", "regulariser only", "implicit", "target"}
+    assert set(zip(table["source_model"], table["target_model"], strict=True)) == {
+        (f"masked-lm/seed-{seed}", f"translation/seed-{seed}") for seed in (0, 1)
+    }
+    scores = table[table["metric"] == "mse"].set_index(["seed", "kind"])["value"]
+    for seed in (0, 1):
+        assert scores[seed, "unaligned"] < scores[seed, "regulariser only"]
+
+
+def test_bleu_stands_before_and_after(tiny_run: Run) -> None:
+    table = tiny_run.tables["alignment"]
+    bleu = table[table["metric"] == "bleu"]
+    assert set(bleu["kind"]) == {"unaligned", "implicit", "target"}
+    assert bleu["signature"].str.startswith("nrefs:").all()
+    own = tiny_run.tables["task_scores"]
+    own = own[(own["metric"] == "bleu") & own["trained"] & (own["objective"] == "translation")]
+    target = bleu[bleu["kind"] == "target"].set_index("seed")["value"]
+    assert target.to_dict() == own.set_index("seed")["value"].to_dict()
+
+
+def test_it_is_not_done_twice(tiny_run: Run, tiny_plan: StudyPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("infoflow.studies._alignment._align", lambda *_: pytest.fail("aligned again"))
+    table = aligned(StudyJobs(tiny_plan, tiny_run.folder))
+    assert table is not None
+    assert len(table) == len(tiny_run.tables["alignment"])
+
+
+def test_what_it_depends_on(tiny_run: Run, tiny_plan: StudyPlan) -> None:
+    def key(plan: StudyPlan, seed: int = 0) -> str:
+        return _key(StudyJobs(plan, tiny_run.folder), seed)
+
+    before = key(tiny_plan)
+    assert key(dataclasses.replace(tiny_plan, analysis=dataclasses.replace(tiny_plan.analysis, clusters=7))) == before
+    others = {key(changed(tiny_plan, learning_rate=2e-3)), key(changed(tiny_plan, pairs=0)), key(tiny_plan, 1)}
+    assert len(others | {before}) == 4
+
+
+def test_a_study_may_go_without(tiny_run: Run, tiny_plan: StudyPlan) -> None:
+    for plan in (changed(tiny_plan, on=False), dataclasses.replace(tiny_plan, objectives=("masked-lm",))):
+        assert aligned(StudyJobs(plan, tiny_run.folder)) is None
+
+
+def test_settings_are_checked() -> None:
+    with pytest.raises(UserError, match=r"alignment\.sentences must be at least 2\. Got 1"):
+        AlignmentPlan(sentences=1)
+    assert StudyPlan.from_json({"alignment": {"on": False}}).alignment.on is False
