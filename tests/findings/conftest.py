@@ -72,6 +72,25 @@ TAGS = {
         "masked-lm": ".597 .675 .689 .700 .695 .684",
     },
 }
+# Ranks 1-10 and 10k-30k; the bins between them are interpolated.
+CHANGE_OF_FREQUENT = {
+    "translation": ".114 .135 .103 .090 .066",
+    "causal-lm": ".126 .117 .098 .102 .075",
+    "masked-lm": ".146 .126 .103 .092 .060",
+}
+CHANGE_OF_RARE = {
+    "translation": ".045 .033 .030 .032 .028",
+    "causal-lm": ".040 .039 .044 .059 .066",
+    "masked-lm": ".059 .050 .049 .071 .117",
+}
+RANKS = (1, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000)
+# Layer 1, from ranks 1-10 to 10k-30k; the ends are published, and the middle of the masked LM.
+INFLUENCE = {
+    "translation": ".0003 .0004 .0005 .0007 .0009 .0011 .0013 .0016 .0019 .0022 .0059",
+    "causal-lm": ".006 .0065 .007 .0075 .008 .0085 .009 .0095 .010 .011 .012",
+    "masked-lm": ".0025 .0035 .0040 .0042 .0043 .0042 .0040 .0038 .0037 .0039 .0041",
+    "translation+token-dropout": ".0002 .0004 .0005 .0007 .0008 .0009 .0010 .0010 .0010 .0011 .0011",
+}
 # Ethayarajh 2019, published code, layers 0..12: BERT-base and GPT-2. The translation encoder's curve is invented.
 AVERAGE_SIMILARITY = {
     "masked-lm": ".105 .168 .219 .245 .327 .377 .420 .398 .399 .484 .561 .675 .477",
@@ -86,6 +105,7 @@ HEADS = {(0, 0, -1): 0.97, (0, 1, 1): 0.95, (1, 0, -1): 0.30, (1, 1, 2): 0.40}  
 CONFIDENCE = {(0, 0): 0.93, (0, 1): 0.88, (1, 0): 0.4, (1, 1): 0.3}
 NEIGHBOURS = {"neighbours": 50, "metric": "cosine", "few": "require"}
 LOSS = {"causal-lm": (3.5, 5.5), "masked-lm": (3.0, 5.5), "translation": (2.0, 6.0)}  # loss, unigram loss
+LOSS["translation+token-dropout"] = LOSS["translation"]
 
 
 def numbers(text):
@@ -112,6 +132,13 @@ class Study:
         self.untrained_information = {key: np.full(7, 4.0) for key in INFORMATION}
         self.untrained_change = {key: np.full(5, 0.02) for key in CHANGE}
         self.untrained_identity = {key: np.full(6, 0.95) for key in IDENTITY}
+        self.change_by_rank = {
+            objective: np.geomspace(numbers(CHANGE_OF_FREQUENT[objective]), numbers(text), 11, axis=1)
+            for objective, text in CHANGE_OF_RARE.items()
+        }
+        self.influence_by_rank = {
+            objective: numbers(text) * np.linspace(1, 0.5, 6)[:, None] for objective, text in INFLUENCE.items()
+        }
         self.average_similarity = {key: numbers(text) for key, text in AVERAGE_SIMILARITY.items()}
         self.self_similarity = {key: numbers(text) for key, text in SELF_SIMILARITY.items()}
         self.shuffled_similarity = {key: self.average_similarity[key] for key in SELF_SIMILARITY}
@@ -128,6 +155,10 @@ class Study:
             "position_neighbours": self._curves(self.position, self._flat(self.position, 1.0), 1, 8.0, **NEIGHBOURS),
             "context_neighbours": self._by("side", self.context, 0.1),
             "tag_neighbours": self._by("tag", self.tags, 0.3),
+            "change_by_frequency": self._by_rank(self.change_by_rank, "layer", 1, side="mean"),
+            "influence_by_frequency": self._by_rank(
+                self.influence_by_rank, "block", 0, noise=0.02, side="mean", pool="others"
+            ),
             "geometry": self._geometry(),
             "model_distance": self._distances(),
             "head_positional": self._heads(self.heads, ("layer", "head", "offset"), 0.1),
@@ -135,10 +166,10 @@ class Study:
             "task_scores": self._scores(),
         }
 
-    def estimate(self, value, baseline, *key):
+    def estimate(self, value, baseline, *key, scale=1.0):
         rng = np.random.default_rng([sum(map(ord, str(part))) for part in key])
-        value = value + self.between * rng.standard_normal()
-        replicates = value + self.noise * rng.standard_normal(REPLICATES)
+        value = value + scale * self.between * rng.standard_normal()
+        replicates = value + scale * self.noise * rng.standard_normal(REPLICATES)
         return {
             "value": value,
             "low": value - 2 * self.noise,
@@ -190,6 +221,18 @@ class Study:
             flat = self._flat(own, 1.2 * baseline)
             parts.append(self._curves(own, flat, 1, baseline, **{column: name}, **NEIGHBOURS))
         return pd.concat(parts, ignore_index=True)
+
+    def _by_rank(self, grids, name, first, noise=1.0, **settings):
+        """Untrained models do the same to all tokens, up to noise that has nothing to do with frequency."""
+        rows = []
+        for objective, grid in grids.items():
+            for model in self._models(objective):
+                values = grid if model["trained"] else 0.01 + 0.001 * np.sin(7 + 5 * np.arange(grid.size))
+                for (layer, index), value in np.ndenumerate(values.reshape(grid.shape)):
+                    keys = {name: layer + first, "bin": index, "rank_low": RANKS[index], "rank_high": RANKS[index + 1]}
+                    estimate = self.estimate(value, 0.01, name, *model.values(), *keys.values(), scale=noise)
+                    rows.append(model | settings | keys | estimate)
+        return pd.DataFrame(rows)
 
     def _geometry(self):
         """Untrained models have flat curves: all words alike, and occurrences of one word a little more."""
@@ -243,7 +286,7 @@ class Study:
     def _scores(self):
         rows = []
         for objective, (loss, unigram) in self.loss.items():
-            scores = {"loss": (loss, unigram)} | ({"bleu": self.bleu} if objective == "translation" else {})
+            scores = {"loss": (loss, unigram)} | ({"bleu": self.bleu} if objective.startswith("translation") else {})
             for model in self._models(objective):
                 if not model["trained"]:
                     continue

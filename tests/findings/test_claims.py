@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 IDS = [
-    *(f"representations:V-{number}" for number in (1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 14, 15, 16, 17, 18)),
+    *(f"representations:V-{number}" for number in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18)),
     *(f"representations:Z-{number}" for number in (1, 2, 5, 6)),
     "heads:V8",
 ]
@@ -32,6 +32,9 @@ def test_published_curves_hold(make_study, noise):
         ("representations:V-6", 0.408 - 0.332, 0.02),
         ("representations:V-7", 0.438 - 0.430, 0),
         ("representations:V-8", 0.430 - 0.423, 0),
+        ("representations:V-10", 1.0, 0.62),
+        ("representations:V-11", 1.0, 0.62),  # the causal LM's; the masked LM's .19 is farther from .62
+        ("representations:V-12", 1.0, 1.2),
         ("representations:V-13", 0.976 - 0.916, 0.015),
         ("representations:V-14", 0.3, 0),  # translation, layers 1→2: the weakest step
         ("representations:V-15", 0.242 - 0.238, 0),
@@ -56,6 +59,10 @@ def test_published_effects(published, name, effect, threshold):
         ("representations:V-4", "rise of the information about the output, masked LM: 1.6"),
         ("representations:V-8", "layer 1 to the top: 0.112 ("),
         ("representations:V-9", "last change of the masked LM over each earlier one: 1.23 ("),
+        ("representations:V-10", "most frequent tokens over that of the rarest: 1.73 ("),
+        ("representations:V-11", "layer 1 of the translation encoder: 2.68 ("),
+        ("representations:V-11", "layer 1 of the masked LM: 0.192 ("),
+        ("representations:V-12", "which token dropout takes away: 0.627 ("),
         ("representations:V-14", "beyond that of the translation encoder: 1.1 ("),
         ("representations:V-15", "layer 2 of 6 to the top: 0.125 ("),
         ("representations:V-15", "right token, layer 1 to the top: 0.031 ("),
@@ -110,6 +117,12 @@ def reverse(study, name):
             study.task_distance = {pair: curve[::-1] for pair, curve in study.task_distance.items()}
         case "V-9":
             study.change["masked-lm"] = study.change["masked-lm"][::-1]
+        case "V-10":
+            study.change_by_rank["translation"] = study.change_by_rank["translation"][:, ::-1]
+        case "V-11":
+            study.influence_by_rank["causal-lm"] = study.influence_by_rank["causal-lm"][:, ::-1]
+        case "V-12":
+            study.influence_by_rank["translation+token-dropout"] = study.influence_by_rank["translation"]
         case "V-13":
             _swap(study.identity, "masked-lm", "causal-lm")
         case "V-14":
@@ -279,3 +292,35 @@ def test_seeds_that_did_not_learn_are_left_out_where_three_remain(make_study):
     row = verdicts(tables, "representations:V-1").loc["representations:V-1"]
     assert (row["verdict"], row["seeds"], len(row["effects"])) == ("holds", 3, 3)
     assert "causal-lm/seed-2 has not learned" in row["note"]
+
+
+def test_the_ablation_that_was_not_trained_is_named(published):
+    for name in ("influence_by_frequency", "task_scores"):
+        published[name] = published[name][published[name]["objective"] != "translation+token-dropout"]
+    row = verdicts(published, "representations:V-12").iloc[0]
+    assert row["verdict"] == "not testable here"
+    assert "no translation encoder trained with token dropout among the models" in row["reason"]
+
+
+def test_an_ablation_that_has_not_learned_to_translate_tests_nothing(published):
+    scores = published["task_scores"].copy()
+    bleu = (scores["objective"] == "translation+token-dropout") & (scores["metric"] == "bleu")
+    scores.loc[bleu, ["value", "low", "high"]] = 2.0
+    row = verdicts(published | {"task_scores": scores}, "representations:V-12").iloc[0]
+    assert row["verdict"] == "not testable here"
+    assert "translation+token-dropout/seed-1 has not learned its task: BLEU" in row["reason"]
+
+
+def test_bins_in_random_order_do_not_show_the_claims_of_frequency(published):
+    for name in ("representations:V-10", "representations:V-11"):
+        row = verdicts(published, name).iloc[0]
+        assert "control, permuted frequency bins" in row["note"]
+        assert "shows the claim too" not in row["note"]
+
+
+def test_change_that_does_not_depend_on_frequency_fails_like_its_permutation(make_study):
+    study = make_study(noise=0.0005, between=0.0005)
+    for objective, grid in study.change_by_rank.items():
+        study.change_by_rank[objective] = np.full_like(grid, 0.05)
+    row = verdicts(study.tables(), "representations:V-10").iloc[0]
+    assert row["verdict"] == "fails", row["reason"]

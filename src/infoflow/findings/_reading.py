@@ -11,13 +11,14 @@ import pandas as pd
 from ._panel import Absent, Panel
 
 Tables = Mapping[str, pd.DataFrame]
-Objective = Literal["causal-lm", "masked-lm", "translation"]
+Objective = Literal["causal-lm", "masked-lm", "translation", "translation+token-dropout"]
 Number = Literal["value", "baseline", "clustering_spread"]
 
 OBJECTIVE_NAMES: dict[str, str] = {
     "causal-lm": "causal LM",
     "masked-lm": "masked LM",
     "translation": "translation encoder",
+    "translation+token-dropout": "translation encoder trained with token dropout",
 }
 
 # Where a table holds several settings of a measure, claims read the one that the published numbers used.
