@@ -4,16 +4,27 @@ from dataclasses import dataclass
 
 from infoflow.results import RunFolder
 
+from ._alignment import alignment_section
 from ._change import change_section
 from ._figure import Figure, Section
 from ._heads import heads_section
 from ._knowledge import knowledge_section
 from ._language import Cast
+from ._lenses import lenses_section
+from ._neighbours import neighbours_section
 from ._summary import Finding, scorecard
 from ._training import training_section
 
 # In the order in which data flows; a section without tables leaves itself out.
-SECTIONS = (knowledge_section, change_section, heads_section, training_section)
+SECTIONS = (
+    knowledge_section,
+    change_section,
+    lenses_section,
+    neighbours_section,
+    alignment_section,
+    heads_section,
+    training_section,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
