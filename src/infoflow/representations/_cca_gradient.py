@@ -47,7 +47,8 @@ class Gradient:
             (meeting.y.grams[:num], self.gram_y),
         )
         changes = [torch.einsum("gij,ij->g", terms, weights) for terms, weights in parts]
-        return self.value + sum(change - change[0] for change in changes)
+        change = torch.stack(changes).sum(0)
+        return self.value + change - change[0]
 
 
 def mean_correlation(overlap: Float[Tensor, "p q"]) -> Gradient:

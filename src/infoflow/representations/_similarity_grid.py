@@ -49,8 +49,8 @@ def similarity_grid(
     """
     if len(first) < LEAST_ROWS:
         raise UserError(
-            f"Similarity of spaces needs at least {LEAST_ROWS} words. The sample of {first.facts.model} has {len(first)}: "
-            "use a larger corpus."
+            f"Similarity of spaces needs at least {LEAST_ROWS} words. The sample of {first.facts.model} has "
+            f"{len(first)}: use a larger corpus."
         )
     rows = [] if metrics == ("rsa",) else list(_space_rows(first, second, [m for m in metrics if m != "rsa"]))
     if "rsa" in metrics:

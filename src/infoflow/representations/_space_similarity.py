@@ -56,7 +56,8 @@ class SpaceSimilarity(PairMeasure):
     Error bars resample sentences to first order (`linear_replicates`): a plain bootstrap would repeat rows, and a word
     beside its own copy is at distance 0. What leaves with a group of sentences is followed through all terms: for RSA
     also the ranks of the distances that stay, for PWCCA also the weights, except between correlations that sampling
-    cannot tell apart. SVCCA's components are held, so its bars miss a change of their number. Layers up to 256 wide leave out each of 64 blocks, wider ones 16 groups of four.
+    cannot tell apart. SVCCA's components are held, so its bars miss a change of their number. Layers up to 256 wide
+    leave out each of 64 blocks, wider ones 16 groups of four.
 
     Args:
         metrics: Which; rows come in this order.
