@@ -19,7 +19,14 @@ _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down
 
 JOIN = " – "  # joins the keys of a pair into one, and a line's key with what it shows
 
-MEASURE_TABLES = ("mutual_information", "layer_distance", "identity_neighbours", "head_confidence", "task_scores")
+MEASURE_TABLES = (
+    "mutual_information",
+    "layer_distance",
+    "identity_neighbours",
+    "geometry",
+    "head_confidence",
+    "task_scores",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

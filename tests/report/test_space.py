@@ -1,0 +1,264 @@
+"""The section on geometry: sentences from the data, controls, what is drawn."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from synthetic_run import MAIN_STACK, _estimate, _model, _write
+
+from infoflow.report._distributions import distribution_figure
+from infoflow.report._language import Cast
+from infoflow.report._space import _corrected, space_section
+from infoflow.results import RunFolder
+
+# Invented, but for the direction of the masked LM's curves.
+AVERAGE = {
+    "causal-lm": (0.30, 0.34, 0.36, 0.38, 0.42, 0.50, 0.70),
+    "masked-lm": (0.10, 0.17, 0.22, 0.33, 0.42, 0.60, 0.48),
+    "translation": (0.20, 0.21, 0.22, 0.23, 0.24, 0.25, 0.40),
+}
+WITHIN = (0.50, 0.45, 0.40, 0.33, 0.28, 0.22, 0.20)  # self-similarity above average similarity
+DIMENSION = {
+    "causal-lm": (5, 6, 7, 8, 9, 9, 9),
+    "masked-lm": (4, 5, 6, 7, 8, 9, 9),
+    "translation": (5, 6, 7, 8, 8, 8, 8),
+}
+LAYERS = range(7)
+
+
+def geometry_rows(stacks=MAIN_STACK, seeds=(1, 2, 3), trained=(True, False)):
+    rows = []
+    for objective in MAIN_STACK:
+        for seed in seeds:
+            for is_trained in trained:
+                for layer in LAYERS:
+                    keys = {**_model(objective, seed, is_trained), "stack": stacks[objective], "layer": layer}
+                    rows += [{**keys, "words": "mean", **row} for row in layer_rows(objective, seed, is_trained, layer)]
+    return rows
+
+
+def layer_rows(objective, seed, trained, layer):
+    average = AVERAGE[objective][layer] if trained else 0.41
+    within = WITHIN[layer] if trained else 0.33
+    dimension = DIMENSION[objective][layer] if trained else (72 if layer == 0 else 3)
+    rows = {
+        ("average_similarity", "raw"): (average, 0.0),
+        ("average_similarity", "centred"): (0.001, 0.0),
+        ("average_similarity", "standardised"): (0.0005, 0.0),
+        ("average_similarity", "rank"): (0.6 * average, 0.0),
+        ("rogue_dimensions", "raw"): (0.2 + 0.05 * layer, 3 / 128),
+        ("self_similarity", "raw"): (average + within, average),
+        ("shuffled_self_similarity", "raw"): (average + 0.002, average),
+        ("explainable_variance", "raw"): (0.4 - 0.02 * layer if trained or layer else np.nan, 0.05),
+        ("shuffled_explainable_variance", "raw"): (0.2, 0.05),
+        ("intra_sentence_similarity", "raw"): (average + 0.3, average),
+        ("unrelated_intra_sentence_similarity", "raw"): (average + 0.25, average),
+        ("intrinsic_dimension", "raw"): (float(dimension), 60.0),
+    }
+    return [
+        {"measure": measure, "space": space}
+        | corrected(value, baseline, (measure, space, objective, seed, trained, layer))
+        for (measure, space), (value, baseline) in rows.items()
+    ]
+
+
+def corrected(value, baseline, key):
+    estimate = _estimate(value, tuple(map(str, key)), 0.002, 0.001, baseline, 7000)
+    shifted = {
+        f"corrected{end}": estimate[of] - baseline for end, of in (("", "value"), ("_low", "low"), ("_high", "high"))
+    }
+    return estimate | shifted
+
+
+def distance_rows(seeds=(1, 2)):
+    """Cosines around the average similarity; distances in bins of 1 for one seed and of 2 for the other."""
+    rows = []
+    for objective in MAIN_STACK:
+        for seed in seeds:
+            for trained in (True, False):
+                for layer in LAYERS:
+                    keys = {**_model(objective, seed, trained), "stack": MAIN_STACK[objective], "layer": layer}
+                    centre = AVERAGE[objective][layer] if trained else 0.41
+                    rows += histogram(keys, "cosine", np.linspace(-1, 1, 81), centre, 0.12)
+                    rows += histogram(keys, "euclidean", np.arange(0, 41, seed), 10 + layer, 3)
+    return rows
+
+
+def histogram(keys, metric, edges, centre, spread):
+    middle = (edges[1:] + edges[:-1]) / 2
+    share, baseline = (np.exp(-(((middle - at) / spread) ** 2) / 2) for at in (centre, centre / 2))
+    shares = zip(edges, edges[1:], share / share.sum(), baseline / baseline.sum(), strict=False)
+    return [
+        {**keys, "metric": metric, "bin_low": float(low), "bin_high": float(high)}
+        | {"share": float(own), "baseline": float(control), "count": 20_000}
+        for low, high, own, control in shares
+    ]
+
+
+@pytest.fixture(scope="module")
+def run(study, tmp_path_factory):
+    """The study with geometry."""
+    folder = tmp_path_factory.mktemp("space") / "run"
+    shutil.copytree(study.path, folder)
+    run = RunFolder(folder)
+    _write(run, "geometry", "", geometry_rows())
+    _write(run, "distance_distribution", "", distance_rows())
+    return run
+
+
+@pytest.fixture(scope="module")
+def figures(run):
+    return {figure.id: figure for figure in space_section(run, Cast.of(run)).figures}
+
+
+def drawn(figure, panel=0):
+    """The rows in a panel's picture."""
+    data = figure.panels[panel].spec["datasets"]
+    return [row for rows in data.values() for row in rows]
+
+
+def y_scales(spec):
+    return [layer["encoding"]["y"]["scale"] for layer in spec["layer"] if "scale" in layer["encoding"].get("y", {})]
+
+
+def test_a_run_without_geometry_has_no_section(study):
+    assert space_section(study, Cast.of(study)) is None
+
+
+def test_figures_come_in_order(figures):
+    assert list(figures) == [
+        "average-similarity",
+        "self-similarity",
+        "intra-sentence",
+        "explainable-variance",
+        "intrinsic-dimension",
+        "word-distances",
+    ]
+
+
+def test_anisotropy_is_shown_in_every_space_on_one_scale(figures):
+    figure = figures["average-similarity"]
+    assert [panel.title for panel in figure.panels] == [
+        "as they are",
+        "less the layer's mean",
+        "every dimension of variance 1",
+        "Spearman's correlation for cosine",
+    ]
+    domains = [json.dumps(scale) for panel in figure.panels for scale in y_scales(panel.spec)]
+    assert len(set(domains)) == 1
+    assert {row["text"] for row in drawn(figure) if "text" in row} >= {"untrained", "isotropic", "masked LM"}
+    text = " ".join(figure.answer)
+    assert "the mean cosine in causal LM rises by 0.40" in text
+    assert "the mean cosine in masked LM rises by 0.38" in text
+    assert "dropped again by 0.12" in text
+    assert "Once the layer's mean is taken away, less than 0.01 is left in any layer." in text
+    assert "three dimensions carry up to 50% in causal LM (layer 6)" in text
+    assert "equal shares would be 2.3%" in text
+
+
+def test_corrected_similarity_is_the_answer_and_shuffled_words_its_control(figures):
+    figure = figures["self-similarity"]
+    text = " ".join(figure.answer)
+    assert "the corrected similarity within words in causal LM falls by 0.299 (" in text
+    assert "For shuffled words it is less than 0.01 everywhere." in text
+    assert {row["text"] for row in drawn(figure, 0) if "text" in row} >= {"random words"}
+    assert {row["text"] for row in drawn(figure, 1) if "text" in row} >= {"shuffled words", "untrained"}
+
+
+def test_corrected_replicates_are_paired_with_those_of_the_average(run):
+    """What both have in common cancels: the corrected curve is much surer than the raw one."""
+    frame = Cast.of(run).named(run.tables["geometry"])
+    rows, average, shuffled = (
+        frame[(frame["measure"] == name) & (frame["space"] == "raw")]
+        for name in ("self_similarity", "average_similarity", "shuffled_self_similarity")
+    )
+    found = _corrected(rows, shuffled, average)
+    row, own = found.iloc[0], rows.iloc[0]
+    same = average[
+        (average["model"] == own["model"]) & (average["trained"] == own["trained"]) & (average["layer"] == own["layer"])
+    ].iloc[0]
+    np.testing.assert_allclose(row["replicates"], np.subtract(own["replicates"], same["replicates"]))
+    assert row["value"] == own["corrected"]
+    assert row["baseline"] == pytest.approx(0.002, abs=0.01)
+
+
+def test_short_sentences_are_compared_with_unrelated_words(figures):
+    figure = figures["intra-sentence"]
+    assert any(sentence.startswith("For unrelated words it is 0.2") for sentence in figure.answer)
+    assert "sentences behind each point" in figure.caption
+
+
+def test_undefined_values_are_left_out(figures):
+    values = figures["explainable-variance"].data
+    untrained = values[(values["group"] == "untrained") & (values["panel"] == "as it is")]
+    assert untrained["layer"].min() == 1
+    assert values["value"].notna().all()
+
+
+def test_dimension_that_would_squash_the_curves_is_named_and_not_drawn(figures):
+    figure = figures["intrinsic-dimension"]
+    assert "Off the scale: untrained models at layer 0 (72" in figure.caption
+    assert max(row["value"] for row in drawn(figure) if row.get("group") == "untrained") < 10
+    assert figure.data["value"].max() > 70  # the download has them
+    assert any("Gaussian clouds of the same covariance have 60" in sentence for sentence in figure.answer)
+
+
+def test_distributions_of_seeds_are_averaged_in_the_wider_bins(figures):
+    figure = figures["word-distances"]
+    data = figure.data
+    euclidean = data[(data["metric"] == "euclidean") & (data["group"] == "trained")]
+    assert ((euclidean["high"] - euclidean["low"]) == 2).all()
+    sums = data.groupby(["series", "metric", "group", "layer"])["share"].sum()
+    np.testing.assert_allclose(sums, 1)
+
+
+def test_each_model_has_a_ridge_of_cosines_and_one_of_distances(figures):
+    figure = figures["word-distances"]
+    names = ["causal LM", "masked LM", "translation"]
+    assert [panel.title for panel in figure.panels] == [f"{n}: {m}" for m in ("cosine", "euclidean") for n in names]
+    scales = {json.dumps(panel.spec["layer"][0]["encoding"]["x"]["scale"]) for panel in figure.panels[:3]}
+    assert len(scales) == 1
+    groups = {row["group"] for row in drawn(figure)}
+    assert groups == {"trained", "untrained", "baseline"}
+    tops = [row["top"] - row["layer"] for row in drawn(figure) if row["group"] == "trained"]
+    assert max(tops) == pytest.approx(1.25)
+
+
+def test_quartiles_of_cosines_are_told(figures):
+    """Of a normal distribution the middle half lies within .674 standard deviations of the mean."""
+    low, high = 0.10 - 0.674 * 0.12, 0.10 + 0.674 * 0.12
+    assert f"masked LM from {low:.2f} to {high:.2f} at layer 0" in figures["word-distances"].answer[0]
+
+
+def test_decoders_have_figures_of_their_own(tmp_path):
+    from synthetic_run import make_study
+
+    run = make_study(tmp_path, seeds=(1,), objectives=("translation",))
+    both = [
+        row
+        for stack in ("encoder", "decoder")
+        for row in geometry_rows({**MAIN_STACK, "translation": stack}, seeds=(1,))
+        if row["objective"] == "translation"
+    ]
+    _write(run, "geometry", "", both)
+    ids = [figure.id for figure in space_section(run, Cast.of(run)).figures]
+    assert ids[-2:] == ["average-similarity-decoder", "self-similarity-decoder"]
+
+
+def test_one_model_without_a_control(tmp_path):
+    from synthetic_run import make_analysis
+
+    run = make_analysis(tmp_path)
+    rows = [row for row in geometry_rows(seeds=(0,), trained=(True,)) if row["objective"] == "masked-lm"]
+    _write(run, "geometry", "", [{**row, "model": "bert-tiny"} for row in rows])
+    section = space_section(run, Cast.of(run))
+    assert not section.untrained
+    assert "bert-tiny" in section.figures[0].answer[0]
+
+
+def test_distributions_without_an_untrained_model(run):
+    cast = Cast.of(run)
+    frame = cast.named(run.tables["distance_distribution"])
+    figure = distribution_figure(frame[frame["trained"]], cast)
+    assert {row["group"] for row in drawn(figure)} == {"trained", "baseline"}
