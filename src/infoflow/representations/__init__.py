@@ -14,8 +14,8 @@ from ._information_measure import MutualInformation as MutualInformation
 from ._intra_sentence import IntraSentence as IntraSentence
 from ._intrinsic_dimension import IntrinsicDimension as IntrinsicDimension
 from ._layer_distance import LayerDistance as LayerDistance
-from ._layer_similarity import LayerSimilarity as LayerSimilarity
 from ._layer_maps import layer_maps as layer_maps
+from ._layer_similarity import LayerSimilarity as LayerSimilarity
 from ._lens_measure import Lens as Lens
 from ._lens_training import LensTraining as LensTraining
 from ._lens_training import fit_tuned_lens as fit_tuned_lens

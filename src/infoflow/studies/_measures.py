@@ -6,15 +6,19 @@ from infoflow.flow import AbstractMeasure, PairMeasure
 from infoflow.foundation import UserError
 from infoflow.heads import Confidence, Entropy, PositionalScores
 from infoflow.representations import (
+    ChangeByFrequency,
     ContextNeighbours,
     DistanceDistribution,
     IdentityNeighbours,
+    InfluenceByFrequency,
     IntraSentence,
     IntrinsicDimension,
     LayerDistance,
+    Lens,
     ModelDistance,
     MutualInformation,
     PositionNeighbours,
+    SpaceSimilarity,
     TagNeighbours,
     TokenMap,
     WordGeometry,
@@ -35,6 +39,8 @@ def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
         MutualInformation(**information),
         MutualInformation(**information, regime="training"),
         LayerDistance(occurrences=plan.distance_occurrences),
+        ChangeByFrequency(),
+        InfluenceByFrequency(),
         IdentityNeighbours(k=plan.neighbours, occurrences=plan.neighbour_occurrences),
         PositionNeighbours(k=plan.neighbours),
         ContextNeighbours(k=plan.neighbours),
@@ -44,6 +50,7 @@ def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
         IntraSentence(),
         IntrinsicDimension(),
         DistanceDistribution(),
+        Lens(),
         Confidence(),
         Entropy(),
         PositionalScores(offsets=(-2, -1, 1, 2)),
@@ -52,7 +59,10 @@ def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
 
 def pair_measures(plan: AnalysisPlan) -> list[PairMeasure]:
     """Every measure of two models."""
-    return [ModelDistance(occurrences=plan.distance_occurrences)]
+    return [
+        ModelDistance(occurrences=plan.distance_occurrences),
+        SpaceSimilarity(occurrences=plan.distance_occurrences),
+    ]
 
 
 def choose(measures: Sequence[AbstractMeasure], only: Sequence[str]) -> list[AbstractMeasure]:
