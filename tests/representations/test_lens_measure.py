@@ -1,5 +1,7 @@
 """The measure of lenses, against every sentence run alone and every number summed in a loop."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -196,6 +198,17 @@ def test_what_cannot_be_read_is_skipped_with_a_reason(matched_models, parallel_c
     (tmp_path / "one.txt").write_text("the cat sees a dog\n")
     assert table(matched_models["causal-lm"], Corpus.from_text(tmp_path / "one.txt")).empty
     assert any("too few sentences" in text for text in display)
+
+
+def test_a_small_corpus_is_read_ten_times_at_most(matched_models, parallel_corpus, display):
+    model = matched_models["causal-lm"]
+    states = LensReader(reader_of(model, parallel_corpus), "predicted", 512)
+    training, _ = states.halves(SETTINGS["held_out"])
+    positions = sum(len(part) for part in states.read(training))
+    assert states.expected(training) == positions + len(training)  # the last token of a sentence predicts nothing
+    table(model, parallel_corpus, steps=10_000, tokens=64)
+    steps = math.ceil(10 * states.expected(training) / 64)
+    assert any(f"in {steps} of 10000 steps" in text for text in display)
 
 
 @pytest.fixture

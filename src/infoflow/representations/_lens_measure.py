@@ -1,5 +1,6 @@
 """At which layer a model's prediction forms."""
 
+import math
 from collections import deque
 from collections.abc import Iterator
 from typing import ClassVar
@@ -17,6 +18,7 @@ from ._lens_training import LensTraining, fit_tuned_lens
 from ._tuned_lens import TunedLens
 
 _CONTROL_POSITIONS = 4096  # behind the mean prediction that is the baseline
+_MOST_PASSES = 10  # over the sentences that a tuned lens is trained on
 
 _SCHEMA = TableSchema(
     name="lens",
@@ -65,7 +67,7 @@ class Lens(Intervention):
     Args:
         tuned: Also train and measure a tuned lens.
         positions: `"predicted"` or `"all"`.
-        steps: Training steps of the tuned lens.
+        steps: Training steps of the tuned lens; fewer on a small corpus, which is read ten times at most.
         tokens: Positions per training step.
         evaluated: Positions to measure on, about.
         held_out: Share of the sentences that are kept for measuring.
@@ -122,11 +124,11 @@ class Lens(Intervention):
         read = readout(reader.model)
         states = LensReader(reader, self.positions, options.tokens_per_batch)
         training, evaluation = states.halves(self.held_out)
-        unigram = Unigram(read)
-        batches = _watched(states.shuffled(training, self.tokens, self._trained_on), unigram)
+        unigram, steps = Unigram(read), self._affordable_steps(states.expected(training))
+        batches = _watched(states.shuffled(training, self.tokens, steps * self.tokens), unigram)
         lenses: dict[str, TunedLens | None] = {"logit": None}
         if self.tuned:
-            settings = LensTraining(steps=self.steps, tokens=self.tokens)
+            settings = LensTraining(steps=steps, tokens=self.tokens)
             lenses["tuned"] = fit_tuned_lens(read, (batch.states for batch in batches), settings)
         else:
             deque(batches, maxlen=0)
@@ -135,9 +137,17 @@ class Lens(Intervention):
             scores.update(batch)
         return scores
 
-    @property
-    def _trained_on(self) -> int:
-        return self.steps * self.tokens if self.tuned else _CONTROL_POSITIONS
+    def _affordable_steps(self, expected: float) -> int:
+        """Fewer steps where the sentences to train on would be read too often."""
+        most = max(1, math.ceil(_MOST_PASSES * expected / self.tokens))
+        if not self.tuned:
+            return min(most, math.ceil(_CONTROL_POSITIONS / self.tokens))
+        if most < self.steps:
+            current_display().note(
+                f"The tuned lens is trained in {most} of {self.steps} steps, as a corpus of this size affords "
+                f"({_MOST_PASSES} passes over it)."
+            )
+        return min(most, self.steps)
 
 
 def _watched(batches: Iterator[LensStates], unigram: Unigram) -> Iterator[LensStates]:

@@ -21,7 +21,7 @@ from infoflow.objectives import MaskedLM, Vocabulary
 Positions = Literal["predicted", "all"]
 
 _GROUP_BYTES = 1 << 27  # states of the sentences among which positions are shuffled
-_MAX_DRAWS = 200  # passes over a small corpus
+_MAX_DRAWS = 40  # passes over a small corpus until its positions count as absent
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -70,6 +70,11 @@ class LensReader:
         """The states of these sentences, batch by batch in order of length."""
         for batch in length_batches(self._lengths(rows), self._tokens_per_batch):
             yield self._run(rows[batch], draw)
+
+    def expected(self, rows: np.ndarray) -> float:
+        """About how many positions these sentences have."""
+        share = MaskedLM().rate if self._corrupts else 1.0
+        return share * self._reader.num_tokens(rows) / len(self._reader.model.anatomy.stacks)
 
     def sentences(self, rows: np.ndarray, positions: int) -> np.ndarray:
         """As many of the first rows as are expected to hold so many positions."""
