@@ -62,11 +62,10 @@ def test_halfway_layers_are_told_from_intervals(run):
     """Half of 2.5 is 1.25, of 3 it is 1.5, of 4 it is 2, which is not below itself."""
     found = section(run)
     tuned, logit, untrained = found.figures[0].answer
-    assert "of causal LM from layer 2 on (1.1" in tuned
-    assert "of masked LM from layer 1 on (1.4" in tuned
-    assert "of translation from layer 1 on (1.4" in tuned
-    assert logit.startswith("Read as it is (logit lens), that is so from layer 3 on in causal LM")
-    assert "from layer 3 on in masked LM; from layer 3 on in translation" in logit
+    assert "in causal LM from layer 2 on, where 1.1" in tuned
+    assert "in masked LM from layer 1 on, where 1.4" in tuned
+    assert "in translation from layer 1 on, where 1.4" in tuned
+    assert logit.endswith("from layer 3 in causal LM, 3 in masked LM and 3 in translation.")
     assert "within 0.00 nats" in untrained
 
 
@@ -82,6 +81,7 @@ def test_each_model_has_a_panel_with_both_lenses_in_its_colour(run):
             assert f'["var(--series-{slot})", "var(--series-{slot})"]' in text
             assert "logit lens" in text
             assert "tuned lens" in text
+    assert sorted(set(divergence.data["layer"])) == [0, 1, 2, 3, 4, 5]
     assert set(divergence.data["group"]) == {"trained", "baseline"}
     assert set(agreement.data["group"]) == {"trained", "untrained", "baseline"}
     assert re.search(r"0\.6\d* \(0\.5\d+ to 0\.6\d+\) in causal LM \(layer 3 of 6\)", agreement.answer[0])

@@ -6,12 +6,12 @@ from infoflow.results import RunFolder
 
 from ._curves import curves, has_untrained, interval_note, layers_of, samples_at
 from ._figure import Figure, Panel, Section
-from ._language import JOIN, Cast, Series
+from ._language import JOIN, NUM_SLOTS, Cast, Series
 from ._layer_chart import layer_chart
 from ._numbers import estimate_text, listed, number
 from ._samples import Estimate
 
-_LENSES = {"logit": ("logit lens", 3), "tuned": ("tuned lens", 0)}  # label, style of the line
+_LENSES = {"tuned": ("tuned lens", 0), "logit": ("logit lens", 1)}  # label, style of the line in every panel
 _HOW_LENSES = (
     "The logit lens hands a layer's vectors to the model's own output head, as if the layers above did not exist. The "
     "tuned lens first moves them, by an affine map learned on other sentences, to where the head expects them: what "
@@ -53,10 +53,10 @@ def _by_lens(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def _lines(owner: Series, frame: pd.DataFrame) -> list[Series]:
-    """Both lenses of one model in its colour; the tuned one in its own style."""
+    """Both lenses of one model in its colour; a lens has one style in all panels."""
     return [
-        Series(key=f"{owner.key}{JOIN}{lens}", label=label, slot=owner.slot, variant=variant)
-        for lens, (label, variant) in _LENSES.items()
+        Series(key=f"{owner.key}{JOIN}{lens}", label=label, slot=owner.slot, variant=(style - owner.slot) % NUM_SLOTS)
+        for lens, (label, style) in _LENSES.items()
         if lens in set(frame["lens"])
     ]
 
@@ -66,7 +66,8 @@ def _owners(frame: pd.DataFrame, cast: Cast) -> list[Series]:
 
 
 def _panels(frame: pd.DataFrame, cast: Cast, y_title: str, baseline: str) -> tuple[list[Panel], pd.DataFrame]:
-    """A panel per model, all on one scale, and the rows that they show."""
+    """A panel per model, all on one scale, and the rows that they show: every layer but the top, where lines meet."""
+    frame = frame.loc[frame["layer"] < frame.groupby("owner")["layer"].transform("max")]
     tables = {owner.key: curves(frame[frame["owner"] == owner.key]) for owner in _owners(frame, cast)}
     everything = pd.concat([table.assign(owner=key) for key, table in tables.items()], ignore_index=True)
     span = 0.0, 1.06 * float(everything[["high", "value"]].max().max())
@@ -101,12 +102,12 @@ def _divergence_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
         answer=[*_halfway_sentences(trained, cast), *_untrained_sentence(frame)],
         panels=panels,
         caption=f"{interval_note(table)} Panels share one scale. Measured on sentences that the lens was not "
-        "trained on.",
+        "trained on. The top layer is left out: there the divergence is 0 by definition.",
         how_to_read=[
-            "Across: layers, from the embeddings (0) to the top, where the divergence is 0 by definition. Up: the "
-            "Kullback–Leibler divergence of what the layer predicts from what the model predicts in the end.",
+            "Across: layers, from the embeddings (0) on. Up: the Kullback–Leibler divergence of what the layer "
+            "predicts from what the model predicts in the end.",
             _HOW_LENSES,
-            "The dashed grey line is what the model predicts on average, whatever the text: a layer above it misleads "
+            "The dotted grey line is what the model predicts on average, whatever the text: a layer above it misleads "
             "the head, a layer far below it knows most of the answer. Untrained models are not drawn, since they "
             "predict nearly the same everywhere.",
         ],
@@ -119,12 +120,14 @@ def _divergence_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
 def _halfway_sentences(frame: pd.DataFrame, cast: Cast) -> list[str]:
     lens = "tuned" if "tuned" in set(frame["lens"]) else "logit"
     halfway = {owner: _halfway(frame, owner, lens) for owner in _owners(frame, cast)}
-    told = "; ".join(f"of {owner.label} from layer {layer} on ({text})" for owner, (layer, text) in halfway.items())
-    sentences = [f"Through the {lens} lens, more than half of the way to the final prediction is done {told}."]
+    told = "; ".join(f"in {owner.label} from layer {layer} on, {text}" for owner, (layer, text) in halfway.items())
+    sentences = [
+        f"Through the {lens} lens, more than half of the divergence between the mean prediction and the final one is "
+        f"gone {told}."
+    ]
     if lens == "tuned":
-        later = {owner: _halfway(frame, owner, "logit")[0] for owner in halfway}
-        layers = "; ".join(f"from layer {layer} on in {owner.label}" for owner, layer in later.items())
-        sentences.append(f"Read as it is (logit lens), that is so {layers}.")
+        later = [f"{_halfway(frame, owner, 'logit')[0]} in {owner.label}" for owner in halfway]
+        sentences.append(f"Read as they are (logit lens), vectors are that near from layer {listed(later)}.")
     return sentences
 
 
@@ -136,7 +139,7 @@ def _halfway(frame: pd.DataFrame, owner: Series, lens: str) -> tuple[int, str]:
     at = {layer: samples_at(frame, key, layer).estimate() for layer in layers}
     near = [_upper(at[layer]) < base / 2 for layer in layers]
     first = layers[max((index + 1 for index, is_near in enumerate(near) if not is_near), default=0)]
-    return first, f"{estimate_text(at[first], 'nats')} of {number(base)}"
+    return first, f"where {estimate_text(at[first], 'nats')} of {number(base)} remain"
 
 
 def _upper(estimate: Estimate) -> float:
@@ -160,13 +163,14 @@ def _agreement_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
         question="From which layer on is the likeliest token the final one?",
         answer=[_middle_sentence(frame, cast)],
         panels=panels,
-        caption=f"{interval_note(table)} Panels share one scale.",
+        caption=f"{interval_note(table)} Panels share one scale. The top layer, 1 by definition, is left out.",
         how_to_read=[
             "Up: the share of positions at which the layer's likeliest token is the one that the model finally holds "
-            "likeliest, right or wrong; 1 at the top by definition.",
+            "likeliest, right or wrong.",
             _HOW_LENSES,
             "The dotted grey line always names the model's most frequent favourite; the dashed one is a model of the "
-            "same shape that was never trained.",
+            "same shape that was never trained. It may score high, since its layers hardly change a vector and its "
+            "favourite stays whatever it was: agreement shows a prediction only where the divergence shows one too.",
         ],
         method="lens",
         data=table,
