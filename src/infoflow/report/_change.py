@@ -6,6 +6,7 @@ from infoflow.results import RunFolder
 
 from ._curves import curves, has_untrained, interval_note
 from ._figure import Figure, Panel, Section
+from ._frequency import frequency_figures
 from ._language import JOIN, Cast, Series
 from ._layer_chart import layer_chart
 from ._numbers import estimate_text, listed, number
@@ -23,6 +24,7 @@ def change_section(run: RunFolder, cast: Cast) -> Section | None:
     if "layer_distance" in run.tables and len(run.tables["layer_distance"]):
         frames.append(cast.named(run.tables["layer_distance"]))
         figures.append(_layer_figure(cast.main(frames[0]), cast))
+    figures += frequency_figures(run, cast)
     if "model_distance" in run.tables and len(run.tables["model_distance"]):
         figures.append(_model_figure(run.tables["model_distance"], cast))
     if not figures:

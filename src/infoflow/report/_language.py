@@ -23,6 +23,8 @@ MEASURE_TABLES = (
     "mutual_information",
     "layer_distance",
     "identity_neighbours",
+    "change_by_frequency",
+    "influence_by_frequency",
     "geometry",
     "head_confidence",
     "task_scores",

@@ -44,6 +44,24 @@ DARK = {
     "below": "#f5a05f",
     "above": "#5f9df0",
 }
+RANK_STEPS = 11
+"""Shades `rank-0` to `rank-10`: frequency ranges, from the most frequent tokens to the rarest."""
+
+
+def _ramp(*anchors: str) -> dict[str, str]:
+    """`RANK_STEPS` colours along straight lines between anchors; mixed here, since charts cannot mix CSS variables."""
+    stops = [[int(color[index : index + 2], 16) for index in (1, 3, 5)] for color in anchors]
+    shades = {}
+    for step in range(RANK_STEPS):
+        place = step / (RANK_STEPS - 1) * (len(stops) - 1)
+        low = min(int(place), len(stops) - 2)
+        mixed = [round(a + (b - a) * (place - low)) for a, b in zip(stops[low], stops[low + 1], strict=True)]
+        shades[f"rank-{step}"] = "#" + "".join(f"{value:02x}" for value in mixed)
+    return shades
+
+
+LIGHT |= _ramp("#77a9d6", "#2f6cad", "#0a1c3a")
+DARK |= _ramp("#447ab0", "#76abe0", "#f1f8ff")
 # Liberation Sans is built into the converter and has Arial's metrics: screen, SVG and PDF agree.
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 

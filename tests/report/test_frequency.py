@@ -1,0 +1,201 @@
+"""Change and influence by frequency rank: sentences, scales, lines and labels."""
+
+import numpy as np
+import pytest
+
+OBJECTIVES = ("causal-lm", "masked-lm", "translation")
+STACKS = {"causal-lm": "decoder", "masked-lm": "encoder", "translation": "encoder"}
+EDGES = (1, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000)
+NUM_BINS = len(EDGES) - 1
+# From the most frequent to the rarest bin, at the first and the last step; published, the middle is interpolated.
+CHANGE = {
+    "causal-lm": ((0.126, 0.040), (0.075, 0.066)),
+    "masked-lm": ((0.146, 0.059), (0.060, 0.117)),
+    "translation": ((0.114, 0.045), (0.066, 0.028)),
+}
+INFLUENCE = {
+    "causal-lm": ((0.006, 0.012), (0.004, 0.008)),
+    "masked-lm": ((0.0025, 0.0041), (0.0007, 0.0022)),
+    "translation": ((0.0003, 0.0059), (0.0006, 0.0007)),
+}
+
+
+def rank_rows(ends, name, first, layers, untrained, baseline, noise, seeds, **more):
+    """Rows of a table by layer and bin; untrained models hardly depend on the bin."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for objective, (bottom, top) in ends.items():
+        grid = np.linspace(np.geomspace(*bottom, NUM_BINS), np.geomspace(*top, NUM_BINS), layers)
+        for seed in seeds:
+            for trained in (True, False):
+                for (layer, index), value in np.ndenumerate(grid if trained else np.full_like(grid, untrained)):
+                    value = value + rng.normal(0, noise / 2)
+                    replicates = value + rng.normal(0, noise, 50)
+                    rows.append(
+                        {
+                            "model": f"{objective}/seed-{seed}",
+                            "objective": objective,
+                            "seed": seed,
+                            "trained": trained,
+                            "stack": STACKS[objective],
+                            name: layer + first,
+                            "bin": index,
+                            "rank_low": EDGES[index],
+                            "rank_high": EDGES[index + 1],
+                            "value": value,
+                            "low": value - 2 * noise,
+                            "high": value + 2 * noise,
+                            "baseline": baseline,
+                            "count": 3000,
+                            "replicates": list(replicates),
+                            "width": 128,
+                            "side": "mean",
+                            **more,
+                        }
+                    )
+    return rows
+
+
+def write_tables(run, seeds=(1, 2, 3), change=CHANGE, influence=INFLUENCE):
+    """Add both tables to a run folder."""
+    from synthetic_run import _write
+
+    from infoflow.representations import ChangeByFrequency, InfluenceByFrequency
+
+    rows = rank_rows(change, "layer", 0, 6, 0.02, 0.85, 0.002, seeds, next_layer=0)
+    both = [
+        row | {"pool": pool}
+        for pool in ("others", "after")
+        for row in rank_rows(influence, "block", 0, 6, 1e-5, 0.002, 0.0001, seeds)
+        if pool == "others" or row["stack"] == "decoder"
+    ]
+    for measure, table in ((ChangeByFrequency, rows), (InfluenceByFrequency, both)):
+        if not table:
+            continue
+        named = {column.name for column in measure.table.columns}
+        assert named == set(table[0]) - {"model", "objective", "seed", "trained"}
+        _write(run, measure.table.name, "1 − PWCCA", table)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    from synthetic_run import make_study
+
+    run = make_study(tmp_path_factory.mktemp("ranks"))
+    write_tables(run)
+    return run
+
+
+@pytest.fixture(scope="module")
+def figures(run):
+    from infoflow.report._story import tell
+
+    return {figure.id: figure for figure in tell(run).figures}
+
+
+def layers_of(spec):
+    return [layer for layer in spec["layer"] if "mark" in layer]
+
+
+def data_of(spec, layer):
+    return spec["datasets"][layer["data"]["name"]]
+
+
+def test_one_panel_per_objective_on_one_scale(figures):
+    for name in ("change-by-rank", "influence-by-rank"):
+        panels = figures[name].panels
+        assert [panel.title for panel in panels] == ["causal LM", "masked LM", "translation"]
+        domains = {
+            tuple(layer["encoding"]["y"]["scale"]["domain"])
+            for panel in panels
+            for layer in layers_of(panel.spec)
+            if "scale" in layer["encoding"].get("y", {})
+        }
+        assert len(domains) == 1
+        highest = figures[name].data["high"].max()
+        assert highest < domains.pop()[1] < 1.1 * highest
+
+
+def test_bins_run_through_the_ramp_and_the_control_is_grey_and_dashed(figures):
+    spec = figures["change-by-rank"].panels[0].spec
+    lines = [layer for layer in layers_of(spec) if layer["mark"]["type"] == "line"]
+    control, bins = lines
+    assert control["mark"]["strokeDash"] == [4, 3]
+    assert control["mark"]["color"] == "var(--control)"
+    scale = bins["encoding"]["color"]["scale"]
+    assert scale["domain"][0] == "1–10"
+    assert scale["domain"][-1] == "2.5k–5k"
+    assert (scale["range"][0], scale["range"][-1]) == ("var(--rank-0)", "var(--rank-10)")
+    assert len(set(scale["range"])) == NUM_BINS
+
+
+def test_labels_name_every_bin_and_the_control_without_touching(figures):
+    from infoflow.report._layer_chart import HEIGHT
+
+    spec = figures["influence-by-rank"].panels[2].spec  # all lines meet at the last layer
+    labels = next(layer for layer in layers_of(spec) if layer["mark"]["type"] == "text")
+    rows = data_of(spec, labels)
+    assert len(rows) == NUM_BINS + 1
+    assert "random" in {row["text"] for row in rows}
+    top = labels["encoding"]["y"]["scale"]["domain"][1]
+    places = np.sort([row["at"] / top * HEIGHT for row in rows])
+    assert np.diff(places).min() > 12
+
+
+def test_sentences_compare_both_ends_with_numbers(figures):
+    causal, masked, translation = figures["change-by-rank"].answer
+    assert causal.startswith(
+        "Causal LM changes frequent tokens (rank 1–10) more than rare ones (2.5k–5k) at every step"
+    )
+    assert "most so at 0→1: 0.12" in causal
+    assert "against 0.0" in causal
+    assert "at 3 of 6 steps" in masked
+    assert "the other way round at 4→5, 5→6" in masked
+    assert "at every step" in translation
+    influence = figures["influence-by-rank"].answer[2]
+    assert "listens more to rare tokens (rank 2.5k–5k) than to frequent ones (1–10) in 5 of 6 layers" in influence
+    assert "with 0.002 for a random token" in influence
+
+
+def test_no_difference_is_said(tmp_path):
+    from synthetic_run import make_study
+
+    from infoflow.report._story import tell
+
+    run = make_study(tmp_path, seeds=(1,))
+    flat = dict.fromkeys(CHANGE, ((0.05, 0.05), (0.05, 0.05)))
+    write_tables(run, seeds=(1,), change=flat)
+    answers = {figure.id: figure.answer for figure in tell(run).figures}["change-by-rank"]
+    assert any("about equally at every step" in answer for answer in answers)
+
+
+def test_blocks_are_drawn_at_the_layer_they_make(figures):
+    assert set(figures["influence-by-rank"].data["layer"]) == set(range(1, 7))
+    assert set(figures["change-by-rank"].data["from_layer"]) == set(range(6))
+
+
+def test_only_the_pool_that_all_models_have_is_drawn(figures):
+    data = figures["influence-by-rank"].data
+    assert not data[data["group"] == "bin"].duplicated(["series", "layer", "rank_low"]).any()
+
+
+def test_the_page_shows_both_figures_and_their_method(run):
+    from infoflow.report import write_report
+
+    page = write_report(run).read_text(encoding="utf-8")
+    assert 'id="change-by-rank"' in page
+    assert 'id="influence-by-rank"' in page
+    assert 'id="method-influence"' in page
+    assert "--rank-10:" in page
+
+
+def test_a_run_of_this_measure_alone_has_a_report(tmp_path):
+    from synthetic_run import make_analysis
+
+    from infoflow.report._story import tell
+
+    run = make_analysis(tmp_path, tables=())
+    write_tables(run, seeds=(0,), change={"masked-lm": CHANGE["masked-lm"]}, influence={})
+    figures = {figure.id: figure for figure in tell(run).figures}
+    assert len(figures["change-by-rank"].panels) == 1
+    assert "share one scale" not in figures["change-by-rank"].caption
