@@ -23,10 +23,11 @@ class _Range(NamedTuple):
     low: float
     high: float
     holds_baseline: bool
+    inverted: bool = False
 
     @property
     def scale(self) -> alt.Scale:
-        return alt.Scale(domain=[self.low, self.high], nice=False, zero=False)
+        return alt.Scale(domain=[self.low, self.high], nice=False, zero=False, reverse=self.inverted)
 
 
 class _Axes(NamedTuple):
@@ -48,14 +49,16 @@ def layer_chart(
     x_title: str = "layer (0 = embeddings)",
     transitions: bool = False,
     y_range: tuple[float, float] | None = None,
+    inverted: bool = False,
 ) -> dict[str, Any]:
     """A Vega-Lite specification for `curves(...)`, as wide as its container.
 
     The measure's baseline is drawn where it does not squash the curves; else a note at the edge names its value.
     With `transitions` the axis reads 0→1, 1→2, …; `y_range` gives panels that are compared the same scale.
+    `inverted` turns the y axis, for quantities of which less is more.
     """
     table = table.assign(name=table["series"].map({s.key: s.label for s in series}))
-    span = _y_range(table, y_range)
+    span = _y_range(table, y_range)._replace(inverted=inverted)
     axes = _axes(table, span, x_title, y_title, transitions)
     group = dict(iter(table.groupby("group")))
     untrained, baseline = group.get("untrained", table.head(0)), group.get("baseline", table.head(0))
@@ -216,7 +219,7 @@ def _clusters(values: pd.Series, gap: float) -> list[float]:
 def _edge_note(baseline: pd.DataFrame, name: str, span: _Range) -> list[alt.Chart]:
     """A dashed line along the edge beyond which the baseline lies, and its value."""
     value = float(baseline["value"].mean())
-    below = value < span.low
+    below = (value < span.low) != span.inverted
     text = f"{'↓' if below else '↑'} {name}: {value:.2g} (off scale)"
     at = alt.Chart(pd.DataFrame([{"text": text}]))
     mark = at.mark_text(

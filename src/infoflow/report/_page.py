@@ -18,6 +18,7 @@ from infoflow.results import RunFolder
 
 from ._drawing import static_svg
 from ._figure import Figure
+from ._map_drawing import legend_mark
 from ._methods import settings, table_notes
 from ._story import Story, tell
 from ._summary import VERDICTS, model_rows, study_line, verdict_line
@@ -74,6 +75,7 @@ def _environment(story: Story) -> Environment:
     environment.filters["embedded"] = embedded
     environment.filters["named"] = lambda text: _named(text, story)
     environment.filters["csv_address"] = _csv_address
+    environment.filters["legend_mark"] = legend_mark
     environment.globals["static_pictures"] = _static_pictures
     return environment
 

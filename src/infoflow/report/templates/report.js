@@ -6,7 +6,7 @@
   const all = (selector, from = document) => [...from.querySelectorAll(selector)];
   const one = (selector, from = document) => from.querySelector(selector);
 
-  // ---- the address keeps the state: #figure;model=…;statistic=…;view=…;seed=…;head=…
+  // ---- the address keeps the state: #figure;model=…;statistic=…;view=…;seed=…;head=…;layer=…
   const state = { place: "" };
   const readState = () => {
     const [place, ...pairs] = location.hash.slice(1).split(";");
@@ -320,8 +320,59 @@
     return paint;
   };
 
+  // ---- maps: a slider through the layers, the same dots in each
+  const MARKS = {
+    circle: "M-11 0a11 11 0 1 0 22 0a11 11 0 1 0-22 0Z", square: "M-9.7-9.7H9.7V9.7H-9.7Z", triangle: "M0-12L11.5 9H-11.5Z",
+    diamond: "M0-13L13 0L0 13L-13 0Z", cross: "M-4.4-12H4.4V-4.4H12V4.4H4.4V12H-4.4V4.4H-12V-4.4H-4.4Z",
+  };
+  const maps = (box) => {
+    const data = JSON.parse(one(".maps-data", box).textContent);
+    const slider = one("input[type=range]", box);
+    const section = box.closest("section");
+    const dots = all(".space", box).map((space) => {
+      const own = data.spaces[space.dataset.space];
+      const stage = one(".stage", space);
+      const hollow = new Set(own.hollow);
+      return own.group.map((group, point) => {
+        const { color, shape } = data.groups[group];
+        const look = hollow.has(point) ? { fill: "var(--paper)", stroke: color, "stroke-width": 5 } : { fill: color, "fill-opacity": own.strength[point] };
+        const dot = svgMake("path", { d: MARKS[shape], ...look });
+        const title = svgMake("title", {});
+        title.textContent = own.titles[point];
+        dot.append(title);
+        stage.append(dot);
+        return dot;
+      });
+    });
+    const layer = () => {
+      const wanted = state.layer === undefined ? NaN : Number(state.layer);
+      return data.layers.includes(wanted) ? wanted : data.layers.at(-1);
+    };
+    const paint = () => {
+      const now = layer(), index = data.layers.indexOf(now);
+      slider.value = now;
+      one("output", box).textContent = now;
+      dots.forEach((own, number) => {
+        const places = data.spaces[number].places[index];
+        own.forEach((dot, point) => { dot.style.transform = `translate(${places[2 * point]}px,${places[2 * point + 1]}px)`; });
+      });
+      for (const cell of all(".strip g[data-layer]", box)) cell.classList.toggle("now", Number(cell.dataset.layer) === now);
+    };
+    const choose = (chosen) => {
+      remember({ layer: String(chosen), place: box.closest("figure").id });
+      for (const repaint of paints) repaint();
+      atLayer(section, Number(chosen));
+    };
+    slider.addEventListener("input", () => choose(slider.value));
+    box.addEventListener("click", (event) => {
+      const cell = event.target.closest(".strip g[data-layer]");
+      if (cell) choose(cell.dataset.layer);
+    });
+    return paint;
+  };
+
   // ---- start, and follow the address
-  const paints = all("[data-map]").map(headMap);
+  const paints = [...all("[data-map]").map(headMap), ...all("[data-maps]").map(maps)];
   const follow = (jump) => {
     readState();
     for (const paint of paints) paint();
