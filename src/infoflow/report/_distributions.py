@@ -1,5 +1,6 @@
 """Distributions layer by layer, as ridges: each layer's shape stands on its own line, from the bottom to the top."""
 
+import json
 from typing import Any
 
 import altair as alt
@@ -12,8 +13,9 @@ from ._layer_chart import color_of, finished, lit
 from ._numbers import number
 
 _METRICS = {"cosine": "cosine of two random words", "euclidean": "Euclidean distance of two random words"}
+_TITLES = {"cosine": "cosine", "euclidean": "distance"}
 _HEIGHT = 1.25  # lines that a shape reaches over
-_VISIBLE = 0.002  # bins that nowhere hold more are cut off at both ends
+_VISIBLE = 0.0005  # bins at the two ends that hold less are cut off
 _ROUNDING = 1e-9
 
 
@@ -23,7 +25,7 @@ def distribution_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
         [_shapes(frame, series, metric) for metric in _METRICS for series in cast.present(frame)], ignore_index=True
     )
     panels = [
-        Panel(title=f"{series.label}: {metric}", spec=_ridges(_panel_rows(shapes, series.key, metric), series, metric))
+        _panel(shapes, series, metric)
         for metric in _METRICS
         for series in cast.present(shapes[shapes["metric"] == metric])
     ]
@@ -43,7 +45,7 @@ def distribution_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
             "kinds of words that the layer keeps apart.",
         ],
         method="geometry",
-        data=shapes.drop(columns="top"),
+        data=shapes,
         tables=("distance_distribution",),
     )
 
@@ -62,62 +64,64 @@ def _shapes(frame: pd.DataFrame, series: Series, metric: str) -> pd.DataFrame:
     parts = []
     for group, (rows, column) in groups.items():
         sums: Any = rows.groupby(["layer", "place"])[column].sum() / max(rows["seed"].nunique(), 1)
-        parts.append(sums.rename("share").reset_index().assign(group=group))
-    shapes = pd.concat([part for part in parts if len(part)], ignore_index=True)
-    highest = shapes.groupby(["group", "layer"])["share"].transform("max")
-    return shapes.assign(
-        series=series.key,
-        metric=metric,
-        low=shapes["place"] * width,
-        middle=(shapes["place"] + 0.5) * width,
-        high=(shapes["place"] + 1) * width,
-        top=shapes["layer"] + _HEIGHT * shapes["share"] / highest,
-    ).drop(columns="place")
+        shape = sums.rename("share").reset_index()
+        parts += [_visible(of_layer).assign(group=group) for _, of_layer in shape.groupby("layer")]
+    shapes = pd.concat(parts, ignore_index=True).assign(series=series.key, metric=metric)
+    low, high = (shapes["place"] * width).round(6), ((shapes["place"] + 1) * width).round(6)
+    return shapes.assign(low=low, high=high, share=shapes["share"].round(5)).drop(columns="place")
 
 
-def _panel_rows(shapes: pd.DataFrame, key: str, metric: str) -> pd.DataFrame:
-    """One panel's rows, without the bins at both ends that hold nothing; cosines of all models over one range."""
+def _visible(rows: pd.DataFrame) -> pd.DataFrame:
+    """One shape's bins, without those at its two ends that hold next to nothing, but for one."""
+    seen = np.flatnonzero(rows["share"] > _VISIBLE)
+    return rows.iloc[max(seen[0] - 1, 0) : seen[-1] + 2] if len(seen) else rows.head(0)
+
+
+def _panel(shapes: pd.DataFrame, series: Series, metric: str) -> Panel:
     compared = shapes[shapes["metric"] == metric]
-    own = compared[compared["series"] == key]
+    own = compared[compared["series"] == series.key]
+    # Cosines have one range in all panels; distances have a scale of each model's own.
     seen = compared if metric == "cosine" else own
-    seen = seen[seen["share"] > _VISIBLE]
-    # One empty bin on either side, so that shapes come down to their line.
-    return own[(own["high"] > seen["low"].min() - _ROUNDING) & (own["low"] < seen["high"].max() + _ROUNDING)]
+    span = (float(seen["low"].min()), float(seen["high"].max()))
+    return Panel(title=f"{series.label}: {_TITLES[metric]}", spec=_ridges(own, series, metric, span))
 
 
-def _ridges(rows: pd.DataFrame, series: Series, metric: str) -> dict[str, Any]:
-    rows = rows.sort_values(["layer", "middle"], ascending=[False, True])
-    group = dict(iter(rows.groupby("group")))
-    trained, at = alt.Chart(group["trained"]), _axes(rows, metric)
+def _ridges(rows: pd.DataFrame, series: Series, metric: str, span: tuple[float, float]) -> dict[str, Any]:
+    highest = rows.groupby(["group", "layer"])["share"].transform("max")
+    rows = rows.assign(
+        middle=((rows["low"] + rows["high"]) / 2).round(5),
+        top=(rows["layer"] + _HEIGHT * rows["share"] / highest).round(3),
+    ).sort_values(["layer", "middle"], ascending=[False, True])
+    shape = {name: _chart(of_group, series) for name, of_group in rows.groupby("group")}
+    at = _axes(rows, metric, span)
     floor = at["y"].copy()
     floor.shorthand = "layer:Q"
-    area = trained.mark_area(interpolate="monotone").encode(
-        x=at["x"], y=floor, y2="top:Q", detail="layer:O", color=color_of([series]), opacity=lit(0.35)
-    )
-    edge = trained.mark_line(interpolate="monotone", strokeWidth=1.5).encode(
-        **at, detail="layer:O", color=color_of([series]), opacity=lit()
-    )
-    touch = trained.mark_point(size=120, filled=True, opacity=0).encode(
-        **at,
-        tooltip=[
-            alt.Tooltip("layer:Q"),
-            alt.Tooltip("middle:Q", title=metric, format=".3g"),
-            alt.Tooltip("share:Q", title="share of pairs", format=".3f"),
-        ],
-    )
+    color, tooltip = color_of([series]), [alt.Tooltip("layer:Q")]
+    area = shape["trained"].mark_area(interpolate="monotone")
+    edge = shape["trained"].mark_line(interpolate="monotone", strokeWidth=1.5)
     controls = [
-        alt.Chart(group[name])
-        .mark_line(interpolate="monotone", color="var(--control)", strokeDash=dash, strokeWidth=1.3)
+        shape[name]
+        .mark_line(color="var(--control)", strokeDash=dash, strokeWidth=1.3)
         .encode(**at, detail="layer:O", opacity=lit(0.9, 0.5))
         for name, dash in (("untrained", [4, 3]), ("baseline", [1, 3]))
-        if name in group
+        if name in shape
     ]
-    return finished(alt.layer(area, *controls, edge, touch), 70 + 32 * rows["layer"].nunique())
+    layers = [
+        area.encode(x=at["x"], y=floor, y2="top:Q", detail="layer:O", color=color, opacity=lit(0.35), tooltip=tooltip),
+        *controls,
+        edge.encode(**at, detail="layer:O", color=color, opacity=lit()),
+    ]
+    return finished(alt.layer(*layers), 70 + 32 * rows["layer"].nunique())
 
 
-def _axes(rows: pd.DataFrame, metric: str) -> dict[str, Any]:
+def _chart(rows: pd.DataFrame, series: Series) -> alt.Chart:
+    """The rows in few characters: there are thousands."""
+    return alt.Chart(rows[["layer", "middle", "top"]]).transform_calculate(series=json.dumps(series.key))
+
+
+def _axes(rows: pd.DataFrame, metric: str, span: tuple[float, float]) -> dict[str, Any]:
     layers = sorted(int(layer) for layer in rows["layer"].unique())
-    across = alt.Scale(domain=[float(rows["middle"].min()), float(rows["middle"].max())], nice=False, zero=False)
+    across = alt.Scale(domain=list(span), nice=False, zero=False)
     upward = alt.Scale(domain=[layers[0] - 0.1, layers[-1] + _HEIGHT + 0.05], nice=False, zero=False)
     return {
         "x": alt.X("middle:Q", title=_METRICS[metric], scale=across, axis=alt.Axis(tickCount=5)),

@@ -249,8 +249,7 @@ def _chance_sentence(likeness: _Likeness, table: pd.DataFrame) -> list[str]:
     low, high = float(control.min()), float(control.max())
     if max(abs(low), abs(high)) < 0.01:
         return [f"For {likeness.control_name} it is less than 0.01 everywhere."]
-    span = number(low, 2) if high - low < 0.005 else f"{number(low, 2)} to {number(high, 2)}"
-    return [f"For {likeness.control_name} it is {span}."]
+    return [f"For {likeness.control_name} it is {_span(control, 2)}."]
 
 
 def _corrected(rows: pd.DataFrame, control: pd.DataFrame, average: pd.DataFrame) -> pd.DataFrame:
@@ -310,19 +309,23 @@ def _on_scale(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """Without untrained values so high that they would squash the curves, and a sentence that names them."""
     highest = float(table.loc[table["group"] == "trained", ["value", "high"]].max().max())
     far = (table["group"] == "untrained") & (table["value"] > 2 * highest)
-    if not far.any():
+    if not bool(far.any()):
         return table, ""
     layers = listed([str(layer) for layer in sorted(set(table.loc[far, "layer"]))])
-    values = table.loc[far, "value"]
-    span = number(values.min(), 0) if len(values) == 1 else f"{number(values.min(), 0)} to {number(values.max(), 0)}"
-    return table[~far], f" Off the scale: untrained models at layer {layers} ({span})."
+    return table[~far], f" Off the scale: untrained models at layer {layers} ({_span(table.loc[far, 'value'], 0)})."
 
 
 def _gaussian_sentence(table: pd.DataFrame) -> list[str]:
     values = table.loc[table["group"] == "baseline", "value"]
     if values.empty:
         return []
-    return [f"Gaussian clouds of the same covariance have {number(values.min(), 0)} to {number(values.max(), 0)}."]
+    return [f"Gaussian clouds of the same covariance have {_span(values, 0)}."]
+
+
+def _span(values: pd.Series, places: int) -> str:
+    """`0.13 to 0.19`, or one number where both ends round to it."""
+    low, high = number(values.min(), places), number(values.max(), places)
+    return low if low == high else f"{low} to {high}"
 
 
 def _shared_range(tables: pd.DataFrame) -> tuple[float, float]:

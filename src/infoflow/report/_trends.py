@@ -1,5 +1,6 @@
 """Sentences about how curves move with depth, made from their numbers and intervals."""
 
+import math
 from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
@@ -56,6 +57,7 @@ def control_sentence(frame: pd.DataFrame, series: list[Series], unit: str) -> st
     untrained = frame[~frame["trained"]]
     keys = [line.key for line in series if bool((untrained["series"] == line.key).any())]
     moves = [abs(change(frame, key, trained=False).value) for key in keys]
+    moves = [move for move in moves if math.isfinite(move)]  # one that was not measured at both ends tells nothing
     if not moves:
         return ""
     suffix = f" {unit}" if unit else ""
