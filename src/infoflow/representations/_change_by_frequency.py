@@ -54,7 +54,7 @@ class ChangeByFrequency(SampleMeasure):
 
     table: ClassVar[TableSchema] = _SCHEMA
 
-    def __init__(self, per_bin: int = 5000, edges: Sequence[int] = RANK_EDGES, side: str = "mean") -> None:
+    def __init__(self, per_bin: int = 3000, edges: Sequence[int] = RANK_EDGES, side: str = "mean") -> None:
         check_bins(per_bin, edges)
         check_side(side)
         self.per_bin, self.edges, self.side = per_bin, tuple(edges), side

@@ -84,7 +84,7 @@ class InfluenceByFrequency(Intervention):
     table: ClassVar[TableSchema] = _SCHEMA
 
     def __init__(
-        self, per_bin: int = 5000, edges: Sequence[int] = RANK_EDGES, side: str = "mean", decoder: bool = False
+        self, per_bin: int = 3000, edges: Sequence[int] = RANK_EDGES, side: str = "mean", decoder: bool = False
     ) -> None:
         check_bins(per_bin, edges)
         check_side(side)
