@@ -152,7 +152,7 @@ def _untrained_sentence(frame: pd.DataFrame) -> list[str]:
         return []
     return [
         "An untrained model has no prediction to form: it is within "
-        f"{number(float(untrained['baseline'].max()), 2)} nats of its mean everywhere."
+        f"{number(float(untrained['baseline'].max()), 2)} nats of its mean on average."
     ]
 
 
