@@ -5,7 +5,7 @@ import pytest
 
 IDS = [
     *(f"representations:V-{number}" for number in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18)),
-    *(f"representations:Z-{number}" for number in (1, 2, 5, 6)),
+    *(f"representations:Z-{number}" for number in (1, 2, 3, 4, 5, 6)),
     "heads:V8",
 ]
 
@@ -139,6 +139,10 @@ def reverse(study, name):
             study.average_similarity["masked-lm"] = study.average_similarity["masked-lm"][::-1]
         case "Z-2":
             study.self_similarity["masked-lm"] = study.average_similarity["masked-lm"] + np.linspace(0.1, 0.5, 13)
+        case "Z-3" | "Z-4":
+            for kind, metric in list(study.alignment):
+                if kind == "aligned":
+                    _swap(study.alignment, (kind, metric), ("unaligned", metric))
         case "Z-5":
             _swap(study.average_similarity, "translation", "masked-lm")
         case "Z-6":
@@ -190,6 +194,8 @@ def like_trained(frame):
     """The untrained models' rows replaced by copies of the trained ones'."""
     import pandas as pd
 
+    if "trained" not in frame:
+        return frame
     trained = frame[frame["trained"]]
     return pd.concat([trained, trained.assign(trained=False)])
 
