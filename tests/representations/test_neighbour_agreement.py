@@ -49,11 +49,50 @@ def test_agrees_with_definition(seed, n, k, few, metric):
         assert neighbour_agreement(x, labels, k=k, few=few, metric=metric) == pytest.approx(expected, abs=1e-12)
 
 
-def test_blocks_of_queries_change_nothing(monkeypatch):
-    x, labels = gaussian(300, 4), np.arange(300) % 7
-    whole = neighbour_agreement(x, labels, k=10)
-    monkeypatch.setattr(_nearest, "_SCORES_AT_ONCE", 2000)
-    assert neighbour_agreement(x, labels, k=10) == whole
+@pytest.fixture(params=["torch", "faiss"])
+def library(request, monkeypatch):
+    """Both ways to search where faiss is installed."""
+    if request.param == "faiss":
+        pytest.importorskip("faiss")
+    else:
+        monkeypatch.setattr(_nearest, "find_spec", lambda name: None)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+@pytest.mark.parametrize(("queries", "rows"), [(2048, 16_384), (7, 11), (300, 5), (64, 100)])
+def test_blocks_find_the_nearest_in_order(monkeypatch, library, metric, queries, rows):
+    """Five rows to a block are fewer than the ten neighbours wanted."""
+    monkeypatch.setattr(_nearest, "_QUERIES", queries)
+    monkeypatch.setattr(_nearest, "_ROWS", rows)
+    x = gaussian(130, 4).float() + 0.3
+    x[5] = x[40] = x[41]  # ties with the query itself
+    chosen = torch.randperm(130, generator=torch.Generator().manual_seed(0))[:100]
+    similarity = torch.nn.functional.normalize(x) @ torch.nn.functional.normalize(x).mT
+    score = similarity if metric == "cosine" else -torch.cdist(x.double(), x.double())
+    seen = []
+    for found in _nearest.nearest(x, 10, metric, chosen):
+        seen.append(found.queries)
+        for query, neighbours in zip(found.queries, found.indices, strict=True):
+            assert query not in neighbours
+            assert len(set(neighbours.tolist())) == 10
+            others = score[query].clone()
+            others[query] = -torch.inf
+            torch.testing.assert_close(score[query, neighbours], others.topk(10).values, atol=1e-5, rtol=0)
+    assert torch.equal(torch.cat(seen), chosen)
+
+
+def test_rows_in_falling_order_of_score_fill_a_block(monkeypatch):
+    """Every row of a later block is better than all before: nothing is cut off."""
+    monkeypatch.setattr(_nearest, "find_spec", lambda name: None)
+    monkeypatch.setattr(_nearest, "_ROWS", 10)
+    x = torch.stack([torch.cos(torch.linspace(3, 0, 50)), torch.sin(torch.linspace(3, 0, 50))], dim=1)
+    (found,) = _nearest.nearest(x, 12, "cosine", torch.tensor([49]))
+    assert found.indices[0].tolist() == list(range(48, 36, -1))
+
+
+def test_fewer_rows_than_neighbours_give_all_others(library):
+    (found,) = _nearest.nearest(gaussian(5, 3).float(), 10, "cosine", torch.arange(5))
+    assert [sorted(row) for row in found.indices.tolist()] == [[j for j in range(5) if j != i] for i in range(5)]
 
 
 def test_clear_groups_agree_and_noise_is_at_chance():

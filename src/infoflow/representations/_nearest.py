@@ -1,17 +1,22 @@
-"""Nearest neighbours by blocked matrix products, so that memory stays bounded."""
+"""Nearest neighbours by blocked matrix products, so that memory stays bounded; by faiss where it is installed."""
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from infoflow.foundation import UserError
 
 METRICS = ("cosine", "euclidean")
 
-_SCORES_AT_ONCE = 2**23  # 32 MB in float32
+_QUERIES, _ROWS = 2048, 16_384
+"""Of one block of scores (128 MB in float32). Only a block of rows is copied, never all of them: a million rows of
+width 768 take 3.1 GB, and the search 0.3 GB more."""
 
 
 class Neighbours(NamedTuple):
@@ -21,20 +26,30 @@ class Neighbours(NamedTuple):
     indices: Int[Tensor, "query neighbour"]
 
 
+class _Best(NamedTuple):
+    """The nearest rows found so far; scores fall, and are comparable within one query."""
+
+    scores: Float[Tensor, "query neighbour"]
+    indices: Int[Tensor, "query neighbour"]
+
+
 def nearest(
     x: Float[Tensor, "token width"], k: int, metric: str, queries: Int[Tensor, " query"]
 ) -> Iterator[Neighbours]:
-    """The k nearest rows to each query row, block by block.
+    """The k nearest rows to each query row (all others where there are fewer), block by block.
 
-    A zero vector has cosine 0 with every row.
+    With faiss (extra `faiss`) the same neighbours but for rounding and ties, about 1.3 to 2 times as fast.
     """
-    base, offset = scored(x, metric)
-    step = max(1, _SCORES_AT_ONCE // len(x))
-    for start in range(0, len(queries), step):
-        chosen = queries[start : start + step]
-        scores = torch.addmm(offset, base[chosen], base.mT) if offset is not None else base[chosen] @ base.mT
-        scores[torch.arange(len(chosen)), chosen] = -torch.inf
-        yield Neighbours(chosen, scores.topk(k, dim=1).indices)
+    search = _search_by_faiss if find_spec("faiss") is not None and x.dtype == torch.float32 else _search
+    centre = x.mean(0)
+    for chosen in queries.split(_QUERIES):
+        wanted, _ = scored(x[chosen], metric, centre)
+        best = None
+        for start in range(0, len(x), _ROWS):
+            base, offset = scored(x[start : start + _ROWS], metric, centre)
+            best = search(best, wanted, base, offset, chosen - start, start, k)
+        assert best is not None
+        yield Neighbours(chosen, best.indices[:, : len(x) - 1])
 
 
 def check_metric(metric: str) -> None:
@@ -43,7 +58,7 @@ def check_metric(metric: str) -> None:
 
 
 def scored(
-    x: Float[Tensor, "token width"], metric: str
+    x: Float[Tensor, "token width"], metric: str, centre: Float[Tensor, " width"] | None = None
 ) -> tuple[Float[Tensor, "token width"], Float[Tensor, " token"] | None]:
     """Rows (and an offset) whose inner products rank neighbours as the metric does.
 
@@ -52,5 +67,65 @@ def scored(
     if metric == "cosine":
         return torch.nn.functional.normalize(x, dim=1), None
     # Centring changes no distance, and keeps |x|² small where products would cancel.
-    shifted = x - x.mean(0)
+    shifted = x - (x.mean(0) if centre is None else centre)
     return shifted, -shifted.square().sum(1) / 2
+
+
+def _search(
+    best: _Best | None,
+    queries: Float[Tensor, "query width"],
+    base: Float[Tensor, "row width"],
+    offset: Float[Tensor, " row"] | None,
+    own: Int[Tensor, " query"],
+    start: int,
+    k: int,
+) -> _Best:
+    """Better rows of this block, which begins at row `start`; `own` is each query's own row, counted from there."""
+    scores = queries @ base.mT if offset is None else torch.addmm(offset, queries, base.mT)
+    here = ((own >= 0) & (own < len(base))).nonzero().squeeze(1)
+    scores[here, own[here]] = -torch.inf
+    if best is None or best.scores.shape[1] < k:
+        found = _Best(*scores.topk(min(k, len(base)), dim=1))
+    else:
+        found = _above(scores, best.scores[:, -1:])
+    return _merged(best, _Best(found.scores, found.indices + start), k)
+
+
+def _above(scores: Float[Tensor, "query row"], threshold: Float[Tensor, "query 1"]) -> _Best:
+    """The scores above each query's threshold, padded with −∞: few, and found in half the time of a `topk`."""
+    queries, rows = np.nonzero((scores > threshold).numpy())
+    counts = np.bincount(queries, minlength=len(scores))
+    column = np.arange(len(queries)) - np.repeat(counts.cumsum() - counts, counts)
+    padded = scores.new_full((len(scores), int(counts.max(initial=0))), -torch.inf)
+    indices = torch.zeros(padded.shape, dtype=torch.long)
+    padded[queries, column] = scores[queries, rows]
+    indices[queries, column] = torch.from_numpy(rows)
+    return _Best(padded, indices)
+
+
+def _merged(best: _Best | None, found: _Best, k: int) -> _Best:
+    if best is not None:
+        found = _Best(*(torch.cat(columns, dim=1) for columns in zip(best, found, strict=True)))
+    scores, order = found.scores.topk(min(k, found.scores.shape[1]), dim=1)
+    return _Best(scores, found.indices.gather(1, order))
+
+
+def _search_by_faiss(
+    best: _Best | None,
+    queries: Float[Tensor, "query width"],
+    base: Float[Tensor, "row width"],
+    offset: Float[Tensor, " row"] | None,
+    own: Int[Tensor, " query"],
+    start: int,
+    k: int,
+) -> _Best:
+    """`_search` by faiss, which makes room for the query itself among its neighbours."""
+    import faiss  # pyright: ignore[reportMissingImports]  # the extra `faiss`
+
+    metric = faiss.METRIC_INNER_PRODUCT if offset is None else faiss.METRIC_L2
+    with threadpool_limits(limits=torch.get_num_threads()):
+        found = faiss.knn(queries.numpy(), base.numpy(), min(k + 1, len(base)), metric=metric)
+    scores, indices = torch.from_numpy(found[0]), torch.from_numpy(found[1])
+    scores = scores if offset is None else -scores
+    scores = scores.masked_fill(indices == own[:, None], -torch.inf)
+    return _merged(best, _Best(scores, indices + start), k)
