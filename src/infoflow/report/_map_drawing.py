@@ -12,7 +12,7 @@ from ._layer_chart import PADDING
 from ._theme import FONT, vega_config
 
 _CELL, _GAP = 100, 6  # units of a layer's square in the row, and between squares
-_LABEL = 13
+_LABEL = 17
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,14 +56,14 @@ def strip_svg(space: Space, groups: list[Group]) -> Markup:
     width = len(space.layers) * (_CELL + _GAP) - _GAP
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {_CELL + _LABEL}" font-family="{FONT}" '
-        f'font-size="10" fill="none" stroke-linecap="round" aria-hidden="true">'
+        f'font-size="15" fill="none" stroke-linecap="round" aria-hidden="true">'
     ]
     for index, layer in enumerate(space.layers):
         left = index * (_CELL + _GAP)
         parts.append(f'<g transform="translate({left},0)" data-layer="{layer}">')
         parts.append(f'<rect width="{_CELL}" height="{_CELL}" rx="4" fill="var(--tint, #f6f7f9)"/>')
         parts += _dots(space, groups, index)
-        parts.append(f'<text x="{_CELL / 2}" y="{_CELL + _LABEL - 2}" text-anchor="middle" fill="var(--soft)">')
+        parts.append(f'<text x="{_CELL / 2}" y="{_CELL + _LABEL - 3}" text-anchor="middle" fill="var(--soft)">')
         parts.append(f"{layer}</text></g>")
     return Markup("".join(parts) + "</svg>")
 

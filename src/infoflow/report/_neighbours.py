@@ -160,6 +160,6 @@ def _pools(frame: pd.DataFrame) -> str:
     fewest, most = int(trained["pools"].min()), int(trained["pools"].max())
     pools = f"{fewest}" if fewest == most else f"{fewest} to {most}"
     return (
-        f"Means over the {pools} most frequent tokens; {int(trained['neighbours'].iloc[0])} neighbours by "
+        f"Means over {pools} frequent tokens; {int(trained['neighbours'].iloc[0])} neighbours by "
         f"{trained['metric'].iloc[0]} distance."
     )

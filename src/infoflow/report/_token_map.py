@@ -74,7 +74,7 @@ def _figure(kind: _Kind, frame: pd.DataFrame, cast: Cast) -> Figure:
         id=kind.id,
         question=kind.question,
         answer=[
-            f"Of the {_NEAR} nearest dots in the map of the lowest and of the highest layer: {_told(kind, models)}."
+            f"A dot's {_NEAR} nearest dots, in the map of the lowest and of the highest layer. {_told(kind, models)}."
         ],
         panels=[Panel(title=space.label, spec=map_chart(space, groups)) for space in spaces],
         caption=f"{points:,} occurrences of {names}, {min(points, _SHOWN)} of them drawn; perplexity "
@@ -118,7 +118,7 @@ def _groups(kind: _Kind, rows: pd.DataFrame) -> list[Group]:
         return [Group(label="", color="var(--heat-2)", shape="circle")]
     column = "token" if kind.id == "map-token" else "tag"
     counts = rows[rows["layer"] == rows["layer"].min()][column].replace("", _NO_TAG).value_counts()
-    labels = list(dict.fromkeys(rows[column])) if column == "token" else [str(label) for label in counts.index]
+    labels = sorted(counts.index) if column == "token" else [str(label) for label in counts.index]
     shown = [label for label in labels if label != _NO_TAG][: len(_TOKEN_SLOTS) if column == "token" else _MOST_TAGS]
     colors = [f"var(--series-{slot})" for slot in (*_TOKEN_SLOTS, 7)]
     shapes = ("circle", "square", "triangle", "diamond", "cross")
@@ -166,7 +166,7 @@ def _space(series: Series, rows: pd.DataFrame, kind: _Kind, groups: list[Group])
 
 
 def _told(kind: _Kind, models: list[tuple[Series, pd.DataFrame]]) -> str:
-    return "; ".join(f"{series.label} {_shared(kind, rows)}" for series, rows in models)
+    return "; ".join(f"{series.label}: {_shared(kind, rows)}" for series, rows in models)
 
 
 def _shared(kind: _Kind, rows: pd.DataFrame) -> str:
@@ -174,7 +174,7 @@ def _shared(kind: _Kind, rows: pd.DataFrame) -> str:
     ends = [rows[rows["layer"] == layer].sort_values("point") for layer in (rows["layer"].min(), rows["layer"].max())]
     if kind.id == "map-position":
         (low, any_two), (high, _) = (_compared(end, lambda a, b: np.abs(a - b), "position") for end in ends)
-        return f"stand {number(low, 1)} and {number(high, 1)} tokens apart (any two: {number(any_two, 1)})"
+        return f"{number(low, 1)} and {number(high, 1)} tokens away (any two: {number(any_two, 1)})"
     column = "token" if kind.id == "map-token" else "tag"
     (low, any_two), (high, _) = (_compared(end, lambda a, b: a == b, column) for end in ends)
     text = f"{low:.0%} and {high:.0%} are {kind.said} (any two: {any_two:.0%})"
