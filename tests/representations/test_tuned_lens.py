@@ -7,7 +7,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from infoflow.foundation import UserError
 from infoflow.models import load_model, readout, tap
-from infoflow.representations import LensTraining, TunedLens, fit_tuned_lens
+from infoflow.representations import LensTraining, TunedLens, fit_tuned_lens, logit_lens
 from infoflow.representations import _lens_training as lens_training
 
 VOCABULARY, WIDTH, LAYERS = 30, 12, 2
@@ -102,6 +102,21 @@ def test_training_lowers_the_divergence_on_other_text_and_repeats_itself(model):
             assert divergence(model, lens, other, layer) < 0.8 * untrained
     assert all(torch.equal(one, two) for one, two in zip(lens.parameters(), again.parameters(), strict=True))
     assert all(torch.equal(before[name], value) for name, value in model.module.state_dict().items())
+
+
+def test_a_half_precision_model_is_read_and_its_lens_trained_in_float32(model):
+    half = build()
+    half.module.to(torch.bfloat16)
+    batches = [states_of(half, 4, seed) for seed in range(20)]
+    lens = fit_tuned_lens(readout(half), batches, LensTraining(steps=20))
+    assert all(parameter.dtype == torch.float32 for parameter in lens.parameters())
+    ids = torch.randint(VOCABULARY, (20, 8), generator=torch.Generator().manual_seed(1000))
+    plain, tuned = list(logit_lens(half, ids)), list(logit_lens(half, ids, lens=lens))
+    final = plain[-1].logits.float().log_softmax(-1)
+    for layer in range(LAYERS):
+        read = [each[layer].logits.float().log_softmax(-1) for each in (plain, tuned)]
+        before, after = [float((final.exp() * (final - one)).sum(dim=-1).mean()) for one in read]
+        assert after < 0.9 * before
 
 
 def test_too_few_batches_are_an_error(model):

@@ -8,7 +8,7 @@ from typing import ClassVar
 import pandas as pd
 
 from infoflow.flow import Intervention, PassOptions, Reader
-from infoflow.foundation import UserError, current_display
+from infoflow.foundation import Progress, UserError, current_display
 from infoflow.models import Model, readout
 from infoflow.results import Column, TableSchema, estimate_columns
 
@@ -58,7 +58,8 @@ class Lens(Intervention):
     $$ \mathrm{KL}(p_L \,\|\, p_l) = \sum_v p_L(v) \ln \frac{p_L(v)}{p_l(v)}, \qquad p_l = \mathrm{softmax}\,r(h_l) $$
 
     The tuned lens is trained here, on sentences other than those that are measured (by the hash of the sentence); both
-    lenses are measured on the same ones. The baseline is the mean prediction of the model, whatever the context.
+    lenses are measured on the same ones. The baseline is the mean prediction of the model, whatever the context. Error
+    bars resample the measured sentences, with the tuned lens as it is.
 
     An encoder–decoder is read at its decoder. At `positions="predicted"`, a masked LM reads text corrupted as in its
     training and is read at the selected tokens, any other model at every token that has a next one. `"all"` takes
@@ -81,6 +82,8 @@ class Lens(Intervention):
         self,
         tuned: bool = True,
         positions: str = "predicted",
+        # One thread, 6 layers of width 128, 4,000 tokens: 8 s of a causal LM, 12 s of translation, 13 to 16 s of a masked
+        # LM, of whose text a seventh is read. Four times the tokens per step lower the divergence by 4 to 9 %.
         steps: int = 200,
         tokens: int = 64,
         evaluated: int = 3000,
@@ -125,13 +128,14 @@ class Lens(Intervention):
         states = LensReader(reader, self.positions, options.tokens_per_batch)
         training, evaluation = states.halves(self.held_out)
         unigram, steps = Unigram(read), self._affordable_steps(states.expected(training))
-        batches = _watched(states.shuffled(training, self.tokens, steps * self.tokens), unigram)
         lenses: dict[str, TunedLens | None] = {"logit": None}
-        if self.tuned:
-            settings = LensTraining(steps=steps, tokens=self.tokens)
-            lenses["tuned"] = fit_tuned_lens(read, (batch.states for batch in batches), settings)
-        else:
-            deque(batches, maxlen=0)
+        with current_display().progress(f"Lens of {reader.model.name}", steps, "steps") as progress:
+            batches = _watched(states.shuffled(training, self.tokens, steps * self.tokens), unigram, progress)
+            if self.tuned:
+                settings = LensTraining(steps=steps, tokens=self.tokens)
+                lenses["tuned"] = fit_tuned_lens(read, (batch.states for batch in batches), settings)
+            else:
+                deque(batches, maxlen=0)
         scores = LensScores(lenses, unigram, read)
         for batch in states.read(states.sentences(evaluation, self.evaluated)):
             scores.update(batch)
@@ -150,9 +154,10 @@ class Lens(Intervention):
         return min(most, self.steps)
 
 
-def _watched(batches: Iterator[LensStates], unigram: Unigram) -> Iterator[LensStates]:
+def _watched(batches: Iterator[LensStates], unigram: Unigram, progress: Progress) -> Iterator[LensStates]:
     """The batches, of which the first ones are added to the control on their way."""
     for batch in batches:
         if unigram.positions < _CONTROL_POSITIONS:
             unigram.update(batch)
         yield batch
+        progress.advance(1)

@@ -95,7 +95,7 @@ def accumulate_gradients(lens: TunedLens, read: Readout, states: Float[Tensor, "
             final_RV = read(rows_LRD[-1]).float().softmax(dim=-1)
         for layer, translator in enumerate(lens.translators):
             with torch.enable_grad():
-                logits_RV = read(lens(rows_LRD[layer].float(), layer)).float()
+                logits_RV = read(lens(rows_LRD[layer], layer)).float()
             towards_RV = logits_RV.detach().softmax(dim=-1).sub_(final_RV).div_(num_rows)
             torch.autograd.backward(logits_RV, towards_RV, inputs=list(translator.parameters()))
 

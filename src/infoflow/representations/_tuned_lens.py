@@ -50,7 +50,10 @@ class TunedLens(nn.Module):
 
     def forward(self, states: Float[Tensor, "*rows width"], layer: int) -> Float[Tensor, "*rows width"]:
         """Translated states of one layer, 0..L; those of layer L as they are."""
-        return states if layer == self.num_layers else states + self.translators[layer](states)
+        if layer == self.num_layers:
+            return states
+        states = states.float()  # of a half-precision model
+        return states + self.translators[layer](states)
 
     def save(self, path: Path | str, model: Model) -> None:
         """Write the translators to a safetensors file that knows which model they are for."""
