@@ -33,22 +33,22 @@ class _Words:
 class WordGeometry(SampleMeasure):
     r"""Average similarity, self-similarity and maximum explainable variance of each layer, with their controls.
 
-    | measure              | value                                                    | baseline                |
-    |----------------------|----------------------------------------------------------|-------------------------|
-    | average_similarity   | mean cosine of all pairs of occurrences                  | isotropic Gaussian: ≈ 0 |
-    | rogue_dimensions     | share of it that the three strongest dimensions carry    | 3 / width               |
-    | self_similarity      | mean over words of `self_similarity`                     | average_similarity      |
-    | explainable_variance | mean over words of `maximum_explainable_variance`        | that of all occurrences |
+    | measure              | value                                                 | baseline                |
+    |----------------------|-------------------------------------------------------|-------------------------|
+    | average_similarity   | mean cosine of all pairs of occurrences               | isotropic Gaussian: ≈ 0 |
+    | rogue_dimensions     | share of it that the three strongest dimensions carry | 3 / width               |
+    | self_similarity      | mean over words of `self_similarity`                  | average_similarity      |
+    | explainable_variance | mean over words of `maximum_explainable_variance`     | that of all occurrences |
 
     The controls `shuffled_self_similarity` and `shuffled_explainable_variance` are the same after words have exchanged
     their occurrences, so that only how often each occurs stays. Corrected self-similarity falls to 0 there; explainable
     variance to what so few random occurrences have, which for rare words is much more than the published baseline.
 
     Words without letter or digit (punctuation) are left out. `spaces` (`raw`, `centred`, `standardised`, `rank`) say
-    whether a result rests on a common offset or on a few dimensions; explainable variance, which no offset changes, is
-    given raw and standardised, shuffled and rogue rows are raw. A high average similarity alone is no defect: spaces
-    can be isotropic around the centre of each of their clusters [@cai2021], and clusters cannot be isotropic together
-    [@mickus2024].
+    whether a result rests on a common offset or on a few dimensions. Explainable variance, which no offset changes, is
+    given raw and standardised; rogue dimensions and shuffled self-similarity raw. A high average similarity alone is no
+    defect: spaces can be isotropic around the centre of each of their clusters [@cai2021], and clusters cannot be
+    isotropic together [@mickus2024].
 
     Error bars resample sentences to first order (`linear_replicates`), with the space's mean and scale fixed.
 
