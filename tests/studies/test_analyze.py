@@ -71,9 +71,17 @@ def test_models_with_different_tokenizers_are_compared_on_the_same_words(compare
     assert (pairs["value"] < pairs["baseline"]).all()  # the same words are closer than shuffled ones
 
 
+def test_all_layers_of_both_models_are_compared(compared: Run) -> None:
+    grid = compared.tables["space_similarity"]
+    for (metric, trained), cells in grid.groupby(["metric", "trained"]):
+        assert len(cells) == 3 * 4, (metric, trained)  # states of two and of three layers
+    assert set(grid["metric"]) == {"rsa", "pwcca", "cka", "cka_debiased", "procrustes"}
+    assert grid[["width_a", "width_b"]].drop_duplicates().to_numpy().tolist() == [[16, 32]]
+
+
 def test_every_model_has_its_control(compared: Run) -> None:
     for name, table in compared.tables.items():
-        if name != "model_distance":
+        if name not in ("model_distance", "space_similarity"):
             assert len(table[["model", "trained"]].drop_duplicates()) == 4, name
 
 
@@ -111,5 +119,5 @@ def test_bf16_changes_numbers_little(folders: list[str], tmp_path) -> None:
 
 
 def test_an_unknown_precision_is_refused() -> None:
-    with pytest.raises(UserError, match="precision must be one of fp32, bf16. Got fp8"):
+    with pytest.raises(UserError, match="precision must be one of fp32, bf16"):
         AnalyzeOptions(precision="fp8")

@@ -8,13 +8,13 @@ from ._anatomy import ParameterGroup as ParameterGroup
 from ._anatomy import Stack as Stack
 from ._attention import AttentionCall as AttentionCall
 from ._attention import Site as Site
-from ._block_rerun import BlockRerun as BlockRerun
-from ._block_rerun import rerun_blocks as rerun_blocks
-from ._block_rerun import without_token as without_token
 from ._bleu import Bleu as Bleu
 from ._bleu import bleu as bleu
 from ._bleu_statistics import BleuStatistics as BleuStatistics
 from ._bleu_statistics import bleu_statistics as bleu_statistics
+from ._block_rerun import BlockRerun as BlockRerun
+from ._block_rerun import rerun_blocks as rerun_blocks
+from ._block_rerun import without_token as without_token
 from ._inputs import left_padding as left_padding
 from ._inputs import model_inputs as model_inputs
 from ._inputs import pad_rows as pad_rows
