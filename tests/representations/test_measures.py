@@ -178,6 +178,19 @@ def test_neighbours_of_shuffled_tokens_are_at_the_baseline():
     assert row["baseline"] == pytest.approx((shares**2).sum(), abs=0.001)
 
 
+@pytest.mark.parametrize(("few", "at_most"), [("require", 1.25), ("cap", 1.4), ("normalise", 1.45)])
+def test_error_bars_of_identity_are_the_spread_over_fresh_samples(few, at_most):
+    """Of queries alone they would be half as wide; where rare tokens count they are a little wide (1.2 to 1.3)."""
+    values, told = [], []
+    for seed in range(100):
+        sample = make_sample(num=400, width=3, num_states=1, seed=seed)
+        noise = np.random.default_rng(seed).normal(size=(1, 400, 3)) + sample.occurrences.token[:, None] / 40
+        frame = IdentityNeighbours(k=10, few=few).compute(TokenSample(sample.occurrences, noise, sample.facts))
+        values.append(frame["value"][0])
+        told.append(np.var(frame["replicates"][0]))
+    assert 0.85 < np.sqrt(np.mean(told)) / np.std(values) < at_most
+
+
 def test_identity_neighbours_without_a_frequent_token_is_an_empty_table():
     assert len(IdentityNeighbours(k=50).compute(make_sample(num=60))) == 0
 

@@ -8,13 +8,13 @@ import torch
 
 from infoflow.flow import SampleMeasure, SampleRequest, TokenSample
 from infoflow.foundation import NUM_BLOCKS, current_display
-from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
+from infoflow.results import Column, TableSchema, estimate, estimate_columns, linear_replicates
 
 from ._neighbour_agreement import agreements, check_neighbours
 
 _SCHEMA = TableSchema(
     name="identity_neighbours",
-    version=1,
+    version=2,
     description="Fraction of a state's nearest states (other occurrences, same layer) that belong to the same token.",
     columns=(
         Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
@@ -30,8 +30,9 @@ _SCHEMA = TableSchema(
 class IdentityNeighbours(SampleMeasure):
     """How well a layer keeps the identity of tokens apart: `neighbour_agreement` with the token id as label.
 
-    Error bars resample the sentences of the queries; the pool of neighbours stays. The baseline is the fraction
-    that random other occurrences give, averaged over the same queries: Σp² where every token type is queried.
+    Error bars resample sentences, of queries and of neighbours alike, to first order: a sentence left out would leave
+    its place among others' neighbours to the next nearest. The baseline is the fraction that random other occurrences
+    give, averaged over the same queries: Σp² where every token type is queried.
 
     Args:
         k: Number of neighbours.
@@ -61,13 +62,14 @@ class IdentityNeighbours(SampleMeasure):
 
     def _layer(self, sample: TokenSample, labels: np.ndarray, layer: int) -> dict:
         found = agreements(torch.from_numpy(sample.states(layer)), labels, self.k, self.few, self.metric)
-        blocks = sample.blocks[found.queries]
-        agreeing = np.bincount(blocks, weights=found.scores, minlength=NUM_BLOCKS)
-        queries = np.bincount(blocks, minlength=NUM_BLOCKS)
+        value, blocks = float(found.scores.mean()), sample.blocks
+        effects = np.bincount(blocks[found.queries], weights=found.scores - value, minlength=NUM_BLOCKS)
+        effects += np.bincount(blocks, weights=found.pulls - found.pulls.mean(), minlength=NUM_BLOCKS)
+        replicates = linear_replicates(value, value - effects / len(found.queries))
         return {
             "stack": sample.facts.stack,
             "layer": layer,
-            **ratio_estimate(agreeing, queries, baseline=float(found.chance.mean())),
+            **estimate(value, replicates, baseline=float(found.chance.mean()), count=len(found.queries)),
             "neighbours": self.k,
             "metric": self.metric,
             "few": self.few,

@@ -21,6 +21,8 @@ class Agreement(NamedTuple):
     queries: Int[np.ndarray, " query"]
     scores: Float[np.ndarray, " query"]
     chance: Float[np.ndarray, " query"]
+    pulls: Float[np.ndarray, " token"]
+    """By how much each row, as a neighbour of others, raises the sum of scores over what the next nearest would."""
 
 
 def neighbour_agreement(
@@ -85,12 +87,12 @@ def agreements(
     others = np.bincount(labels)[labels] - 1  # rows of the same label beside each row
     queries = np.flatnonzero(others >= (k if few == "require" else 1))
     if len(queries) == 0:
-        return Agreement(queries, np.empty(0), np.empty(0))
+        return Agreement(queries, np.empty(0), np.empty(0), np.zeros(len(x)))
     wanted = np.minimum(k, others[queries]) if few == "cap" else np.full(len(queries), k)
-    hits = _hits(x, torch.from_numpy(labels), min(k, len(x) - 1), metric, torch.from_numpy(queries), wanted)
-    ceiling = np.minimum(1, others[queries] / k) if few == "normalise" else 1.0
+    share = 1 / wanted / (np.minimum(1, others[queries] / k) if few == "normalise" else 1.0)
+    hits, pulls = _hits(x, torch.from_numpy(labels), k, metric, torch.from_numpy(queries), wanted, share)
     chance = others[queries] / (len(x) - 1)
-    return Agreement(queries, hits / wanted / ceiling, chance / ceiling)
+    return Agreement(queries, hits * share, chance * share * wanted, pulls)
 
 
 def check_neighbours(k: int, few: str, metric: str) -> None:
@@ -109,8 +111,17 @@ def _hits(
     metric: str,
     queries: Int[Tensor, " query"],
     wanted: Int[np.ndarray, " query"],
-) -> Float[np.ndarray, " query"]:
-    """How many of each query's first `wanted` neighbours carry its label."""
-    within = torch.arange(k) < torch.from_numpy(wanted)[:, None]
-    parts = [labels[found.indices] == labels[found.queries, None] for found in nearest(x, k, metric, queries)]
-    return (torch.cat(parts) & within).sum(1).double().numpy()
+    share: Float[np.ndarray, " query"],
+) -> tuple[Float[np.ndarray, " query"], Float[np.ndarray, " token"]]:
+    """How many of each query's first `wanted` neighbours carry its label, and every row's pull on the sum of scores."""
+    hits, pulls, start = [], np.zeros(len(x)), 0
+    for found in nearest(x, k + 1, metric, queries):  # one more: who would take a neighbour's place
+        part = slice(start, start + len(found.queries))
+        start = part.stop
+        same = (labels[found.indices] == labels[found.queries, None]).numpy()
+        within = np.arange(same.shape[1]) < wanted[part, None]
+        hits.append((same & within).sum(axis=1))
+        last = np.minimum(wanted[part], same.shape[1] - 1)
+        gain = (same.astype(float) - np.take_along_axis(same, last[:, None], axis=1)) * share[part, None]
+        pulls += np.bincount(found.indices[within].numpy(), weights=gain[within], minlength=len(x))
+    return np.concatenate(hits).astype(float), pulls
