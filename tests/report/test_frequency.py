@@ -77,20 +77,33 @@ def write_tables(run, seeds=(1, 2, 3), change=CHANGE, influence=INFLUENCE):
         _write(run, measure.table.name, "1 − PWCCA", table)
 
 
+def make_run(path, objectives=OBJECTIVES, seeds=(1, 2, 3), kind="study", **ends):
+    """A run that measured nothing else."""
+    from synthetic_run import _manifest, _model_entry
+
+    from infoflow.results import RunFolder
+
+    run = RunFolder(path)
+    write_tables(run, seeds=seeds, **ends)
+    run.update(**_manifest(kind, "tatoeba-en-fr", [_model_entry(o, s) for o in objectives for s in seeds]))
+    return run
+
+
+def figures_of(run):
+    from infoflow.report._frequency import frequency_figures
+    from infoflow.report._language import Cast
+
+    return {figure.id: figure for figure in frequency_figures(run, Cast.of(run))}
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    from synthetic_run import make_study
-
-    run = make_study(tmp_path_factory.mktemp("ranks"))
-    write_tables(run)
-    return run
+    return make_run(tmp_path_factory.mktemp("ranks"))
 
 
 @pytest.fixture(scope="module")
 def figures(run):
-    from infoflow.report._story import tell
-
-    return {figure.id: figure for figure in tell(run).figures}
+    return figures_of(run)
 
 
 def layers_of(spec):
@@ -158,14 +171,8 @@ def test_sentences_compare_both_ends_with_numbers(figures):
 
 
 def test_no_difference_is_said(tmp_path):
-    from synthetic_run import make_study
-
-    from infoflow.report._story import tell
-
-    run = make_study(tmp_path, seeds=(1,))
     flat = dict.fromkeys(CHANGE, ((0.05, 0.05), (0.05, 0.05)))
-    write_tables(run, seeds=(1,), change=flat)
-    answers = {figure.id: figure.answer for figure in tell(run).figures}["change-by-rank"]
+    answers = figures_of(make_run(tmp_path, seeds=(1,), change=flat))["change-by-rank"].answer
     assert any("about equally at every step" in answer for answer in answers)
 
 
@@ -189,13 +196,10 @@ def test_the_page_shows_both_figures_and_their_method(run):
     assert "--rank-10:" in page
 
 
-def test_a_run_of_this_measure_alone_has_a_report(tmp_path):
-    from synthetic_run import make_analysis
-
-    from infoflow.report._story import tell
-
-    run = make_analysis(tmp_path, tables=())
-    write_tables(run, seeds=(0,), change={"masked-lm": CHANGE["masked-lm"]}, influence={})
-    figures = {figure.id: figure for figure in tell(run).figures}
-    assert len(figures["change-by-rank"].panels) == 1
+def test_one_model_of_an_analysis_is_one_panel(tmp_path):
+    own = {"masked-lm": CHANGE["masked-lm"]}
+    run = make_run(tmp_path, ("masked-lm",), seeds=(0,), kind="analyze", change=own, influence={})
+    figures = figures_of(run)
+    assert list(figures) == ["change-by-rank"]
+    assert [panel.title for panel in figures["change-by-rank"].panels] == ["masked-lm/seed-0"]
     assert "share one scale" not in figures["change-by-rank"].caption
