@@ -23,8 +23,9 @@ _SCHEMA = TableSchema(
     name="influence_by_frequency",
     version=1,
     description="How much a block's output at the other tokens of a sentence changes when one token is removed as key "
-    "and value from that block's self-attention, by the removed token's frequency rank. All bins of a stack have the "
-    "same number of occurrences; bins with too few are left out.",
+    "and value from that block's self-attention, by the removed token's frequency rank. Each sentence loses at most "
+    "one token of a bin, drawn by hash. All bins of a stack have the same number of occurrences; bins with too few are "
+    "left out.",
     columns=(
         Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
         Column(name="block", dtype="int64", unit="", description="block 0..L−1; its output is state block + 1"),
@@ -66,7 +67,7 @@ class InfluenceByFrequency(Intervention):
     sentences of one token are skipped. Each sentence gives a bin at most one target, chosen by hash (`draw_targets`),
     and all bins give PWCCA the same number of rows (`equal_bins`).
 
-    Every sentence runs once: each block is run again on its own input without the token (`rerun_blocks`). Error bars
+    Every sentence runs once, and each block again on its own input without the token (`rerun_blocks`). Error bars
     resample sentences to first order as in `LayerDistance`, with 16 groups of bootstrap blocks. The baseline removes,
     from the same sentences, a token drawn whatever its rank: were influence independent of frequency, every bin would
     lie on its baseline. Tokens of short sentences influence more, and rare tokens stand in longer ones, so another
@@ -106,9 +107,8 @@ class InfluenceByFrequency(Intervention):
         counts = np.array([drawn[i].size(pools) if i in drawn else 0 for i in range(strata.num)])
         chosen = equal_bins(counts, self.edges, anatomy.width, strata.per_bin)
         influenced, rows = InfluencedStates(reader, stack, pools, chosen.size, options), []
-        with current_display().progress(
-            f"Removing tokens in {reader.model.name}", len(chosen.bins), "bins"
-        ) as progress:
+        label = f"Removing tokens in {reader.model.name}"
+        with current_display().progress(label, len(chosen.bins), "bins") as progress:
             for index in chosen.bins:
                 rows += [{**row, **bin_keys(self.edges, index)} for row in self._bin_rows(influenced, drawn[index])]
                 progress.advance(1)
