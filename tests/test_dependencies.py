@@ -8,7 +8,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-OPTIONAL = {"gguf"}
+OPTIONAL = {"gguf", "faiss", "openTSNE"}
 
 
 def _imported() -> dict[str, Path]:

@@ -230,7 +230,7 @@ def rsa_by_hand(x, y):
         return [1 - np.corrcoef(view[i], view[j])[0, 1] for i in range(n) for j in range(i + 1, n)]
 
     def ranks(values):
-        return [sum(other < value for other in values) + sum(other == value for other in values) / 2 for value in values]
+        return [sum((other < value) + (other == value) / 2 for other in values) for value in values]
 
     return np.corrcoef(ranks(distances(x)), ranks(distances(y)))[0, 1]
 
