@@ -19,7 +19,9 @@ def static_svg(panel: Panel, width: int, prefix: str) -> str:
     Ids inside start with `prefix`: many pictures share one page.
     """
     spec = {**panel.spec, "width": width, "autosize": {"type": "fit-x", "contains": "padding"}}
-    return _responsive(_own_ids(vl_convert.vegalite_to_svg(spec), prefix))
+    svg = _responsive(_own_ids(vl_convert.vegalite_to_svg(spec), prefix))
+    # Coordinates come with 15 digits, which would be a third of the page.
+    return re.sub(r"(\.\d\d)\d{4,}", r"\1", svg)
 
 
 def paper_svg(figure: Figure, width_inches: float) -> str:

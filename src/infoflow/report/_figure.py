@@ -17,6 +17,17 @@ class Panel:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class PanelGroup:
+    """Charts of one measure, of a figure that shows one measure at a time."""
+
+    id: str
+    label: str
+    note: str
+    scale: tuple[str, str]  # what the palest and the strongest colour stand for
+    panels: list[Panel]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Figure:
     """A figure that answers the question in its heading."""
 

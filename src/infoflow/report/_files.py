@@ -25,7 +25,7 @@ def write_figures(
     """Write every figure of the run's report as `<folder>/<figure>.<format>`, on white, `width_inches` wide.
 
     3.3 inches is one column of a two-column paper, 6.8 its whole width. PNG has 300 dots per inch, PDF embeds its
-    fonts, and the head map is written once per statistic.
+    fonts, and a figure with a choice of statistics or measures is written once for each.
 
     Raises:
         UserError: An unknown format, or a width outside 2 to 20 inches.
@@ -51,10 +51,14 @@ def write_figures(
 
 
 def _drawn_figures(run: RunFolder) -> list[Figure]:
-    """The story's figures; the head map, which shows one statistic at a time, becomes one figure per statistic."""
+    """The story's figures; one that shows a statistic or measure at a time becomes one figure for each."""
     cast = Cast.of(run)
     figures = []
     for figure in tell(run).figures:
+        if figure.template == "metrics.html.jinja":
+            metrics = figure.payload["metrics"]
+            figures += [replace(figure, id=f"{figure.id}-{metric.id}", panels=metric.panels) for metric in metrics]
+            continue
         if figure.id != "head-map":
             figures.append(figure)
             continue

@@ -17,7 +17,7 @@ from infoflow.foundation import atomic_write, version
 from infoflow.results import RunFolder
 
 from ._drawing import static_svg
-from ._figure import Figure
+from ._figure import Figure, PanelGroup
 from ._map_drawing import legend_mark
 from ._methods import settings, table_notes
 from ._story import Story, tell
@@ -108,7 +108,7 @@ def _named(text: str, story: Story) -> Markup:
     return Markup(pattern.sub(lambda m: f'<b class="name s{slots[m[1].casefold()]}">{m[1]}</b>', str(escape(text))))
 
 
-def _static_pictures(figure: Figure) -> list[Markup]:
+def _static_pictures(figure: Figure | PanelGroup) -> list[Markup]:
     """Each panel as inline SVG: what a printer, or a browser without scripts, shows."""
     width = _ONE_PANEL if len(figure.panels) == 1 else _SMALL_PANEL
     return [Markup(static_svg(panel, width, f"{figure.id}-{index}")) for index, panel in enumerate(figure.panels)]

@@ -12,6 +12,7 @@ from ._knowledge import knowledge_section
 from ._language import Cast
 from ._lenses import lenses_section
 from ._neighbours import neighbours_section
+from ._similarity import similarity_section
 from ._space import space_section
 from ._summary import Finding, scorecard
 from ._training import training_section
@@ -20,6 +21,7 @@ from ._training import training_section
 SECTIONS = (
     knowledge_section,
     change_section,
+    similarity_section,
     space_section,
     lenses_section,
     neighbours_section,

@@ -6,7 +6,7 @@
   const all = (selector, from = document) => [...from.querySelectorAll(selector)];
   const one = (selector, from = document) => from.querySelector(selector);
 
-  // ---- the address keeps the state: #figure;model=…;statistic=…;view=…;seed=…;head=…;layer=…
+  // ---- the address keeps the state: #figure;model=…;statistic=…;metric=…;view=…;seed=…;head=…;layer=…
   const state = { place: "" };
   const readState = () => {
     const [place, ...pairs] = location.hash.slice(1).split(";");
@@ -129,7 +129,8 @@
   const pictureOf = (figure) => {
     const colors = lightColors();
     let top = 0, width = 0;
-    const parts = all(".static > svg", figure).map((svg) => {
+    const shown = all(".static > svg", figure).filter((svg) => !svg.closest(".away"));
+    const parts = shown.map((svg) => {
       const [, , w, h] = svg.getAttribute("viewBox").split(" ").map(Number);
       const copy = svg.cloneNode(true);
       copy.setAttribute("y", top); copy.setAttribute("width", w); copy.setAttribute("height", h);
@@ -371,8 +372,38 @@
     return paint;
   };
 
+  // ---- maps of several measures: one at a time, all of them on paper
+  const metrics = (box) => {
+    const buttons = all("button[data-metric]", box);
+    const groups = all(".metric", box);
+    const paint = () => {
+      const wanted = groups.find((group) => group.dataset.metric === state.metric) || groups[0];
+      for (const group of groups) group.classList.toggle("away", group !== wanted);
+      for (const button of buttons) {
+        const on = button.dataset.metric === wanted.dataset.metric;
+        button.setAttribute("aria-checked", String(on));
+        button.tabIndex = on ? 0 : -1;
+      }
+    };
+    for (const [index, button] of buttons.entries()) {
+      button.addEventListener("click", () => {
+        remember({ metric: button.dataset.metric, place: box.closest("figure").id });
+        paint();
+      });
+      button.addEventListener("keydown", (event) => {
+        const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+        if (!step) return;
+        event.preventDefault();
+        const next = buttons[(index + step + buttons.length) % buttons.length];
+        next.click();
+        next.focus();
+      });
+    }
+    return paint;
+  };
+
   // ---- start, and follow the address
-  const paints = [...all("[data-map]").map(headMap), ...all("[data-maps]").map(maps)];
+  const paints = [...all("[data-map]").map(headMap), ...all("[data-maps]").map(maps), ...all("[data-metrics]").map(metrics)];
   const follow = (jump) => {
     readState();
     for (const paint of paints) paint();
