@@ -30,6 +30,7 @@ TABLES = {
     "layer_distance",
     "model_distance",
     "mutual_information",
+    "space_similarity",
     "task_scores",
     "training_runs",
 }
@@ -62,7 +63,7 @@ def test_every_model_and_its_control_is_in_every_table(tiny_run: Run) -> None:
 
 
 def test_numbers_have_intervals_and_baselines(tiny_run: Run) -> None:
-    for name in ("mutual_information", "layer_distance", "model_distance", "head_confidence", "head_entropy"):
+    for name in ("mutual_information", "layer_distance", "model_distance", "space_similarity", "head_entropy"):
         table = tiny_run.tables[name]
         assert (table["low"] <= table["value"] + 1e-9).all(), name
         assert (table["high"] >= table["value"] - 1e-9).all(), name

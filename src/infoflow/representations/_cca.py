@@ -105,7 +105,7 @@ def whiten(covariance: Float[Tensor, "width width"], floor: Float[Tensor, " widt
 
 def canonical_of_covariance(x: Whitening, y: Whitening, cross: Float[Tensor, "width_x width_y"]) -> Canonical:
     """Canonical correlations from both whitenings and the (unnormalised) cross-covariance."""
-    return _canonical(x.basis.mT @ cross @ y.basis, x.loadings, y.loadings)
+    return canonical_of_overlap(x.basis.mT @ cross @ y.basis, x.loadings, y.loadings)
 
 
 def canonical_by_qr(
@@ -113,7 +113,7 @@ def canonical_by_qr(
 ) -> Canonical:
     """Canonical correlations of views whose covariance has lost digits; floors are from `singular_floor`."""
     (q_x, loadings_x), (q_y, loadings_y) = orthonormal(x, floor_x), orthonormal(y, floor_y)
-    return _canonical(q_x.mT @ q_y, loadings_x, loadings_y)
+    return canonical_of_overlap(q_x.mT @ q_y, loadings_x, loadings_y)
 
 
 def singular_floor(dtype: torch.dtype) -> float:
@@ -121,11 +121,12 @@ def singular_floor(dtype: torch.dtype) -> float:
     return _SINGULAR_FLOOR_SINGLE if dtype == torch.float32 else _SINGULAR_FLOOR
 
 
-def _canonical(
+def canonical_of_overlap(
     overlap: Float[Tensor, "direction_x direction_y"],
     loadings_x: Float[Tensor, "direction_x width_x"],
     loadings_y: Float[Tensor, "direction_y width_y"],
 ) -> Canonical:
+    """Canonical correlations from the inner products of orthonormal directions and the loadings of both views."""
     left, correlations, right = thin_svd(overlap)
     return Canonical(
         correlations=correlations.clamp(0, 1),

@@ -8,9 +8,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ._cca import canonical_of_overlap
 from ._cca_gradient import Gradient, mean_correlation, projection_weighted
 from ._layer_space import batch_hsic
 from ._meeting import Meeting
+from ._pwcca import weighted_mean
 from ._svd import thin_svd
 
 
@@ -25,6 +27,9 @@ def space_values(metric: str, meeting: Meeting) -> Float[np.ndarray, " leave_out
 
 
 def _pwcca(meeting: Meeting) -> Float[Tensor, " leave_out"]:
+    if meeting.order is not None:  # no group is left out, so no gradient is needed
+        canonical = canonical_of_overlap(meeting.overlap, meeting.x.loadings, meeting.y.loadings)
+        return torch.tensor([weighted_mean(canonical, "mean")], dtype=torch.float64)
     return projection_weighted(meeting).values(meeting)
 
 
