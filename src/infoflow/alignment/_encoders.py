@@ -13,6 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from infoflow.foundation import UserError, atomic_folder
 from infoflow.models import Model, load_model
+from infoflow.training import save_model
 
 Merge = Literal["last", "mean"]
 
@@ -66,9 +67,7 @@ class AlignedEncoder(nn.Module):
         The map is in `projection.safetensors`: `weight` (target width, width) and `bias`, as in `torch.nn.Linear`.
         """
         with atomic_folder(folder) as temporary:
-            self.encoder.save_pretrained(temporary)
-            if tokenizer is not None:
-                tokenizer.save_pretrained(temporary)
+            save_model(self.encoder, temporary, tokenizer)
             save_file(
                 {k: v.detach().cpu().contiguous() for k, v in self.projection.state_dict().items()},
                 temporary / _PROJECTION,
