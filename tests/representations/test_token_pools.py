@@ -141,13 +141,29 @@ def test_rare_tokens_alone_give_an_empty_table_and_a_note(measure):
     with use_display(display):
         frame = measure(k=50).compute(make_sample(num=60))
     assert len(frame) == 0
-    assert "no token has 101 sampled occurrences" in notes[0]
+    assert "no token has 101 sampled occurrences that differ in " in notes[0]
     assert current_display() is not display
 
 
 def test_fewer_occurrences_than_neighbours_are_at_chance():
     frame = table(PositionNeighbours(k=50, few="cap"), make_sample(num=60))
     np.testing.assert_allclose(frame["value"], frame["baseline"])
+
+
+def test_a_token_with_one_tag_is_left_out():
+    """It would be at chance, 1, in every layer."""
+    sample = make_sample()
+    codes = np.where(sample.occurrences.token == 5, np.minimum(sample.tags["upos"].codes, 0), sample.tags["upos"].codes)
+    uniform = TokenSample(
+        sample.occurrences,
+        np.stack([sample.states(layer) for layer in range(3)]),
+        sample.facts,
+        tags={"upos": Tag(codes=codes, names=("NOUN", "VERB", "X"))},
+    )
+    frame = table(TagNeighbours(k=10), uniform)
+    assert frame["pools"].eq(2).all()
+    rest = sample.take(sample.occurrences.token != 5)
+    pd.testing.assert_frame_equal(frame, table(TagNeighbours(k=10), rest))
 
 
 def test_without_tags_there_is_nothing_to_say():

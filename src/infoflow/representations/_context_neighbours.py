@@ -47,4 +47,4 @@ class ContextNeighbours(AbstractTokenPools):
             for side in SIDES
             if side in scores
         ]
-        return self.frame(sample, rows, "a token beside them")
+        return self.frame(sample, rows, "the token beside them")

@@ -40,4 +40,4 @@ class PositionNeighbours(AbstractTokenPools):
             for layer, scores in enumerate(self.scores(sample))
             if "position" in scores
         ]
-        return self.frame(sample, rows, "a position")
+        return self.frame(sample, rows, "position")

@@ -16,9 +16,7 @@ _SCHEMA = TableSchema(
     columns=(
         Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
         Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
-        Column(
-            name="tag", dtype="string", unit="", description="column of the corpus, such as ccg_left or upos"
-        ),
+        Column(name="tag", dtype="string", unit="", description="column of the corpus, such as ccg_left or upos"),
         *estimate_columns(
             "fraction",
             "fraction of neighbours with the same tag",
@@ -50,4 +48,4 @@ class TagNeighbours(AbstractTokenPools):
             for tag in sample.tags
             if tag_key(tag) in scores
         ]
-        return self.frame(sample, rows, "a tag")
+        return self.frame(sample, rows, "their tag")

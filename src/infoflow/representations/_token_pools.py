@@ -17,7 +17,7 @@ Scores = list[dict[str, PoolScore]]
 """For each layer, the statistic of each aspect."""
 
 SETTINGS = (
-    Column(name="pools", dtype="int64", unit="tokens", description="number of tokens averaged over"),
+    Column(name="pools", dtype="int64", unit="tokens", description="number of tokens averaged over: those that vary"),
     Column(name="neighbours", dtype="int64", unit="neighbours", description="k"),
     Column(name="metric", dtype="string", unit="", description="cosine or euclidean"),
     Column(name="few", dtype="string", unit="", description="treatment of tokens with few occurrences"),
@@ -32,7 +32,8 @@ class AbstractTokenPools(SampleMeasure):
 
     The sample holds the most frequent tokens, equally many occurrences of each where there are so many: the share of
     a pool that k neighbours are, and with it the statistic, depends on the pool's size. Compare values of equal
-    settings only. Error bars resample sentences, of queries and of neighbours alike; the tokens stay.
+    settings only. A token whose occurrences all have the same tag (position, token beside them) is at chance whatever
+    its vectors, and is left out. Error bars resample sentences, of queries and of neighbours alike; the tokens stay.
 
     Args:
         k: Number of neighbours.
@@ -91,7 +92,7 @@ class AbstractTokenPools(SampleMeasure):
         if not rows:
             current_display().note(
                 f"{self.name} of {sample.facts.model} is skipped: no token has {self._rules.least} sampled "
-                f"occurrences with {what}. Use a larger corpus, a smaller k, or few='cap'."
+                f"occurrences that differ in {what}. Use a larger corpus, a smaller k, or few='cap'."
             )
         return pd.DataFrame(rows, columns=self.table.column_names)
 
@@ -121,9 +122,14 @@ def _aspects(sample: TokenSample, subword: str) -> dict[str, Aspect]:
     tags = {tag_key(name): np.where(carries, tag.codes, UNKNOWN) for name, tag in sample.tags.items()}
     same = {"left": at.previous, "right": at.next, **tags}
     return {
-        "position": Aspect(at.position, "distance"),
-        **{name: Aspect(values, "same") for name, values in same.items()},
+        "position": Aspect(_varied(at.position), "distance"),
+        **{name: Aspect(_varied(values), "same") for name, values in same.items()},
     }
+
+
+def _varied(values: np.ndarray) -> np.ndarray:
+    """All unknown where the token's occurrences do not differ: then it is at chance whatever its vectors."""
+    return values if len(np.unique(values[values != UNKNOWN])) > 1 else np.full_like(values, UNKNOWN)
 
 
 def tag_key(name: str) -> str:
