@@ -1,6 +1,6 @@
 """Similarity of every layer of one model to every layer of another, shared work against pair by pair; one run.
 
-    python benchmarks/similarity_grid.py              # two 12-layer models of width 768: about six minutes on one core
+    python benchmarks/similarity_grid.py              # two 12-layer models of width 768: eight minutes on one core
     python benchmarks/similarity_grid.py --small      # seconds, to see that it runs
     python benchmarks/similarity_grid.py --only rsa   # the further pair of ranked layers alone
 
@@ -13,6 +13,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -83,31 +84,52 @@ def shared_with_bars(layers: Layers) -> np.ndarray:
     return np.array([[value(x, y) for y in second] for x in first])
 
 
-def seconds_of(function: Callable[[], object]) -> tuple[float, object]:
+def seconds_of(function: Callable[[], Any]) -> tuple[float, Any]:
     start = time.process_time()
     result = function()
     return time.process_time() - start, result
 
 
 def bench_grid(small: bool) -> None:
-    layers = Layers.draw(3, 3_000, 64) if small else Layers.draw(13, 20_000, 768)
+    layers = _layers(small)
+    seconds, values = seconds_of(lambda: shared(layers))
+    compare("PWCCA / NumPy's QR per pair", layers, seconds, values, _by_qr)
+    compare("PWCCA / pwcca() per pair", layers, seconds, values, lambda x, y: pwcca(x, y, side="x"))
+
+
+def bench_bars(small: bool) -> None:
+    layers = _layers(small)
     groups = layers.groups
 
-    def with_bars(x: np.ndarray, y: np.ndarray) -> float:
+    def anew(x: np.ndarray, y: np.ndarray) -> float:
         return 1 - distance_columns(LayerView(x, groups), LayerView(y, groups), "mean")["value"]
 
-    rows: list[tuple[str, Callable[[Layers], np.ndarray], Callable[[np.ndarray, np.ndarray], float]]] = [
-        ("PWCCA / NumPy's QR", shared, lambda x, y: pwcca_by_qr(x.astype(np.float64), y.astype(np.float64))),
-        ("PWCCA / pwcca()", shared, lambda x, y: pwcca(x, y, side="x")),
-        ("with error bars and baseline / each pair anew", shared_with_bars, with_bars),
-    ]
+    seconds, values = seconds_of(lambda: shared_with_bars(layers))
+    compare("with error bars and baseline / each pair anew", layers, seconds, values, anew)
+
+
+def _layers(small: bool) -> Layers:
+    layers = Layers.draw(3, 3_000, 64) if small else Layers.draw(13, 20_000, 768)
     print(f"{len(layers.first)} × {len(layers.second)} layers of {len(layers.first[0]):,} × {layers.first[0].shape[1]}")
-    for name, grid, pair in rows:
-        seconds, values = seconds_of(lambda grid=grid: grid(layers))
-        pairs = list(zip(layers.first, layers.second, strict=True))[:TIMED_PAIRS]
-        other_seconds, others = seconds_of(lambda pair=pair, pairs=pairs: [pair(x, y) for x, y in pairs])
-        ours = np.diagonal(values)[:TIMED_PAIRS].mean()
-        show(name, seconds, other_seconds / TIMED_PAIRS * layers.num_pairs, ours, float(np.mean(others)))
+    return layers
+
+
+def _by_qr(x: np.ndarray, y: np.ndarray) -> float:
+    return pwcca_by_qr(x.astype(np.float64), y.astype(np.float64))
+
+
+def compare(
+    name: str,
+    layers: Layers,
+    seconds: float,
+    values: np.ndarray,
+    pair: Callable[[np.ndarray, np.ndarray], float],
+) -> None:
+    """The shared grid beside `pair` called for every pair of layers, of which the first few are timed."""
+    pairs = list(zip(layers.first, layers.second, strict=True))[:TIMED_PAIRS]
+    other_seconds, others = seconds_of(lambda: [pair(x, y) for x, y in pairs])
+    ours = float(np.diagonal(values)[:TIMED_PAIRS].mean())
+    show(name, seconds, other_seconds / TIMED_PAIRS * layers.num_pairs, ours, float(np.mean(others)))
 
 
 def bench_rsa(small: bool) -> None:
@@ -128,7 +150,7 @@ def show(name: str, seconds: float, other_seconds: float, value: float, other: f
     print(f"{name:<52} {times}   {value:.5f} / {other:.5f}", flush=True)
 
 
-BENCHMARKS = {"grid": bench_grid, "rsa": bench_rsa}
+BENCHMARKS = {"grid": bench_grid, "bars": bench_bars, "rsa": bench_rsa}
 
 
 def main() -> None:
