@@ -283,3 +283,22 @@ def test_a_very_long_name_leaves_room_for_the_chart(visit, tmp_path):
     _scroll_through(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.locator("#mi-input .live .role-axis-grid").last.bounding_box()["width"] > 150
+
+
+def test_one_measure_of_similar_layers_is_shown_at_a_time(visit, tmp_path):
+    from test_similarity import grid, study
+
+    from infoflow.report import write_report
+
+    first, second = ("causal-lm", 0), ("masked-lm", 0)
+    rows = [row for metric in ("rsa", "procrustes") for row in grid(first, second, metric=metric)]
+    page = visit(write_report(study(tmp_path, rows)), place="#space-similarity;metric=procrustes")
+    shown = page.locator("#space-similarity .metric:not(.away)")
+    assert shown.get_attribute("data-metric") == "procrustes"
+    page.locator("#space-similarity [role=radio]", has_text="Procrustes").press("ArrowRight")
+    assert shown.get_attribute("data-metric") == "rsa"
+    assert page.url.endswith("#space-similarity;metric=rsa")
+    shown.locator(".live svg").wait_for()
+    assert page.locator("#space-similarity [aria-checked=true]").inner_text() == "RSA"
+    page.emulate_media(media="print")
+    assert page.locator("#space-similarity .metric").evaluate_all("all => all.every(one => one.offsetHeight > 0)")
