@@ -59,11 +59,12 @@ def library(request, monkeypatch):
 
 
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
-@pytest.mark.parametrize(("queries", "rows"), [(2048, 16_384), (7, 11), (300, 5), (64, 100)])
+@pytest.mark.parametrize(("queries", "rows"), [(4096, 4096), (7, 11), (300, 5), (64, 100)])
 def test_blocks_find_the_nearest_in_order(monkeypatch, library, metric, queries, rows):
     """Five rows to a block are fewer than the ten neighbours wanted."""
     monkeypatch.setattr(_nearest, "_QUERIES", queries)
     monkeypatch.setattr(_nearest, "_ROWS", rows)
+    monkeypatch.setattr(_nearest, "_ROWS_BY_FAISS", rows)
     x = gaussian(130, 4).float() + 0.3
     x[5] = x[40] = x[41]  # ties with the query itself
     chosen = torch.randperm(130, generator=torch.Generator().manual_seed(0))[:100]
