@@ -249,7 +249,7 @@ def test_only_what_was_measured(tmp_path, run):
 
     from infoflow.report._story import tell
 
-    bare = make_analysis(tmp_path / "bare")
+    bare = make_analysis(tmp_path / "bare", tables=())
     assert "neighbours" not in [section.id for section in tell(bare).sections]
     stored = run.tables.stored("position_neighbours")
     model = stored.frame[stored.frame["model"] == "masked-lm/seed-1"].assign(model="bert-tiny")
