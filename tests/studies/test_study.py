@@ -22,16 +22,26 @@ from infoflow.studies._jobs import Job, StudyJobs, requirement, study_jobs
 
 TABLES = {
     "alignment",
+    "change_by_frequency",
+    "context_neighbours",
+    "distance_distribution",
     "findings",
+    "geometry",
     "head_confidence",
     "head_entropy",
     "head_positional",
     "identity_neighbours",
+    "influence_by_frequency",
     "layer_distance",
+    "learning_curves",
+    "lens",
     "model_distance",
     "mutual_information",
+    "position_neighbours",
     "space_similarity",
+    "tag_neighbours",
     "task_scores",
+    "token_map",
     "training_runs",
 }
 

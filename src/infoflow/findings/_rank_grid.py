@@ -89,9 +89,10 @@ def influence_by_rank(objective: Objective) -> RankGrid:
 
 
 def by_layer(curves: np.ndarray) -> np.ndarray:
-    """The curves as (N, L, R') with the R' bins that were measured, rarest last."""
+    """The curves as (N, L, R') with the R' bins that were measured, rarest last; two bins of NaN where fewer were."""
     grid_NLR = curves.reshape(len(curves), -1, len(RANK_BINS))
-    return grid_NLR[:, :, ~np.isnan(grid_NLR[0]).any(axis=0)]
+    measured = ~np.isnan(grid_NLR[0]).any(axis=0)
+    return grid_NLR[:, :, measured] if measured.sum() > 1 else np.full_like(grid_NLR[:, :, :2], np.nan)
 
 
 def rank_correlation(curves: np.ndarray) -> np.ndarray:
