@@ -49,5 +49,5 @@ def test_two_processes_write_the_folder_of_one(tiny_toml: str, tmp_path: Path) -
 
 
 def _run(command: list[str]) -> None:
-    done = subprocess.run(command, timeout=300, capture_output=True, text=True)
+    done = subprocess.run(command, timeout=900, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
