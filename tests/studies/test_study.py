@@ -189,7 +189,7 @@ def test_killed_in_two_processes_it_ends_with_the_weights_and_numbers_of_one(tin
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
     assert not (tmp_path / "run" / "report.html").exists()
-    subprocess.run(command, check=True, stderr=subprocess.DEVNULL, timeout=300)
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL, timeout=900)
     weights = sorted((expected.path / "models").glob("*/*/model.safetensors"))
     assert len(weights) == 2
     for path in weights:
