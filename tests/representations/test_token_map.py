@@ -12,7 +12,7 @@ from infoflow.foundation import UserError, make_display, stream, use_display
 from infoflow.models import load_model, tap
 from infoflow.objectives import MaskedLM, Vocabulary
 from infoflow.representations import TokenMap, _layer_maps, layer_maps
-from infoflow.representations._map_points import choose_points, frequent_words, token_ids
+from infoflow.representations._map_points import choose_points, count_words, frequent_words, token_ids
 from infoflow.representations._map_states import map_states
 
 POINTS = 60
@@ -113,7 +113,7 @@ def states_by_hand(reader, tokens, at):
 
 @pytest.mark.parametrize("tokens_per_batch", [30, 1000])
 def test_states_are_those_of_each_sentence_alone(reader, tokens_per_batch):
-    tokens = list(token_ids(reader.model.tokenizer, ["cat", "house"], reader.frequencies[reader.source_stack]).values())
+    tokens = list(token_ids(reader.model.tokenizer, ["cat", "house"], count_words(reader)).values())
     found = map_states(reader, choose_points(reader, tokens, 8), tokens_per_batch, hide=False)
     assert not found.masked.any()
     for index, (row, at) in enumerate(zip(found.points.row, found.points.position, strict=True)):
@@ -126,7 +126,7 @@ def test_states_are_those_of_each_sentence_alone(reader, tokens_per_batch):
 def test_hidden_points_are_corrupted_as_in_training(matched_models, parallel_corpus):
     reader = reader_of(matched_models["masked-lm"], parallel_corpus)
     tokenizer = reader.model.tokenizer
-    tokens = list(frequent_words(reader, 12).values())
+    tokens = list(frequent_words(tokenizer, count_words(reader), 12).values())
     points = choose_points(reader, tokens, 40)
     found = map_states(reader, points, 100, hide=True)
     assert 0 < found.masked.sum() < len(found.points) <= len(points)
@@ -141,7 +141,7 @@ def test_hidden_points_are_corrupted_as_in_training(matched_models, parallel_cor
 
 def test_points_are_of_different_sentences_and_the_same_for_every_order(matched_models, parallel_corpus):
     reader = reader_of(matched_models["masked-lm"], parallel_corpus)
-    tokens = list(frequent_words(reader, 3).values())
+    tokens = list(frequent_words(reader.model.tokenizer, count_words(reader), 3).values())
     points = choose_points(reader, tokens, 5)
     assert len(set(points.row.tolist())) == len(points)
     assert (np.bincount(points.token)[tokens] <= 5).all()
@@ -199,6 +199,17 @@ def test_a_corpus_without_the_named_tokens_shows_its_own(grammar_model):
     for point in tagged.itertuples():
         sentence = words[point.sentence]
         assert (point.token, point.tag) in set(zip(sentence.words, sentence.tags["ccg"], strict=True))
+
+
+def test_a_piece_of_other_words_is_no_word(grammar_model):
+    model, corpus = grammar_model
+    reader = reader_of(model, corpus)
+    counts = count_words(reader)
+    pieces = np.flatnonzero((reader.frequencies["encoder"] > 50) & [token not in counts for token in range(300)])
+    assert len(pieces) > 0
+    words = {model.tokenizer.decode([token]).strip() for token in counts}
+    texts = {model.tokenizer.decode([int(token)]).strip() for token in pieces} - words
+    assert token_ids(model.tokenizer, [*texts, "the", "xyz"], counts).keys() == {"the"}
 
 
 def test_rare_tokens_leave_no_map_and_a_note(matched_models, parallel_corpus):

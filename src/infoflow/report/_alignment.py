@@ -55,7 +55,7 @@ def alignment_section(run: RunFolder, cast: Cast) -> Section | None:
         return None
     frame = run.tables["alignment"].assign(series=_SOURCE + JOIN + _TARGET, trained=True)
     figures = [_score_figure(frame, cast), _curve_figure(frame, cast)]
-    if (frame["metric"] == "bleu").any():
+    if "bleu" in set(frame["metric"]):
         figures.append(_bleu_figure(frame, cast))
     return Section(
         id="alignment",

@@ -10,8 +10,9 @@ from ._curves import curves, has_untrained, interval_note
 from ._figure import Figure, Panel, Section
 from ._language import Cast, Series
 from ._layer_chart import layer_chart
+from ._numbers import number
 from ._token_map import token_map_figures
-from ._trends import Wording, order_sentence, trend_sentences
+from ._trends import Wording, change, order_sentence, trend_sentences
 
 _TABLES = ("position_neighbours", "context_neighbours", "tag_neighbours")
 _SIDES = {"left": "the token before", "right": "the token after"}
@@ -23,6 +24,7 @@ _TAGS = {
     "xpos": "fine part of speech",
     "deprel": "relation to the governor",
 }
+_TOLD = 3  # panels that the text speaks of
 _HOW_POOLS = (
     "Neighbours are looked up among occurrences of the same token, so the token itself is no help: what they share "
     "must have come from the context. The dashed grey line is a model of the same shape that was never trained; the "
@@ -128,7 +130,7 @@ def _shares(frame: pd.DataFrame, cast: Cast, *, column: str, names: dict[str, st
         panels=[
             Panel(title=names[value], spec=_share_chart(table, series, _span(data))) for value, table in tables.items()
         ],
-        answer=[sentence for value in names for sentence in _share_sentences(parts[value], series, names[value])],
+        answer=_told(parts, series, names),
         caption=f"{interval_note(data)} {_pools(frame)}{' All panels share one scale.' if len(names) > 1 else ''}",
         how_to_read=[how, _HOW_POOLS],
         method="token-neighbours",
@@ -149,10 +151,20 @@ def _span(data: pd.DataFrame) -> tuple[float, float]:
     return (0.0 if low < 0.35 * high else low - margin, high + margin)
 
 
-def _share_sentences(frame: pd.DataFrame, series: list[Series], name: str) -> list[str]:
+def _told(parts: dict[str, pd.DataFrame], series: list[Series], names: dict[str, str]) -> list[str]:
+    """What the first panels show, in words, and how far the control moves in any."""
     wording = Wording("", "rises by", "falls by", subject=lambda s: f"the share in {s.label}")
-    first, *rest = trend_sentences(frame, series, wording)
-    return [f"{name[:1].upper()}{name[1:]}: {first[:1].lower()}{first[1:]}", *rest]
+    told = []
+    for value in list(names)[:_TOLD]:
+        first = trend_sentences(parts[value], series, wording)[0]
+        told.append(f"{names[value][:1].upper()}{names[value][1:]}: {first[:1].lower()}{first[1:]}")
+    moves = [
+        abs(change(part, line.key, trained=False).value)
+        for part in parts.values()
+        for line in series
+        if len(part[(part["series"] == line.key) & ~part["trained"]])
+    ]
+    return [*told, f"Untrained models of the same shape move by at most {number(max(moves), 2)}."] if moves else told
 
 
 def _pools(frame: pd.DataFrame) -> str:

@@ -61,7 +61,8 @@ _KINDS = {
 
 def token_map_figures(frame: pd.DataFrame, cast: Cast) -> list[Figure]:
     """A figure for each kind of map that was made."""
-    return [_figure(_KINDS[kind], frame[frame["map"] == kind], cast) for kind in _KINDS if (frame["map"] == kind).any()]
+    present = set(frame["map"])
+    return [_figure(_KINDS[kind], frame[frame["map"] == kind], cast) for kind in _KINDS if kind in present]
 
 
 def _figure(kind: _Kind, frame: pd.DataFrame, cast: Cast) -> Figure:

@@ -1,7 +1,7 @@
 """Which occurrences a map shows: up to so many of chosen tokens, from sentences in the order of their hash."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -33,28 +33,31 @@ class MapPoints:
         return MapPoints(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
 
-def token_ids(tokenizer: PreTrainedTokenizerBase, words: Iterable[str], frequencies: np.ndarray) -> dict[str, int]:
-    """The token that is the whole of each word, at a sentence's start or inside; absent where there is none.
-
-    Of several, the one that is most frequent; tokens that never occur are left out.
-    """
-    found = {}
-    for word in words:
-        encoded = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in (word, f" {word}")]
-        single = [ids[0] for ids in encoded if len(ids) == 1]
-        best = max(single, key=lambda token: frequencies[token], default=None)
-        if best is not None and best != tokenizer.unk_token_id and frequencies[best] > 0:
-            found[word] = best
-    return found
-
-
-def frequent_words(reader: Reader, num: int) -> dict[str, int]:
-    """The tokens with letters (in a corpus without letters, any) that most often are whole words, by their text."""
+def count_words(reader: Reader) -> Counter[int]:
+    """How often each token is a whole word, in the first sentences by hash."""
     counts: Counter[int] = Counter()
     for row in _in_hash_order(reader)[:_COUNTED].tolist():
         sentence = reader.sentence_rows(row, "clean", 0)[reader.source_stack]
         counts.update(sentence.tokens[_whole_words(sentence)].tolist())
-    tokenizer = reader.model.require_tokenizer()
+    return counts
+
+
+def token_ids(tokenizer: PreTrainedTokenizerBase, words: Iterable[str], counts: Mapping[int, int]) -> dict[str, int]:
+    """The token that is the whole of each word, at a sentence's start or inside; absent where none is counted.
+
+    Of several, the one that is most frequent.
+    """
+    found = {}
+    for word in words:
+        encoded = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in (word, f" {word}")]
+        single = [ids[0] for ids in encoded if len(ids) == 1 and counts.get(ids[0], 0)]
+        if single:
+            found[word] = max(single, key=lambda token: counts[token])
+    return found
+
+
+def frequent_words(tokenizer: PreTrainedTokenizerBase, counts: Counter[int], num: int) -> dict[str, int]:
+    """The most frequent of the counted tokens with letters (in a corpus without letters, any), by their text."""
     texts = {token: str(tokenizer.decode([token])).strip() for token, _ in counts.most_common(10 * num)}
     lettered = {token: text for token, text in texts.items() if any(map(str.isalpha, text))} or texts
     found: dict[str, int] = {}

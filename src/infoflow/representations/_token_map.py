@@ -12,7 +12,7 @@ from infoflow.foundation import UserError, current_display
 from infoflow.results import Column, TableSchema
 
 from ._layer_maps import layer_maps, used_perplexity
-from ._map_points import choose_points, frequent_words, most_ambiguous, tags_of, token_ids
+from ._map_points import choose_points, count_words, frequent_words, most_ambiguous, tags_of, token_ids
 from ._map_states import MapStates, hides_tokens, map_states
 
 _FEWEST = 12  # points of a map
@@ -100,17 +100,17 @@ class TokenMap(Intervention):
         return pd.concat(frames, ignore_index=True)
 
     def _plans(self, reader: Reader) -> Iterator[_Plan]:
-        tokenizer, frequencies = reader.model.require_tokenizer(), reader.frequencies[reader.source_stack]
-        frequent = frequent_words(reader, _CANDIDATES)
-        several, single = token_ids(tokenizer, self.tokens, frequencies), [self.by_position]
+        tokenizer, counts = reader.model.require_tokenizer(), count_words(reader)
+        frequent = frequent_words(tokenizer, counts, _CANDIDATES)
+        several = token_ids(tokenizer, self.tokens, counts)
         if len(several) < 2:
             several = _first(frequent, len(self.tokens))
         yield _Plan(name="token", tokens=several, hide=hides_tokens(reader.model))
-        yield _Plan(name="position", tokens=token_ids(tokenizer, single, frequencies) or _first(frequent, 1))
+        yield _Plan(name="position", tokens=token_ids(tokenizer, [self.by_position], counts) or _first(frequent, 1))
         columns = tag_columns(reader.corpus)
         if columns:
             column = next((name for name in _TAGS if name in columns), columns[0])
-            tagged = token_ids(tokenizer, [self.by_tag], frequencies) or most_ambiguous(reader, frequent, column)
+            tagged = token_ids(tokenizer, [self.by_tag], counts) or most_ambiguous(reader, frequent, column)
             if tagged:
                 yield _Plan(name="tag", tokens=tagged, column=column)
 
