@@ -35,7 +35,7 @@ class Stream:
     """Index of the word a token belongs to; −1 for special tokens and padding."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False, weakref_slot=True)
 class Activations:
     """One batch. Stacks are "encoder" and "decoder"; states are numbered 0..L, blocks and heads from 0."""
 

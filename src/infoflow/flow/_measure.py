@@ -44,6 +44,9 @@ class Measure(AbstractMeasure):
     needs: frozenset[Need] = frozenset()
     """Which activations it reads; only these are computed."""
 
+    def prepare(self, reader: Reader) -> None:
+        """Take what is needed of the corpus, its annotation and the tokenizers; called once, before the pass."""
+
     @abstractmethod
     def update(self, activations: Activations) -> None:
         """Add one batch."""

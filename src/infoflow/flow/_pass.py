@@ -51,6 +51,8 @@ class Pass:
             white_space_words=options.white_space_words,
             ranks_from=ranks_from,
         )
+        for measure in self.streaming:
+            measure.prepare(self.reader)
         self.fillers = self._make_fillers()
 
     def _runs_decoder(self, corpus: Corpus) -> bool:

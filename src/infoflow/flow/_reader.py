@@ -88,18 +88,19 @@ class Reader:
         self._ranks_from, self._max_length = ranks_from, max_length
         self._noise: ProbingNoise | None = None
 
-    def _tokenizer(self, stack: str) -> PreTrainedTokenizerBase:
+    def tokenizer(self, stack: str) -> PreTrainedTokenizerBase:
+        """The tokenizer of what the stack reads."""
         own = self.model.target_tokenizer
         return own if own is not None and stack != self.source_stack else self.model.require_tokenizer()
 
     def tokenizer_digest(self, stack: str) -> str:
         """What decides how the stack's text is cut into tokens."""
-        return tokenizer_digest(self._tokenizer(stack))
+        return tokenizer_digest(self.tokenizer(stack))
 
     def _encode_target(self, max_length: int) -> Encoded:
         limit = self.model.max_target_tokens
         longest = max_length if limit is None else min(max_length, limit)
-        return self.corpus.encode(self._tokenizer("decoder"), side="translation", max_length=longest)
+        return self.corpus.encode(self.tokenizer("decoder"), side="translation", max_length=longest)
 
     @property
     def has_target(self) -> bool:
@@ -118,13 +119,13 @@ class Reader:
         if self._target is not None:
             sides["decoder"] = self._target
         return {
-            stack: token_frequencies(encoded, _vocabulary_size(self._tokenizer(stack)))
+            stack: token_frequencies(encoded, _vocabulary_size(self.tokenizer(stack)))
             for stack, encoded in sides.items()
         }
 
     def symbols(self, stack: str) -> tuple[int, ...]:
         """Token ids of the stack's text without letter or digit: punctuation."""
-        return symbol_ids(self._tokenizer(stack), np.flatnonzero(self.frequencies[stack]))
+        return symbol_ids(self.tokenizer(stack), np.flatnonzero(self.frequencies[stack]))
 
     @cached_property
     def ranks(self) -> dict[str, np.ndarray]:
@@ -137,7 +138,7 @@ class Reader:
             sides: dict[str, Side] = {"decoder": "translation", self.source_stack: "text"}
             counts = {
                 stack: token_frequencies(
-                    self._ranks_from.encode(self._tokenizer(stack), side=sides[stack], max_length=self._max_length),
+                    self._ranks_from.encode(self.tokenizer(stack), side=sides[stack], max_length=self._max_length),
                     len(own),
                 )
                 for stack, own in counts.items()
@@ -229,7 +230,7 @@ class Reader:
         return PaddedBatch(rows=rows, sentence_ids=self.corpus.ids[rows], streams=streams)
 
     def _stream(self, rows: list[Row], stack: str) -> Stream:
-        pad = self._tokenizer(stack).pad_token_id
+        pad = self.tokenizer(stack).pad_token_id
         lengths = np.array([len(row.tokens) for row in rows])
         position = np.arange(lengths.max())
         real = position < lengths[:, None]
