@@ -143,12 +143,27 @@ def test_ranks_come_from_the_corpus_that_is_given(model, corpus, tmp_path) -> No
     assert (sample.rank_bins((1, 1000))[np.array(unseen)] == -1).all()
 
 
-def test_the_byte_budget_bounds_a_stratified_sample_too(model, corpus, tmp_path) -> None:
-    options = PassOptions(sample_bytes=40 * 2 * 8 * 4)
-    (sample,) = served(
-        model, corpus, tmp_path, SampleRequest(strata=RankStrata(edges=(1, 60), per_bin=500)), options=options
-    )
-    assert len(sample) == 40
+def test_the_byte_budget_takes_the_same_share_of_every_stratum_and_of_the_plain_sample(model, corpus, tmp_path) -> None:
+    strata = RankStrata(edges=(1, 3, 8, 60), per_bin=60)
+    requests = [SampleRequest(occurrences=100), SampleRequest(strata=strata)]
+    plain, whole = served(model, corpus, tmp_path / "whole", *requests)
+    affordable = len({*key_of(plain), *key_of(whole)}) // 2
+    options = PassOptions(sample_bytes=affordable * 2 * 8 * 4)
+    fewer, cut = served(model, corpus, tmp_path / "cut", *requests, options=options)
+    total = len({*key_of(fewer), *key_of(cut)})
+    assert affordable - 4 <= total <= affordable
+    assert key_of(fewer) == key_of(plain)[: len(fewer)]
+    before, after = (np.bincount(each.rank_bins(strata.edges), minlength=3) for each in (whole, cut))
+    assert (before == 60).all()
+    assert (after >= 60 * len(fewer) / len(plain) - 1).all()
+    for index in range(3):
+        own = cut.take(np.flatnonzero(cut.rank_bins(strata.edges) == index))
+        of_whole = whole.take(np.flatnonzero(whole.rank_bins(strata.edges) == index))
+        assert key_of(own) == key_of(of_whole)[: len(own)]
+
+
+def key_of(sample) -> list[tuple[int, int]]:
+    return list(zip(sample.occurrences.sentence.tolist(), sample.occurrences.position.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("merge", ["mean", "first", "last"])

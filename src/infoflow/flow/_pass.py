@@ -18,7 +18,7 @@ from ._measure import AbstractMeasure, Measure, PairMeasure, SampleMeasure
 from ._options import PassOptions
 from ._reader import PaddedBatch, Reader
 from ._sample import SampleFacts, SampleRequest, TokenSample
-from ._selection import select_occurrences
+from ._selection import select_occurrences, within_budget
 from ._strata import RankStrata, TypeStrata
 from ._tags import read_tags
 
@@ -96,7 +96,7 @@ class Pass:
             current_display().note(
                 f"The token sample holds {affordable:,} of {len(occurrences):,} occurrences (its byte budget)."
             )
-            occurrences = occurrences.take(np.arange(affordable))
+        occurrences, uniform = within_budget(occurrences, self.reader.ranks[stack], num, strata, affordable)
         facts = SampleFacts(
             model=self.model.name,
             stack=stack,
@@ -107,6 +107,7 @@ class Pass:
             frequencies=self.reader.frequencies[stack],
             ranks=self.reader.ranks[stack],
             symbols=self.reader.symbols(stack),
+            uniform=uniform,
         )
         tags = read_tags(self.reader.corpus, occurrences) if stack == self.reader.source_stack else {}
         return SampleFiller(occurrences, facts, tags, self._folder / f"{stack}-{regime}", num_states, layers.width)

@@ -52,6 +52,7 @@ class SampleFacts:
     frequencies: np.ndarray  # (vocabulary,) int64: how often each token id occurs in the corpus
     ranks: np.ndarray  # (vocabulary,) int64: 1 = most frequent (in training, where known), 0 = never seen
     symbols: tuple[int, ...] = ()  # ids of the corpus's tokens without letter or digit: punctuation
+    uniform: int | None = None  # the first so many rows are a plain random sample, strata fill up the rest; None: all
 
 
 class TokenSample:
@@ -122,7 +123,9 @@ class TokenSample:
     def serve(self, request: SampleRequest) -> "TokenSample":
         """The part of the sample that `request` asked for."""
         if request.strata is None:
-            return self.first(request.occurrences)
+            uniform = self.facts.uniform
+            plain = self if uniform is None else self.take(np.flatnonzero(self._rows < uniform))
+            return plain.first(request.occurrences)
         strata = request.strata.of(self.ranks)
         return self.take(np.flatnonzero(first_of_each(strata, request.strata.size)))
 

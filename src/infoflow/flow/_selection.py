@@ -34,6 +34,43 @@ def select_occurrences(
     return _named(_lowest([kept, *buffer], wanted))
 
 
+def within_budget(
+    occurrences: Occurrences, ranks: np.ndarray, num: int, strata: Sequence[Strata], affordable: int
+) -> tuple[Occurrences, int]:
+    """As many of the selected occurrences as are affordable: of the plain sample and of every stratum the same share.
+
+    Args:
+        occurrences: What `select_occurrences` chose.
+        ranks: Frequency rank of each token id.
+        num: Size of the plain sample that was asked for.
+        strata: The strata that were asked for.
+        affordable: How many occurrences there may be.
+
+    Returns:
+        The occurrences that stay, in the same order, and how many of them, from the first, are the plain sample.
+    """
+    of_rank, num = ranks[occurrences.token], min(num, len(occurrences))
+    classes = [(of, min(each.size, _largest(of))) for each in strata for of in [each.of(of_rank)]]
+
+    def kept(share: float) -> np.ndarray:
+        chosen = np.arange(len(occurrences)) < int(share * num)
+        for of, size in classes:
+            chosen |= first_of_each(of, int(share * size))
+        return chosen
+
+    low, high = 0.0, 1.0
+    if len(occurrences) <= affordable:
+        low = 1.0
+    while high - low > 1e-4:
+        middle = (low + high) / 2
+        low, high = (middle, high) if kept(middle).sum() <= affordable else (low, middle)
+    return occurrences.take(kept(low)), int(low * num)
+
+
+def _largest(classes: np.ndarray) -> int:
+    return int(np.bincount(classes[classes >= 0], minlength=1).max())
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Wanted:
     num: int

@@ -40,7 +40,7 @@ from infoflow.results import RunFolder
 from ._compare import PAIR_KEYS, Compared, compare_pairs
 from ._data import at_most, distinct
 from ._jobs import clean_samples
-from ._measures import choose, pair_measures, standard_measures
+from ._measures import choose, measures_by_table, pair_measures, standard_measures
 from ._plan import AnalysisPlan
 from ._run import Run
 from ._study import MODEL_KEYS, only_one
@@ -250,6 +250,8 @@ class _Analysis:
         self._sources, self.options, self.plan = options, passes, options.measures
         model = self.model
         self.key = job_key(model, corpus, self.measures, self.options)
+        by_table = measures_by_table(self.measures)
+        self._table_keys = {name: job_key(model, corpus, writing, passes) for name, writing in by_table.items()}
         self.parameters = sum(parameter.numel() for parameter in model.module.parameters())
         self.keys = {"model": model.name, "objective": model.task, "seed": 0, "trained": variant.trained}
 
@@ -270,8 +272,8 @@ class _Analysis:
         self.__dict__.pop("model", None)
 
     def tables(self) -> Part:
-        """The model's tables, computed unless they are there."""
-        return self.bench.tables("measured", self.key, self._schemas(), lambda: self._measure().tables)
+        """The model's tables; those that are not there are computed."""
+        return self.bench.each_table("measured", self._table_keys, self._schemas(), self._compute)
 
     def merge(self) -> Part:
         """The model's tables from its shards.
@@ -287,17 +289,22 @@ class _Analysis:
             )
         folder = self._fresh_samples()
         merged = merge_shards(self.model, self.corpus, self.measures, shards, folder, self.options)
-        return self.bench.tables("measured", self.key, self._schemas(), lambda: merged.tables)
+        return self.bench.each_table("measured", self._table_keys, self._schemas(), lambda _: merged.tables)
 
     def stored(self) -> Part:
         """The tables, which are there."""
-        return self.bench.read("measured", self.key)
+        return self.bench.read_each("measured", self._table_keys)
 
     def _schemas(self) -> Schemas:
         return {measure.name: measure.table for measure in self.measures}
 
-    def _measure(self) -> Measured:
-        return collect(self.model, self.corpus, self.measures, self._fresh_samples(), self.options)
+    def _compute(self, names: list[str]) -> Part:
+        measures = [measure for measure in self.measures if measure.name in names]
+        for_pairs = [] if self._sources.only else pair_measures(self.plan)
+        return self._measure([*measures, *for_pairs]).tables
+
+    def _measure(self, measures: Sequence[AbstractMeasure]) -> Measured:
+        return collect(self.model, self.corpus, measures, self._fresh_samples(), self.options)
 
     def _fresh_samples(self) -> Path:
         folder = self.bench.path("samples", self.key)
@@ -315,7 +322,7 @@ class _Analysis:
         """The model for comparisons, its samples kept from measuring or drawn again."""
         folder = self.bench.path("samples", self.key)
         if not agree(any(folder.rglob("facts.json"))):
-            self._measure()
+            self._measure(pair_measures(self.plan))
             self.release()
         keys = {name: value for name, value in self.keys.items() if name != "trained"}
         return Compared(keys=keys, trained=self.variant.trained, samples=clean_samples(folder))

@@ -1,8 +1,7 @@
 """Distances between the models of a study, from the samples that measuring left."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import pandas as pd
@@ -11,9 +10,8 @@ from infoflow.flow import PairMeasure, SampleKey, TokenSample, compare_samples
 from infoflow.foundation import current_display
 from infoflow.results import Column
 
-from ._jobs import Job, StudyJobs, base_objective, study_jobs
+from ._jobs import Job, StudyJobs, model_pairs
 from ._measures import pair_measures
-from ._plan import StudyPlan
 from ._workbench import Part
 
 _SIDES = (("a", "first"), ("b", "second"))
@@ -35,17 +33,28 @@ PAIR_KEYS = (
 
 
 def compared(jobs: StudyJobs) -> Part:
-    """Tables of all pairs: two objectives of one seed, and two seeds of one objective."""
-    measures = pair_measures(jobs.plan.analysis)
+    """Tables of all pairs: two objectives of one seed, and two seeds of one objective; each pair is a part."""
+    measures, pairs = pair_measures(jobs.plan.analysis), list(model_pairs(jobs.plan))
     schemas = {measure.name: measure.table.with_keys(*PAIR_KEYS) for measure in measures}
-    return jobs.bench.tables("compared", jobs.compare_key, schemas, lambda: _compare(jobs))
+    parts: list[Part] = []
+    with current_display().progress("Comparing models", len(pairs), "pairs") as progress:
+        for pair in pairs:
+            key = jobs.pair_key(*pair)
+            parts.append(jobs.bench.tables("compared", key, schemas, lambda pair=pair: _compare(jobs, *pair)))
+            progress.advance(1)
+    return stacked(parts)
 
 
-def _compare(jobs: StudyJobs) -> Part:
-    pairs = list(model_pairs(jobs.plan))
-    keys = {job: {"model": job.model, "objective": job.objective, "seed": job.seed} for pair in pairs for job in pair}
-    models = {job: Compared(keys=keys[job], trained=job.trained, samples=jobs.samples(job)) for job in keys}
-    return compare_pairs([(models[a], models[b]) for a, b in pairs], pair_measures(jobs.plan.analysis))
+def _compare(jobs: StudyJobs, first: Job, second: Job) -> Part:
+    a, b = (
+        Compared(
+            keys={"model": job.model, "objective": job.objective, "seed": job.seed},
+            trained=job.trained,
+            samples=jobs.samples(job),
+        )
+        for job in (first, second)
+    )
+    return compare_pair(a, b, pair_measures(jobs.plan.analysis))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -59,30 +68,25 @@ class Compared:
 
 def compare_pairs(pairs: Sequence[tuple[Compared, Compared]], measures: Sequence[PairMeasure]) -> Part:
     """The tables of `measures` on every pair, with the columns `PAIR_KEYS`."""
-    frames: dict[str, list[pd.DataFrame]] = {}
+    parts: list[Part] = []
     with current_display().progress("Comparing models", len(pairs), "pairs") as progress:
         for first, second in pairs:
-            keys = {
-                f"{name}_{x}": value for x, one in (("a", first), ("b", second)) for name, value in one.keys.items()
-            }
-            for name, frame in compare_samples(measures, first.samples, second.samples).items():
-                frames.setdefault(name, []).append(frame.assign(**keys, trained=first.trained))
+            parts.append(compare_pair(first, second, measures))
             progress.advance(1)
-    return {name: pd.concat(parts, ignore_index=True) for name, parts in frames.items()}
+    return stacked(parts)
 
 
-def model_pairs(plan: StudyPlan) -> Iterator[tuple[Job, Job]]:
-    """Pairs of measured models that differ in the objective or in the seed, not in both.
-
-    A variant of an objective is compared with that objective only.
-    """
-    measured = [job for job in study_jobs(plan) if job.kind == "measure"]
-    for first, second in combinations(sorted(measured, key=lambda job: (job.objective, job.seed)), 2):
-        same = (first.objective == second.objective) + (first.seed == second.seed)
-        if first.trained == second.trained and same == 1 and _comparable(first.objective, second.objective):
-            yield first, second
+def compare_pair(first: Compared, second: Compared, measures: Sequence[PairMeasure]) -> Part:
+    """The tables of `measures` on two models, with the columns `PAIR_KEYS`."""
+    keys = {f"{name}_{x}": value for x, one in (("a", first), ("b", second)) for name, value in one.keys.items()}
+    tables = compare_samples(measures, first.samples, second.samples)
+    return {name: frame.assign(**keys, trained=first.trained) for name, frame in tables.items()}
 
 
-def _comparable(first: str, second: str) -> bool:
-    plain = first == base_objective(first) and second == base_objective(second)
-    return plain or first == second or base_objective(first) == base_objective(second)
+def stacked(parts: Iterable[Part]) -> Part:
+    """Tables of the same name below each other, in the order of the parts."""
+    frames: dict[str, list[pd.DataFrame]] = {}
+    for part in parts:
+        for name, frame in part.items():
+            frames.setdefault(name, []).append(frame)
+    return {name: pd.concat(each, ignore_index=True) for name, each in frames.items()}

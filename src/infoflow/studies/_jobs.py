@@ -3,8 +3,9 @@
 import dataclasses
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ from infoflow.flow import (
     describe_measure,
     first_then_others,
     is_first,
+    measure,
     wait_for_all,
 )
 from infoflow.foundation import UserError, atomic_folder, current_display, digest
@@ -29,7 +31,7 @@ from infoflow.results import RunFolder
 from infoflow.training import build_models, train
 
 from ._data import StudyData, prepare
-from ._measures import pair_measures, standard_measures
+from ._measures import measures_by_table, pair_measures, standard_measures
 from ._plan import StudyPlan
 from ._scores import TASK_SCORES, bleu_scores, task_scores
 from ._workbench import Part, Schemas, Workbench
@@ -86,10 +88,23 @@ class StudyJobs:
         settings = [plan.model, training, plan.match, plan.objective(job.objective)]
         return digest([_VERSION, self.data.key, settings, job.objective, job.seed])
 
-    def measure_key(self, job: Job) -> str:
-        plan = self.plan.analysis
-        scores = [TASK_SCORES.version, plan.bleu_sentences, plan.beams]
-        return digest([self.train_key(job), job.trained, _describe(standard_measures(plan)), plan.sentences, scores])
+    def states_key(self, job: Job) -> str:
+        """What the states of the job's model on the analysed sentences depend on."""
+        return digest([self.train_key(job), job.trained, self.plan.analysis.sentences])
+
+    def table_keys(self, job: Job) -> dict[str, str]:
+        """What each table of a measured model depends on: a new measure leaves the others' tables as they are."""
+        plan, states = self.plan.analysis, self.states_key(job)
+        measures = measures_by_table(standard_measures(plan))
+        scores = digest([states, TASK_SCORES.version, plan.bleu_sentences, plan.beams])
+        return {TASK_SCORES.name: scores} | {
+            name: digest([states, _describe(writing)]) for name, writing in measures.items()
+        }
+
+    def pair_key(self, first: Job, second: Job) -> str:
+        """What the comparison of two models depends on."""
+        measures = _describe(pair_measures(self.plan.analysis))
+        return digest([self.states_key(first), self.states_key(second), measures])
 
     def is_done(self, job: Job) -> bool:
         return agree(self._is_done(job))
@@ -97,7 +112,8 @@ class StudyJobs:
     def _is_done(self, job: Job) -> bool:
         if job.kind == "train":
             return self.bench.done("trained", self.train_key(job))
-        return self.bench.done("measured", self.measure_key(job)) and self._has_samples(job)
+        keys = self.table_keys(job)
+        return all(self.bench.done("measured", key) for key in keys.values()) and self._has_samples(job)
 
     def do(self, job: Job) -> None:
         """Do the job unless it is done."""
@@ -171,43 +187,56 @@ class StudyJobs:
     # -- measuring ----------------------------------------------------------------------------------------------------
 
     def measured(self, job: Job) -> Part:
-        """Score and measure the job's model; its samples stay on disk for comparisons."""
-        key = self.measure_key(job)
-        if self.bench.done("measured", key) and not self._has_samples(job) and is_first():
-            shutil.rmtree(self.bench.path("measured", key))
-        return self.bench.tables("measured", key, self.schemas(), lambda: self._measure(job))
+        """Score and measure the job's model; its samples stay on disk for comparisons.
+
+        Tables that are there are not computed again; the model still runs where samples are missing.
+        """
+        keys = self.table_keys(job)
+        if not agree(self._has_samples(job)) and not self.bench.missing("measured", keys):
+            self._measure(job, [])
+        return self.bench.each_table("measured", keys, self.schemas(), lambda names: self._measure(job, names))
 
     def schemas(self) -> Schemas:
         measures = standard_measures(self.plan.analysis)
-        return {TASK_SCORES.name: TASK_SCORES} | {measure.name: measure.table for measure in measures}
+        return {TASK_SCORES.name: TASK_SCORES} | {each.name: each.table for each in measures}
 
     def samples_folder(self, job: Job) -> Path:
-        return self.bench.path("samples", self.measure_key(job))
+        return self.bench.path("samples", digest([self.states_key(job), _describe(pair_measures(self.plan.analysis))]))
 
     def _has_samples(self, job: Job) -> bool:
         """Samples are needed until the comparisons are made, and removed then."""
-        return (self.samples_folder(job) / _COMPLETE).exists() or self.bench.done("compared", self.compare_key)
-
-    @property
-    def compare_key(self) -> str:
-        """What the comparisons depend on: every measured model."""
-        jobs = [job for job in study_jobs(self.plan) if job.kind == "measure"]
-        return digest([[self.measure_key(job) for job in jobs], _describe(pair_measures(self.plan.analysis))])
+        if (self.samples_folder(job) / _COMPLETE).exists():
+            return True
+        pairs = [pair for pair in model_pairs(self.plan) if job in pair]
+        return all(self.bench.done("compared", self.pair_key(*pair)) for pair in pairs)
 
     def samples(self, job: Job) -> dict[SampleKey, TokenSample]:
         """The clean sample of the stack that reads the text, of a measured model."""
         return clean_samples(self.samples_folder(job))
 
-    def _measure(self, job: Job) -> Part:
+    def _measure(self, job: Job, names: list[str]) -> Part:
+        """The tables called `names`, and samples for the comparisons."""
         model, plan = self.load(job), self.plan.analysis
+        by_table = measures_by_table(standard_measures(plan))
+        measures = [measure for name in names for measure in by_table.get(name, [])]
+        tables: Part = {}
+        if needs_samples := not agree((self.samples_folder(job) / _COMPLETE).exists()):
+            measures += pair_measures(plan)
+        if any(measure.refusal(model) is None for measure in measures):
+            tables = self._pass(job, model, measures, needs_samples)
+        return tables | ({TASK_SCORES.name: self._scores(job, model)} if TASK_SCORES.name in names else {})
+
+    def _pass(self, job: Job, model: Model, measures: list[AbstractMeasure], keep_samples: bool) -> Part:
+        options = PassOptions(tokens_per_batch=self.plan.analysis.tokens_per_batch, decoder_states=False)
+        if not keep_samples:
+            return measure(model, self.data.analysed, measures, options, self.data.train)
         folder = self.samples_folder(job)
         if is_first():
             shutil.rmtree(folder, ignore_errors=True)
         wait_for_all()
-        options = PassOptions(tokens_per_batch=plan.tokens_per_batch, decoder_states=False)
-        measured = collect(model, self.data.analysed, standard_measures(plan), folder, options, self.data.train)
+        measured = collect(model, self.data.analysed, measures, folder, options, self.data.train)
         (folder / _COMPLETE).touch()
-        return measured.tables | {TASK_SCORES.name: self._scores(job, model)}
+        return measured.tables
 
     def load(self, job: Job) -> Model:
         """The job's model: trained, or as it was before the first update."""
@@ -263,6 +292,23 @@ def base_objective(name: str) -> str:
     return name.partition("+")[0]
 
 
+def model_pairs(plan: StudyPlan) -> Iterator[tuple[Job, Job]]:
+    """Pairs of measured models that differ in the objective or in the seed, not in both.
+
+    A variant of an objective is compared with that objective only.
+    """
+    measured = [job for job in study_jobs(plan) if job.kind == "measure"]
+    for first, second in combinations(sorted(measured, key=lambda job: (job.objective, job.seed)), 2):
+        same = (first.objective == second.objective) + (first.seed == second.seed)
+        if first.trained == second.trained and same == 1 and _comparable(first.objective, second.objective):
+            yield first, second
+
+
+def _comparable(first: str, second: str) -> bool:
+    plain = first == base_objective(first) and second == base_objective(second)
+    return plain or first == second or base_objective(first) == base_objective(second)
+
+
 def job_cost(job: Job) -> float:
     """Rough relative cost, measured on a CPU at width 64: translation runs two stacks and longer sentences."""
     if job.kind == "measure":
@@ -276,4 +322,4 @@ def requirement(job: Job) -> Job | None:
 
 
 def _describe(measures: Sequence[AbstractMeasure]) -> list[dict[str, Any]]:
-    return [describe_measure(measure) for measure in measures]
+    return [describe_measure(each) for each in measures]

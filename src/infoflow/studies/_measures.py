@@ -57,6 +57,14 @@ def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
     ]
 
 
+def measures_by_table(measures: Sequence[AbstractMeasure]) -> dict[str, list[AbstractMeasure]]:
+    """The measures by the name of their table; several may write one."""
+    tables: dict[str, list[AbstractMeasure]] = {}
+    for measure in measures:
+        tables.setdefault(measure.name, []).append(measure)
+    return tables
+
+
 def pair_measures(plan: AnalysisPlan) -> list[PairMeasure]:
     """Every measure of two models."""
     return [

@@ -16,14 +16,15 @@ from infoflow.report import write_report
 from infoflow.results import Column, RunFolder, TableSchema
 
 from ._alignment import SEED, aligned
-from ._compare import PAIR_KEYS, compared
+from ._compare import PAIR_KEYS, compared, stacked
 from ._data import encode_all
-from ._jobs import StudyJobs, job_cost, study_jobs
+from ._jobs import Job, StudyJobs, job_cost, study_jobs
 from ._learning import LEARNING_CURVES, learning_curve
 from ._measures import pair_measures
 from ._plan import StudyPlan
 from ._processes import JobProgress, run_in_processes
 from ._run import Run
+from ._workbench import Part
 
 MODEL_KEYS = (
     Column(name="model", dtype="string", unit="", description="name of the model"),
@@ -83,10 +84,9 @@ def study(
         for job in study_jobs(plan):
             if job.kind == "train":
                 jobs.publish(job)
-        compared(jobs)
-        alignment = aligned(jobs)
+        pairs, alignment = compared(jobs), aligned(jobs)
         if is_first():
-            _write_tables(jobs, run, alignment)
+            _write_tables(jobs, run, pairs, alignment)
             _describe(jobs, run, seconds=time.monotonic() - started)
             write_report(run)
         wait_for_all()
@@ -123,18 +123,13 @@ def _do_all(jobs: StudyJobs, run: RunFolder, num_processes: int) -> None:
         run_in_processes(missing, run.path, num_processes, JobProgress(progress))
 
 
-def _write_tables(jobs: StudyJobs, run: RunFolder, alignment: pd.DataFrame | None) -> None:
+def _write_tables(jobs: StudyJobs, run: RunFolder, pairs: Part, alignment: pd.DataFrame | None) -> None:
     """Put the parts together into the run's tables, and judge the findings by them."""
     run.tables.clear()  # an earlier plan's
     schemas = {name: schema.with_keys(*MODEL_KEYS) for name, schema in jobs.schemas().items()}
-    parts: dict[str, list[pd.DataFrame]] = {}
-    for job in (job for job in study_jobs(jobs.plan) if job.kind == "measure"):
-        keys = {"model": job.model, "objective": job.objective, "seed": job.seed, "trained": job.trained}
-        for name, frame in jobs.bench.read("measured", jobs.measure_key(job)).items():
-            parts.setdefault(name, []).append(frame.assign(**keys))
-    for name, frames in parts.items():
-        run.tables.write(pd.concat(frames, ignore_index=True), schemas[name])
-    pairs = jobs.bench.read("compared", jobs.compare_key)
+    measured = stacked(_measured(jobs, job) for job in study_jobs(jobs.plan) if job.kind == "measure")
+    for name, frame in measured.items():
+        run.tables.write(frame, schemas[name])
     for measure in pair_measures(jobs.plan.analysis):
         if measure.name in pairs:
             run.tables.write(pairs[measure.name], measure.table.with_keys(*PAIR_KEYS))
@@ -143,6 +138,12 @@ def _write_tables(jobs: StudyJobs, run: RunFolder, alignment: pd.DataFrame | Non
     if alignment is not None:
         run.tables.write(alignment, ALIGNMENT.with_keys(SEED))
     run.tables.write(evaluate(run.tables), FINDINGS_TABLE)
+
+
+def _measured(jobs: StudyJobs, job: Job) -> Part:
+    keys = {"model": job.model, "objective": job.objective, "seed": job.seed, "trained": job.trained}
+    tables = jobs.bench.read_each("measured", jobs.table_keys(job))
+    return {name: frame.assign(**keys) for name, frame in tables.items()}
 
 
 def _training_runs(jobs: StudyJobs) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,28 @@ class Workbench:
                         write_table(folder / f"{name}.parquet", frame, schemas[name])
             wait_for_all()
         return self.read(stage, key)
+
+    def missing(self, stage: str, keys: Mapping[str, str]) -> list[str]:
+        """Names of `keys` whose part is not there; the same list in every process."""
+        return [name for name, key in keys.items() if not agree(self.done(stage, key))]
+
+    def each_table(
+        self, stage: str, keys: Mapping[str, str], schemas: Schemas, compute: Callable[[list[str]], Part]
+    ) -> Part:
+        """Tables by name, each a part of its own; `compute` is called once with the names that are not there.
+
+        A table that `compute` leaves out does not apply, which is remembered too.
+        """
+        if missing := self.missing(stage, keys):
+            computed = compute(missing)
+            for name in missing:
+                part = {name: computed[name]} if name in computed else {}
+                self.tables(stage, keys[name], schemas, lambda part=part: part)
+        return self.read_each(stage, keys)
+
+    def read_each(self, stage: str, keys: Mapping[str, str]) -> Part:
+        """The tables that `each_table` left."""
+        return {name: frame for key in keys.values() for name, frame in self.read(stage, key).items()}
 
     def read(self, stage: str, key: str) -> Part:
         """The tables of a part that is there; unlike `tables` it waits for no other process."""
