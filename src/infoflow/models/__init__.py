@@ -12,6 +12,10 @@ from ._bleu import Bleu as Bleu
 from ._bleu import bleu as bleu
 from ._bleu_statistics import BleuStatistics as BleuStatistics
 from ._bleu_statistics import bleu_statistics as bleu_statistics
+from ._block_outputs import BlockOutputs as BlockOutputs
+from ._block_outputs import first_block as first_block
+from ._block_outputs import recorded_blocks as recorded_blocks
+from ._block_outputs import skipped_blocks as skipped_blocks
 from ._block_rerun import BlockRerun as BlockRerun
 from ._block_rerun import rerun_blocks as rerun_blocks
 from ._block_rerun import without_token as without_token
@@ -23,6 +27,7 @@ from ._losses import IGNORED as IGNORED
 from ._losses import SequenceLosses as SequenceLosses
 from ._losses import concatenate_losses as concatenate_losses
 from ._losses import decoder_inputs as decoder_inputs
+from ._losses import forward_logits as forward_logits
 from ._losses import sequence_losses as sequence_losses
 from ._losses import shift_right as shift_right
 from ._losses import start_token_id as start_token_id
