@@ -1,0 +1,120 @@
+"""Everything that attention views show of one sentence: each head's weights, values, queries and keys."""
+
+# H query head, G key/value head, T query token, S key token, d head width
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from infoflow.models import Attention, AttentionCall, Model, model_inputs, tap
+
+from ._quantised import quantise
+from ._sentence_tokens import ReadSentence, Text, read_tokens
+from ._value_weighted import output_weight, value_norms
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class LayerAttention:
+    """One attention of one layer on one sentence."""
+
+    layer: int
+    weights: UInt8[np.ndarray, "head query key"]  # as `quantise` writes them
+    value_norms: Float[np.ndarray, "head key"]  # length of what a head would write if it looked at that key alone
+    query: Float[np.ndarray, "head query width"]
+    key: Float[np.ndarray, "group key width"]  # one per key/value head
+    scaling: float  # of the products of query and key
+    biased: bool  # scores are more than these products: a position bias or a cap
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class AttentionOfKind:
+    """All layers of one stack and kind."""
+
+    stack: str
+    kind: str
+    causal: bool
+    layers: tuple[LayerAttention, ...]
+
+    @property
+    def keys_stack(self) -> str:
+        """The stack whose tokens are attended to."""
+        return "encoder" if self.kind == "cross" else self.stack
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class SentenceAttention:
+    """One sentence, as a model reads it and attends to it."""
+
+    model: str
+    task: str
+    sentence: ReadSentence
+    kinds: tuple[AttentionOfKind, ...]
+    mixing: dict[str, tuple[UInt8[np.ndarray, "query key"], ...]] = field(default_factory=dict)
+    """Stack → one matrix per layer: how much of each token's vector goes into each other's, all heads and the residual
+    connection together (ALTI); empty where the model does not allow it."""
+
+
+def sentence_attention(
+    model: Model, sentence: Text, translation: Text | None = None, *, longest: int | None = 512
+) -> SentenceAttention:
+    """Run one sentence and keep what each head does with it.
+
+    Args:
+        model: A loaded model of any family that the tap supports.
+        sentence: Text, or token ids.
+        translation: What the decoder of an encoder–decoder model reads; by default the model's own translation.
+        longest: Tokens at most on either side; None for no limit but the model's.
+
+    Raises:
+        UserError: The sentence is empty or too long, or the model cannot read it (see `read_tokens`).
+    """
+    read = read_tokens(model, sentence, translation, longest)
+    seen: dict[tuple[str, str], dict[int, LayerAttention]] = {}
+    attentions = {(one.stack, one.kind, one.layer): one for one in model.anatomy.attentions()}
+
+    def look(call: AttentionCall) -> None:
+        attention = attentions[call.stack, call.kind, call.layer]
+        seen.setdefault((call.stack, call.kind), {})[call.layer] = _looked_at(model, attention, call)
+
+    run_tokens(model, read, look)
+    kinds = tuple(
+        AttentionOfKind(
+            stack=stack.name,
+            kind=kind,
+            causal=stack.causal and kind == "self",
+            layers=tuple(layer for _, layer in sorted(seen[stack.name, kind].items())),
+        )
+        for stack in model.anatomy.stacks
+        for kind in stack.kinds
+        if (stack.name, kind) in seen
+    )
+    return SentenceAttention(model=model.name, task=model.task, sentence=read, kinds=kinds)
+
+
+def run_tokens(model: Model, read: ReadSentence, on_attention: Callable[[AttentionCall], None]) -> None:
+    """One forward pass of the sentence alone, without padding."""
+    ids = [torch.tensor([[token.id for token in tokens]]) for tokens in read.tokens.values()]
+    inputs = model_inputs(model, ids[0], decoder_input_ids=ids[1] if len(ids) > 1 else None)
+    with torch.no_grad(), tap(model, on_attention=on_attention):
+        model.module(**inputs)
+
+
+def _looked_at(model: Model, attention: Attention, call: AttentionCall) -> LayerAttention:
+    group = call.query.shape[1] // call.num_key_value_heads
+    return LayerAttention(
+        layer=call.layer,
+        weights=quantise(call.weights[0].float().cpu().numpy()),
+        value_norms=_array(value_norms(call.value, output_weight(model, attention))[0]),
+        query=_array(call.query[0]),
+        key=_array(call.key[0, ::group]),
+        scaling=call.scaling,
+        biased=call.position_bias is not None or call.softcap is not None,
+    )
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    return tensor.float().cpu().numpy()
