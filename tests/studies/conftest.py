@@ -29,6 +29,12 @@ neighbour_occurrences = 600
 neighbours = 5
 bleu_sentences = 12
 beams = 2
+frequency_occurrences = 120
+lens_steps = 4
+[alignment]
+sentences = 64
+pairs = 64
+held_out = 60
 """
 
 

@@ -47,6 +47,9 @@ class AnalysisPlan:
     distance_occurrences: int = 20_000  # sampled tokens for PWCCA
     neighbour_occurrences: int = 20_000
     neighbours: int = 50
+    frequency_occurrences: int = 3000  # of each frequency bin, for change and influence by frequency
+    lens_steps: int = 200  # updates of the tuned lens
+    lens_tokens: int = 64  # tokens per update of the tuned lens
     bleu_sentences: int = 300
     beams: int = 5
     tokens_per_batch: int = 8192
@@ -55,7 +58,9 @@ class AnalysisPlan:
     def __post_init__(self) -> None:
         for name in ("occurrences", "types", "clusters", "clusterings", "neighbours", "beams", "tokens_per_batch"):
             _at_least(1, name, getattr(self, name))
-        for name in ("distance_occurrences", "neighbour_occurrences", "bleu_sentences"):
+        for name in ("distance_occurrences", "neighbour_occurrences", "frequency_occurrences", "bleu_sentences"):
+            _at_least(1, name, getattr(self, name))
+        for name in ("lens_steps", "lens_tokens"):
             _at_least(1, name, getattr(self, name))
         _at_least(0, "sentences", self.sentences)
 
