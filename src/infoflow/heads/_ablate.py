@@ -1,0 +1,169 @@
+"""Switch heads off inside a `with` block."""
+
+# B sentence, T token, H head, d head width
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from infoflow.corpus import Corpus
+from infoflow.flow import Reader
+from infoflow.foundation import UserError, hash64_array
+from infoflow.models import HeadCall, Model, Site, tap
+
+from ._clean_patterns import CleanPatterns
+from ._forward_inputs import InputWatch
+from ._head_edit import HeadEdit
+from ._head_sets import Head, head_set
+from ._replacement import (
+    AblationMode,
+    DonatedHeads,
+    HeadMeans,
+    Replacement,
+    check_mode,
+    head_means,
+    real_tokens,
+    rotated_rows,
+    zeros,
+)
+
+Reference = Mapping[str, Any] | Sequence[Mapping[str, Any]] | Corpus
+_DONORS = 64  # sentences of a corpus that lend their outputs
+
+
+@contextmanager
+def ablate(
+    model: Model,
+    heads: Iterable[Head],
+    mode: AblationMode = "zero",
+    *,
+    reference: Reference | None = None,
+    preserve_patterns: bool = False,
+) -> Iterator[None]:
+    r"""Replace the outputs of some heads inside a `with` block; afterwards, also after an error, all is as before.
+
+    $$ \mathrm{out}_i = \sum_h \widetilde{\mathrm{ctx}}_{ih} W_O^h + b_O $$
+
+    | `mode` | $\widetilde{\mathrm{ctx}}_{ih}$ of an ablated head |
+    |---|---|
+    | `"zero"` | 0; the bias $b_O$ still acts |
+    | `"mean"` | mean of $\mathrm{ctx}_h$ over the non-padding tokens of the reference |
+    | `"resample"` | $\mathrm{ctx}_h$ at the same position of another sentence of the reference; its own after its end |
+
+    It happens on the input of the output projection, the only point where heads are separable: exact in every family
+    with query heads counted singly under grouped attention, and independent of the attention kernel, which stays.
+
+    Args:
+        model: A loaded model; call `model.module(...)`, or anything that calls it (`translate`), inside the block.
+        heads: (stack, kind, layer, head) of each, from 0; none leaves the model as it is.
+        mode: See the table.
+        reference: For `"mean"` and `"resample"`: a batch or batches as keywords of the forward pass, or a corpus; their
+            outputs are those of the unablated model. Without one, the batch of each forward pass is its own reference,
+            its upper layers as the lower ablations leave them.
+        preserve_patterns: All attention weights stay those of the unablated model on the same input, so that later
+            heads react through their values alone. A second forward pass; runs on infoflow's attention.
+
+    Raises:
+        UserError: A head does not exist, the mode is unknown, or something needs a reference that is not given.
+
+    Source: zero [@michel2019]; preserved patterns [@olsson2022].
+
+    >>> ids = torch.tensor([[5, 6, 7]])
+    >>> with torch.no_grad(), ablate(model, [("encoder", "self", 0, 1)]):
+    ...     ablated = model.module(ids).logits
+    >>> bool((ablated == model.module(ids).logits).all())
+    False
+    """
+    chosen, mode = head_set(model, heads), check_mode(mode)
+    with ExitStack() as stack:
+        inputs = stack.enter_context(InputWatch(model)) if mode != "zero" and reference is None else None
+        replacement = _replacement(model, mode, reference, inputs)
+        patterns = stack.enter_context(CleanPatterns(model)) if preserve_patterns and chosen else None
+        edit = HeadEdit([chosen], replacement)
+
+        def on_heads(call: HeadCall) -> Tensor | None:
+            return None if patterns is not None and patterns.recording else edit(call)
+
+        stack.enter_context(tap(model, on_heads=on_heads, on_attention=patterns))
+        yield
+
+
+def _replacement(
+    model: Model, mode: AblationMode, reference: Reference | None, inputs: InputWatch | None
+) -> Replacement:
+    if mode == "zero":
+        return zeros
+    if inputs is not None:
+        return _OwnMean(inputs) if mode == "mean" else _OwnDonors(inputs)
+    assert reference is not None
+    batches = _batches(model, reference, mode)
+    if not batches:
+        raise UserError("reference must hold at least one batch. Got none.")
+    return head_means(model, batches) if mode == "mean" else _ReferenceDonors(model, batches[0])
+
+
+class _OwnMean:
+    def __init__(self, inputs: InputWatch) -> None:
+        self._inputs = inputs
+
+    def __call__(self, call: HeadCall) -> Tensor:
+        means = HeadMeans()
+        means.add(call.site, call.heads, self._inputs.real(call))
+        return means(call)
+
+
+class _OwnDonors:
+    def __init__(self, inputs: InputWatch) -> None:
+        self._inputs = inputs
+
+    def __call__(self, call: HeadCall) -> Tensor:
+        real = self._inputs.real(call)
+        donors = rotated_rows(real.sum(dim=1))
+        return DonatedHeads({call.site: call.heads[donors]}, {call.stack: real[donors]})(call)
+
+
+class _ReferenceDonors:
+    """Sentence b of a batch takes the outputs of a reference sentence, drawn by the hash of b."""
+
+    def __init__(self, model: Model, reference: Mapping[str, Any]) -> None:
+        with torch.no_grad(), tap(model, heads=True) as seen:
+            model.module(**{name: value for name, value in reference.items() if name != "labels"})
+        self._outputs = {
+            Site(stack=stack, kind=kind, layer=layer): heads
+            for (stack, kind), layers in seen.heads.items()
+            for layer, heads in enumerate(layers)
+        }
+        self._real = {one.name: real_tokens(model, reference, one.name) for one in model.anatomy.stacks}
+
+    def __call__(self, call: HeadCall) -> Tensor:
+        given, real = self._outputs[call.site], self._real[call.stack]
+        rows = hash64_array(("ablation-donors",), torch.arange(call.heads.shape[0]).numpy()) % len(given)
+        donors = torch.from_numpy(rows.astype("int64"))
+        return DonatedHeads({call.site: given[donors]}, {call.stack: real[donors]})(call)
+
+
+def _batches(model: Model, reference: Reference, mode: AblationMode) -> list[Mapping[str, Any]]:
+    if isinstance(reference, Mapping):
+        return [reference]
+    if not isinstance(reference, Corpus):
+        return list(reference)
+    two = len(model.anatomy.stacks) > 1
+    if two and "translation" not in reference.columns:
+        raise UserError(f"{model.name} reads translations too, and {reference.name} has none. Give a parallel corpus.")
+    reader = Reader(model, reference, max_length=512, seed=0, decoder=two)
+    batches = reader.batches(4096)
+    if mode == "resample":
+        batches = [batches[-1][-_DONORS:]]  # the longest sentences, so that every sentence finds a donor for its end
+    found: list[Mapping[str, Any]] = []
+    for rows in batches:
+        streams = reader.padded(rows).to(model.device).streams
+        source = streams[reader.source_stack]
+        batch: dict[str, Any] = {"input_ids": source.input_ids, "attention_mask": source.real.long()}
+        if two:
+            batch |= {"decoder_input_ids": streams["decoder"].input_ids}
+            batch |= {"decoder_attention_mask": streams["decoder"].real.long()}
+        found.append(batch)
+    return found

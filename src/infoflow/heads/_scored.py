@@ -1,0 +1,140 @@
+"""What a model predicts on sentences of a corpus, and at what loss: the quantity that a head may matter for."""
+
+# B sentence, T token, V variant (the batch repeated), N scored position
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from infoflow.corpus import length_batches
+from infoflow.flow import NO_LABEL, PaddedBatch, Reader, Stream
+from infoflow.foundation import UserError, hash64_array, stream
+from infoflow.models import Model, forward_logits, readout, tap
+from infoflow.objectives import MaskedLM, Vocabulary
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class ScoredBatch:
+    """Sentences as the model reads them, with the tokens that it is to predict."""
+
+    padded: PaddedBatch
+    labels: Tensor  # (B, step) of the predicting stack; NO_LABEL where nothing is asked
+
+    @property
+    def size(self) -> int:
+        return len(self.labels)
+
+    @property
+    def counts(self) -> Tensor:
+        """(B,) tokens to predict in each sentence."""
+        return (self.labels != NO_LABEL).sum(dim=1)
+
+    def repeated(self, variants: int) -> "ScoredBatch":
+        """The batch `variants` times over, sentence by sentence within each."""
+        if variants == 1:
+            return self
+        streams = {name: _repeated(one, variants) for name, one in self.padded.streams.items()}
+        return ScoredBatch(padded=replace(self.padded, streams=streams), labels=self.labels.repeat(variants, 1))
+
+
+class SentenceScorer:
+    """Losses of a model per sentence, in nats: of masked, next or target tokens, as its task is.
+
+    A masked LM reads text that is corrupted as in its training (`MaskedLM`), with noise that depends on (seed,
+    sentence) alone, so that every variant of a model reads the same. A sequence-to-sequence model reads the
+    translation shifted right and predicts it.
+
+    Raises:
+        UserError: The model predicts nothing, or its decoder has no translations to read.
+    """
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader, self.model = reader, reader.model
+        if reason := no_loss(reader.model):
+            raise UserError(f"{reader.model.name} has no loss to look at: {reason}.")
+        if self.model.task == "seq2seq" and not reader.has_target:
+            raise UserError(
+                f"{self.model.name} is scored on translations, and {reader.corpus.name} has none. Give a parallel "
+                "corpus: two files, or one .tsv of two columns."
+            )
+        self._stack = self.model.anatomy.stacks[-1].name
+        self._read = readout(self.model) if self.model.task == "masked-lm" else None
+
+    def choose(self, sentences: int | None, purpose: str) -> np.ndarray:
+        """Rows of so many sentences by the hash of their ids (all by default); another purpose, other sentences."""
+        rows = np.sort(np.concatenate(self.reader.batches(4096)))
+        if sentences is None or sentences >= len(rows):
+            return rows
+        order = np.argsort(hash64_array((purpose, self.reader.seed), self.reader.corpus.ids[rows]), kind="stable")
+        return np.sort(rows[order[:sentences]])
+
+    def batches(self, rows: np.ndarray, token_budget: int) -> Iterator[ScoredBatch]:
+        """The sentences `rows` in padded batches by length; sentences without a token to predict are in them."""
+        lengths = np.array([self.reader.longest(rows[index : index + 1]) for index in range(len(rows))])
+        for batch in length_batches(lengths, token_budget):
+            yield self.batch(rows[batch])
+
+    def batch(self, rows: np.ndarray) -> ScoredBatch:
+        """The sentences `rows` as one batch."""
+        padded = self.reader.padded(rows)
+        if self.model.task == "masked-lm":
+            source = self._masked(padded.streams[self._stack], padded.sentence_ids)
+            padded = replace(padded, streams={self._stack: source})
+        padded = padded.to(self.model.device)
+        return ScoredBatch(padded=padded, labels=padded.streams[self._stack].labels)
+
+    def losses(self, batch: ScoredBatch) -> Float[Tensor, " sentence"]:
+        """Sum of the cross-entropies of each sentence's tokens; differentiable where gradients are on."""
+        scored = batch.labels != NO_LABEL
+        logits_NV = self._logits(batch, scored)
+        logits_NV = logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32))
+        losses_N = torch.nn.functional.cross_entropy(logits_NV, batch.labels[scored], reduction="none")
+        return losses_N.new_zeros(batch.size).index_add(0, scored.nonzero()[:, 0], losses_N)
+
+    def _logits(self, batch: ScoredBatch, scored: Tensor) -> Tensor:
+        streams, model = batch.padded.streams, self.model
+        source = streams[self.reader.source_stack]
+        inputs = {"input_ids": source.input_ids, "attention_mask": source.real.long()}
+        if model.task == "seq2seq":
+            inputs |= {"decoder_input_ids": streams["decoder"].input_ids, "use_cache": False}
+            return forward_logits(model, inputs)[scored]
+        if model.task == "causal-lm":
+            return forward_logits(model, {**inputs, "use_cache": False})[scored]
+        assert self._read is not None
+        with tap(model, hidden=True) as seen:
+            model.module.base_model(**inputs)
+        # The head sees the selected tokens alone, a seventh of them: on a small model it costs more than the blocks.
+        return self._read(seen.hidden[self._stack][-1][scored])
+
+    def _masked(self, source: Stream, sentence_ids: np.ndarray) -> Stream:
+        vocabulary = Vocabulary.from_tokenizer(self.model.require_tokenizer())
+        inputs, labels = source.input_ids.numpy().copy(), np.full(source.input_ids.shape, NO_LABEL)
+        for index, (sentence, real) in enumerate(zip(sentence_ids.tolist(), source.real.numpy(), strict=True)):
+            noise = stream("head-loss-noise", self.reader.seed, sentence)
+            corrupted = MaskedLM().corrupt(inputs[index, real], noise, vocabulary)
+            inputs[index, real], labels[index, real] = corrupted.inputs, corrupted.labels
+        return replace(source, input_ids=torch.from_numpy(inputs), labels=torch.from_numpy(labels))
+
+
+def no_loss(model: Model) -> str | None:
+    """Why a model has no loss that its heads could matter for, or None."""
+    if model.task == "encoder":
+        return "it has no language-model head, so it predicts nothing"
+    tokenizer = model.tokenizer
+    if model.task == "masked-lm" and tokenizer is not None:
+        if None in (tokenizer.mask_token_id, tokenizer.pad_token_id):
+            return "its tokenizer has no mask or no padding token, so its input cannot be corrupted as in training"
+        try:
+            readout(model)
+        except UserError as error:
+            return str(error)
+    return None
+
+
+def _repeated(tokens: Stream, variants: int) -> Stream:
+    names = ("input_ids", "real", "valid", "labels", "position", "words")
+    return replace(tokens, **{name: getattr(tokens, name).repeat(variants, 1) for name in names})
