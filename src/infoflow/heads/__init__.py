@@ -1,9 +1,13 @@
 """What each attention head does."""
 
+from ._classes import head_classes as head_classes
+from ._ablate import ablate as ablate
 from ._confidence import confidence as confidence
 from ._confidence_measure import Confidence as Confidence
 from ._entropy import attention_entropy as attention_entropy
 from ._entropy_measure import Entropy as Entropy
+from ._importance_measure import Importance as Importance
+from ._importance_measure import importance as importance
 from ._js_distance import js_distance as js_distance
 from ._offsets import offset_scores as offset_scores
 from ._positional_measure import PositionalScores as PositionalScores
@@ -19,6 +23,7 @@ from ._sentence_attention import SentenceAttention as SentenceAttention
 from ._sentence_attention import sentence_attention as sentence_attention
 from ._sentence_tokens import ReadSentence as ReadSentence
 from ._sentence_tokens import ReadToken as ReadToken
+from ._surface_measure import SurfaceStatistics as SurfaceStatistics
 from ._value_weighted import output_weight as output_weight
 from ._value_weighted import value_norms as value_norms
 from ._value_weighted import value_weighted_norms as value_weighted_norms

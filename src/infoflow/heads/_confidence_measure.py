@@ -23,7 +23,8 @@ _SCHEMA = TableSchema(
 
 
 class Confidence(AbstractHeadMeasure):
-    """`confidence` of every head of every stack and kind; special tokens count neither as query nor as key.
+    """`confidence` of every head of every stack and kind; special tokens count neither as query nor as key
+    unless `exclude_keys` and `exclude_queries` say so.
 
     Source: [@voita2019heads].
     """

@@ -21,7 +21,8 @@ _SCHEMA = TableSchema(
 
 
 class Entropy(AbstractHeadMeasure):
-    """`attention_entropy` of every head of every stack and kind; special tokens count neither as query nor as key.
+    """`attention_entropy` of every head of every stack and kind; special tokens count neither as query nor as key
+    unless `exclude_keys` and `exclude_queries` say so.
 
     Source: [@clark2019].
     """

@@ -3,18 +3,20 @@
 # N bootstrap block (64), L layer, H head, X any further axis of the score (for example offsets)
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from infoflow.flow import Activations, AttentionKey, Measure, Need
-from infoflow.foundation import NUM_BLOCKS
+from infoflow.flow import Activations, AttentionKey, Measure, Need, Reader
+from infoflow.foundation import NUM_BLOCKS, UserError
 from infoflow.results import Column, ratio_estimate
 
+from ._roles import NAMED, PUNCTUATION, SPECIAL, Roles
 from ._rows import Rows
 
 HEAD_KEYS = (
@@ -25,16 +27,41 @@ HEAD_KEYS = (
 )
 
 
+AVERAGES = ("micro", "document")
+
+
 class AbstractHeadMeasure(Measure):
     """A mean over queries, per head, with its baseline; subclasses say what is summed.
 
-    The sums are `score` (64, L, H, X…), `count` and `chance` (64, X…), all float64, for each stack and kind.
+    The sums are `score` (64, L, H, X…), `count` and `chance` (64, X…), all float64, for each stack and kind; a chance
+    that differs between heads is (64, L, H, X…).
+
+    Args:
+        exclude_keys: Roles of tokens that are no keys: "special" (all special tokens), "cls", "sep", "bos", "eos",
+            "punctuation", or a token of the vocabulary. Padding never is one. What falls on them is not redistributed.
+        exclude_queries: Roles of tokens that are no queries.
+        average: `"micro"` pools all queries; `"document"` averages each sentence's mean.
     """
 
     needs: frozenset[Need] = frozenset({"attention"})
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        exclude_keys: Sequence[str] = (SPECIAL,),
+        exclude_queries: Sequence[str] = (SPECIAL,),
+        average: str = "micro",
+    ) -> None:
+        if average not in AVERAGES:
+            raise UserError(f'average must be "micro" (over queries) or "document" (over sentences). Got {average!r}.')
+        self.exclude_keys, self.exclude_queries = tuple(exclude_keys), tuple(exclude_queries)
+        self.average = average
+        self._roles = Roles(ids={})
         self._sums: dict[AttentionKey, dict[str, np.ndarray]] = {}
+
+    def prepare(self, reader: Reader) -> None:
+        known = {SPECIAL, PUNCTUATION, *NAMED}
+        custom = [role for role in (*self.exclude_keys, *self.exclude_queries) if role not in known]
+        self._roles = Roles.of(reader, custom=custom)
 
     @abstractmethod
     def _score(
@@ -54,13 +81,33 @@ class AbstractHeadMeasure(Measure):
     def _keys(self) -> list[dict[str, Any]]:
         """Key columns of each entry of X; one empty dictionary where the score has no further axis."""
 
+    def _rows(self, activations: Activations, key: AttentionKey) -> Rows:
+        """The queries and keys that count; subclasses may add what their score needs."""
+        stack, kind = key
+        return Rows.of_activations(
+            activations,
+            key,
+            self._kept(activations, stack, self.exclude_queries),
+            self._kept(activations, "encoder" if kind == "cross" else stack, self.exclude_keys),
+        )
+
+    def _kept(self, activations: Activations, stack: str, excluded: Sequence[str]) -> Bool[Tensor, "sentence token"]:
+        stream = activations.streams[stack]
+        kept = stream.real
+        for role in excluded:
+            kept = kept & ~self._roles.where(stream, stack, role)
+        return kept
+
     def update(self, activations: Activations) -> None:
         blocks = activations.blocks.cpu()
         for key, layers in activations.attention.items():
-            rows = Rows.of_activations(activations, key)
+            rows = self._rows(activations, key)
             score = torch.stack([self._score(weights.float(), rows).cpu() for weights in layers], dim=1)
-            self._add(key, score=_by_block(score, blocks), count=_by_block(self._count(rows).cpu(), blocks))
-            self._add(key, chance=_by_block(self._chance(rows).cpu(), blocks))
+            count, chance = self._count(rows).cpu(), self._chance(rows).cpu()
+            if self.average == "document":
+                score, chance, count = _per_document(score, chance, count)
+            self._add(key, score=_by_block(score, blocks), count=_by_block(count, blocks))
+            self._add(key, chance=_by_block(chance, blocks))
 
     def merge(self, other: "AbstractHeadMeasure") -> None:
         for key, sums in other._sums.items():
@@ -87,10 +134,11 @@ class AbstractHeadMeasure(Measure):
     def _head_rows(self, key: AttentionKey, sums: dict[str, np.ndarray]) -> list[dict[str, Any]]:
         score, count, chance = sums["score"], sums["count"], sums["chance"]
         score = score.reshape(*score.shape[:3], -1)
-        count, chance = count.reshape(NUM_BLOCKS, -1), chance.reshape(NUM_BLOCKS, -1)
+        _, num_layers, num_heads, num_scores = score.shape
+        count = count.reshape(NUM_BLOCKS, num_scores)
+        chance = chance.reshape(NUM_BLOCKS, -1, num_scores).sum(0)
         with np.errstate(invalid="ignore", divide="ignore"):
-            baselines = chance.sum(0) / count.sum(0)
-        _, num_layers, num_heads, _ = score.shape
+            baselines = np.broadcast_to(chance / count.sum(0), (num_layers * num_heads, num_scores))
         return [
             {
                 "stack": key[0],
@@ -98,12 +146,20 @@ class AbstractHeadMeasure(Measure):
                 "layer": layer,
                 "head": head,
                 **extra,
-                **ratio_estimate(score[:, layer, head, x], count[:, x], baselines[x]),
+                **ratio_estimate(score[:, layer, head, x], count[:, x], baselines[layer * num_heads + head, x]),
             }
             for layer in range(num_layers)
             for head in range(num_heads)
             for x, extra in enumerate(self._keys())
         ]
+
+
+def _per_document(score: Tensor, chance: Tensor, count: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Each sentence's means, and 1 for each sentence that has one."""
+    size = count.clamp(min=1)
+    over_heads = size.reshape(len(size), 1, 1, *size.shape[1:])
+    chance_size = over_heads if chance.ndim == score.ndim else size
+    return score / over_heads, chance / chance_size, (count > 0).double()
 
 
 def _by_block(values: Float[Tensor, "sentence *rest"], blocks: Tensor) -> np.ndarray:

@@ -34,14 +34,15 @@ class PositionalScores(AbstractHeadMeasure):
     Args:
         offsets: Key less query.
         denominator: `"valid"`: queries that have an admissible key there; `"all"`: all queries.
+        exclusions: `exclude_keys`, `exclude_queries` and `average`, as `Confidence` has them.
 
     Source: [@voita2019heads]: positional from a share of 0.9.
     """
 
     table: ClassVar[TableSchema] = _SCHEMA
 
-    def __init__(self, offsets: Sequence[int] = (-1, 1), denominator: str = "valid") -> None:
-        super().__init__()
+    def __init__(self, offsets: Sequence[int] = (-1, 1), denominator: str = "valid", **exclusions: Any) -> None:
+        super().__init__(**exclusions)
         check_offsets(offsets, denominator)
         self.offsets = tuple(offsets)
         self.denominator = denominator

@@ -33,12 +33,23 @@ class Rows:
         return cls(admissible=valid.unsqueeze(2) & valid.unsqueeze(1), offset=_offsets(*_index_positions(valid)))
 
     @classmethod
-    def of_activations(cls, activations: Activations, key: AttentionKey) -> "Rows":
-        """One stack's attention of one kind; in causal self-attention later keys are inadmissible."""
+    def of_activations(
+        cls,
+        activations: Activations,
+        key: AttentionKey,
+        queries: Bool[Tensor, "sentence query"] | None = None,
+        keys: Bool[Tensor, "sentence key"] | None = None,
+    ) -> "Rows":
+        """One stack's attention of one kind; in causal self-attention later keys are inadmissible.
+
+        `queries` and `keys` say which tokens count as such; by default all but padding and special tokens.
+        """
         stack, kind = key
-        queries, keys = activations.streams[stack], activations.keys_stream(key)
-        admissible = queries.valid.unsqueeze(2) & keys.valid.unsqueeze(1)
-        offset = _offsets(queries.position, keys.position)
+        from_stream, to_stream = activations.streams[stack], activations.keys_stream(key)
+        queries = from_stream.valid if queries is None else queries
+        keys = to_stream.valid if keys is None else keys
+        admissible = queries.unsqueeze(2) & keys.unsqueeze(1)
+        offset = _offsets(from_stream.position, to_stream.position)
         if kind == "self" and activations.model.anatomy.stack(stack).causal:
             admissible = admissible & (offset <= 0)
         return cls(admissible=admissible, offset=offset)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from infoflow.flow import AbstractMeasure, PairMeasure
 from infoflow.foundation import UserError
-from infoflow.heads import Confidence, Entropy, PositionalScores
+from infoflow.heads import Confidence, Entropy, PositionalScores, SurfaceStatistics
 from infoflow.representations import (
     ChangeByFrequency,
     ContextNeighbours,
@@ -54,6 +54,7 @@ def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
         Confidence(),
         Entropy(),
         PositionalScores(offsets=(-2, -1, 1, 2)),
+        SurfaceStatistics(),
     ]
 
 
