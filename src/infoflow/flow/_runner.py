@@ -76,7 +76,7 @@ def collect(
     run.run(rank, world)
     if world > 1:
         run.load(exchange(run.state_dict()))
-    return finish(run, chosen)
+    return finish(run, chosen, (rank, world))
 
 
 def applicable(model: Model, measures: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
@@ -97,27 +97,35 @@ def applicable(model: Model, measures: Sequence[AbstractMeasure]) -> list[Abstra
     return kept
 
 
-def finish(run: Pass, measures: Sequence[AbstractMeasure]) -> Measured:
-    """Turn what was seen into tables."""
+def finish(run: Pass, measures: Sequence[AbstractMeasure], share: tuple[int, int] = (0, 1)) -> Measured:
+    """Turn what was seen into tables; of several processes each computes a share, and all get the whole."""
     samples = run.samples()
 
     @cache  # one object for equal requests, so that measures can share what they found in it
     def serve(key: SampleKey, request: SampleRequest) -> TokenSample:
         return samples[key].serve(request)
 
-    frames: dict[str, list[pd.DataFrame]] = {}
+    def parts_of(each: AbstractMeasure) -> list[pd.DataFrame]:
+        if isinstance(each, Measure):
+            return [each.result()]
+        if isinstance(each, SampleMeasure):
+            return [each.compute(serve(key, each.request)) for key in samples if key[1] == each.regime]
+        if isinstance(each, Intervention):
+            return [each.run(run.reader, run.options)]
+        assert isinstance(each, PairMeasure)
+        return []
+
+    rank, world = share
+    computed: dict[int, list[pd.DataFrame]] = {}
     with current_display().progress(f"Computing {run.model.name}", len(measures), "measures") as progress:
-        for each in measures:
-            if isinstance(each, Measure):
-                parts = [each.result()]
-            elif isinstance(each, SampleMeasure):
-                parts = [each.compute(serve(key, each.request)) for key in samples if key[1] == each.regime]
-            elif isinstance(each, Intervention):
-                parts = [each.run(run.reader, run.options)]
-            else:
-                assert isinstance(each, PairMeasure)
-                parts = []
-            frames.setdefault(each.name, []).extend(each.table.conform(part) for part in parts)
+        for index, each in enumerate(measures):
+            if index % world == rank:
+                computed[index] = [each.table.conform(part) for part in parts_of(each)]
             progress.advance(1)
+    if world > 1:
+        computed = {index: parts for one in exchange(computed) for index, parts in one.items()}
+    frames: dict[str, list[pd.DataFrame]] = {}
+    for index, each in enumerate(measures):
+        frames.setdefault(each.name, []).extend(computed[index])
     tables = {name: pd.concat(parts, ignore_index=True) for name, parts in frames.items() if parts}
     return Measured(tables=tables, samples=samples)
