@@ -1,7 +1,7 @@
 """What each attention head does."""
 
-from ._classes import head_classes as head_classes
 from ._ablate import ablate as ablate
+from ._classes import head_classes as head_classes
 from ._confidence import confidence as confidence
 from ._confidence_measure import Confidence as Confidence
 from ._entropy import attention_entropy as attention_entropy
@@ -15,6 +15,9 @@ from ._quantised import quantise as quantise
 from ._quantised import restore as restore
 from ._rare_token import rare_token_score as rare_token_score
 from ._relations import relation_scores as relation_scores
+from ._relevance import relevance as relevance
+from ._relevance import token_relevance as token_relevance
+from ._relations_measure import RelationScores as RelationScores
 from ._rollout import attention_flow as attention_flow
 from ._rollout import attention_rollout as attention_rollout
 from ._sentence_attention import AttentionOfKind as AttentionOfKind
@@ -27,3 +30,4 @@ from ._surface_measure import SurfaceStatistics as SurfaceStatistics
 from ._value_weighted import output_weight as output_weight
 from ._value_weighted import value_norms as value_norms
 from ._value_weighted import value_weighted_norms as value_weighted_norms
+from ._word_attention import word_attention as word_attention

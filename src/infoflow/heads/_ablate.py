@@ -17,7 +17,7 @@ from infoflow.models import HeadCall, Model, Site, tap
 from ._clean_patterns import CleanPatterns
 from ._forward_inputs import InputWatch
 from ._head_edit import HeadEdit
-from ._head_sets import Head, head_set
+from ._head_sets import head_set
 from ._replacement import (
     AblationMode,
     DonatedHeads,
@@ -37,8 +37,8 @@ _DONORS = 64  # sentences of a corpus that lend their outputs
 @contextmanager
 def ablate(
     model: Model,
-    heads: Iterable[Head],
-    mode: AblationMode = "zero",
+    heads: Iterable[Sequence[str | int]],
+    mode: str = "zero",
     *,
     reference: Reference | None = None,
     preserve_patterns: bool = False,
@@ -77,10 +77,10 @@ def ablate(
     >>> bool((ablated == model.module(ids).logits).all())
     False
     """
-    chosen, mode = head_set(model, heads), check_mode(mode)
+    chosen, checked = head_set(model, heads), check_mode(mode)
     with ExitStack() as stack:
-        inputs = stack.enter_context(InputWatch(model)) if mode != "zero" and reference is None else None
-        replacement = _replacement(model, mode, reference, inputs)
+        inputs = stack.enter_context(InputWatch(model)) if checked != "zero" and reference is None else None
+        replacement = _replacement(model, checked, reference, inputs)
         patterns = stack.enter_context(CleanPatterns(model)) if preserve_patterns and chosen else None
         edit = HeadEdit([chosen], replacement)
 

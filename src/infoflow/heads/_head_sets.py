@@ -1,6 +1,6 @@
 """Heads by name: (stack, kind, layer, head)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from infoflow.foundation import UserError
 from infoflow.models import Anatomy, Model
@@ -15,7 +15,7 @@ def all_heads(anatomy: Anatomy) -> list[Head]:
     return [(a.stack, a.kind, a.layer, head) for a in anatomy.attentions() for head in range(a.num_heads)]
 
 
-def head_set(model: Model, heads: Iterable[Head]) -> HeadSet:
+def head_set(model: Model, heads: Iterable[Sequence[str | int]]) -> HeadSet:
     """The heads as a set, checked.
 
     Raises:

@@ -2,8 +2,8 @@
 
 # B sentence, T token, H head, d head width
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal, Protocol, get_args
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -22,12 +22,8 @@ def check_mode(mode: str) -> AblationMode:
     return mode
 
 
-class Replacement(Protocol):
-    """What the heads of one attention put out when ablated."""
-
-    def __call__(self, call: HeadCall) -> Tensor:
-        """A tensor that broadcasts to `call.heads` (B, T, H, d)."""
-        ...
+Replacement = Callable[[HeadCall], Tensor]
+"""What the heads of one attention put out when ablated: a tensor that broadcasts to `call.heads` (B, T, H, d)."""
 
 
 def zeros(call: HeadCall) -> Tensor:

@@ -1,0 +1,136 @@
+"""How sensitive the loss is to each head: Michel's importance, in three conventions."""
+
+# B sentence, T token, H head, d head width, K bootstrap block (64), R row: the estimate, then its replicates
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from infoflow.foundation import NUM_BLOCKS, UserError, replicate_weights
+from infoflow.models import Site, tap
+from infoflow.results import estimate
+
+from ._scored import ScoredBatch, SentenceScorer
+
+CONVENTIONS = ("paper", "token", "batch")
+EXAMPLE_LOSSES = ("mean", "sum")
+NORMALISATIONS = ("none", "layer")
+
+_GUARD = 1e-20  # of the norm of a layer without any importance
+
+
+class ImportanceSums:
+    """What the three conventions need, summed batch by batch over one backward pass each."""
+
+    def __init__(self, scorer: SentenceScorer, convention: str, example_loss: str, one_minus: bool) -> None:
+        self._scorer, self._convention = scorer, convention
+        self._example_loss, self._one_minus = example_loss, one_minus
+        self._weights_RK = np.concatenate([np.ones((1, NUM_BLOCKS)), replicate_weights()])
+        self._sums: dict[Site, np.ndarray] = {}  # (1 + replicate, H)
+        self._counts: dict[Site, np.ndarray] = {}  # (1 + replicate,)
+
+    def add(self, batch: ScoredBatch) -> None:
+        """Add one batch: one forward and one backward pass for all heads."""
+        blocks = batch.padded.blocks.numpy()
+        by_token = self._convention == "token"
+        for site, part_BH, count_B in self._token_parts(batch) if by_token else self._sentence_parts(batch):
+            sums_RH = self._weights_RK @ _by_block(part_BH.numpy(), blocks)
+            counts_R = self._weights_RK @ _by_block(count_B.numpy(), blocks)
+            if self._convention == "batch":  # signs cancel within a batch: hence its dependence on the batch size
+                scored_R = self._weights_RK @ _by_block(batch.counts.cpu().numpy(), blocks)
+                sums_RH = np.abs(sums_RH) / np.maximum(scored_R, 1)[:, None]
+            self._sums[site] = self._sums.get(site, 0) + sums_RH
+            self._counts[site] = self._counts.get(site, 0) + counts_R
+
+    def _sentence_parts(self, batch: ScoredBatch) -> Iterator[tuple[Site, Tensor, Tensor]]:
+        """(B, H) gate gradients of each sentence's loss, and what they are averaged over."""
+        paper = self._convention == "paper"
+        gates: dict[tuple[str, str], list[Tensor]] = {}
+        for one in self._scorer.model.anatomy.attentions():
+            gate = torch.ones(batch.size, one.num_heads, device=batch.labels.device, requires_grad=True)
+            gates.setdefault((one.stack, one.kind), []).append(gate)
+        with torch.enable_grad(), tap(self._scorer.model, gates=gates):
+            losses_B = self._scorer.losses(batch)
+            if paper and self._example_loss == "mean":
+                losses_B = losses_B / batch.counts.clamp(min=1)
+        gradients = iter(torch.autograd.grad(losses_B.sum(), [gate for rows in gates.values() for gate in rows]))
+        scored_B = (batch.counts > 0).double().cpu()
+        for (stack, kind), rows in gates.items():
+            count_B = scored_B if paper else batch.padded.streams[stack].real.sum(dim=1).double().cpu()
+            for layer in range(len(rows)):
+                part_BH = self._others(next(gradients).double().cpu())
+                yield Site(stack=stack, kind=kind, layer=layer), part_BH.abs() if paper else part_BH, count_B
+
+    def _token_parts(self, batch: ScoredBatch) -> Iterator[tuple[Site, Tensor, Tensor]]:
+        """(B, H) sums over tokens of |ctx · gradient|, and the number of tokens."""
+        # A tap that changes nothing passes the very same tensor on, and what it shows is a view beside the path.
+        with torch.enable_grad(), tap(self._scorer.model, heads=True, on_heads=lambda call: call.heads.clone()) as seen:
+            total = self._scorer.losses(batch).sum()
+        gradients = iter(torch.autograd.grad(total, [layer for layers in seen.heads.values() for layer in layers]))
+        for (stack, kind), layers in seen.heads.items():
+            real_BT = batch.padded.streams[stack].real
+            for layer, heads_BTHd in enumerate(layers):
+                part_BTH = self._others((heads_BTHd.detach() * next(gradients)).sum(dim=-1).double())
+                part_BH = (part_BTH.abs() * real_BT[:, :, None]).sum(dim=1)
+                yield Site(stack=stack, kind=kind, layer=layer), part_BH.cpu(), real_BT.sum(dim=1).double().cpu()
+
+    def _others(self, part: Float[Tensor, "*rest head"]) -> Float[Tensor, "*rest head"]:
+        return part.sum(dim=-1, keepdim=True) - part if self._one_minus else part
+
+    def scores(self, normalise: str) -> dict[Site, Float[np.ndarray, "row head"]]:
+        """Importance of the heads of each attention: the estimate, then its bootstrap replicates."""
+        scores = {}
+        for site, sums_RH in self._sums.items():
+            with np.errstate(invalid="ignore", divide="ignore"):
+                scores[site] = sums_RH / self._counts[site][:, None]
+            if normalise == "layer" or self._convention == "batch":
+                scores[site] /= np.sqrt((scores[site] ** 2).sum(axis=1, keepdims=True)) + _GUARD
+        return _spread(scores) if self._convention == "batch" else scores
+
+    def rows(self, normalise: str) -> list[dict[str, Any]]:
+        """One row per head."""
+        scores, means = self.scores(normalise), {}
+        for site, values in scores.items():
+            means.setdefault((site.stack, site.kind), []).extend(values[0])
+        return [
+            {
+                "stack": site.stack,
+                "kind": site.kind,
+                "layer": site.layer,
+                "head": head,
+                "convention": self._convention,
+                **estimate(row[0], row[1:], float(np.mean(means[site.stack, site.kind])), self._counts[site][0]),
+            }
+            for site, values in scores.items()
+            for head, row in enumerate(values.T)
+        ]
+
+
+def check_importance(convention: str, example_loss: str, normalise: str) -> None:
+    """Raises UserError for an unknown choice."""
+    choices = {
+        "convention": (convention, CONVENTIONS),
+        "example_loss": (example_loss, EXAMPLE_LOSSES),
+        "normalise": (normalise, NORMALISATIONS),
+    }
+    for name, (given, allowed) in choices.items():
+        if given not in allowed:
+            raise UserError(f"{name} must be one of {', '.join(allowed)}. Got {given!r}.")
+
+
+def _spread(scores: dict[Site, np.ndarray]) -> dict[Site, np.ndarray]:
+    """All heads of the model onto [0, 1], row by row."""
+    together = np.concatenate(list(scores.values()), axis=1)
+    low, high = together.min(axis=1, keepdims=True), together.max(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return {site: (values - low) / (high - low) for site, values in scores.items()}
+
+
+def _by_block(values: np.ndarray, blocks: np.ndarray) -> np.ndarray:
+    sums = np.zeros((NUM_BLOCKS, *values.shape[1:]))
+    np.add.at(sums, blocks, values)
+    return sums
