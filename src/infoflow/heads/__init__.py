@@ -15,9 +15,9 @@ from ._quantised import quantise as quantise
 from ._quantised import restore as restore
 from ._rare_token import rare_token_score as rare_token_score
 from ._relations import relation_scores as relation_scores
+from ._relations_measure import RelationScores as RelationScores
 from ._relevance import relevance as relevance
 from ._relevance import token_relevance as token_relevance
-from ._relations_measure import RelationScores as RelationScores
 from ._rollout import attention_flow as attention_flow
 from ._rollout import attention_rollout as attention_rollout
 from ._sentence_attention import AttentionOfKind as AttentionOfKind
