@@ -1,0 +1,4 @@
+"""Relevance of heads and input tokens for a model's predictions."""
+
+from ._relevance import relevance as relevance
+from ._relevance import token_relevance as token_relevance

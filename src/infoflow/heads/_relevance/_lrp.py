@@ -1,0 +1,94 @@
+"""Layer-wise relevance propagation as Voita and others do it: one sentence, all its predictions together."""
+
+# N seed, T token, L layer, H head, D width
+
+import torch
+from torch import Tensor
+
+from infoflow.foundation import UserError
+from infoflow.models import Model
+
+from ._nodes import AttentionNode, LinearNode, LostNode, PassNode, Value
+from ._recorder import recording
+from ._request import Request, without_cache
+from ._result import Place, SentenceRelevance, joined
+from ._rule import Absorbed, Rule, merged
+from ._tape import Tape
+
+_SEED_NUMBERS = 1 << 25  # numbers of one relevance tensor
+
+
+def voita_relevance(request: Request, rule: Rule) -> SentenceRelevance:
+    """Relevance of heads and tokens for each prediction of one sentence."""
+    model, positions = request.model, request.predictions.positions
+    with torch.no_grad(), recording(model) as tape:
+        output = model.module(**request.predictions.inputs, **without_cache(model))
+    logits = request.logits(output)
+    targets = request.targets(logits[0])
+    unembedding, above = _unembedding(tape, logits)
+    _require_whole(model, tape, above)
+    tokens, width = unembedding.states.shape
+    step = max(1, _SEED_NUMBERS // (tokens * 4 * width))
+    parts = [
+        _propagate(tape, unembedding, positions[start : start + step], targets[start : start + step], rule)
+        for start in range(0, len(positions), step)
+    ]
+    return joined(parts)
+
+
+def _unembedding(tape: Tape, logits: Tensor) -> tuple[LinearNode, set[Value]]:
+    """The linear map that gave the logits, and the values above it."""
+    producers = {node.output: node for node in tape.nodes}
+    value, above = tape.value(logits), set()
+    while value is not None:
+        node = producers.get(value)
+        above.add(value)
+        if isinstance(node, LinearNode):
+            return node, above
+        if isinstance(node, LostNode):
+            raise UserError(_no_rule(node.reason))
+        value = node.inputs[0] if isinstance(node, PassNode) else None
+    raise UserError(_no_rule("logits that are no linear map of a state"))
+
+
+def _no_rule(what: str) -> str:
+    return (
+        f"Layer-wise relevance propagation has no rule for {what}. "
+        'Use a gradient method instead: method="gradient-x-input", "attn-lrp" or "chefer".'
+    )
+
+
+def _require_whole(model: Model, tape: Tape, above: set[Value]) -> None:
+    """Every attention must lead to the logits: a lost thread would pass for a constant."""
+    reached = set(above)
+    for node in reversed(tape.nodes):
+        if node.output in reached:
+            reached.update(node.inputs)
+    lost = [node for node in tape.nodes if isinstance(node, AttentionNode) and node.output not in reached]
+    found = sum(isinstance(node, AttentionNode | LostNode) for node in tape.nodes)
+    if lost or found < len(list(model.anatomy.attentions())):
+        where = lost[0].attention.output_projection if lost else model.name
+        raise UserError(_no_rule(f"what {where} feeds: it could not be followed to the logits"))
+
+
+def _propagate(
+    tape: Tape, unembedding: LinearNode, positions: Tensor, targets: Tensor, rule: Rule
+) -> SentenceRelevance:
+    absorbed = Absorbed()
+    start = unembedding.of_outputs(positions, targets, rule, absorbed)
+    waiting: dict[Value, list[Tensor]] = {unembedding.inputs[0]: [start]}
+    heads: dict[Place, Tensor] = {}
+    for node in reversed(tape.nodes):
+        if node.output not in waiting:
+            continue
+        relevance = merged(waiting.pop(node.output))
+        if isinstance(node, AttentionNode):
+            one = node.attention
+            heads[one.stack, one.kind, one.layer] = relevance.unflatten(2, (one.num_heads, -1)).sum((1, 3))
+        for value, part in zip(node.inputs, node.relevance(relevance, rule, absorbed), strict=True):
+            waiting.setdefault(value, []).append(part)
+    return SentenceRelevance(
+        heads=heads,
+        tokens={stack: merged(waiting[value]).abs().sum(2) for stack, value in tape.sources.items()},
+        absorbed=absorbed.share,
+    )

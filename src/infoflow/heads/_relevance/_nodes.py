@@ -1,0 +1,202 @@
+"""The functions that a Transformer is made of, as layer-wise relevance propagation sees them, for one sentence."""
+
+# N seed, T token, S memory token, O output, I input, D width, H head, d head width
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from infoflow.foundation import UserError
+from infoflow.models import Attention
+
+from ._attention_rule import AttentionCore, CoreRelevance, core_relevance, rescaled_jointly
+from ._rule import EPSILON, Absorbed, Rule, linear_relevance, norm_relevance, shared_between
+
+Value = int
+"""A state of the forward pass: the output of a node, or the input of a stack's first block."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class AbstractNode:
+    """One function of the forward pass."""
+
+    inputs: tuple[Value, ...]
+    output: Value
+
+    @abstractmethod
+    def relevance(
+        self, relevance: Float[Tensor, "seed token output"], rule: Rule, absorbed: Absorbed
+    ) -> tuple[Float[Tensor, "seed token input"], ...]:
+        """Relevance of each input, given the output's."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class LinearNode(AbstractNode):
+    """x Wᵀ + b."""
+
+    states: Float[Tensor, "token input"]
+    weight: Float[Tensor, "output input"]
+    bias: Float[Tensor, " output"] | None
+
+    def relevance(self, relevance: Tensor, rule: Rule, absorbed: Absorbed) -> tuple[Tensor, ...]:
+        return (linear_relevance(relevance, self.states, self.weight, self.bias, rule, absorbed),)
+
+    def of_outputs(
+        self, positions: Tensor, outputs: Tensor, rule: Rule, absorbed: Absorbed
+    ) -> Float[Tensor, "seed token input"]:
+        """Relevance of the input when output `outputs[n]` at token `positions[n]` has relevance 1 and all others 0."""
+        rows = []
+        for position, output in zip(positions.tolist(), outputs.tolist(), strict=True):
+            bias = None if self.bias is None else self.bias[output : output + 1]
+            one = self.states.new_ones(1, 1, 1)
+            states, weight = self.states[position : position + 1], self.weight[output : output + 1]
+            rows.append(linear_relevance(one, states, weight, bias, rule, absorbed)[0])
+        result = self.states.new_zeros(len(rows), *self.states.shape)
+        result[torch.arange(len(rows)), positions] = torch.cat(rows)
+        return result
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class NormNode(AbstractNode):
+    """LayerNorm or RMSNorm."""
+
+    states: Float[Tensor, "token width"]
+    gain: Float[Tensor, " width"]
+    bias: Float[Tensor, " width"] | None
+    epsilon: float
+    centred: bool
+
+    def relevance(self, relevance: Tensor, rule: Rule, absorbed: Absorbed) -> tuple[Tensor, ...]:
+        return (
+            norm_relevance(relevance, self.states, self.gain, self.bias, self.epsilon, self.centred, rule, absorbed),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class SharedNode(AbstractNode):
+    """A residual sum a + b, or a product a · b: `terms` are what each input contributes to first order."""
+
+    terms: tuple[Float[Tensor, "token width"], Float[Tensor, "token width"]]
+
+    def relevance(self, relevance: Tensor, rule: Rule, absorbed: Absorbed) -> tuple[Tensor, ...]:
+        return shared_between(relevance, *self.terms, rule)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class PassNode(AbstractNode):
+    """Relevance goes through unchanged: activations, additive constants, scaling by a number."""
+
+    def relevance(self, relevance: Tensor, rule: Rule, absorbed: Absorbed) -> tuple[Tensor, ...]:
+        return (relevance,)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class SliceNode(AbstractNode):
+    """Some of a state's dimensions."""
+
+    start: int
+    width: int  # of the whole state
+
+    def relevance(self, relevance: Tensor, rule: Rule, absorbed: Absorbed) -> tuple[Tensor, ...]:
+        behind = self.width - self.start - relevance.shape[2]
+        return (nn.functional.pad(relevance, (self.start, behind)),)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class LostNode(AbstractNode):
+    """Something that relevance propagation has no rule for."""
+
+    reason: str
+
+    def relevance(self, relevance: Tensor, rule: Rule, absorbed: Absorbed) -> tuple[Tensor, ...]:
+        raise UserError(
+            f"Layer-wise relevance propagation has no rule for {self.reason}. "
+            'Use a gradient method instead: method="gradient-x-input", "attn-lrp" or "chefer".'
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class ProjectedStates:
+    """States on their way into queries, keys or values: x Wᵀ + b of the stated parts, fused."""
+
+    states: Float[Tensor, "token input"]
+    weight: Float[Tensor, "output input"]
+    bias: Float[Tensor, " output"] | None
+
+    def relevance(self, relevance: list[Tensor], rule: Rule, absorbed: Absorbed) -> Tensor:
+        """Relevance of the states, given that of the parts' outputs by head: a list of (N, H, T, d)."""
+        outputs = torch.cat([part.transpose(1, 2).flatten(2) for part in relevance], dim=2)
+        return linear_relevance(outputs, self.states, self.weight, self.bias, rule, absorbed)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class AttentionNode(AbstractNode):
+    """From the states of queries and memory to the heads' outputs, where they enter the output projection.
+
+    `projections` is one for queries, keys and values fused (self-attention), or two: queries; keys and values.
+    """
+
+    attention: Attention
+    core: AttentionCore
+    rotations: "tuple[Rotation, Rotation] | None" = field(default=None)  # of queries and of keys
+    projections: tuple[ProjectedStates, ...]
+
+    def relevance(self, relevance: Tensor, rule: Rule, absorbed: Absorbed) -> tuple[Tensor, ...]:
+        heads_NHTd = relevance.unflatten(2, (self.attention.num_heads, -1)).transpose(1, 2)
+        core = self._ungrouped(core_relevance(heads_NHTd, self.core, rule))
+        if self.rotations is not None:
+            core = CoreRelevance(
+                query=self.rotations[0].relevance(core.query, rule),
+                key=self.rotations[1].relevance(core.key, rule),
+                value=core.value,
+            )
+        if len(self.projections) == 1:
+            return (self.projections[0].relevance([core.query, core.key, core.value], rule, absorbed),)
+        parts = (
+            self.projections[0].relevance([core.query], rule, absorbed),
+            self.projections[1].relevance([core.key, core.value], rule, absorbed),
+        )
+        return rescaled_jointly(parts, relevance.abs().sum((1, 2), keepdim=True))
+
+    def _ungrouped(self, core: CoreRelevance) -> CoreRelevance:
+        """Grouped key/value heads collect the relevance of their query heads."""
+        group = self.attention.num_heads // self.attention.num_key_value_heads
+        if group == 1:
+            return core
+        wanted_N111 = core.absolute().sum(1, keepdim=True)
+        key, value = (part.unflatten(1, (-1, group)).sum(2) for part in (core.key, core.value))
+        total = sum(part.abs().sum((1, 2, 3), keepdim=True) for part in (core.query, key, value))
+        collected = CoreRelevance(query=core.query, key=key, value=value)
+        return collected.scaled(wanted_N111 / (total + EPSILON))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Rotation:
+    """Rotary positions: x · cos + rotate_half(x) · sin in every head's first dimensions (all of them, or some)."""
+
+    states: Float[Tensor, "head token width"]  # before the rotation
+    cos: Float[Tensor, "token rotated"]
+    sin: Float[Tensor, "token rotated"]
+
+    @property
+    def rotated(self) -> int:
+        return self.cos.shape[-1]
+
+    def terms(self) -> tuple[Tensor, Tensor]:
+        """What the same dimension and its partner contribute to each output."""
+        turned, rest = self.states[..., : self.rotated], self.states[..., self.rotated :]
+        half = self.rotated // 2
+        partner = torch.cat([-turned[..., half:], turned[..., :half]], dim=-1) * self.sin
+        return torch.cat([turned * self.cos, rest], dim=-1), torch.cat([partner, torch.zeros_like(rest)], dim=-1)
+
+    def relevance(self, relevance: Float[Tensor, "seed head token width"], rule: Rule) -> Tensor:
+        heads = relevance.flatten(1, 2)
+        own, partner = (term.flatten(0, 1) for term in self.terms())
+        result, partner_R = shared_between(heads, own, partner, rule)
+        half = self.rotated // 2
+        result[..., :half] += partner_R[..., half : self.rotated]
+        result[..., half : self.rotated] += partner_R[..., :half]
+        return result.unflatten(1, relevance.shape[1:3])

@@ -1,0 +1,124 @@
+"""Which predictions of a batch relevance is asked for."""
+
+# B sentence, T position, V vocabulary
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from infoflow.foundation import UserError
+from infoflow.models import IGNORED, Model, decoder_inputs
+
+from .._rows import Array
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Predictions:
+    """One sentence and the predictions made in it."""
+
+    sentence: int
+    inputs: dict[str, Any]  # keywords of the model for this sentence alone
+    positions: Int[Tensor, " seed"]  # along the logits: decoder steps, or tokens
+
+
+def sentences(model: Model, batch: Mapping[str, Any], position: int | None) -> list[Predictions]:
+    """The sentences of a batch one by one, with the positions whose predictions count.
+
+    Raises:
+        UserError: The model has no head, the batch lacks an input, or the position lies outside.
+    """
+    inputs = _keywords(model, batch)
+    counted_BT = _counted(model, inputs, batch.get("labels"))
+    if position is not None:
+        counted_BT = _only(counted_BT, position)
+    return [
+        Predictions(
+            sentence=row,
+            inputs={name: _row(value, row, len(counted_BT)) for name, value in inputs.items()},
+            positions=counted_T.nonzero().flatten().cpu(),
+        )
+        for row, counted_T in enumerate(counted_BT)
+        if counted_T.any()
+    ]
+
+
+def seeds(logits: Float[Tensor, "token vocabulary"], positions: Tensor, target: int | None) -> Int[Tensor, " seed"]:
+    """The token at each position whose logit relevance starts from: the top one, or the one asked for.
+
+    Raises:
+        UserError: The vocabulary has no such token.
+    """
+    if target is None:
+        return logits[positions].argmax(dim=1)
+    if not 0 <= target < logits.shape[1]:
+        raise UserError(f"target is a token id in 0..{logits.shape[1] - 1}. Got {target}.")
+    return torch.full((len(positions),), target, device=logits.device)
+
+
+def _keywords(model: Model, batch: Mapping[str, Any]) -> dict[str, Any]:
+    """The batch on the model's device, without labels, with decoder input where labels imply it."""
+    inputs = {
+        name: (value if isinstance(value, Tensor) else torch.as_tensor(value)).to(model.device)
+        for name, value in batch.items()
+        if isinstance(value, Array | list) and name != "labels"
+    }
+    if "input_ids" not in inputs and "inputs_embeds" not in inputs:
+        raise UserError(
+            "batch holds the keywords of the model's forward pass: input_ids (or inputs_embeds), attention_mask and so "
+            f"on. Got {', '.join(batch) or 'nothing'}."
+        )
+    two = len(model.anatomy.stacks) > 1
+    if two and "decoder_input_ids" not in inputs and "decoder_inputs_embeds" not in inputs:
+        if "labels" not in batch:
+            raise UserError(
+                f"{model.name} translates from encoder to decoder and predicts decoder steps. Give batch the "
+                "decoder_input_ids (the target sentence, shifted right) or labels (the target sentence)."
+            )
+        labels = torch.as_tensor(batch["labels"])
+        inputs["decoder_input_ids"] = decoder_inputs(model, labels.masked_fill(labels == IGNORED, model.pad_token_id))[
+            0
+        ].to(model.device)
+    return inputs
+
+
+def _counted(model: Model, inputs: dict[str, Any], labels: Any) -> Bool[Tensor, "sentence token"]:
+    """Positions whose predictions count: real ones, and where a masked LM or a decoder has labels the labelled ones."""
+    two = len(model.anatomy.stacks) > 1
+    start = "decoder_" if two else ""
+    states = inputs.get(f"{start}input_ids", inputs.get(f"{start}inputs_embeds"))
+    assert states is not None
+    mask = inputs.get(f"{start}attention_mask")
+    real = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device) if mask is None else mask.bool()
+    if labels is None:
+        return real & _not_padding(model, inputs, two, mask)
+    given = torch.as_tensor(labels).to(real.device) != IGNORED
+    if model.task == "causal-lm" or given.shape != real.shape:
+        return real
+    return real & given
+
+
+def _not_padding(model: Model, inputs: dict[str, Any], two: bool, mask: Tensor | None) -> Bool[Tensor, "..."] | bool:
+    """A decoder without a mask is padded where its input ends in padding tokens; its first token may be one."""
+    if not two or mask is not None or "decoder_input_ids" not in inputs:
+        return True
+    is_padding = inputs["decoder_input_ids"] == model.pad_token_id
+    trailing = is_padding.flip(1).long().cumprod(1).flip(1).bool()
+    trailing[:, 0] = False
+    return ~trailing
+
+
+def _only(counted_BT: Bool[Tensor, "sentence token"], position: int) -> Bool[Tensor, "sentence token"]:
+    length = counted_BT.shape[1]
+    if not -length <= position < length:
+        raise UserError(f"position must lie in 0..{length - 1}, or count from the end. Got {position}.")
+    only = torch.zeros_like(counted_BT)
+    only[:, position] = True
+    return only
+
+
+def _row(value: Any, row: int, num: int) -> Any:
+    return value[row : row + 1] if isinstance(value, Tensor) and value.dim() and len(value) == num else value

@@ -1,0 +1,254 @@
+"""What a forward pass is made of: linear maps, norms, attention, sums and products, in the order in which they ran."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from transformers.pytorch_utils import Conv1D
+
+from infoflow.models import Attention, AttentionCall, Model, Projection, tap
+
+from ._attention_rule import AttentionCore
+from ._leaves import Record, leaf
+from ._nodes import (
+    AbstractNode,
+    AttentionNode,
+    LostNode,
+    PassNode,
+    ProjectedStates,
+    Rotation,
+    SharedNode,
+    SliceNode,
+    Value,
+)
+from ._tape import Tape, close, rows
+
+_SUMS = (torch.add, Tensor.add, Tensor.add_, Tensor.__add__, Tensor.__radd__, Tensor.__iadd__)
+_PRODUCTS = (torch.mul, Tensor.mul, Tensor.mul_, Tensor.__mul__, Tensor.__rmul__, Tensor.__imul__)
+_QUOTIENTS = (torch.div, Tensor.div, Tensor.__truediv__)
+_CURVES = (nn.functional.gelu, nn.functional.relu, nn.functional.silu, torch.tanh, torch.relu, Tensor.tanh)
+_VIEWS = (Tensor.view, Tensor.reshape, Tensor.contiguous, Tensor.__getitem__, Tensor.to, Tensor.clone)
+_SAME = (*_VIEWS, Tensor.float, Tensor.type_as, nn.functional.dropout, torch.reshape, torch.clamp)
+
+
+@contextmanager
+def recording(model: Model) -> Iterator[Tape]:
+    """Record the forward pass that runs inside the block: one pass, of one sentence."""
+    tape = Tape()
+    with ExitStack() as stack:
+        recorder = _Recorder(model, tape)
+        recorder.hook(stack)
+        stack.enter_context(tap(model, on_attention=recorder.attention_call))
+        stack.enter_context(recorder)
+        yield tape
+
+
+class _Recorder(TorchFunctionMode):
+    """Hooks see the modules; the mode sees what lies between them: sums, products and views."""
+
+    def __init__(self, model: Model, tape: Tape) -> None:
+        super().__init__()
+        self.model, self.tape = model, tape
+        self._inside = 0  # depth of modules that are recorded whole: an attention up to its output projection
+        self._attending: list[nn.Module] = []
+        self._call: AttentionCall | None = None
+        self._projected: dict[nn.Module, Tensor] = {}  # input of each query, key and value projection
+        self._rotary: tuple[Tensor, Tensor] | None = None
+
+    # -- modules
+
+    def hook(self, stack: ExitStack) -> None:
+        module = self.model.module
+        for anatomy_stack in self.model.anatomy.stacks:
+            first = module.get_submodule(anatomy_stack.layers[0].block)
+            self._add(stack, first.register_forward_pre_hook(self._source(anatomy_stack.name), with_kwargs=True))
+        for attention in self.model.anatomy.attentions():
+            name = (attention.stack, attention.kind, attention.layer)
+            projection = module.get_submodule(attention.output_projection)
+            self._add(stack, projection.register_forward_pre_hook(self._heads(attention, name)))
+        for one in {module.get_submodule(attention.module) for attention in self.model.anatomy.attentions()}:
+            self._add(stack, one.register_forward_pre_hook(self._enter_attention, with_kwargs=True))
+            self._add(stack, one.register_forward_hook(self._leave_attention))
+        for child in module.modules():
+            if (record := leaf(child)) is not None:
+                self._add(stack, child.register_forward_pre_hook(self._enter))
+                self._add(stack, child.register_forward_hook(self._recorded(record)))
+
+    @staticmethod
+    def _add(stack: ExitStack, handle: torch.utils.hooks.RemovableHandle) -> None:
+        stack.callback(handle.remove)
+
+    def _source(self, name: str) -> Callable[..., None]:
+        def before(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if name not in self.tape.sources:  # a shared block runs once per layer
+                self.tape.sources[name] = self.tape.new(args[0] if args else kwargs["hidden_states"])
+
+        return before
+
+    def _enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        self._inside += 1
+        self._projected[module] = args[0]
+
+    def _enter_attention(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._inside += 1
+        self._attending.append(module)
+        self._rotary = kwargs.get("position_embeddings")
+
+    def _leave_attention(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if module in self._attending:  # its output projection lies outside
+            self._attending.remove(module)
+            self._inside -= 1
+
+    def _recorded(self, record: Record) -> Callable[..., None]:
+        def after(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            self._inside -= 1
+            value = self.tape.value(args[0])
+            if value is not None:
+                record(self.tape, module, args[0], output, value)
+
+        return after
+
+    def attention_call(self, call: AttentionCall) -> None:
+        self._call = call
+
+    def _heads(self, attention: Attention, name: tuple[str, str, int]) -> Callable[..., None]:
+        def before(projection: nn.Module, args: tuple[Any, ...]) -> None:
+            call = self._call
+            if call is not None and (call.stack, call.kind, call.layer) == name:
+                self.tape.nodes.append(self._attention_node(attention, call, args[0]))
+            if self._attending:
+                self._attending.pop()
+                self._inside -= 1
+
+        return before
+
+    # -- attention
+
+    def _attention_node(self, attention: Attention, call: AttentionCall, heads: Tensor) -> AbstractNode:
+        parts = {part: getattr(attention, part) for part in ("query", "key", "value")}
+        if any(part is None for part in parts.values()):
+            return self._lost((), heads, f"the projections of {attention.module}, whose layout is not known")
+        projections = {part: self._projection(projection) for part, projection in parts.items()}
+        sources = [self._projected[self._module(parts[part])] for part in ("query", "key")]
+        values = [self.tape.value(source) for source in sources]
+        if None in values:
+            return self._lost((), heads, f"what {attention.module} reads: it is not a block's state")
+        group = attention.num_heads // attention.num_key_value_heads
+        query, key = call.query[0], call.key[0]
+        plain = {part: _split(rows(sources[part != "query"]), *projections[part], parts[part]) for part in parts}
+        rotations = self._rotations(plain["query"], plain["key"], query, key[::group])
+        if rotations is False or not close(plain["value"], call.value[0][::group]) or call.softcap is not None:
+            return self._lost((), heads, f"what {attention.module} does between its projections and the softmax")
+        core = AttentionCore(
+            query=query, key=key, value=call.value[0], weights=call.weights[0].to(query.dtype), scaling=call.scaling
+        )
+        fused = ("query", "key", "value") if attention.kind == "self" else None
+        groups = [fused] if fused else [("query",), ("key", "value")]
+        return AttentionNode(
+            inputs=tuple(value for value in values[: len(groups)] if value is not None),
+            output=self.tape.new(heads),
+            attention=attention,
+            core=core,
+            rotations=rotations,
+            projections=tuple(
+                _fused(rows(source), [projections[part] for part in group])
+                for source, group in zip(sources, groups, strict=False)
+            ),
+        )
+
+    def _rotations(
+        self, plain_query: Tensor, plain_key: Tensor, query: Tensor, key: Tensor
+    ) -> "tuple[Rotation, Rotation] | bool | None":
+        """None: there are none; False: something unknown happens to queries or keys."""
+        factor = (plain_query * query).sum() / plain_query.square().sum()  # OPT scales its queries beforehand
+        if close(factor * plain_query, query) and close(plain_key, key):
+            return None
+        if self._rotary is None:
+            return False
+        cos, sin = (rows(part) for part in self._rotary)
+        if cos.shape[-1] > query.shape[-1]:
+            return False
+        both = Rotation(states=plain_query, cos=cos, sin=sin), Rotation(states=plain_key, cos=cos, sin=sin)
+        matches = (close(torch.add(*one.terms()), rotated) for one, rotated in zip(both, (query, key), strict=True))
+        return both if all(matches) else False
+
+    def _module(self, projection: Projection) -> nn.Module:
+        return self.model.module.get_submodule(projection.weight.parameter.removesuffix(".weight"))
+
+    def _projection(self, projection: Projection) -> tuple[Tensor, Tensor | None]:
+        module = self._module(projection)
+        weight = projection.weight.take(module.get_parameter("weight").detach())
+        bias = None if projection.bias is None else projection.bias.take(module.get_parameter("bias").detach())
+        return (weight.T if isinstance(module, Conv1D) else weight), bias
+
+    # -- functions between modules
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        known = [] if self._inside else [(arg, self.tape.value(arg)) for arg in args if isinstance(arg, Tensor)]
+        result = func(*args, **(kwargs or {}))
+        found = [(tensor, value) for tensor, value in known if value is not None]
+        if not found:
+            return result
+        if func is Tensor.__setitem__:
+            self._lost((found[0][1],), found[0][0], "values written into a state")
+        elif isinstance(result, Tensor) and result.is_floating_point():
+            self._between(func, found, args, result)
+        elif isinstance(result, tuple | list) and (parts := [part for part in result if isinstance(part, Tensor)]):
+            self._parts(func, *found[0], parts)
+        return result
+
+    def _parts(self, func: Any, states: Tensor, value: Value, parts: list[Tensor]) -> None:
+        """A state cut along its width, as fused gated MLPs do."""
+        cut = all(part.shape[:-1] == states.shape[:-1] for part in parts)
+        whole = cut and torch.equal(torch.cat(parts, dim=-1), states)
+        start = 0
+        for part in parts:
+            if whole:
+                output, width = self.tape.new(part), states.shape[-1]
+                self.tape.nodes.append(SliceNode(inputs=(value,), output=output, start=start, width=width))
+                start += part.shape[-1]
+            elif part.is_floating_point():
+                self._lost((value,), part, f"the operation {getattr(func, '__name__', func)}")
+
+    def _between(self, func: Any, found: list[tuple[Tensor, Value]], args: Any, result: Tensor) -> None:
+        states, value = found[0]
+        values = tuple(value for _, value in found)
+        if func in _SAME or (func in _SUMS + _PRODUCTS + _QUOTIENTS and len(found) == 1) or func in _CURVES:
+            self._one(func, states, value, args, result)
+        elif func in _SUMS and states.shape == found[1][0].shape:
+            terms = (rows(states), rows(found[1][0]))
+            self.tape.nodes.append(SharedNode(inputs=values, output=self.tape.new(result), terms=terms))
+        elif func in _PRODUCTS and states.shape == found[1][0].shape:
+            self.tape.nodes.append(SharedNode(inputs=values, output=self.tape.new(result), terms=(rows(result),) * 2))
+        else:
+            self._lost(values, result, f"the operation {getattr(func, '__name__', func)}")
+
+    def _one(self, func: Any, states: Tensor, value: Value, args: Any, result: Tensor) -> None:
+        """A function of one state: a view of it, a constant added or multiplied, or an activation."""
+        same_size = states.shape[-1] == result.shape[-1] and states.numel() == result.numel()
+        same = func in _SAME and same_size and close(rows(states), rows(result))
+        if same or (func not in _SAME and same_size and (func not in _QUOTIENTS or args[0] is states)):
+            self.tape.nodes.append(PassNode(inputs=(value,), output=self.tape.new(result)))
+        else:
+            self._lost((value,), result, f"the operation {getattr(func, '__name__', func)}")
+
+    def _lost(self, inputs: tuple[Value, ...], result: Tensor, reason: str) -> AbstractNode:
+        node = LostNode(inputs=inputs, output=self.tape.new(result), reason=f"{reason} ({self.model.name})")
+        self.tape.nodes.append(node)
+        return node
+
+
+def _split(states: Tensor, weight: Tensor, bias: Tensor | None, projection: Projection) -> Tensor:
+    """States projected and split into heads: (head, token, width)."""
+    return nn.functional.linear(states, weight, bias).unflatten(1, (projection.num_heads, -1)).transpose(0, 1)
+
+
+def _fused(states: Tensor, parts: list[tuple[Tensor, Tensor | None]]) -> ProjectedStates:
+    biases = [weight.new_zeros(len(weight)) if bias is None else bias for weight, bias in parts]
+    without = all(bias is None for _, bias in parts)
+    return ProjectedStates(
+        states=states, weight=torch.cat([weight for weight, _ in parts]), bias=None if without else torch.cat(biases)
+    )

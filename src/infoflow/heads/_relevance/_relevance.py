@@ -1,0 +1,174 @@
+"""Relevance of heads and of input tokens for what a model predicts, by any method."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pandas as pd
+from torch import Tensor
+
+from infoflow.foundation import UserError
+from infoflow.models import Model
+
+from ._methods import METHODS
+from ._predictions import Predictions, sentences
+from ._request import Request
+from ._result import Place, SentenceRelevance
+
+Normalise = Literal["signed", "abs"]
+
+
+def relevance(
+    model: Model,
+    batch: Mapping[str, Any],
+    method: str = "voita",
+    position: int | None = None,
+    target: int | None = None,
+    normalise: Normalise | None = "signed",
+    **options: Any,
+) -> pd.DataFrame:
+    r"""How much each attention head matters for what the model predicts.
+
+    $R_h$ is the relevance at the input of the output projection, the only point where heads are separable, summed over
+    tokens and dimensions. It is normalised over the heads of one layer and kind for each prediction, then averaged over
+    predictions:
+
+    | `normalise` | value | |
+    |---|---|---|
+    | `"signed"` | $R_h / \sum_{h'} R_{h'}$ | as published; leaves [0, 1] and is unstable where signs cancel |
+    | `"abs"` | $|R_h| / \sum_{h'} |R_{h'}|$ | in [0, 1] |
+    | `None` | $R_h$ | |
+
+    | `method` | what starts at the logit | options |
+    |---|---|---|
+    | `"voita"` | layer-wise relevance propagation from 1, not from the logit | those of `Rule` |
+    | `"gradient-x-input"` | head output times gradient, which is the derivative by the head's gate | |
+    | `"cp-lrp"` | the same with attention weights and norms' deviations constant [@ali2022] | |
+    | `"attn-lrp"` | the same with the rules of AttnLRP [@achtibat2024] | |
+    | `"chefer"` | positive part of attention times gradient [@chefer2021b] | `version="2021b"` or `"2021a"` |
+    | `"alti"` | each head's part in what an attention's output is made of, through the layers above [@ferrando2022] | |
+    | `"rollout"` | attention that a head moves between tokens, through the layers above [@abnar2020] | |
+    | `"logit-attribution"` | a head's direct part in the logit (pre-norm models) | |
+
+    LRP methods are, says the documentation of lxt, covered by a patent that allows personal and scientific use.
+
+    With `bias="share"` (default, as published) a bias is shared equally among all inputs, so a head whose output
+    projection is zero still receives relevance: never read small relevance as contribution; `"absorb"` gives it 0.
+
+    Args:
+        batch: What the Hugging Face model takes as keywords. A model from encoder to decoder needs `decoder_input_ids`
+            or `labels`; padding needs `attention_mask`.
+        position: Index along the logits (decoder step, or token); negative ones count from the end. Default: all
+            predicted positions: decoder steps, real tokens of a causal LM, labelled tokens of a masked LM (without
+            `labels` all real ones).
+        target: Token id whose logit is explained; by default the top one at each position.
+        normalise: See above.
+
+    Returns:
+        Columns stack, kind, layer, head, relevance. Predictions for which a layer's heads sum to 0 are left out of its
+        average. `frame.attrs["absorbed_share"]` holds what biases took away with `bias="absorb"`.
+
+    Raises:
+        UserError: Unknown method or option, an input is missing, or the method has no rule for this family.
+    """
+    if normalise not in (None, *get_args(Normalise)):
+        raise UserError(f'normalise must be "signed", "abs" or None. Got {normalise!r}.')
+    results = [found for _, found in _each_sentence(model, batch, method, position, target, options)]
+    rows = []
+    for place in results[0].heads:
+        values = np.concatenate([_normalised(one.heads[place], normalise) for one in results])
+        rows += _head_rows(place, _mean(values))
+    order = {(one.stack, one.kind, one.layer): index for index, one in enumerate(model.anatomy.attentions())}
+    rows.sort(key=lambda row: (order[row["stack"], row["kind"], row["layer"]], row["head"]))
+    frame = pd.DataFrame(rows, columns=["stack", "kind", "layer", "head", "relevance"])
+    frame.attrs["absorbed_share"] = float(np.mean([one.absorbed for one in results]))
+    return frame
+
+
+def token_relevance(
+    model: Model,
+    batch: Mapping[str, Any],
+    method: str = "voita",
+    position: int | None = None,
+    target: int | None = None,
+    normalise: Normalise | None = None,
+    **options: Any,
+) -> pd.DataFrame:
+    r"""How much each token that the model reads matters for each of its predictions.
+
+    Relevance at state 0 (the embeddings with their positions), summed over dimensions: absolute values for `"voita"`,
+    where source and target together come to 1 less a small deficit; signed values for the gradient methods, whose sum
+    is the logit where the method conserves it; shares of the rollout for `"alti"` and `"rollout"`. A decoder's tokens
+    are those it reads: target token t − 1 is read at step t.
+
+    Arguments and errors are those of `relevance`; `normalise` divides by the (absolute) sum over all tokens of both
+    stacks.
+
+    Returns:
+        Columns sentence, position (of the prediction), stack, token (index of the token read), relevance.
+    """
+    frames = []
+    for predictions, found in _each_sentence(model, batch, method, position, target, options):
+        if not found.tokens:
+            raise UserError(f'method="{method}" has no relevance of tokens, only of heads.')
+        values = np.concatenate([part.double().cpu().numpy() for part in found.tokens.values()], axis=1)
+        if normalise is not None:
+            values = np.abs(values) if normalise == "abs" else values
+            values = values / values.sum(1, keepdims=True)
+        lengths = [part.shape[1] for part in found.tokens.values()]
+        stacks = np.repeat(list(found.tokens), lengths)
+        tokens = np.concatenate([np.arange(length) for length in lengths])
+        for place, row in zip(predictions.positions.tolist(), values, strict=True):
+            frames.append(
+                pd.DataFrame(
+                    {
+                        "sentence": predictions.sentence,
+                        "position": place,
+                        "stack": stacks,
+                        "token": tokens,
+                        "relevance": row,
+                    }
+                )
+            )
+    return pd.concat(frames, ignore_index=True)
+
+
+def _each_sentence(
+    model: Model,
+    batch: Mapping[str, Any],
+    method: str,
+    position: int | None,
+    target: int | None,
+    options: dict[str, Any],
+) -> Iterator[tuple[Predictions, SentenceRelevance]]:
+    if method not in METHODS:
+        raise UserError(f"method must be one of {', '.join(METHODS)}. Got {method!r}.")
+    chosen = sentences(model, batch, position)
+    if not chosen:
+        raise UserError("The batch has no position whose prediction counts: every label is -100, or all is padding.")
+    run = METHODS[method](model, options)
+    for predictions in chosen:
+        yield predictions, run(Request(model=model, predictions=predictions, target=target))
+
+
+def _normalised(heads: Tensor, normalise: Normalise | None) -> np.ndarray:
+    """(seed, head); NaN where there is nothing to divide by."""
+    values = heads.double().cpu().numpy()
+    if normalise is None:
+        return values
+    values = np.abs(values) if normalise == "abs" else values
+    total = values.sum(1, keepdims=True)
+    return np.divide(values, total, out=np.full_like(values, np.nan), where=total != 0)
+
+
+def _mean(values: np.ndarray) -> np.ndarray:
+    kept = values[~np.isnan(values).any(1)]
+    return kept.mean(0) if len(kept) else np.full(values.shape[1], np.nan)
+
+
+def _head_rows(place: Place, values: np.ndarray) -> list[dict[str, Any]]:
+    stack, kind, layer = place
+    return [
+        {"stack": stack, "kind": kind, "layer": layer, "head": head, "relevance": float(value)}
+        for head, value in enumerate(values)
+    ]

@@ -1,0 +1,193 @@
+"""How a function's relevance is shared among its inputs: the transition of Voita's LRP and its rescaling."""
+
+# N seed, T token, O output, I input
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from infoflow.foundation import UserError
+
+EPSILON = 1e-5
+_CHUNK = 1 << 24  # numbers of a dense transition held at a time
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rule:
+    r"""Options of `method="voita"`.
+
+    For a function $f$ with Jacobian $J$ at $x$, and N numbers in $x$, $z_{oi} = J_{oi} x_i + f(0)_o / N$. With
+    `rule="alphabeta"` and `"ratio"` its transition is
+
+    $$ T_{oi} = \alpha \frac{z^+_{oi}}{\sum_i z^+_{oi} + ε} + (1 - \alpha) \frac{z^-_{oi}}{\sum_i z^-_{oi} - ε},
+    \qquad T_{oi} = \frac{z_{oi}}{\sum_i z_{oi} + ε s_o} $$
+
+    with $\alpha = ½$ (so both terms add up, and a positive seed stays positive) and $s_o = -1$ where the sum is
+    negative, else 1.
+
+    `bias="share"` is this; `"absorb"` leaves $f(0)$ out of the numerators and has it in the denominators alone
+    (its positive part with $z^+$, its negative part with $z^-$), so it takes relevance away until the rescaling.
+    `softmax="const"` takes the attention weights as constants.
+    """
+
+    rule: Literal["alphabeta", "ratio"] = "alphabeta"
+    softmax: Literal["joint", "const"] = "joint"
+    bias: Literal["share", "absorb"] = "share"
+    alpha: float = 0.5
+    epsilon: float = EPSILON
+
+    def __post_init__(self) -> None:
+        choices = {"rule": ("alphabeta", "ratio"), "softmax": ("joint", "const"), "bias": ("share", "absorb")}
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                raise UserError(f"{name} must be one of {', '.join(allowed)}. Got {getattr(self, name)!r}.")
+        if not 0 <= self.alpha <= 1:
+            raise UserError(f"alpha must lie in 0..1, the weight of the positive part. Got {self.alpha}.")
+
+
+@dataclass(kw_only=True, slots=True)
+class Absorbed:
+    """Relevance that met biases and did not come out: a share of what went in, over all functions with a bias."""
+
+    lost: float = 0.0
+    received: float = 0.0
+
+    @property
+    def share(self) -> float:
+        return self.lost / self.received if self.received else 0.0
+
+
+def rescaled(relevance: Tensor, wanted: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """The relevance scaled so that its absolute sum over `dims` is `wanted`, less a deficit of order ε."""
+    return relevance * (wanted / (relevance.abs().sum(dims, keepdim=True) + EPSILON))
+
+
+def factors(
+    relevance: Tensor, positive: Tensor, negative: Tensor, rule: Rule, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """What multiplies the positive and the negative part of z, given their sums for each output (… O).
+
+    `bias` are the outputs' absorbed constants.
+    """
+    if bias is not None:
+        positive, negative = positive + bias.clamp(min=0), negative + bias.clamp(max=0)
+    if rule.rule == "ratio":
+        total = positive + negative
+        sign = torch.where(total < 0, -1.0, 1.0).to(total.dtype)
+        factor = relevance / (total + rule.epsilon * sign)
+        return factor, factor
+    above = relevance * (rule.alpha / (positive + rule.epsilon))
+    below = relevance * ((1 - rule.alpha) / (negative - rule.epsilon))
+    return above, below
+
+
+def linear_relevance(
+    relevance: Float[Tensor, "seed token output"],
+    inputs: Float[Tensor, "token input"],
+    weight: Float[Tensor, "output input"],
+    bias: Float[Tensor, " output"] | None,
+    rule: Rule,
+    absorbed: Absorbed,
+) -> Float[Tensor, "seed token input"]:
+    """Relevance of the inputs of x Wᵀ + b, token by token, rescaled for each token and then for the sentence."""
+    shared = None if bias is None or rule.bias == "absorb" else bias / weight.shape[1]
+    absorbed_bias = bias if rule.bias == "absorb" else None
+    parts = []
+    for tokens in _chunks(len(inputs), weight.numel()):
+        z_TOI = weight * inputs[tokens].unsqueeze(1)
+        if shared is not None:
+            z_TOI += shared.unsqueeze(1)
+        parts.append(transition(relevance[:, tokens], z_TOI, rule, absorbed_bias, absorbed))
+    return _per_token_and_sentence(torch.cat(parts, dim=1), relevance)
+
+
+def norm_relevance(
+    relevance: Float[Tensor, "seed token width"],
+    inputs: Float[Tensor, "token width"],
+    gain: Float[Tensor, " width"],
+    bias: Float[Tensor, " width"] | None,
+    epsilon: float,
+    centred: bool,
+    rule: Rule,
+    absorbed: Absorbed,
+) -> Float[Tensor, "seed token width"]:
+    """Relevance of the inputs of LayerNorm (`centred`) or RMSNorm, through mean and variance, as `linear_relevance`."""
+    width = inputs.shape[1]
+    shared = None if bias is None or rule.bias == "absorb" else bias / width
+    absorbed_bias = bias if rule.bias == "absorb" else None
+    parts = []
+    for tokens in _chunks(len(inputs), width * width):
+        x_TI = inputs[tokens]
+        moved_TI = x_TI - x_TI.mean(1, keepdim=True) if centred else x_TI
+        scale_T1 = (moved_TI.square().mean(1, keepdim=True) + epsilon).rsqrt()
+        unit_TI = moved_TI * scale_T1
+        # J_oi x_i = g_o / s (δ_oi − [1/D if centred] − u_o u_i / D) x_i
+        z_TOI = unit_TI.unsqueeze(2) * (unit_TI * x_TI / -width).unsqueeze(1)
+        if centred:
+            z_TOI -= (x_TI / width).unsqueeze(1)
+        z_TOI.diagonal(dim1=1, dim2=2).add_(x_TI)
+        z_TOI *= (scale_T1 * gain).unsqueeze(2)
+        if shared is not None:
+            z_TOI += shared.unsqueeze(1)
+        parts.append(transition(relevance[:, tokens], z_TOI, rule, absorbed_bias, absorbed))
+    return _per_token_and_sentence(torch.cat(parts, dim=1), relevance)
+
+
+def transition(
+    relevance: Float[Tensor, "seed token output"],
+    z: Float[Tensor, "token output input"],
+    rule: Rule,
+    bias: Float[Tensor, " output"] | None,
+    absorbed: Absorbed,
+) -> Float[Tensor, "seed token input"]:
+    """$T^\\top R$ for each token, from its explicit z; not rescaled."""
+    above_TOI = z.clamp(min=0)
+    below_TOI = z.sub_(above_TOI)
+    positive_TO, negative_TO = above_TOI.sum(2), below_TOI.sum(2)
+    up_NTO, down_NTO = factors(relevance, positive_TO, negative_TO, rule, bias)
+    if bias is not None:
+        kept = (up_NTO * positive_TO + down_NTO * negative_TO).abs().sum()
+        absorbed.received += float(relevance.abs().sum())
+        absorbed.lost += float(relevance.abs().sum() - kept)
+    result_TNI = up_NTO.transpose(0, 1) @ above_TOI
+    return torch.baddbmm(result_TNI, down_NTO.transpose(0, 1), below_TOI).transpose(0, 1)
+
+
+def shared_between(
+    relevance: Float[Tensor, "seed token width"],
+    first: Float[Tensor, "token width"],
+    second: Float[Tensor, "token width"],
+    rule: Rule,
+) -> tuple[Float[Tensor, "seed token width"], Float[Tensor, "seed token width"]]:
+    """Relevance of a function of two numbers in each dimension, given their $J x$; rescaled for each token jointly.
+
+    For a residual a + b these are a and b; for a product a · b both are a · b.
+    """
+    parts = torch.stack([first, second])
+    above, below = parts.clamp(min=0), parts.clamp(max=0)
+    up, down = factors(relevance, above.sum(0), below.sum(0), rule)
+    result = up * above.unsqueeze(1) + down * below.unsqueeze(1)  # (2, N, T, D)
+    result = rescaled(result, relevance.abs().sum(2, keepdim=True), (0, 3))
+    return result[0], result[1]
+
+
+def merged(parts: list[Tensor]) -> Tensor:
+    """Sum of what several readers of one state give back, scaled to the sum of their absolute sums, for each seed."""
+    if len(parts) == 1:
+        return parts[0]
+    wanted = torch.stack([part.abs().sum((1, 2), keepdim=True) for part in parts]).sum(0)
+    return rescaled(torch.stack(parts).sum(0), wanted, (1, 2))
+
+
+def _per_token_and_sentence(result_NTI: Tensor, relevance_NTO: Tensor) -> Tensor:
+    per_token = relevance_NTO.abs().sum(2, keepdim=True)
+    result_NTI = rescaled(result_NTI, per_token, (2,))
+    return rescaled(result_NTI, per_token.sum(1, keepdim=True), (1, 2))
+
+
+def _chunks(num_tokens: int, size: int) -> list[slice]:
+    step = max(1, _CHUNK // size)
+    return [slice(start, start + step) for start in range(0, num_tokens, step)]
