@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from infoflow.flow import AbstractMeasure, PairMeasure
 from infoflow.foundation import UserError
-from infoflow.heads import Confidence, Entropy, PositionalScores, SurfaceStatistics
+from infoflow.heads import Confidence, Entropy, PositionalScores, RelationScores, SurfaceStatistics
 from infoflow.representations import (
     ChangeByFrequency,
     ContextNeighbours,
@@ -55,6 +55,7 @@ def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
         Entropy(),
         PositionalScores(offsets=(-2, -1, 1, 2)),
         SurfaceStatistics(),
+        RelationScores(),
     ]
 
 
