@@ -14,6 +14,7 @@ from ._positional_measure import PositionalScores as PositionalScores
 from ._quantised import quantise as quantise
 from ._quantised import restore as restore
 from ._rare_token import rare_token_score as rare_token_score
+from ._rare_token_measure import RareTokenScores as RareTokenScores
 from ._relations import relation_scores as relation_scores
 from ._relations_measure import RelationScores as RelationScores
 from ._relevance import relevance as relevance

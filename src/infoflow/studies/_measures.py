@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from infoflow.flow import AbstractMeasure, PairMeasure
 from infoflow.foundation import UserError
-from infoflow.heads import Confidence, Entropy, PositionalScores, RelationScores, SurfaceStatistics
+from infoflow.heads import Confidence, Entropy, PositionalScores, RareTokenScores, RelationScores, SurfaceStatistics
 from infoflow.representations import (
     ChangeByFrequency,
     ContextNeighbours,
@@ -56,6 +56,7 @@ def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
         PositionalScores(offsets=(-2, -1, 1, 2)),
         SurfaceStatistics(),
         RelationScores(),
+        RareTokenScores(),
     ]
 
 
