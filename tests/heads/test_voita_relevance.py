@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch.autograd.functional import jacobian
 
-from infoflow.foundation import UserError
 from infoflow.heads import relevance, token_relevance
 from infoflow.models import load_model
 
@@ -157,9 +156,7 @@ def bert_by_hand(module, ids, position, options):
     R = per_token(head.transform.LayerNorm, head.transform.transform_act_fn(dense).detach(), R, options)
     R = per_token(head.transform.dense, states[-1], R, options)
     heads = []
-    for layer, (x, attended, middle, hidden, out) in zip(
-        reversed(bert.encoder.layer), reversed(inner), strict=True
-    ):
+    for layer, (x, attended, middle, hidden, out) in zip(reversed(bert.encoder.layer), reversed(inner), strict=True):
         R = per_token(layer.output.LayerNorm, out + middle, R, options)
         R_out, R_skip = residual(out, middle, R, options)
         R_hidden = per_token(layer.output.dense, hidden, R_out, options)
@@ -241,7 +238,9 @@ def mbart_by_hand(module, ids, decoder_ids, position, options):
         tops[name] = x
         memory = stack.layer_norm(x).detach() if name == "encoder" else memory
     final = stacks["decoder"].layer_norm(tops["decoder"]).detach()
-    R = per_token(stacks["decoder"].layer_norm, tops["decoder"], seed(module.lm_head, final, position, options), options)
+    R = per_token(
+        stacks["decoder"].layer_norm, tops["decoder"], seed(module.lm_head, final, position, options), options
+    )
     heads, memories = {}, []
     for layer, parts in zip(reversed(stacks["decoder"].layers), reversed(kept["decoder"]), strict=True):
         found, R, R_memory = bart_layer_back(layer, parts, R, memory, causal, 2, options)
