@@ -10,6 +10,9 @@ from ._importance_measure import Importance as Importance
 from ._importance_measure import importance as importance
 from ._js_distance import js_distance as js_distance
 from ._offsets import offset_scores as offset_scores
+from ._patterns import pattern_mask as pattern_mask
+from ._patterns import pattern_sums as pattern_sums
+from ._patterns_measure import PatternScores as PatternScores
 from ._positional_measure import PositionalScores as PositionalScores
 from ._quantised import quantise as quantise
 from ._quantised import restore as restore

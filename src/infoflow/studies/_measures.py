@@ -4,7 +4,15 @@ from collections.abc import Sequence
 
 from infoflow.flow import AbstractMeasure, PairMeasure
 from infoflow.foundation import UserError
-from infoflow.heads import Confidence, Entropy, PositionalScores, RareTokenScores, RelationScores, SurfaceStatistics
+from infoflow.heads import (
+    Confidence,
+    Entropy,
+    PatternScores,
+    PositionalScores,
+    RareTokenScores,
+    RelationScores,
+    SurfaceStatistics,
+)
 from infoflow.representations import (
     ChangeByFrequency,
     ContextNeighbours,
@@ -57,6 +65,7 @@ def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
         SurfaceStatistics(),
         RelationScores(),
         RareTokenScores(),
+        PatternScores(),
     ]
 
 
