@@ -1,5 +1,6 @@
 """Run folders for the report's tests; `synthetic_run` is imported inside fixtures, after jaxtyping's import hook."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -34,3 +35,52 @@ def analysis(tmp_path_factory):
     from synthetic_run import make_analysis
 
     return make_analysis(tmp_path_factory.mktemp("analysis"))
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+ARGUMENTS = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium here: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with (
+        sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS) as chromium,
+    ):
+        yield chromium
+
+
+@pytest.fixture
+def visit(browser, request):
+    """Open a page, the report by default; on leaving, fail on console errors, exceptions and further requests."""
+    contexts, problems, requests = [], [], []
+
+    def open_page(path: Path | None = None, place="", width=1280, **options):
+        path = path or request.getfixturevalue("report")
+        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: problems.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(path.as_uri() + place)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert problems == []
+    assert [url for url in requests if not url.startswith(("file:", "blob:", "data:"))] == []
+    assert sum(url.startswith("file:") for url in requests) == len(contexts)

@@ -2,61 +2,12 @@
 
 import os
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-ARGUMENTS = [
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
-
 pytest.importorskip("playwright", reason="playwright is not installed: pip install playwright")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here: apt-get install chromium"),
-]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with (
-        sync_playwright() as playwright,
-        playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS) as chromium,
-    ):
-        yield chromium
-
-
-@pytest.fixture
-def visit(browser, report):
-    """Open the report; on leaving, fail on any console error, uncaught exception or request beyond the file itself."""
-    contexts, problems, requests = [], [], []
-
-    def open_page(path: Path = report, place="", width=1280, **options):
-        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: problems.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("request", lambda request: requests.append(request.url))
-        page.goto(path.as_uri() + place)
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert problems == []
-    assert [url for url in requests if not url.startswith(("file:", "blob:", "data:"))] == []
-    assert sum(url.startswith("file:") for url in requests) == len(contexts)
+pytestmark = pytest.mark.browser
 
 
 def _scroll_through(page):

@@ -12,6 +12,7 @@ from ._merge import merge
 from ._report import report
 from ._study import study
 from ._train import train
+from ._view import view
 
 
 def _version() -> str:
@@ -33,7 +34,7 @@ _experiments = Group("Train and measure", sort_key=1)
 _results = Group("Results of a run", sort_key=2)
 _surroundings = Group("Data and machine", sort_key=3)
 _COMMANDS = {
-    _experiments: (study, train, analyze, compare, heads),
+    _experiments: (study, train, analyze, compare, heads, view),
     _results: (findings, report, merge),
     _surroundings: (doctor,),
 }

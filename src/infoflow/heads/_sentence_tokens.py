@@ -30,6 +30,7 @@ class ReadSentence:
     translation: str | None
     own_translation: bool  # the model's own: none was given
     tokens: dict[str, tuple[ReadToken, ...]]
+    of_ids: bool = False  # token ids were given, not text
 
 
 def read_tokens(
@@ -59,7 +60,13 @@ def read_tokens(
     for stack, limit in zip(tokens, (model.max_tokens, model.max_target_tokens), strict=False):
         _check_length(model, tokens[stack], limit, longest, "sentence" if stack == source else "translation")
     shown = None if translation is None else _shown(translation)
-    return ReadSentence(text=_shown(sentence), translation=shown, own_translation=own, tokens=tokens)
+    return ReadSentence(
+        text=_shown(sentence), translation=shown, own_translation=own, tokens=tokens, of_ids=_is_ids(model, sentence)
+    )
+
+
+def _is_ids(model: Model, text: Text) -> bool:
+    return model.tokenizer is None or not isinstance(text, str)
 
 
 def _shown(text: Text) -> str:

@@ -2,3 +2,4 @@
 
 from ._files import write_figures as write_figures
 from ._page import write_report as write_report
+from ._view import write_view as write_view

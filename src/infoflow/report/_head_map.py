@@ -8,16 +8,12 @@ import altair as alt
 import pandas as pd
 
 from ._figure import Figure, Panel
+from ._head_names import KINDS, kind_label
 from ._language import Cast
 from ._layer_chart import PADDING
 from ._numbers import listed, number
 from ._theme import vega_config
 
-_KINDS = {
-    ("encoder", "self"): "encoder self-attention",
-    ("decoder", "self"): "decoder self-attention",
-    ("decoder", "cross"): "cross-attention",
-}
 _OFFSETS = {-1: "previous token", 1: "next token", 0: "itself"}
 
 
@@ -75,7 +71,7 @@ def heat_panels(rows: pd.DataFrame, statistic: Statistic, cast: Cast) -> list[Pa
     panels = []
     for series, stack, kind in groups:
         own = first[(first["series"] == series.key) & (first["stack"] == stack) & (first["kind"] == kind)]
-        title = f"{series.label}, {_kind_label(stack, kind)}"
+        title = f"{series.label}, {kind_label(stack, kind)}"
         is_last = (series, stack, kind) == groups[-1]
         panels.append(Panel(spec=_heat_chart(own, statistic, with_legend=is_last), title=title))
     return panels
@@ -151,7 +147,7 @@ def _grids(rows: pd.DataFrame, cast: Cast) -> list[dict[str, Any]]:
                         "label": series.label,
                         "series": series.key,
                         "slot": series.slot,
-                        "kind": _kind_label(stack, kind),
+                        "kind": kind_label(stack, kind),
                         "seed": int(seed),
                         "trained": bool(trained),
                         "layers": int(grid["layer"].max()) + 1,
@@ -175,12 +171,8 @@ def _cells(part: pd.DataFrame) -> dict[str, list]:
 
 def _kinds_of(rows: pd.DataFrame, series: str) -> list[tuple[str, str]]:
     pairs = set(rows.loc[rows["series"] == series, ["stack", "kind"]].itertuples(index=False, name=None))
-    order = list(_KINDS)
+    order = list(KINDS)
     return sorted(pairs, key=lambda pair: (order.index(pair) if pair in order else 99, pair))
-
-
-def _kind_label(stack: str, kind: str) -> str:
-    return _KINDS.get((stack, kind), f"{stack} {kind}-attention")
 
 
 def _statistic_payload(rows: pd.DataFrame, statistic: Statistic, cast: Cast) -> dict[str, Any]:

@@ -1,13 +1,9 @@
 """The story as one HTML file that needs nothing but a browser."""
 
 import base64
-import hashlib
-import json
 import re
 from functools import cache
-from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -17,13 +13,14 @@ from infoflow.foundation import atomic_write, version
 from infoflow.results import RunFolder
 
 from ._drawing import static_svg
+from ._embedding import asset, closed, embedded, policy, style
 from ._figure import Figure, PanelGroup
 from ._map_drawing import legend_mark
 from ._methods import settings, table_notes
 from ._story import Story, tell
 from ._summary import VERDICTS, model_rows, study_line, verdict_line
-from ._theme import DARK, LIGHT, css_variables
 
+_SCRIPTS = ("page.js", "attention.js", "report.js")
 _ONE_PANEL, _SMALL_PANEL = 620, 330  # pixels of the static pictures
 
 
@@ -41,7 +38,7 @@ def write_report(run: RunFolder) -> Path:
 def render(run: RunFolder, story: Story) -> str:
     """The page as text."""
     manifest = run.read()
-    scripts = [_vega(), _closed(_asset("report.js"))]
+    scripts = [_vega(), *(closed(asset(name)) for name in _SCRIPTS)]
     environment = _environment(story)
     return environment.get_template("report.html.jinja").render(
         title=manifest.get("title") or run.path.name,
@@ -57,9 +54,9 @@ def render(run: RunFolder, story: Story) -> str:
         warnings=manifest.get("warnings", []),
         command=manifest.get("command", ""),
         version=version("infoflow"),
-        style=Markup(_style()),
+        style=Markup(style("style.css", "attention.css")),
         scripts=[Markup(script) for script in scripts],
-        policy=_policy(scripts),
+        policy=policy(scripts),
         methods_used=list(dict.fromkeys(figure.method for figure in story.figures)),
     )
 
@@ -78,24 +75,6 @@ def _environment(story: Story) -> Environment:
     environment.filters["legend_mark"] = legend_mark
     environment.globals["static_pictures"] = _static_pictures
     return environment
-
-
-def embedded(value: Any) -> Markup:
-    """JSON that is safe inside a script element: no `<`, `>` or `&` survives, NaN becomes null."""
-    text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return None
-    return value
 
 
 def _named(text: str, story: Story) -> Markup:
@@ -121,32 +100,7 @@ def _csv_address(figure: Figure) -> str:
     return "data:text/csv;charset=utf-8;base64," + base64.b64encode(text.encode()).decode()
 
 
-def _policy(scripts: list[str]) -> str:
-    """A content security policy that forbids the network and every script but the two of this page."""
-    hashes = " ".join(
-        f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts
-    )
-    return (
-        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-
-
 @cache
 def _vega() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script, from the converter's own copy."""
-    return _closed(vl_convert.javascript_bundle())
-
-
-@cache
-def _asset(name: str) -> str:
-    return resources.files("infoflow.report").joinpath("templates", name).read_text(encoding="utf-8")
-
-
-def _style() -> str:
-    return _asset("style.css").replace("/*light*/", css_variables(LIGHT)).replace("/*dark*/", css_variables(DARK))
-
-
-def _closed(script: str) -> str:
-    """A script that cannot end its own element early."""
-    return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    return closed(vl_convert.javascript_bundle())

@@ -1,42 +1,7 @@
 "use strict";
 // The page reads well without this script; it adds live charts, highlighting, the head panel, downloads and a shareable address.
 (() => {
-  const root = document.documentElement;
-  root.classList.add("js");
-  const all = (selector, from = document) => [...from.querySelectorAll(selector)];
-  const one = (selector, from = document) => from.querySelector(selector);
-
-  // ---- the address keeps the state: #figure;model=…;statistic=…;metric=…;view=…;seed=…;head=…;layer=…
-  const state = { place: "" };
-  const readState = () => {
-    const [place, ...pairs] = location.hash.slice(1).split(";");
-    for (const key of Object.keys(state)) delete state[key];
-    state.place = safeDecode(place);
-    for (const pair of pairs) {
-      const [key, value = ""] = pair.split("=");
-      state[key] = safeDecode(value);
-    }
-  };
-  const safeDecode = (text) => {
-    try { return decodeURIComponent(text); } catch { return ""; }
-  };
-  const remember = (changes) => {
-    for (const [key, value] of Object.entries(changes)) {
-      if (value === "" || value === null) delete state[key]; else state[key] = value;
-    }
-    const pairs = Object.entries(state).filter(([key]) => key !== "place").map(([key, value]) => `${key}=${encodeURIComponent(value)}`);
-    const hash = "#" + [encodeURIComponent(state.place || ""), ...pairs].join(";");
-    try { history.replaceState(null, "", hash === "#" ? location.pathname : hash); } catch { /* some browsers forbid it on file: */ }
-  };
-
-  // ---- light and dark
-  const stored = (() => { try { return localStorage.getItem("infoflow-theme"); } catch { return null; } })();
-  if (stored === "light" || stored === "dark") root.dataset.theme = stored;
-  one("#theme").addEventListener("click", () => {
-    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-    root.dataset.theme = dark ? "light" : "dark";
-    try { localStorage.setItem("infoflow-theme", root.dataset.theme); } catch { /* no storage: the choice lasts for this visit */ }
-  });
+  const { all, one, make, svgMake, state, readState, remember, saveSvg, check, choices } = page;
 
   // ---- charts, drawn when they come near the screen
   const views = new Map(); // section → Vega views
@@ -108,26 +73,7 @@
   }
 
   // ---- downloads: the static picture, in light colours
-  const save = (name, text, type) => {
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([text], { type }));
-    link.download = name;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-  };
-  const lightColors = () => {
-    const before = root.dataset.theme;
-    root.dataset.theme = "light";
-    const style = getComputedStyle(root);
-    const names = ["ink", "soft", "control", "grid", "paper", "below", "above"];
-    for (let i = 0; i < 8; i++) names.push(`series-${i}`);
-    for (let i = 0; i < 3; i++) names.push(`heat-${i}`);
-    const colors = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
-    if (before) root.dataset.theme = before; else delete root.dataset.theme;
-    return colors;
-  };
   const pictureOf = (figure) => {
-    const colors = lightColors();
     let top = 0, width = 0;
     const shown = all(".static > svg", figure).filter((svg) => !svg.closest(".away"));
     const parts = shown.map((svg) => {
@@ -137,26 +83,14 @@
       top += h + 16; width = Math.max(width, w);
       return new XMLSerializer().serializeToString(copy);
     });
-    const text = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${top}" viewBox="0 0 ${width} ${top}">${parts.join("")}</svg>`;
-    return text.replace(/var\(--([a-z0-9-]+)\)/g, (whole, name) => colors[name] || whole);
+    return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${top}" viewBox="0 0 ${width} ${top}">${parts.join("")}</svg>`;
   };
   for (const button of all("[data-download]")) {
     const id = button.dataset.download;
-    button.addEventListener("click", () => save(`${id}.svg`, pictureOf(document.getElementById(id)), "image/svg+xml"));
+    button.addEventListener("click", () => saveSvg(id, pictureOf(document.getElementById(id))));
   }
 
   // ---- the head map
-  const make = (tag, text = "", attributes = {}) => {
-    const element = document.createElement(tag);
-    if (text) element.textContent = text;
-    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-    return element;
-  };
-  const svgMake = (tag, attributes) => {
-    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-    return element;
-  };
   const shown = (value, low = null, high = null) => {
     if (value === null || value === undefined) return "–";
     const half = low === null || high === null ? 0 : (high - low) / 2;
@@ -210,11 +144,6 @@
       if (select) select.value = String(seed());
       paintPanel();
     };
-    const check = (button, on) => {
-      button.setAttribute("aria-checked", String(on));
-      button.tabIndex = on ? 0 : -1;
-    };
-
     // Below the row of grids that holds the chosen head.
     const placePanel = (table) => {
       const grids = all(".grid", box), own = table.closest(".grid");
@@ -301,20 +230,9 @@
       current?.focus();
     });
     for (const group of all("[role=radiogroup]", box)) {
-      group.addEventListener("click", (event) => {
-        const button = event.target.closest("button");
-        if (!button) return;
+      choices(group, (button) => {
         remember(button.dataset.statistic ? { statistic: button.dataset.statistic } : { view: button.dataset.view });
         paint();
-      });
-      group.addEventListener("keydown", (event) => {
-        const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-        if (!step) return;
-        event.preventDefault();
-        const buttons = all("button", group);
-        const next = buttons[(buttons.indexOf(document.activeElement) + step + buttons.length) % buttons.length];
-        next.click();
-        next.focus();
       });
     }
     one("[data-seed]", box)?.addEventListener("change", (event) => { remember({ seed: event.target.value }); paint(); });
@@ -379,24 +297,12 @@
     const paint = () => {
       const wanted = groups.find((group) => group.dataset.metric === state.metric) || groups[0];
       for (const group of groups) group.classList.toggle("away", group !== wanted);
-      for (const button of buttons) {
-        const on = button.dataset.metric === wanted.dataset.metric;
-        button.setAttribute("aria-checked", String(on));
-        button.tabIndex = on ? 0 : -1;
-      }
+      for (const button of buttons) check(button, button.dataset.metric === wanted.dataset.metric);
     };
-    for (const [index, button] of buttons.entries()) {
-      button.addEventListener("click", () => {
+    for (const group of all("[role=radiogroup]", box)) {
+      choices(group, (button) => {
         remember({ metric: button.dataset.metric, place: box.closest("figure").id });
         paint();
-      });
-      button.addEventListener("keydown", (event) => {
-        const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-        if (!step) return;
-        event.preventDefault();
-        const next = buttons[(index + step + buttons.length) % buttons.length];
-        next.click();
-        next.focus();
       });
     }
     return paint;

@@ -1,0 +1,42 @@
+"""`infoflow view`."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from ._measuring import run_name
+from ._session import COMMON, Device, Session, working
+from ._show import show_path
+
+
+def view(
+    model: str,
+    sentence: str,
+    translation: str | None = None,
+    /,
+    *,
+    tokenizer: Annotated[str | None, Parameter(help="Folder or name. Default: the one beside the weights.")] = None,
+    device: Device = None,
+    out: Annotated[Path | None, Parameter(group=COMMON, help="HTML file. Default: view-MODEL.html.")] = None,
+    session: Session = Session(),  # noqa: B008 (frozen)
+) -> None:
+    """Draw how a model attends to one sentence: every head, in one HTML file that opens offline.
+
+    Args:
+        model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub.
+        sentence: Text between quotes; for a model without tokenizer, token ids such as "5 6 7".
+        translation: What the decoder of an encoder–decoder model reads. Default: the model's own translation.
+    """
+    with working(session):
+        from infoflow.foundation import UserError
+        from infoflow.heads import sentence_attention
+        from infoflow.models import load_model
+        from infoflow.report import write_view
+
+        path = out or Path(f"{run_name('view', model)}.html")
+        if path.is_dir():
+            raise UserError(f"--out must name the HTML file to write. {path} is a folder.")
+        loaded = replace(load_model(model, tokenizer, device or "auto"), name=run_name("view", model)[len("view-") :])
+        show_path("View", write_view(sentence_attention(loaded, sentence, translation), path))

@@ -1,0 +1,101 @@
+"use strict";
+// What every page of infoflow shares: elements, the address, light and dark, downloads.
+const page = (() => {
+  const root = document.documentElement;
+  root.classList.add("js");
+  const all = (selector, from = document) => [...from.querySelectorAll(selector)];
+  const one = (selector, from = document) => from.querySelector(selector);
+  const make = (tag, text = "", attributes = {}) => {
+    const element = document.createElement(tag);
+    if (text) element.textContent = text;
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    return element;
+  };
+  const svgMake = (tag, attributes) => {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    return element;
+  };
+
+  // ---- the address keeps the state: #figure;model=…;statistic=…;metric=…;view=…;seed=…;head=…;layer=…
+  const state = { place: "" };
+  const readState = () => {
+    const [place, ...pairs] = location.hash.slice(1).split(";");
+    for (const key of Object.keys(state)) delete state[key];
+    state.place = safeDecode(place);
+    for (const pair of pairs) {
+      const [key, value = ""] = pair.split("=");
+      state[key] = safeDecode(value);
+    }
+  };
+  const safeDecode = (text) => {
+    try { return decodeURIComponent(text); } catch { return ""; }
+  };
+  const remember = (changes) => {
+    for (const [key, value] of Object.entries(changes)) {
+      if (value === "" || value === null) delete state[key]; else state[key] = value;
+    }
+    const pairs = Object.entries(state).filter(([key]) => key !== "place").map(([key, value]) => `${key}=${encodeURIComponent(value)}`);
+    const hash = "#" + [encodeURIComponent(state.place || ""), ...pairs].join(";");
+    try { history.replaceState(null, "", hash === "#" ? location.pathname : hash); } catch { /* some browsers forbid it on file: */ }
+  };
+
+  // ---- light and dark
+  const stored = (() => { try { return localStorage.getItem("infoflow-theme"); } catch { return null; } })();
+  if (stored === "light" || stored === "dark") root.dataset.theme = stored;
+  const repaints = []; // what draws on a canvas reads colours once and must draw again
+  one("#theme").addEventListener("click", () => {
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+    try { localStorage.setItem("infoflow-theme", root.dataset.theme); } catch { /* no storage: the choice lasts for this visit */ }
+    for (const repaint of repaints) repaint();
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { for (const repaint of repaints) repaint(); });
+
+  // ---- downloads, in light colours
+  const save = (name, text, type) => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type }));
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  };
+  const lightColors = () => {
+    const before = root.dataset.theme;
+    root.dataset.theme = "light";
+    const style = getComputedStyle(root);
+    const names = ["ink", "soft", "control", "grid", "paper", "below", "above"];
+    for (let i = 0; i < 8; i++) names.push(`series-${i}`);
+    for (let i = 0; i < 3; i++) names.push(`heat-${i}`);
+    const colors = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
+    if (before) root.dataset.theme = before; else delete root.dataset.theme;
+    return colors;
+  };
+  const onPaper = (svg) => {
+    const colors = lightColors();
+    return svg.replace(/var\(--([a-z0-9-]+)\)/g, (whole, name) => colors[name] || whole);
+  };
+  const saveSvg = (name, svg) => save(`${name}.svg`, onPaper(svg), "image/svg+xml");
+
+  // ---- choices: one button of a group is checked, arrow keys move along
+  const check = (button, on) => {
+    button.setAttribute("aria-checked", String(on));
+    button.tabIndex = on ? 0 : -1;
+  };
+  const choices = (group, chosen) => {
+    group.addEventListener("click", (event) => {
+      const button = event.target.closest("button");
+      if (button) chosen(button);
+    });
+    group.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+      if (!step) return;
+      event.preventDefault();
+      const buttons = all("button", group).filter((button) => !button.hidden);
+      const next = buttons[(buttons.indexOf(document.activeElement) + step + buttons.length) % buttons.length];
+      next.click();
+      next.focus();
+    });
+  };
+  return { all, one, make, svgMake, state, readState, remember, repaints, lightColors, saveSvg, check, choices };
+})();

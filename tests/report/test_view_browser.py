@@ -1,0 +1,240 @@
+"""Attention views in headless Chromium."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("playwright", reason="playwright is not installed: pip install playwright")
+pytestmark = pytest.mark.browser
+
+SENTENCE, TRANSLATION = "the old cat sees <script>alert(1)</script> the dog", "le vieux chat voit le chien"
+
+
+@pytest.fixture(scope="module")
+def seen(matched_models):
+    from infoflow.heads import sentence_attention
+
+    return sentence_attention(matched_models["translation"], SENTENCE, TRANSLATION)
+
+
+@pytest.fixture(scope="module")
+def view(seen, tmp_path_factory):
+    from infoflow.report import write_view
+
+    return write_view(seen, tmp_path_factory.mktemp("view") / "view.html")
+
+
+@pytest.fixture(scope="module")
+def long_view(tmp_path_factory):
+    """BERT-base's heads on 512 tokens, from random weights of small width."""
+    import torch
+    import transformers
+
+    from infoflow.heads import sentence_attention
+    from infoflow.models import load_model
+    from infoflow.report import write_view
+
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 50, "hidden_size": 48, "num_hidden_layers": 12, "num_attention_heads": 12}
+    module = transformers.BertForMaskedLM(transformers.BertConfig(**sizes, intermediate_size=48))
+    seen = sentence_attention(load_model(module), torch.randint(1, 50, (512,)).tolist())
+    return write_view(seen, tmp_path_factory.mktemp("long") / "view.html")
+
+
+def percent(share):
+    return f"{100 * share:.0f}%" if share >= 0.0995 else f"{100 * share:.1f}%"
+
+
+def lines(page):
+    page.locator("svg.lines .token").first.wait_for()
+    return page.locator("svg.lines")
+
+
+def test_a_token_under_the_pointer_shows_its_row_alone(visit, view, seen):
+    from infoflow.heads import restore
+
+    page = visit(view, "#;kind=decoder/cross;layer=1;head=2")
+    before = lines(page).locator("path").evaluate_all("all => all.map(one => one.getAttribute('d')).join('')")
+    page.locator(".token[data-side='0'][data-index='2']").hover()
+    after = lines(page).locator("path").evaluate_all("all => all.map(one => one.getAttribute('d')).join('')")
+    sources = len(seen.sentence.tokens["encoder"])
+    assert before.count("M") > after.count("M")
+    assert 0 < after.count("M") <= sources
+    row = restore(seen.kinds[2].layers[1].weights)[2, 2]
+    best = int(row.argmax())
+    told = page.locator("#told").inner_text().replace("\u2068", "").replace("\u2069", "")
+    token = seen.sentence.tokens["encoder"][best].text
+    assert told.startswith(f"“{seen.sentence.tokens['decoder'][2].text}” sees “{token}” {percent(row[best])}")
+    page.mouse.move(0, 0)
+    assert "strongest weight" in page.locator("#told").inner_text()
+
+
+def test_the_keyboard_reads_every_token_and_keeps_one(visit, view):
+    page = visit(view)
+    lines(page)
+    page.locator(".token[data-side='0'][tabindex='0']").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    active = "[document.activeElement.dataset.side, document.activeElement.dataset.index]"
+    assert page.evaluate(active) == ["1", "1"]
+    assert "is seen from" in page.locator("#told").inner_text()
+    page.keyboard.press("Enter")
+    assert page.evaluate("location.hash").endswith("token=k1")
+    assert page.locator(".token[aria-pressed='true']").count() == 1
+    page.keyboard.press("Escape")
+    assert page.locator(".token[aria-pressed='true']").count() == 0
+    assert "token" not in page.evaluate("location.hash")
+
+
+def test_maps_stand_side_by_side_and_name_their_strongest_weight(visit, view, seen):
+    from infoflow.heads import restore
+
+    page = visit(view, "#;kind=encoder/self;layer=0;head=3")
+    lines(page)
+    names = page.locator(".map-scroll").evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")
+    weights = restore(seen.kinds[0].layers[0].weights)[3]
+    assert percent(weights.max()) in names[0]
+    assert names[0].startswith("attention: ")
+    weighted = weights * seen.kinds[0].layers[0].value_norms[3]
+    weighted /= weighted.sum(axis=1, keepdims=True)
+    assert names[1].startswith("value-weighted: ")
+    assert percent(weighted.max()) in names[1]
+    tops = page.locator(".attention-map").evaluate_all("all => all.map(one => one.getBoundingClientRect().top)")
+    assert len(set(tops)) == 1
+
+
+def test_special_tokens_can_be_hidden(visit, view, seen):
+    page = visit(view)
+    lines(page)
+    source = seen.sentence.tokens["encoder"]
+    assert page.locator(".token[data-side='0']").count() == len(source)
+    page.locator("#special").check()
+    assert page.locator(".token[data-side='0']").count() == sum(not token.special for token in source)
+    assert "special=hide" in page.evaluate("location.hash")
+
+
+def test_a_thumbnail_opens_its_head(visit, view):
+    page = visit(view, "#;show=model;kind=decoder/self")
+    page.locator("table.thumbs button[tabindex='0']").focus()
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    lines(page)
+    assert page.locator("#layer").input_value() == "1"
+    assert page.locator("#head").input_value() == "1"
+    assert page.locator("#views [aria-checked=true]").inner_text() == "one head"
+
+
+def test_thumbnails_show_the_weights(visit, view, seen):
+    page = visit(view, "#;show=model;kind=decoder/self")
+    page.locator("table.thumbs canvas").first.wait_for()
+    page.wait_for_timeout(300)
+    canvas = page.locator("button[data-layer='0'][data-head='0'] canvas")
+    reds = canvas.evaluate(
+        "c => [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data].filter((_, i) => i % 4 == 0)"
+    )
+    weights = seen.kinds[1].layers[0].weights[0].ravel()
+    assert len(reds) == len(weights)
+    assert np.corrcoef(reds, weights)[0, 1] < -0.95  # the more, the darker
+
+
+def test_queries_times_keys(visit, view, seen):
+    page = visit(view, "#;show=products;kind=encoder/self;layer=1;head=1;token=q3")
+    page.locator(".products canvas").first.wait_for()
+    layer = seen.kinds[0].layers[1]
+    scores = layer.scaling * layer.query[1, 3] @ layer.key[1].T
+    shown = page.locator(".products svg").last.locator("text[text-anchor=end]").all_inner_texts()
+    shown = [
+        float(text.replace("−", "-"))
+        for text in page.locator(".products svg").last.evaluate(
+            "svg => [...svg.querySelectorAll('text[text-anchor=end]')].map(one => one.textContent)"
+        )
+    ]
+    np.testing.assert_allclose(shown, scores, atol=0.05 + 0.03 * np.abs(scores).max())
+    page.locator("#query").select_option("1")
+    assert page.evaluate("location.hash").endswith("token=q1")
+
+
+@pytest.mark.parametrize("show", ["head", "model", "products"])
+def test_the_figure_is_a_complete_svg_in_light_colours(visit, view, show):
+    page = visit(view, f"#;show={show}", color_scheme="dark")
+    page.locator("#view canvas").first.wait_for()
+    with page.expect_download() as download:
+        page.locator("#save").click()
+    text = Path(download.value.path()).read_text(encoding="utf-8")
+    assert download.value.suggested_filename == f"attention-encoder-self-{show}.svg"
+    assert text.startswith("<svg")
+    assert "var(--" not in text
+    assert "NaN" not in text
+    assert "<path" in text
+    assert "<image" not in text
+    assert "<script" not in text
+    assert show == "model" or "&lt;" in text
+
+
+def test_the_address_keeps_the_state(visit, view):
+    page = visit(view)
+    lines(page)
+    page.locator("[data-kind='decoder/cross']").click()
+    page.locator("#layer").select_option("1")
+    page.locator("#head").select_option("3")
+    page.get_by_role("radio", name="value-weighted").click()
+    again = visit(view, page.evaluate("location.hash"))
+    lines(again)
+    assert again.locator("#kinds [aria-checked=true]").inner_text() == "cross-attention"
+    assert again.locator("#layer").input_value() == "1"
+    assert again.locator("#head").input_value() == "3"
+    assert again.locator("#maps [aria-checked=true]").inner_text() == "value-weighted"
+
+
+@pytest.mark.parametrize(
+    "address", ["#;kind=x;layer=99;head=-1;token=q999;map=none", "#%E0%A4%A", "#;token=k99;show=products"]
+)
+def test_a_strange_address_does_no_harm(visit, view, address):
+    page = visit(view, address)
+    page.locator("#view canvas").first.wait_for()
+
+
+@pytest.mark.parametrize("show", ["head", "model", "products"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_never_scrolls_sideways(visit, view, width, show):
+    page = visit(view, f"#;show={show}", width=width)
+    page.locator("#view canvas").first.wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_dark_and_light_repaint_the_maps(visit, view):
+    page = visit(view, color_scheme="dark")
+    lines(page)
+    corner = "document.querySelector('.cells canvas').toDataURL()"
+    dark = page.evaluate(corner)
+    page.locator("#theme").click()
+    lines(page)
+    page.wait_for_timeout(200)
+    assert page.evaluate(corner) != dark
+
+
+def test_a_long_sentence_scrolls_and_does_not_freeze(visit, long_view, capsys):
+    started = time.monotonic()
+    page = visit(long_view)
+    lines(page)
+    opened = time.monotonic() - started
+    assert page.locator(".token[data-side='0']").count() == 512
+    scroll = page.locator(".map-scroll").first
+    assert scroll.evaluate("box => box.scrollWidth > 2 * box.clientWidth && box.scrollHeight > 2 * box.clientHeight")
+    assert scroll.locator("canvas").evaluate("c => c.getBoundingClientRect().width / c.width") >= 14
+    assert (
+        lines(page).locator("path").evaluate_all("all => all.map(one => one.getAttribute('d')).join('')").count("M")
+        <= 4000
+    )
+    started = time.monotonic()
+    page.get_by_role("radio", name="all heads").click()
+    page.wait_for_timeout(100)
+    page.evaluate("0")
+    thumbs = time.monotonic() - started
+    assert page.locator("table.thumbs canvas").count() == 144
+    with capsys.disabled():
+        size = long_view.stat().st_size / 1e6
+        print(f"\n512 tokens, 144 heads: {size:.0f} MB, open {opened:.2f} s, thumbnails {thumbs:.2f} s")
