@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # what the lazy names below stand for, told to editors and type checkers
     from . import alignment as alignment
+    from . import dynamics as dynamics
     from . import heads as heads
     from . import objectives as objectives
     from . import representations as representations
@@ -30,9 +31,9 @@ _HOMES = {
     "StudyPlan": "studies",
     "study": "studies",
 }
-_ROOMS = ("alignment", "heads", "objectives", "representations", "models", "training", "findings", "report")
+_ROOMS = ("alignment", "dynamics", "heads", "objectives", "representations", "models", "training", "findings", "report")
 
-__all__ = sorted([*_HOMES, "alignment", "heads", "objectives", "representations"])
+__all__ = sorted([*_HOMES, "alignment", "dynamics", "heads", "objectives", "representations"])
 
 
 def __getattr__(name: str):

@@ -1,0 +1,18 @@
+"""Loss change allocation: which parameters, heads, components and layers lowered the loss in training, and when."""
+
+from ._adaptive import AdaptiveAllocation as AdaptiveAllocation
+from ._adaptive import adaptive_allocation as adaptive_allocation
+from ._allocation import loss_change_allocation as loss_change_allocation
+from ._cells import Cell as Cell
+from ._cells import Cells as Cells
+from ._cells import find_cells as find_cells
+from ._config import RecordConfig as RecordConfig
+from ._evaluation_set import EvaluationSet as EvaluationSet
+from ._evaluation_set import evaluation_set as evaluation_set
+from ._recorder import LossChangeRecorder as LossChangeRecorder
+from ._recording import Recording as Recording
+from ._rules import RULES as RULES
+from ._rules import Quadrature as Quadrature
+from ._rules import Rule as Rule
+from ._rules import quadrature as quadrature
+from ._tables import TABLES as TABLES

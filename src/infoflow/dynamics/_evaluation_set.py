@@ -1,0 +1,81 @@
+"""The sentences that a recording evaluates the loss on: chosen once, with noise frozen once."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from infoflow.foundation import UserError, hash64_array
+from infoflow.objectives import AbstractObjective, Batch
+from infoflow.training import TrainingData, micro_batches
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class EvaluationSet:
+    """Fixed examples in disjoint parts; allocations on the parts tell how far the choice of examples matters."""
+
+    name: str  # "train" or "held-out", by where the sentences come from
+    objective: AbstractObjective  # as for evaluation: no noise that belongs to training alone
+    parts: tuple[tuple[Batch, ...], ...]
+    counts: tuple[dict[str, int], ...]  # of each part: supervised items of each term of the loss
+    sentences: int
+    tokens: int  # source tokens, without padding
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """Supervised items of each term."""
+        return {name: sum(counts[name] for counts in self.counts) for name in self.objective.term_weights}
+
+
+def evaluation_set(
+    name: str,
+    objective: AbstractObjective,
+    data: TrainingData,
+    tokens: int,
+    parts: int = 2,
+    seed: int = 0,
+    micro_tokens: int = 4096,
+) -> EvaluationSet:
+    """Sentences of `data`, by the hash of (seed, sentence id), until they hold `tokens` source tokens.
+
+    The noise of a sentence is keyed by (seed, its id) with the epoch set to 0, so it never changes; it is that of
+    `infoflow.training.evaluate`. Consecutive sentences go to different parts, so parts are of equal size. Nothing is
+    dropped, and how sentences are batched changes no more than rounding.
+
+    Raises:
+        UserError: `tokens` or `parts` is below 1, or there are fewer sentences than parts.
+    """
+    if tokens < 1 or parts < 1:
+        raise UserError(f"An evaluation set needs at least 1 token and 1 part. Got {tokens} tokens and {parts} parts.")
+    objective = objective.for_evaluation()
+    lengths, ids = np.asarray(data.source.lengths), np.asarray(data.source.sentence_ids)
+    order = np.argsort(hash64_array(("allocation-sentences", seed), ids), kind="stable")
+    chosen = order[: int(np.searchsorted(np.cumsum(lengths[order]), tokens)) + 1]
+    if len(chosen) < parts:
+        raise UserError(
+            f"The {name} set of {tokens} tokens has {len(chosen)} sentences, fewer than its {parts} parts. "
+            "Ask for more tokens or fewer parts."
+        )
+    targets = np.asarray(data.target.lengths) if objective.needs_translation and data.target is not None else None
+    batches = tuple(
+        tuple(
+            data.batch(objective, piece, ("evaluation-noise", seed), 0)
+            for piece in micro_batches(np.sort(chosen[part::parts]), lengths, targets, micro_tokens)
+        )
+        for part in range(parts)
+    )
+    return EvaluationSet(
+        name=name,
+        objective=objective,
+        parts=batches,
+        counts=tuple(_counts(objective, part) for part in batches),
+        sentences=len(chosen),
+        tokens=int(lengths[chosen].sum()),
+    )
+
+
+def _counts(objective: AbstractObjective, batches: tuple[Batch, ...]) -> dict[str, int]:
+    totals = dict.fromkeys(objective.term_weights, 0)
+    for batch in batches:
+        for name, count in objective.counts(batch).items():
+            totals[name] += count
+    return totals

@@ -1,0 +1,111 @@
+"""Loss and gradient of a model on an evaluation set, without leaving a trace in the model or its training."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from infoflow.foundation import UserError
+
+from ._evaluation_set import EvaluationSet
+
+
+class FlatParameters:
+    """The trainable parameters of a module as one vector: read, written back bit for bit, differentiated."""
+
+    def __init__(self, module: nn.Module) -> None:
+        named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+        if not named:
+            raise UserError("Loss change allocation needs trainable parameters. Got a model that is frozen.")
+        wrong = [name for name, p in named if p.dtype not in (torch.float32, torch.float64)]
+        if wrong:
+            raise UserError(
+                f"Loss change allocation needs float32 weights; train in bfloat16 by autocast. {wrong[0]} is "
+                f"{str(dict(named)[wrong[0]].dtype).removeprefix('torch.')}, and its small steps would underflow."
+            )
+        self.names = [name for name, _ in named]
+        self.parameters = [p for _, p in named]
+        self._sizes = [p.numel() for p in self.parameters]
+        self._shapes = [p.shape for p in self.parameters]
+
+    @property
+    def size(self) -> int:
+        return sum(self._sizes)
+
+    def empty(self) -> Float[Tensor, " parameter"]:
+        """A vector of zeros on the parameters' device."""
+        first = self.parameters[0]
+        return torch.zeros(self.size, dtype=first.dtype, device=first.device)
+
+    def views(self, vector: Tensor) -> list[Tensor]:
+        """Parts of the vector in the shapes of the parameters; they share its memory."""
+        parts = vector.split(self._sizes)
+        return [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
+
+    def read(self) -> Float[Tensor, " parameter"]:
+        """A copy of the weights."""
+        return torch.cat([p.detach().reshape(-1) for p in self.parameters])
+
+    def write(self, vector: Float[Tensor, " parameter"]) -> None:
+        """Put weights into the module."""
+        with torch.no_grad():
+            torch._foreach_copy_(self.parameters, self.views(vector))
+
+
+@contextmanager
+def undisturbed(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode in full precision; modes, buffers and random states come back as they were."""
+    modes = [(child, child.training) for child in module.modules()]
+    buffers = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    device = next(module.parameters()).device
+    devices = [device] if device.type == "cuda" else []
+    try:
+        module.eval()
+        # Dropout is off, so that nothing should draw; a model of one's own may.
+        with torch.random.fork_rng(devices=devices), torch.autocast(device.type, enabled=False), torch.enable_grad():
+            yield
+    finally:
+        for child, mode in modes:
+            child.training = mode
+        for buffer, before in buffers:
+            buffer.copy_(before)
+
+
+def part_losses(module: PreTrainedModel, one: EvaluationSet, part: int, share: slice) -> dict[str, float]:
+    """Sum of each term over a part's batches in `share`, in nats; forward passes only."""
+    totals = dict.fromkeys(one.objective.term_weights, 0.0)
+    with torch.no_grad():
+        for batch in one.parts[part][share]:
+            for name, term in one.objective.loss(module, batch.to(module.device)).items():
+                totals[name] += float(term.total)
+    return totals
+
+
+def part_gradients(
+    module: PreTrainedModel, flat: FlatParameters, one: EvaluationSet, part: int, share: slice, used: set[int]
+) -> tuple[dict[str, float], dict[str, Tensor]]:
+    """Sum of each term over a part's batches in `share` and its gradient as a vector, both undivided.
+
+    `.grad` is neither read nor written. The numbers of parameters that any term depends on are added to `used`.
+    """
+    names = list(one.objective.term_weights)
+    totals = dict.fromkeys(names, 0.0)
+    gradients = {name: flat.empty() for name in names}
+    views = {name: flat.views(gradients[name]) for name in names}
+    for batch in one.parts[part][share]:
+        terms = one.objective.loss(module, batch.to(module.device))
+        for index, name in enumerate(names):
+            totals[name] += float(terms[name].total.detach())
+            keep = index + 1 < len(names)
+            found = torch.autograd.grad(terms[name].total, flat.parameters, retain_graph=keep, allow_unused=True)
+            _add(views[name], found, used)
+    return totals, gradients
+
+
+def _add(views: list[Tensor], found: Sequence[Tensor | None], used: set[int]) -> None:
+    pairs = [(index, gradient) for index, gradient in enumerate(found) if gradient is not None]
+    used.update(index for index, _ in pairs)
+    torch._foreach_add_([views[index] for index, _ in pairs], [gradient for _, gradient in pairs])

@@ -1,0 +1,115 @@
+"""Who hurts, how often, when last and how much: of groups, and of every single parameter."""
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+# G targets, N groups of any level
+
+NEVER = -1
+
+
+class GroupCounts:
+    """Chords in which the *sum* of a group raised, lowered or left the loss."""
+
+    def __init__(self, targets: int, groups: int) -> None:
+        shape = (targets, groups)
+        self.hurt, self.helped = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+        self.zero, self.last = np.zeros(shape, dtype=np.int64), np.full(shape, NEVER)
+        self.largest, self.largest_update = np.full(shape, -np.inf), np.full(shape, NEVER)
+
+    def add(self, sums_GN: np.ndarray, update: int) -> None:
+        """Count one chord that ends after `update`."""
+        hurts = sums_GN > 0
+        self.hurt += hurts
+        self.helped += sums_GN < 0
+        self.zero += sums_GN == 0
+        self.last[hurts] = update
+        larger = sums_GN > self.largest
+        self.largest[larger], self.largest_update[larger] = sums_GN[larger], update
+
+    def state(self) -> dict[str, Tensor]:
+        return {name: torch.from_numpy(getattr(self, name).copy()) for name in _COUNTS}
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        for name in _COUNTS:
+            setattr(self, name, state[name].numpy().copy())
+
+
+_COUNTS = ("hurt", "helped", "zero", "last", "largest", "largest_update")
+
+
+class ParameterCounts:
+    """The same for every parameter by itself, and how two halves of the examples agree about it.
+
+    Counters are int32: PyTorch's uint32 knows no mixed addition.
+    """
+
+    def __init__(self, like: Float[Tensor, " parameter"], halves: bool) -> None:
+        integer = torch.zeros_like(like, dtype=torch.int32)
+        self.hurt, self.zero = integer, integer.clone()
+        self.last, self.largest_update = torch.full_like(integer, NEVER), torch.full_like(integer, NEVER)
+        self.largest = torch.full_like(like, -torch.inf)
+        self.sign = torch.zeros_like(like, dtype=torch.int8)  # of the chord before
+        self.halves: tuple[Tensor, ...] = (torch.zeros_like(like), torch.zeros_like(like)) if halves else ()
+        self.agreement = torch.zeros(2, dtype=torch.float64)  # chords' shares of equal signs, and their number
+
+    def add(self, allocation: Float[Tensor, " parameter"], update: int, tail: bool) -> np.ndarray:
+        """Count one chord; its `PARAMETER_FIGURES` (with `tail` also the share of the largest, which takes a sort)."""
+        hurts, zeros = allocation > 0, allocation == 0
+        self.hurt += hurts
+        self.zero += zeros
+        self.last.masked_fill_(hurts, update)
+        larger = allocation > self.largest
+        self.largest_update.masked_fill_(larger, update)
+        torch.maximum(self.largest, allocation, out=self.largest)
+        sign = torch.sign(allocation).to(torch.int8)
+        both = self.sign * sign
+        self.sign = sign
+        size = allocation.numel()
+        hurt, zero = int(hurts.sum()) / size, int(zeros.sum()) / size
+        moving = int((both != 0).sum())
+        alternated = int((both < 0).sum()) / moving if moving else np.nan
+        return np.array([1 - hurt - zero, hurt, zero, alternated, _top_share(allocation) if tail else np.nan])
+
+    def compare(self, first: Float[Tensor, " parameter"], second: Float[Tensor, " parameter"]) -> None:
+        """Count one chord's allocations on two halves of the examples, each per its own mean loss."""
+        self.halves[0].add_(first)
+        self.halves[1].add_(second)
+        both = first * second
+        moving = int((both != 0).sum())
+        if moving:
+            self.agreement += torch.tensor([int((both > 0).sum()) / moving, 1.0], dtype=torch.float64)
+
+    @property
+    def sign_agreement(self) -> float:
+        """Mean share of parameters whose allocations on the two halves have one sign, among those not zero."""
+        return float(self.agreement[0] / self.agreement[1]) if self.agreement[1] else np.nan
+
+    def half_correlation(self) -> float:
+        """Correlation of the parameters' totals on the two halves."""
+        if not self.halves:
+            return np.nan
+        first, second = (half.double() - half.double().mean() for half in self.halves)
+        return float((first * second).sum() / (first.norm() * second.norm()))
+
+    def state(self) -> dict[str, Tensor]:
+        halves = {f"half {index}": half for index, half in enumerate(self.halves)}
+        return {name: getattr(self, name) for name in _PARAMETER_FIELDS} | halves
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        for name in _PARAMETER_FIELDS:
+            setattr(self, name, state[name].to(getattr(self, name).device, copy=True))
+        self.halves = tuple(state[f"half {index}"].to(half.device, copy=True) for index, half in enumerate(self.halves))
+
+
+_PARAMETER_FIELDS = ("hurt", "zero", "last", "largest_update", "largest", "sign", "agreement")
+
+
+def _top_share(allocation: Tensor) -> float:
+    """What the largest 1 % of |A| make up of its sum; of a normal distribution 3.6 %."""
+    sizes = allocation.abs()
+    total = float(sizes.sum(dtype=torch.float64))
+    largest = torch.topk(sizes, max(1, sizes.numel() // 100), sorted=False).values
+    return float(largest.sum(dtype=torch.float64)) / total if total else np.nan

@@ -1,0 +1,382 @@
+"""Loss change allocation while a model trains, in the memory of a few copies of its weights.
+
+```
+before an update   θ0 ← θ, once per chord; G ← gradient on the set, unless the last chord left it
+after the update   Δ ← θ − θ0; for inner nodes a: A += w_a · gradient(θ0 + a Δ); G' ← gradient(θ)
+                   A ← (w_0 G + A + w_1 G') ⊙ Δ; its sums and counts are kept, A is not; G ← G'
+```
+"""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from infoflow.foundation import UserError, digest
+from infoflow.models import Anatomy
+from infoflow.training import Step, TrainingHook
+
+from ._cells import Cells, find_cells
+from ._config import RecordConfig
+from ._evaluation_set import EvaluationSet
+from ._gradient import FlatParameters, part_gradients, part_losses, undisturbed
+from ._history import PARAMETER_FIGURES, Chord, History
+from ._hurting import GroupCounts, ParameterCounts
+from ._levels import Levels
+from ._residuals import Residuals, free_residuals
+from ._rules import Rule, quadrature
+
+Channel = tuple[int, str, int]  # set, term of the loss, part
+
+
+class LossChangeRecorder(TrainingHook):
+    """Allocates the loss changes of a training run to its parameters, as a hook of the loop.
+
+    The training's weights are bit for bit those without it: gradients are taken with `autograd.grad`, weights go back
+    from a stored copy, and modes, buffers and random states are restored. Its state belongs to the checkpoint, so an
+    interrupted run records what an uninterrupted one does. Under `torchrun` every process takes its share of the
+    examples, and gradients are added up between them.
+
+    Memory beside training, in copies of the weights: 2 + the gradients kept (sets × terms × parts), 1 more where the
+    weights move to inner nodes, and 5 to 8 for statistics of single parameters.
+    """
+
+    name = "loss-change"
+
+    def __init__(
+        self,
+        sets: Sequence[EvaluationSet],
+        anatomy: Anatomy,
+        config: RecordConfig = RecordConfig(),  # noqa: B008 (frozen)
+        out: Path | None = None,
+    ) -> None:
+        """`sets` are evaluated at every node, the first one in full detail; `anatomy` is that of the trained model.
+
+        With `out`, the recording is written there when training ends (see `Recording`).
+        """
+        if not sets or len({one.name for one in sets}) < len(sets) or len({len(one.parts) for one in sets}) > 1:
+            raise UserError("A recording needs sets of different names and equal numbers of parts.")
+        self.sets, self.anatomy, self.config, self.out = tuple(sets), anatomy, config, out
+        self.targets = [(index, term) for index, one in enumerate(sets) for term in one.objective.term_weights]
+        self.parts = len(sets[0].parts)
+        self.rule = quadrature(config.rule, config.splits)
+        self.seconds, self.updates = 0.0, 0
+        self.used: set[int] = set()
+        self._flat: FlatParameters | None = None
+        self._restored: dict[str, Tensor] | None = None
+        self._start: Tensor | None = None  # weights at the start of the open chord
+        self._opening: dict[Channel, Tensor] = {}  # gradients there, each divided by the items of its whole set
+        self._losses = np.full((len(self.targets), self.parts), np.nan)
+
+    # -- hook ---------------------------------------------------------------------------------------------------------
+
+    def on_step_begin(self, step: Step) -> None:
+        """Open a chord, unless one is open."""
+        started = time.perf_counter()
+        if self._flat is None:
+            self._prepare(step)
+        if self._start is None:
+            self._start = self.flat.read()
+            if np.isnan(self._losses).any():
+                with undisturbed(step.module):
+                    self._open(step.module)
+        self.seconds += time.perf_counter() - started
+
+    def on_step_end(self, step: Step) -> None:
+        """Close the chord where it is due."""
+        started = time.perf_counter()
+        self.updates = step.update
+        if step.update % self.config.every == 0 or step.update == step.total:
+            with undisturbed(step.module):
+                self._close(step.module, step.update)
+        self.seconds += time.perf_counter() - started
+
+    def on_train_end(self, module: PreTrainedModel) -> None:
+        """Write the recording."""
+        if self.out is not None and self._flat is not None and _rank()[0] == 0:
+            from ._recording import Recording
+
+            Recording.of(self).write(self.out)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What a resumed run needs; all of it where the first update has been seen."""
+        key = torch.tensor(int(self._key, 16) % 2**62)
+        if self._flat is None:
+            return {"key": key}
+        numbers = torch.tensor([self.seconds, float(self.updates)], dtype=torch.float64)
+        used = torch.tensor(sorted(self.used), dtype=torch.int64)
+        state = {"key": key, "numbers": numbers, "used": used, "losses": torch.from_numpy(self._losses.copy())}
+        state |= {f"opening {i} {term} {part}": t for (i, term, part), t in self._opening.items()}
+        state |= {"start": self._start} if self._start is not None else {}
+        for name, piece in self._pieces().items():
+            state |= {f"{name}.{field}": tensor for field, tensor in piece.state().items()}
+        return state
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Keep the state until the first update shows the module."""
+        if "key" not in state or int(state["key"]) != int(self._key, 16) % 2**62:
+            begun = "with other settings or sentences" if "key" in state else "without recording loss changes"
+            raise UserError(
+                f"This training was begun {begun}, so its recording would have a gap.\n"
+                "Train into another output folder, or continue as it was begun."
+            )
+        self._restored = state if "numbers" in state else None
+
+    # -- preparation --------------------------------------------------------------------------------------------------
+
+    @property
+    def _key(self) -> str:
+        sets = [[one.name, one.sentences, one.tokens, one.totals, self.parts] for one in self.sets]
+        return digest([self.config, sets])
+
+    @property
+    def flat(self) -> FlatParameters:
+        """The trained parameters as one vector."""
+        assert self._flat is not None, "the recorder has seen no update"
+        return self._flat
+
+    def _prepare(self, step: Step) -> None:
+        self._flat = FlatParameters(step.module)
+        self.cells: Cells = find_cells(step.module, self.anatomy, self.config.separate_bias)
+        self.levels = Levels.of(self.cells)
+        chords = -(-step.total // self.config.every)
+        self.history = History(len(self.targets), self.parts, len(self.cells.cells), -(-chords // self.config.windows))
+        self.group_counts = GroupCounts(len(self.targets), len(self.levels.groups))
+        self.residuals = Residuals(len(self.targets))
+        halves = self.parts > 1
+        self.parameter_counts = ParameterCounts(self._flat.empty(), halves) if self.config.parameters else None
+        if self._restored is not None:
+            self._restore(self._restored)
+            self._restored = None
+
+    def _pieces(self) -> dict[str, History | GroupCounts | Residuals | ParameterCounts]:
+        pieces = {"history": self.history, "groups": self.group_counts, "residuals": self.residuals}
+        return pieces | ({"parameters": self.parameter_counts} if self.parameter_counts is not None else {})
+
+    def _restore(self, state: dict[str, Tensor]) -> None:
+        device = self.flat.parameters[0].device
+        self.seconds, updates = state["numbers"].tolist()
+        self.updates = int(updates)
+        self.used = set(state["used"].tolist())
+        self._losses = state["losses"].numpy().copy()
+        # Copies: products of vectors depend in their last bit on where a vector begins in memory.
+        self._start = state["start"].to(device, copy=True) if "start" in state else None
+        for name, tensor in state.items():
+            if name.startswith("opening "):
+                _, index, term, part = name.split(" ")
+                self._opening[int(index), term, int(part)] = tensor.to(device, copy=True)
+        for name, piece in self._pieces().items():
+            prefix = f"{name}."
+            piece.load({key.removeprefix(prefix): t for key, t in state.items() if key.startswith(prefix)})
+
+    # -- one chord ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _looks_at_ends(self) -> bool:
+        return self.rule.first > 0 or self.rule.last > 0
+
+    def _open(self, module: PreTrainedModel) -> None:
+        for index in range(len(self.sets)):
+            for part in range(self.parts):
+                self._opening |= self._at_end(module, index, part)
+
+    def _close(self, module: PreTrainedModel, update: int) -> None:
+        start = self.history.ends_W2[-1, 1] if len(self.history) else 0
+        window_ends = self.history.completes_window
+        inner = self.rule.inner
+        passes_middle = any(node == 0.5 for node, _ in inner)
+        middle = self._looks_at_ends and (passes_middle or (self.config.check_rules and window_ends))
+        end = self.flat.read() if inner or middle else None
+        assert self._start is not None
+        delta = self._end_minus_start(end)
+        before, first = self._losses.copy(), self._slopes(self._opening, delta)
+        sums = self._opening
+        for channel in sums:
+            sums[channel].mul_(self.rule.first)
+        if not self._looks_at_ends:
+            sums = {channel: self.flat.empty() for channel in self._channels()}
+        middle_slopes = np.zeros_like(before) if middle else None
+        for node, weight in _with_middle(inner, middle):
+            assert end is not None
+            self.flat.write(torch.add(end, delta, alpha=node - 1.0))
+            self._add_node(module, sums, weight, middle_slopes if node == 0.5 else None, delta)
+        if end is not None:
+            self.flat.write(end)
+        figures, allocated, last = self._finish(module, sums, delta, update, window_ends)
+        self._count(
+            Chord(
+                start=int(start),
+                end=update,
+                sums_GPC=allocated,
+                loss_before_G=before.sum(axis=1),
+                loss_after_G=self._losses.sum(axis=1),
+                parameters=figures,
+            ),
+            first,
+            None if middle_slopes is None else middle_slopes.sum(axis=1),
+            last,
+        )
+        self._start = None
+
+    def _end_minus_start(self, end: Tensor | None) -> Tensor:
+        """Δ, in the memory of the start."""
+        assert self._start is not None
+        if end is not None:
+            return self._start.neg_().add_(end)
+        views = self.flat.views(self._start.neg_())
+        with torch.no_grad():
+            torch._foreach_add_(views, [p.detach() for p in self.flat.parameters])
+        return self._start
+
+    def _add_node(
+        self,
+        module: PreTrainedModel,
+        sums: dict[Channel, Tensor],
+        weight: float,
+        slopes: np.ndarray | None,
+        delta: Tensor,
+    ) -> None:
+        for index in range(len(self.sets)):
+            for part in range(self.parts):
+                _, gradients = self._gradients(module, index, part)
+                for channel, gradient in gradients.items():
+                    if weight:
+                        sums[channel].add_(gradient, alpha=weight)
+                    if slopes is not None:
+                        slopes[self._row(channel), part] = float(torch.dot(gradient, delta))
+
+    def _finish(
+        self, module: PreTrainedModel, sums: dict[Channel, Tensor], delta: Tensor, update: int, tail: bool
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Close the sums with the end's gradients, add them up over cells, and open the next chord with them."""
+        allocated = np.zeros((len(self.targets), self.parts, len(self.cells.cells)))
+        halves: list[Tensor | None] = [None, None]
+        opening, last = {}, np.zeros(len(self.targets))
+        for index in range(len(self.sets)):
+            for part in range(self.parts):
+                ends = self._at_end(module, index, part)
+                for channel in self._channels_of(index, part):
+                    row, allocation = self._row(channel), sums.pop(channel)
+                    if self.rule.last:
+                        allocation.add_(ends[channel], alpha=self.rule.last)
+                    if channel in ends:
+                        last[row] += float(torch.dot(ends[channel], delta))
+                    allocation.mul_(delta)
+                    allocated[row, part] = self.cells.sums(self.flat.views(allocation)).cpu().numpy()
+                    if row == 0 and self.parameter_counts is not None:
+                        side = part % 2
+                        halves[side] = allocation if halves[side] is None else halves[side].add_(allocation)  # type: ignore[union-attr]
+                opening |= ends
+        self._opening = opening
+        return self._count_parameters(halves, update, tail), allocated, last if self._looks_at_ends else None
+
+    def _count_parameters(self, halves: list[Tensor | None], update: int, tail: bool) -> np.ndarray:
+        """Statistics of single parameters on the first target."""
+        counts, (even, odd) = self.parameter_counts, halves
+        if counts is None or even is None:
+            return np.full(len(PARAMETER_FIGURES), np.nan)
+        if odd is not None:
+            shares = self._half_shares()
+            counts.compare(even / shares[0], odd / shares[1])
+            even = even.add_(odd)
+        return counts.add(even, update, tail)
+
+    def _half_shares(self) -> tuple[float, float]:
+        """Shares of the first target's items that lie in even and in odd parts."""
+        index, term = self.targets[0]
+        counts = [part[term] for part in self.sets[index].counts]
+        return sum(counts[0::2]) / sum(counts), sum(counts[1::2]) / sum(counts)
+
+    def _count(
+        self, chord: Chord, first: np.ndarray | None, middle: np.ndarray | None, last: np.ndarray | None
+    ) -> None:
+        change = chord.loss_after_G - chord.loss_before_G
+        found: dict[Rule | None, np.ndarray] = free_residuals(change, first, middle, last)
+        self.residuals.add({**found, None: chord.residual_G}, change)
+        self.group_counts.add(chord.sums_GC @ self.levels.matrix.T, chord.end)
+        self.history.add(chord)
+
+    # -- losses and gradients -----------------------------------------------------------------------------------------
+
+    def _channels(self) -> list[Channel]:
+        return [
+            c for index in range(len(self.sets)) for part in range(self.parts) for c in self._channels_of(index, part)
+        ]
+
+    def _channels_of(self, index: int, part: int) -> list[Channel]:
+        return [(index, term, part) for term in self.sets[index].objective.term_weights]
+
+    def _row(self, channel: Channel) -> int:
+        return self.targets.index(channel[:2])
+
+    def _slopes(self, gradients: dict[Channel, Tensor], delta: Tensor) -> np.ndarray | None:
+        """Sum over parts of each target's gradient times Δ; None where the rule keeps no gradient."""
+        if not gradients:
+            return None
+        slopes = np.zeros(len(self.targets))
+        for channel, gradient in gradients.items():
+            slopes[self._row(channel)] += float(torch.dot(gradient, delta))
+        return slopes
+
+    def _at_end(self, module: PreTrainedModel, index: int, part: int) -> dict[Channel, Tensor]:
+        """Set the part's losses at the present weights; gradients where the rule looks at the ends of chords."""
+        if self._looks_at_ends:
+            losses, gradients = self._gradients(module, index, part)
+        else:
+            one = self.sets[index]
+            losses = _added_up(part_losses(module, one, part, _share()))
+            losses, gradients = self._divided(index, losses), {}
+        for term, loss in losses.items():
+            self._losses[self._row((index, term, part)), part] = loss
+        return gradients
+
+    def _gradients(
+        self, module: PreTrainedModel, index: int, part: int
+    ) -> tuple[dict[str, float], dict[Channel, Tensor]]:
+        """Loss and gradient of each term on a part, as shares of the mean over the whole set."""
+        one = self.sets[index]
+        losses, gradients = part_gradients(module, self.flat, one, part, _share(), self.used)
+        for term, gradient in gradients.items():
+            gradient.div_(max(one.totals[term], 1))
+            if _rank()[1] > 1:
+                torch.distributed.all_reduce(gradient)
+        named = {(index, term, part): gradient for term, gradient in gradients.items()}
+        return self._divided(index, _added_up(losses)), named
+
+    def _divided(self, index: int, losses: dict[str, float]) -> dict[str, float]:
+        totals = self.sets[index].totals
+        return {term: loss / max(totals[term], 1) for term, loss in losses.items()}
+
+
+def _with_middle(inner: tuple[tuple[float, float], ...], middle: bool) -> tuple[tuple[float, float], ...]:
+    """Inner nodes with their weights; the middle too, with weight 0 where the rule does not look there."""
+    if not middle or any(node == 0.5 for node, _ in inner):
+        return inner
+    return (*inner, (0.5, 0.0))
+
+
+def _rank() -> tuple[int, int]:
+    """This process's number and how many there are."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return 0, 1
+
+
+def _share() -> slice:
+    """The batches of a part that this process evaluates."""
+    rank, processes = _rank()
+    return slice(rank, None, processes)
+
+
+def _added_up(losses: dict[str, float]) -> dict[str, float]:
+    """Sums over processes, float64."""
+    if _rank()[1] == 1:
+        return losses
+    device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
+    values = torch.tensor(list(losses.values()), dtype=torch.float64, device=device)
+    torch.distributed.all_reduce(values)
+    return dict(zip(losses, values.tolist(), strict=True))

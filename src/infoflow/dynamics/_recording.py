@@ -1,0 +1,241 @@
+"""What a recorder found, as tables and, for single parameters, as tensors; in a folder of its own."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from infoflow.foundation import atomic_folder
+from infoflow.results import read_table, write_table
+
+from ._cells import ATTENTION, Cell
+from ._history import PARAMETER_FIGURES
+from ._hurting import NEVER
+from ._part_bootstrap import part_estimate
+from ._recorder import LossChangeRecorder
+from ._reliability import reliability_rows
+from ._tables import TABLES
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Recording:
+    """Tables by name; and of each parameter of the model its counts, by `parameter:field`."""
+
+    tables: dict[str, pd.DataFrame]
+    parameters: dict[str, Tensor]
+
+    @classmethod
+    def of(cls, recorder: LossChangeRecorder) -> "Recording":
+        """What the recorder has seen so far."""
+        rows = {
+            "allocation_windows": _windows(recorder),
+            "allocation_steps": _steps(recorder),
+            "allocation_groups": _groups(recorder),
+            "allocation_heads": _heads(recorder),
+            "allocation_hurting": _hurting(recorder),
+            "allocation_reliability": reliability_rows(recorder),
+        }
+        tables = {schema.name: schema.conform(_frame(rows[schema.name], schema.column_names)) for schema in TABLES}
+        return cls(tables=tables, parameters=_parameters(recorder))
+
+    def write(self, folder: Path) -> None:
+        """Write the folder whole or not at all, in place of an earlier one."""
+        with atomic_folder(folder) as temporary:
+            for schema in TABLES:
+                write_table(temporary / f"{schema.name}.parquet", self.tables[schema.name], schema)
+            save_file(self.parameters, temporary / "parameters.safetensors")
+
+    @classmethod
+    def read(cls, folder: Path) -> "Recording":
+        """The recording in a folder.
+
+        Raises:
+            UserError: There is none.
+        """
+        tables = {schema.name: read_table(folder / f"{schema.name}.parquet").frame for schema in TABLES}
+        return cls(tables=tables, parameters=load_file(folder / "parameters.safetensors"))
+
+
+Rows = list[dict[str, Any]]
+
+
+def _frame(rows: Rows, columns: list[str]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=pd.Index(columns))
+
+
+def _targets(recorder: LossChangeRecorder) -> list[dict[str, str]]:
+    return [{"set": recorder.sets[index].name, "term": term} for index, term in recorder.targets]
+
+
+def _keys(cell: Cell) -> dict[str, Any]:
+    return {"component": cell.component, "stack": cell.stack, "layer": cell.layer, "kind": cell.kind}
+
+
+def _windows(recorder: LossChangeRecorder) -> Rows:
+    history = recorder.history
+    losses, sums, residuals = history.losses_W2G, history.sums_WGC, history.mean_residuals_WG
+    figures = history.figures_WF
+    return [
+        {
+            **target,
+            "window": window,
+            "start": start,
+            "end": end,
+            "loss_start": losses[window, 0, row],
+            "loss_end": losses[window, 1, row],
+            "allocated": sums[window, row].sum(),
+            "residual": residuals[window, row],
+            **dict(zip(PARAMETER_FIGURES, figures[window] if row == 0 else [np.nan] * 5, strict=True)),
+        }
+        for row, target in enumerate(_targets(recorder))
+        for window, (start, end) in enumerate(history.ends_W2)
+    ]
+
+
+def _steps(recorder: LossChangeRecorder) -> Rows:
+    groups = recorder.cells.groups
+    place = recorder.cells.merged(groups)
+    sums = recorder.history.sums_WGC
+    return [
+        {**target, "window": window, "start": start, "end": end, **_keys(group), "value": value}
+        for row, target in enumerate(_targets(recorder))
+        for window, (start, end) in enumerate(recorder.history.ends_W2)
+        for group, value in zip(groups, np.bincount(place, sums[window, row], len(groups)), strict=True)
+    ]
+
+
+def _groups(recorder: LossChangeRecorder) -> Rows:
+    cells, groups = recorder.cells, recorder.cells.groups
+    place = cells.merged(groups)
+    sizes = np.bincount(place, cells.sizes, len(groups)).astype(int)
+    rows: Rows = []
+    for row, target in enumerate(_targets(recorder)):
+        totals_PC, shares, count = _totals(recorder, row)
+        whole = totals_PC.sum()
+        for number, group in enumerate(groups):
+            sums = totals_PC[:, place == number].sum(axis=1)
+            rows.append(
+                {
+                    **target,
+                    **_keys(group),
+                    "parameters": sizes[number],
+                    "per_parameter": sums.sum() / sizes[number],
+                    "share": sums.sum() / whole if whole else np.nan,
+                    **part_estimate(sums, shares, whole * sizes[number] / sizes.sum(), count),
+                }
+            )
+    return rows
+
+
+def _heads(recorder: LossChangeRecorder) -> Rows:
+    attention = [(place, cell) for place, cell in enumerate(recorder.cells.cells) if cell.component in _ALL]
+    layers: dict[tuple[str, str, int], dict[int, list[int]]] = {}
+    for place, cell in attention:
+        layers.setdefault((cell.stack, cell.kind, cell.layer), {}).setdefault(cell.head, []).append(place)
+    rows: Rows = []
+    for row, target in enumerate(_targets(recorder)):
+        totals_PC, shares, count = _totals(recorder, row)
+        for (stack, kind, layer), heads in layers.items():
+            sums = {head: totals_PC[:, places].sum(axis=1) for head, places in heads.items()}
+            mean = float(np.mean([total.sum() for head, total in sums.items() if head >= 0]))
+            rows += [
+                {
+                    **target,
+                    "stack": stack,
+                    "kind": kind,
+                    "layer": layer,
+                    "head": head,
+                    "parameters": int(recorder.cells.sizes[places].sum()),
+                    **part_estimate(sums[head], shares, mean, count),
+                }
+                for head, places in sorted(heads.items())
+            ]
+    return rows
+
+
+_ALL = {*ATTENTION, *(f"{name} bias" for name in ATTENTION)}
+
+
+def _hurting(recorder: LossChangeRecorder) -> Rows:
+    counts, levels = recorder.group_counts, recorder.levels
+    every = recorder.config.every
+    rows: Rows = []
+    for row, target in enumerate(_targets(recorder)):
+        chords = counts.hurt[row] + counts.helped[row] + counts.zero[row]
+        rows += [
+            {
+                **target,
+                "level": levels.level[n],
+                **_keys(group),
+                "chords": chords[n],
+                "updates_per_chord": every,
+                "hurt": counts.hurt[row, n] / chords[n],
+                "helped": counts.helped[row, n] / chords[n],
+                "zero": counts.zero[row, n] / chords[n],
+                "last_hurt": counts.last[row, n],
+                "largest": counts.largest[row, n],
+                "largest_update": counts.largest_update[row, n],
+            }
+            for n, group in enumerate(levels.groups)
+        ]
+    return [*rows, *_hurting_parameters(recorder, int(chords[0]))]
+
+
+def _hurting_parameters(recorder: LossChangeRecorder, chords: int) -> Rows:
+    """One row per group: shares over its parameters and all chords, on the first target."""
+    counts, cells = recorder.parameter_counts, recorder.cells
+    if counts is None:
+        return []
+    flat, groups = recorder.flat, cells.groups
+    place = cells.merged(groups)
+    sizes = np.bincount(place, cells.sizes, len(groups))
+    hurt, zero = (
+        np.bincount(place, cells.sums(flat.views(one)).cpu().numpy(), len(groups)) / sizes / chords
+        for one in (counts.hurt, counts.zero)
+    )
+    last, largest = (_maxima(place, cells.maxima(flat.views(one))) for one in (counts.last, counts.largest))
+    return [
+        {
+            **_targets(recorder)[0],
+            "level": "parameter",
+            **_keys(group),
+            "chords": chords,
+            "updates_per_chord": recorder.config.every,
+            "hurt": hurt[number],
+            "helped": 1 - hurt[number] - zero[number],
+            "zero": zero[number],
+            "last_hurt": int(last[number]),
+            "largest": largest[number],
+            "largest_update": NEVER,  # each parameter's own lies beside the tables
+        }
+        for number, group in enumerate(groups)
+    ]
+
+
+def _maxima(place: np.ndarray, cells: Tensor) -> np.ndarray:
+    largest = np.full(place.max() + 1, -np.inf)
+    np.maximum.at(largest, place, cells.cpu().numpy())
+    return largest
+
+
+def _totals(recorder: LossChangeRecorder, row: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Run totals of each part and cell, the parts' shares of the supervised items, and how many items there are."""
+    index, term = recorder.targets[row]
+    items = np.array([part[term] for part in recorder.sets[index].counts])
+    return recorder.history.totals_GPC[row], items / items.sum(), int(items.sum())
+
+
+def _parameters(recorder: LossChangeRecorder) -> dict[str, Tensor]:
+    counts = recorder.parameter_counts
+    if counts is None:
+        return {}
+    fields = {name: tensor for name, tensor in counts.state().items() if name not in ("agreement", "sign")}
+    return {
+        f"{parameter}:{field}": view.cpu().clone()
+        for field, tensor in fields.items()
+        for parameter, view in zip(recorder.flat.names, recorder.flat.views(tensor), strict=True)
+    }

@@ -1,0 +1,143 @@
+"""The tables of a recording."""
+
+from infoflow.results import Column, TableSchema, estimate_columns
+
+
+def _text(name: str, description: str) -> Column:
+    return Column(name=name, dtype="string", unit="", description=description)
+
+
+def _whole(name: str, unit: str, description: str) -> Column:
+    return Column(name=name, dtype="int64", unit=unit, description=description)
+
+
+def _number(name: str, unit: str, description: str) -> Column:
+    return Column(name=name, dtype="float64", unit=unit, description=description)
+
+
+_TARGET = (
+    _text("set", "where the evaluated sentences come from: train or held-out"),
+    _text("term", "term of the loss"),
+)
+_WINDOW = (
+    _whole("window", "", "number of the window, from 0; windows add up consecutive chords"),
+    _whole("start", "updates", "updates before the window"),
+    _whole("end", "updates", "updates at its end"),
+)
+_GROUP = (
+    _text("component", "embeddings, positions, query, key, value, output, mlp_in (W1), mlp_out (W2), norm, head, ..."),
+    _text("stack", "encoder, decoder; empty where both share it"),
+    _whole("layer", "", "block, from 0; -1 outside the blocks"),
+    _text("kind", "self or cross for attention and its norm, else empty"),
+)
+_INTERVAL = (
+    "Intervals and replicates: bootstrap over the disjoint parts of the examples, widened for their small number"
+)
+
+ALLOCATION_WINDOWS = TableSchema(
+    name="allocation_windows",
+    version=1,
+    description="The loss over training, what its allocation adds up to, and how many parameters help. Shares of "
+    "parameters are means over the chords of a window; NaN where single parameters were not followed.",
+    columns=(
+        *_TARGET,
+        *_WINDOW,
+        _number("loss_start", "nats per item", "loss on the set before the window"),
+        _number("loss_end", "nats per item", "loss at its end"),
+        _number("allocated", "nats per item", "sum of all allocations in the window"),
+        _number("residual", "nats per item", "mean over chords of |loss change - sum of the allocation|"),
+        _number("helped", "share of parameters", "parameters whose allocation is negative"),
+        _number("hurt", "share of parameters", "parameters whose allocation is positive"),
+        _number("zero", "share of parameters", "parameters whose allocation is exactly 0"),
+        _number("alternated", "share of parameters", "sign differs from the chord before, of those that moved in both"),
+        _number(
+            "top_share", "share of the sum of |A|", "what the largest 1 % of |A| make up (normal distribution: .036)"
+        ),
+    ),
+)
+ALLOCATION_STEPS = TableSchema(
+    name="allocation_steps",
+    version=1,
+    description="Loss change allocated to each group of parameters in each window; negative: it lowered the loss. The "
+    "groups of a window add up to its loss change, up to the residual.",
+    columns=(*_TARGET, *_WINDOW, *_GROUP, _number("value", "nats per item", "sum of the group's allocations")),
+)
+ALLOCATION_GROUPS = TableSchema(
+    name="allocation_groups",
+    version=1,
+    description=f"Loss change allocated to each group over the whole training. {_INTERVAL}.",
+    columns=(
+        *_TARGET,
+        *_GROUP,
+        _whole("parameters", "", "parameter elements of the group"),
+        _number("per_parameter", "nats per item and parameter", "value divided by the number of parameters"),
+        _number("share", "share of the loss change", "value divided by the sum over all groups; may be negative"),
+        *estimate_columns(
+            "nats per item",
+            "sum of the group's allocations over all chords; negative: it lowered the loss",
+            "what it would be if every parameter had the same allocation",
+            "supervised items of the examples",
+        ),
+    ),
+)
+ALLOCATION_HEADS = TableSchema(
+    name="allocation_heads",
+    version=1,
+    description="Loss change allocated to each attention head over the whole training: its rows of the query, key and "
+    f"value projections and its columns of the output projection. {_INTERVAL}.",
+    columns=(
+        _TARGET[0],
+        _TARGET[1],
+        _text("stack", "encoder or decoder"),
+        _text("kind", "self or cross"),
+        _whole("layer", "", "block, from 0"),
+        _whole("head", "", "head, from 0; -1: the output bias, and keys and values that several heads share"),
+        _whole("parameters", "", "parameter elements"),
+        *estimate_columns(
+            "nats per item",
+            "sum of the head's allocations; the rows of a layer and kind add up to its attention",
+            "mean over the heads of the layer and kind",
+            "supervised items of the examples",
+        ),
+    ),
+)
+ALLOCATION_HURTING = TableSchema(
+    name="allocation_hurting",
+    version=1,
+    description="How often, when last and how much groups and their parameters raised the loss. Of groups the chord's "
+    "*sum* counts; of level 'parameter' each parameter by itself, as shares over parameters and chords.",
+    columns=(
+        *_TARGET,
+        _text("level", "block (a component over all layers), layer, group, or parameter (of the group)"),
+        *_GROUP,
+        _whole("chords", "", "chords that were counted"),
+        _whole("updates_per_chord", "updates", "1: every optimiser step is a chord"),
+        _number("hurt", "share", "chords with a positive allocation"),
+        _number("helped", "share", "chords with a negative allocation"),
+        _number("zero", "share", "chords with an allocation of exactly 0"),
+        _whole("last_hurt", "update", "end of the last chord that hurt; -1: none did (parameters: of any)"),
+        _number("largest", "nats per item", "largest allocation in one chord; negative where none hurt"),
+        _whole("largest_update", "update", "end of that chord"),
+    ),
+)
+ALLOCATION_RELIABILITY = TableSchema(
+    name="allocation_reliability",
+    version=1,
+    description="How far the recording can be trusted: residuals of the rule in use and of others on the same steps, "
+    "agreement of two halves of the examples, and what it cost.",
+    columns=(
+        *_TARGET,
+        _text("statistic", "what is told"),
+        _text("rule", "quadrature rule; empty where it does not matter; of other rules only some chords are known"),
+        _number("value", "see unit", "the figure"),
+        _text("unit", "its unit"),
+    ),
+)
+TABLES = (
+    ALLOCATION_WINDOWS,
+    ALLOCATION_STEPS,
+    ALLOCATION_GROUPS,
+    ALLOCATION_HEADS,
+    ALLOCATION_HURTING,
+    ALLOCATION_RELIABILITY,
+)

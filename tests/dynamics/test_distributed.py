@@ -1,0 +1,33 @@
+"""Two processes record what one does, up to the order of summation."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from dynamics.recorded import SCRIPT, run
+
+from infoflow.dynamics import Recording
+
+
+@pytest.mark.slow
+def test_two_processes_record_what_one_does(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", SCRIPT]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*command, tmp_path / "two", "--dropout", "0"], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    run(tmp_path / "one", dropout=0.0)
+    two, one = (Recording.read(tmp_path / name / "recording") for name in ("two", "one"))
+    for table, column in (("windows", "loss_end"), ("steps", "value"), ("groups", "value")):
+        values = [recording.tables[f"allocation_{table}"][column].to_numpy() for recording in (two, one)]
+        # Training itself differs in its last bits, which Adam's first steps enlarge.
+        np.testing.assert_allclose(values[0], values[1], rtol=0.02, atol=2e-4)
+    agree = [
+        (two.parameters[name] == one.parameters[name]).double().mean() for name in one.parameters if "hurt" in name
+    ]
+    assert float(torch.stack(agree).mean()) > 0.9

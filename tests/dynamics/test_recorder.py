@@ -1,0 +1,289 @@
+"""The streamed recording against stored weights; what it leaves in training: nothing; resuming; parts; other rules."""
+
+import os
+import signal
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from dynamics.recorded import SCRIPT, run
+from safetensors.torch import load_file
+from training.tiny import tiny_config, tiny_data, tiny_model
+
+from infoflow.dynamics import LossChangeRecorder, RecordConfig, Recording, evaluation_set, loss_change_allocation
+from infoflow.foundation import UserError
+from infoflow.models import load_model
+from infoflow.objectives import CausalLM, MaskedLM, Translation
+from infoflow.training import TrainingHook, TrainingInterrupted, evaluate, train
+
+KEYS = ["component", "stack", "layer", "kind"]
+
+
+class StoreWeights(TrainingHook):
+    """Keeps the weights before every update and after the last, as the published code does."""
+
+    name = "store"
+
+    def __init__(self) -> None:
+        self.weights: list[dict[str, torch.Tensor]] = []
+
+    def on_step_begin(self, step) -> None:
+        self.weights.append({name: p.detach().clone() for name, p in step.module.named_parameters()})
+
+    def on_train_end(self, module) -> None:
+        self.weights.append({name: p.detach().clone() for name, p in module.named_parameters()})
+
+
+class StopAfter(TrainingHook):
+    name = "stop"
+
+    def on_step_end(self, step) -> None:
+        if step.update == 5:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def make_recorder(objective, config: RecordConfig | None = None, parts: int = 2, held_out: bool = False, **options):
+    """A recorder on 20 or so of the tiny training sentences."""
+    sets = [evaluation_set("train", objective, tiny_data(), 150, parts=parts, **options)]
+    if held_out:
+        sets.append(evaluation_set("held-out", objective, tiny_data(30, seed=7), 80, parts=parts, **options))
+    anatomy = load_model(tiny_model(objective)).anatomy
+    return LossChangeRecorder(sets, anatomy, config or RecordConfig(windows=6))
+
+
+def record(objective, out: Path, *hooks, **options) -> tuple[LossChangeRecorder, Path]:
+    recorder = make_recorder(objective, **options)
+    result = train(objective, tiny_config(), tiny_data(), tiny_model(objective), out, hooks=[recorder, *hooks])
+    return recorder, result.model
+
+
+def loss_of(objective, module, one):
+    """The mean loss over a whole evaluation set as a function of a dict of weights."""
+
+    def loss(weights):
+        previous = {name: p.detach().clone() for name, p in module.named_parameters()}
+        total, count = torch.zeros(()), 0
+        term = next(iter(objective.term_weights))
+        with torch.nn.utils.stateless._reparametrize_module(module, weights, tie_weights=True):
+            for part in one.parts:
+                for batch in part:
+                    terms = one.objective.loss(module, batch)
+                    total, count = total + terms[term].total, count + terms[term].count
+        assert all(torch.equal(p, previous[name]) for name, p in module.named_parameters())
+        return total / count
+
+    return loss
+
+
+def frame(recorder: LossChangeRecorder, name: str, **where) -> pd.DataFrame:
+    table = Recording.of(recorder).tables[f"allocation_{name}"]
+    for column, value in where.items():
+        table = table[table[column] == value]
+    return table
+
+
+@pytest.mark.parametrize(
+    ("objective", "rule", "every"),
+    [(MaskedLM(), "trapezoid", 1), (Translation(), "simpson", 3), (CausalLM(token_dropout=0.1), "first-order", 1)],
+)
+def test_streamed_allocations_are_those_of_stored_weights(objective, rule, every: int, tmp_path: Path) -> None:
+    store = StoreWeights()
+    config = RecordConfig(rule=rule, every=every, windows=100)
+    recorder, _ = record(objective, tmp_path, store, config=config)
+    module = tiny_model(objective).eval()
+    loss = loss_of(objective, module, recorder.sets[0])
+    ends = [*range(0, 14, every), 14]
+    totals = {name: torch.zeros_like(p) for name, p in module.named_parameters()}
+    hurt = {name: torch.zeros_like(p, dtype=torch.int32) for name, p in module.named_parameters()}
+    for window, (start, end) in enumerate(pairwise(ends)):
+        allocation = loss_change_allocation(loss, store.weights[start], store.weights[end], rule=rule)
+        stored = recorder.cells.sums([allocation[name] for name in recorder.cells.names]).numpy()
+        streamed = recorder.history.sums_WGC[window, 0]
+        np.testing.assert_allclose(streamed, stored, rtol=1e-3, atol=2e-6)
+        for name, value in allocation.items():
+            totals[name] += value
+            hurt[name] += value > 0
+    assert recorder.history.ends_W2.tolist() == [list(pair) for pair in pairwise(ends)]
+    counted = Recording.of(recorder).parameters
+    differing = sum(int((counted[f"{name}:hurt"] != hurt[name]).sum()) for name in hurt)
+    assert differing < 0.01 * sum(p.numel() for p in module.parameters())  # values at the edge of rounding
+
+
+def test_sums_reconstruct_the_loss(tmp_path: Path) -> None:
+    recorder, folder = record(
+        Translation(), tmp_path, held_out=True, config=RecordConfig(rule="simpson", splits=4, windows=6)
+    )
+    windows = frame(recorder, "windows")
+    assert set(windows["set"]) == {"train", "held-out"}
+    for name in ("train", "held-out"):
+        own = windows[windows["set"] == name]
+        assert own["start"].tolist() == [0, 3, 6, 9, 12]
+        assert own["end"].tolist() == [3, 6, 9, 12, 14]
+        assert own["loss_start"].tolist()[1:] == own["loss_end"].tolist()[:-1]
+        change = own["loss_end"].iloc[-1] - own["loss_start"].iloc[0]
+        assert own["allocated"].sum() == pytest.approx(change, rel=0.02)
+        groups = frame(recorder, "groups", set=name)
+        assert groups["value"].sum() == pytest.approx(own["allocated"].sum(), abs=1e-9)
+        assert groups["share"].sum() == pytest.approx(1.0)
+        steps = frame(recorder, "steps", set=name)
+        assert steps.groupby(KEYS)["value"].sum().sum() == pytest.approx(groups["value"].sum(), abs=1e-9)
+        heads = frame(recorder, "heads", set=name)
+        attention = groups[groups["component"].isin(["query", "key", "value", "output"])]
+        by_layer = attention.groupby(["stack", "kind", "layer"])["value"].sum()
+        pd.testing.assert_series_equal(heads.groupby(["stack", "kind", "layer"])["value"].sum(), by_layer)
+    loss = load_model(folder).module
+    last = windows[windows["set"] == "train"]["loss_end"].iloc[-1]
+    one = recorder.sets[0]
+    total = sum(float(one.objective.loss(loss, b)["translation"].total.detach()) for part in one.parts for b in part)
+    assert last == pytest.approx(total / one.totals["translation"], rel=1e-5)
+
+
+def test_training_is_the_same_to_the_bit_with_and_without(tmp_path: Path) -> None:
+    plain = train(MaskedLM(), tiny_config(), tiny_data(), tiny_model(MaskedLM()), tmp_path / "plain").model
+    for rule in ("trapezoid", "gauss-legendre"):
+        _, recorded = record(MaskedLM(), tmp_path / rule, config=RecordConfig(rule=rule))
+        one, other = (load_file(folder / "model.safetensors") for folder in (plain, recorded))
+        assert one.keys() == other.keys()
+        assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_an_interrupted_recording_is_that_of_an_uninterrupted_one(tmp_path: Path) -> None:
+    for config in (RecordConfig(windows=4), RecordConfig(rule="simpson", every=4, windows=2)):
+        whole, _ = record(MaskedLM(), tmp_path / f"whole-{config.every}", config=config)
+        out = tmp_path / f"stopped-{config.every}"
+        with pytest.raises(TrainingInterrupted):
+            record(MaskedLM(), out, StopAfter(), config=config)
+        resumed, _ = record(MaskedLM(), out, config=config)
+        assert_same(Recording.of(whole), Recording.of(resumed))
+
+
+@pytest.mark.slow
+def test_a_killed_recording_is_that_of_an_uninterrupted_one(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, SCRIPT, tmp_path / "killed", "--die", "8"], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    for name in ("killed", "whole"):
+        run(tmp_path / name)
+    one, other = (Recording.read(tmp_path / name / "recording") for name in ("killed", "whole"))
+    assert_same(one, other)
+
+
+def assert_same(one: Recording, other: Recording) -> None:
+    for name, table in one.tables.items():
+        second = other.tables[name]
+        if "statistic" in table:
+            table, second = (frame[frame["statistic"] != "seconds"] for frame in (table, second))
+        pd.testing.assert_frame_equal(table, second, check_exact=True)
+    assert one.parameters.keys() == other.parameters.keys()
+    assert all(torch.equal(one.parameters[name], other.parameters[name]) for name in one.parameters)
+
+
+def test_a_recording_with_a_gap_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TrainingInterrupted):
+        train(MaskedLM(), tiny_config(), tiny_data(), tiny_model(MaskedLM()), tmp_path, hooks=[StopAfter()])
+    with pytest.raises(UserError, match="begun without recording"):
+        record(MaskedLM(), tmp_path)
+    with pytest.raises(TrainingInterrupted):
+        record(MaskedLM(), tmp_path / "b", StopAfter())
+    with pytest.raises(UserError, match="begun with other settings"):
+        record(MaskedLM(), tmp_path / "b", config=RecordConfig(every=2))
+
+
+def test_parts_and_micro_batches_change_rounding_only(tmp_path: Path) -> None:
+    sums = [
+        record(MaskedLM(), tmp_path / f"{parts}-{tokens}", parts=parts, micro_tokens=tokens)[0].history.sums_WGC
+        for parts, tokens in ((1, 4096), (1, 40), (4, 4096))
+    ]
+    for other in sums[1:]:
+        np.testing.assert_allclose(other, sums[0], rtol=2e-3, atol=3e-6)
+
+
+def test_each_part_is_an_evaluation_of_its_own(tmp_path: Path) -> None:
+    recorder, _ = record(MaskedLM(), tmp_path, parts=3)
+    one = recorder.sets[0]
+    losses = recorder._losses[0] * one.totals["masked-lm"] / np.array([c["masked-lm"] for c in one.counts])
+    model = load_model(tmp_path / "model").module
+    for part, loss in enumerate(losses):
+        total = sum(float(one.objective.loss(model, b)["masked-lm"].total.detach()) for b in one.parts[part])
+        assert loss == pytest.approx(total / one.counts[part]["masked-lm"], rel=1e-5)
+    assert sum(one.totals.values()) == sum(sum(counts.values()) for counts in one.counts)
+
+
+def test_the_frozen_loss_is_the_one_that_training_evaluates(tmp_path: Path) -> None:
+    objective = MaskedLM()
+    data = tiny_data()
+    recorder = make_recorder(objective, parts=1)
+    everything = evaluation_set("train", objective, data, 10**6, parts=3)
+    assert everything.sentences == 60
+    recorder = LossChangeRecorder([everything], recorder.anatomy, RecordConfig(windows=3, every=14))
+    model = tiny_model(objective)
+    before = evaluate(objective, model, data)
+    train(objective, tiny_config(), data, model, tmp_path, hooks=[recorder])
+    after = evaluate(objective, model, data)
+    assert recorder.history.losses_W2G[0, :, 0].tolist() == pytest.approx([before.loss, after.loss], rel=1e-6)
+
+
+def test_counts_are_complete_and_agree_with_the_history(tmp_path: Path) -> None:
+    recorder, _ = record(MaskedLM(), tmp_path, config=RecordConfig(windows=100), held_out=True)
+    hurting = frame(recorder, "hurting")
+    assert (hurting["hurt"] + hurting["helped"] + hurting["zero"]).to_numpy() == pytest.approx(1.0)
+    steps = frame(recorder, "steps", set="held-out")
+    groups = frame(recorder, "hurting", set="held-out", level="group").set_index(KEYS)
+    for key, own in steps.groupby(KEYS):
+        row = groups.loc[key]
+        assert row["hurt"] == pytest.approx((own["value"] > 0).mean())
+        assert row["largest"] == pytest.approx(own["value"].max())
+        assert row["largest_update"] == own["end"].iloc[own["value"].argmax()]
+        late = own.loc[own["value"] > 0, "end"]
+        assert row["last_hurt"] == (late.max() if len(late) else -1)
+    windows = frame(recorder, "windows", set="train")
+    assert (windows["helped"] + windows["hurt"] + windows["zero"]).to_numpy() == pytest.approx(1.0)
+    per_group = frame(recorder, "hurting", level="parameter")
+    sizes = frame(recorder, "groups", set="train")["parameters"].to_numpy()
+    assert np.average(per_group["hurt"], weights=sizes) == pytest.approx(windows["hurt"].mean())
+    assert windows["alternated"].iloc[1:-1].between(0, 1).all()
+    assert windows["top_share"].iloc[:-1].between(0.01, 1).all()
+    assert windows["zero"].iloc[-1] == 1.0  # the last learning rate is 0
+
+
+def test_reliability_names_residuals_halves_and_what_is_unused(tmp_path: Path) -> None:
+    recorder, _ = record(MaskedLM(), tmp_path, config=RecordConfig(windows=100))
+    table = frame(recorder, "reliability").set_index(["statistic", "rule"])["value"]
+    error = {rule: table["mean residual", rule] for rule in ("first-order", "trapezoid", "simpson", "midpoint")}
+    assert error["simpson"] < error["trapezoid"] < error["first-order"]
+    assert table["chords", "trapezoid"] == table["chords", "simpson"] == 14
+    assert -1 <= table["half correlation of groups", ""] <= 1
+    assert 0.5 < table["sign agreement of parameters", ""] <= 1
+    assert table["unused parameters", ""] == 0
+    decoder, _ = record(CausalLM(), tmp_path / "causal")
+    assert frame(decoder, "reliability").set_index("statistic")["value"]["unused parameters"] == 0
+
+
+def test_what_training_never_uses_is_reported(tmp_path: Path) -> None:
+    recorder = make_recorder(MaskedLM())
+    model = tiny_model(MaskedLM())
+    model.bert.embeddings.extra_norm = torch.nn.LayerNorm(4)
+    recorder.anatomy = load_model(model).anatomy
+    train(MaskedLM(), tiny_config(updates=2), tiny_data(), model.train(), tmp_path, hooks=[recorder])
+    table = frame(recorder, "reliability").set_index("statistic")["value"]
+    assert table["unused parameters"] == 8
+
+
+def test_sets_and_settings_are_checked() -> None:
+    with pytest.raises(UserError, match="fewer than its 40 parts"):
+        evaluation_set("train", MaskedLM(), tiny_data(), 20, parts=40)
+    with pytest.raises(UserError, match="at least 1 token"):
+        evaluation_set("train", MaskedLM(), tiny_data(), 0)
+    with pytest.raises(UserError, match=r"every must be at least 1\. Got 0"):
+        RecordConfig(every=0)
+    half = tiny_model(MaskedLM()).to(torch.bfloat16)
+    from infoflow.dynamics._gradient import FlatParameters
+
+    with pytest.raises(UserError, match="needs float32 weights"):
+        FlatParameters(half)
+    with pytest.raises(UserError, match="frozen"):
+        FlatParameters(half.requires_grad_(False))
