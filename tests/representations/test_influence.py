@@ -186,7 +186,7 @@ def test_states_that_are_no_numbers_are_named(parallel_corpus, matched_models):
     with torch.no_grad():
         next(module.get_submodule(own.anatomy.stacks[0].layers[1].block).parameters()).fill_(float("nan"))
     broken = dataclasses.replace(own, module=module)
-    with pytest.raises(UserError, match="NaN or infinite states in its encoder, layer 2"):
+    with pytest.raises(UserError, match=r"NaN or infinite states in its encoder, layer 2, sentence \d+\."):
         measure(broken, parallel_corpus, [InfluenceByFrequency(per_bin=SIZE, edges=EDGES)])
 
 

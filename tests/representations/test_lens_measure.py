@@ -1,5 +1,7 @@
 """The measure of lenses, against every sentence run alone and every number summed in a loop."""
 
+import copy
+import dataclasses
 import math
 
 import numpy as np
@@ -198,6 +200,16 @@ def test_what_cannot_be_read_is_skipped_with_a_reason(matched_models, parallel_c
     (tmp_path / "one.txt").write_text("the cat sees a dog\n")
     assert table(matched_models["causal-lm"], Corpus.from_text(tmp_path / "one.txt")).empty
     assert any("too few sentences" in text for text in display)
+
+
+def test_states_that_are_no_numbers_are_named(matched_models, parallel_corpus):
+    module = copy.deepcopy(matched_models["causal-lm"].module)
+    with torch.no_grad():
+        module.get_input_embeddings().weight[-3:] = torch.nan  # of tokens that the corpus holds
+    broken = dataclasses.replace(matched_models["causal-lm"], module=module, name="broken")
+    reader = reader_of(broken, parallel_corpus)
+    with pytest.raises(UserError, match=r"broken has NaN or infinite states in its decoder, layer 0, sentence \d+\."):
+        list(LensReader(reader, "all", 1000).read(np.arange(len(parallel_corpus))))
 
 
 def test_a_small_corpus_is_read_ten_times_at_most(matched_models, parallel_corpus, display):

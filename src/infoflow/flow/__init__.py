@@ -24,6 +24,7 @@ from ._measure import SampleMeasure as SampleMeasure
 from ._measure import describe_measure as describe_measure
 from ._options import PassOptions as PassOptions
 from ._pass import SampleKey as SampleKey
+from ._pass import check_finite as check_finite
 from ._pass import forward as forward
 from ._reader import PaddedBatch as PaddedBatch
 from ._reader import Reader as Reader

@@ -1,12 +1,13 @@
 """One pass: every batch runs once, and every measure and sample takes from it what it needs."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from infoflow.corpus import Corpus
 from infoflow.foundation import UserError, current_display
@@ -174,7 +175,7 @@ class Pass:
             streams=batch.streams,
             **{need: dict(getattr(tapped, need)) for need in needs},
         )
-        _check_finite(activations)
+        check_finite(self.model, activations.hidden, activations)
         for measure in self.streaming:
             if measure.regime == regime and draw == 0:  # further draws only fill the sample
                 measure.update(activations)
@@ -232,17 +233,26 @@ def forward(model: Model, batch: PaddedBatch) -> None:
     model.module.base_model(**arguments)
 
 
-def _check_finite(activations: Activations) -> None:
-    """Name the layer and the sentence where a model's states stop being numbers."""
-    for stack, states in activations.hidden.items():
+def check_finite(model: Model, hidden: Mapping[str, Sequence[Tensor]], batch: PaddedBatch | Activations) -> None:
+    """Name the layer and the sentence where a model's states stop being numbers.
+
+    Args:
+        model: The model that ran.
+        hidden: Its states by stack, as `tap` shows them.
+        batch: What it read.
+
+    Raises:
+        UserError: A state of a real token is NaN or infinite.
+    """
+    for stack, states in hidden.items():
         if bool(torch.isfinite(states[-1].sum())):
             continue
-        real = activations.streams[stack].real
+        real = batch.streams[stack].real
         for layer, state in enumerate(states):
-            bad = (~torch.isfinite(state)).any(dim=-1) & real
+            bad = (~torch.isfinite(state)).any(dim=-1) & real.to(state.device)
             if bad.any():
-                sentence = activations.sentence_ids[int(bad.any(dim=1).nonzero()[0])]
+                sentence = batch.sentence_ids[int(bad.any(dim=1).nonzero()[0])]
                 raise UserError(
-                    f"{activations.model.name} has NaN or infinite states in its {stack}, layer {layer}, "
-                    f"sentence {sentence}.\nLoad it in float32, or remove that sentence from the corpus."
+                    f"{model.name} has NaN or infinite states in its {stack}, layer {layer}, sentence {sentence}.\n"
+                    "Load it in float32, or remove that sentence from the corpus."
                 )

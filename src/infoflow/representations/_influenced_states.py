@@ -68,7 +68,7 @@ class InfluencedStates:
             for layer, block in enumerate(blocks):
                 for version, output in enumerate((block.kept, block.edited[ROLES.index(role)])):
                     picked = output[used_BT.to(output.device)].float().cpu().numpy()
-                    self._check_finite(picked, layer + 1)
+                    self._check_finite(picked, layer + 1, targets.row[index][used_BT.nonzero()[:, 0].numpy()])
                     states_L2ND[layer, version, place] = picked
 
     def _run(
@@ -84,11 +84,12 @@ class InfluencedStates:
         edits = [partial(without_token, token=removed[role].to(model.device)) for role in ROLES]
         return valid_BT, rerun_blocks(model, self.stack, edits, lambda: forward(model, batch))
 
-    def _check_finite(self, picked: np.ndarray, layer: int) -> None:
+    def _check_finite(self, picked: np.ndarray, layer: int, rows: np.ndarray) -> None:
         if not np.isfinite(picked.sum()):
+            first = rows[~np.isfinite(picked).all(axis=1)][0]
             raise UserError(
-                f"{self._reader.model.name} has NaN or infinite states in its {self.stack}, layer {layer}.\n"
-                "Load it in float32."
+                f"{self._reader.model.name} has NaN or infinite states in its {self.stack}, layer {layer}, sentence "
+                f"{self._reader.corpus.ids[first]}.\nLoad it in float32, or remove that sentence from the corpus."
             )
 
 

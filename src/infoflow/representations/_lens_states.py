@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from infoflow.corpus import length_batches
-from infoflow.flow import NO_LABEL, PaddedBatch, Reader, Stream, forward
+from infoflow.flow import NO_LABEL, PaddedBatch, Reader, Stream, check_finite, forward
 from infoflow.foundation import UserError, hash64, hash64_array, stream
 from infoflow.models import tap
 from infoflow.objectives import MaskedLM, Vocabulary
@@ -127,6 +127,7 @@ class LensReader:
         batch = self._corrupted(self._reader.padded(rows), draw).to(model.device)
         with torch.no_grad(), tap(model, hidden=True) as seen:
             forward(model, batch)
+        check_finite(model, seen.hidden, batch)
         tokens = batch.streams[name]
         chosen = tokens.labels != NO_LABEL if self._positions == "predicted" else tokens.valid
         sentence = chosen.nonzero()[:, 0]

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from infoflow.corpus import length_batches
-from infoflow.flow import PaddedBatch, Reader, forward
+from infoflow.flow import PaddedBatch, Reader, check_finite, forward
 from infoflow.foundation import stream
 from infoflow.models import Model, tap
 from infoflow.objectives import MaskedLM, Vocabulary
@@ -37,7 +37,9 @@ def map_states(reader: Reader, points: MapPoints, tokens_per_batch: int, hide: b
             batch = _source_batch(reader, points.row[chosen], hide)
             at = (torch.arange(len(chosen)), torch.from_numpy(points.position[chosen]))
             inputs.append(batch.streams[reader.source_stack].input_ids[at].numpy())
-            forward(reader.model, batch.to(reader.model.device))
+            batch = batch.to(reader.model.device)
+            forward(reader.model, batch)
+            check_finite(reader.model, tapped.hidden, batch)
             states = tapped.hidden[reader.source_stack]
             parts.append(np.stack([layer[at].float().cpu().numpy() for layer in states]))
             order.append(chosen)
