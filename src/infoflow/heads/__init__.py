@@ -1,6 +1,8 @@
 """What each attention head does."""
 
 from ._ablate import ablate as ablate
+from ._ablation_measure import Ablation as Ablation
+from ._ablation_measure import ablation as ablation
 from ._classes import head_classes as head_classes
 from ._confidence import confidence as confidence
 from ._confidence_measure import Confidence as Confidence
@@ -14,14 +16,19 @@ from ._patterns import pattern_mask as pattern_mask
 from ._patterns import pattern_sums as pattern_sums
 from ._patterns_measure import PatternScores as PatternScores
 from ._positional_measure import PositionalScores as PositionalScores
+from ._pruning_curve import PruningCurve as PruningCurve
 from ._quantised import quantise as quantise
 from ._quantised import restore as restore
 from ._rare_token import rare_token_score as rare_token_score
 from ._rare_token_measure import RareTokenScores as RareTokenScores
 from ._relations import relation_scores as relation_scores
 from ._relations_measure import RelationScores as RelationScores
+from ._relevance import alti_contributions as alti_contributions
 from ._relevance import relevance as relevance
 from ._relevance import token_relevance as token_relevance
+from ._role_table import HEAD_ROLES as HEAD_ROLES
+from ._role_table import head_roles as head_roles
+from ._role_table import syntactic_heads as syntactic_heads
 from ._rollout import attention_flow as attention_flow
 from ._rollout import attention_rollout as attention_rollout
 from ._sentence_attention import AttentionOfKind as AttentionOfKind

@@ -1,7 +1,10 @@
 """Modules that are one function: linear maps, norms, activations."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
+import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from transformers.activations import ACT2CLS
 from transformers.pytorch_utils import Conv1D
@@ -9,7 +12,9 @@ from transformers.pytorch_utils import Conv1D
 from ._nodes import LinearNode, LostNode, NormNode, PassNode, Value
 from ._tape import Tape, close, rows
 
-_ACTIVATIONS = tuple({cls[0] if isinstance(cls, tuple) else cls for cls in ACT2CLS.values()} | {nn.GELU})
+ACTIVATIONS = tuple({cls[0] if isinstance(cls, tuple) else cls for cls in ACT2CLS.values()} | {nn.GELU})
+CURVES = (nn.functional.gelu, nn.functional.relu, nn.functional.silu, torch.tanh, torch.relu, Tensor.tanh)
+PRODUCTS = (torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__)
 _UNCHANGED = (nn.Dropout, nn.Identity)
 Record = Callable[[Tape, nn.Module, Tensor, Tensor, Value], None]
 
@@ -18,9 +23,15 @@ def leaf(module: nn.Module) -> Record | None:
     """How to record a module that is one function; None for any other."""
     if isinstance(module, nn.Linear | Conv1D):
         return _record_linear
-    if isinstance(module, nn.LayerNorm) or "RMSNorm" in type(module).__name__ or type(module).__name__ == "T5LayerNorm":
+    if is_norm(module):
         return _record_norm
-    return _record_pass if isinstance(module, _ACTIVATIONS + _UNCHANGED) else None
+    return _record_pass if isinstance(module, ACTIVATIONS + _UNCHANGED) else None
+
+
+def is_norm(module: nn.Module) -> bool:
+    """LayerNorm, or RMSNorm, which every family names for itself."""
+    name = type(module).__name__
+    return isinstance(module, nn.LayerNorm) or "RMSNorm" in name or name == "T5LayerNorm"
 
 
 def _record_linear(tape: Tape, module: nn.Module, states: Tensor, output: Tensor, value: Value) -> None:
@@ -35,18 +46,42 @@ def _record_linear(tape: Tape, module: nn.Module, states: Tensor, output: Tensor
     tape.nodes.append(node)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Norm:
+    """LayerNorm (centred) or RMSNorm: (x − mean) / sqrt(mean square + ε) · gain + bias."""
+
+    gain: Float[Tensor, " width"]
+    bias: Float[Tensor, " width"] | None
+    epsilon: float
+    centred: bool
+
+    @classmethod
+    def of(cls, module: nn.Module, states: Float[Tensor, "*rows width"], output: Tensor) -> "Norm | None":
+        """What a norm computed of `states`; None where its output is something else."""
+        centred = isinstance(module, nn.LayerNorm)
+        names = [name for name in ("eps", "variance_epsilon") if hasattr(module, name)]
+        weight, bias = (_detached(getattr(module, name, None)) for name in ("weight", "bias"))
+        gains = [states.new_ones(states.shape[-1])] if weight is None else [weight, 1 + weight]  # Gemma: 1 + weight
+        for gain in gains:
+            norm = cls(
+                gain=gain, bias=bias, epsilon=float(getattr(module, names[0])) if names else 0.0, centred=centred
+            )
+            if close(norm(states.detach()), output.detach()):
+                return norm
+        return None
+
+    def __call__(self, states: Tensor, constant_scale: bool = False) -> Tensor:
+        """The norm; with `constant_scale` the deviation counts as a constant in the gradient, the mean does not."""
+        moved = states - states.mean(-1, keepdim=True) if self.centred else states
+        scale = (moved.square().mean(-1, keepdim=True) + self.epsilon).rsqrt()
+        output = moved * (scale.detach() if constant_scale else scale) * self.gain
+        return output if self.bias is None else output + self.bias
+
+
 def _record_norm(tape: Tape, module: nn.Module, states: Tensor, output: Tensor, value: Value) -> None:
-    x = rows(states)
-    centred = isinstance(module, nn.LayerNorm)
-    epsilon = next((float(getattr(module, name)) for name in ("eps", "variance_epsilon") if hasattr(module, name)), 0.0)
-    weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
-    moved = x - x.mean(1, keepdim=True) if centred else x
-    unit = moved * (moved.square().mean(1, keepdim=True) + epsilon).rsqrt()
-    gains = [x.new_ones(x.shape[1])] if weight is None else [weight.detach(), 1 + weight.detach()]  # Gemma: 1 + weight
-    shift = 0 if bias is None else bias.detach()
-    gain = next((gain for gain in gains if close(unit * gain + shift, rows(output))), None)
-    name = type(module).__name__
-    if gain is None or (not centred and bias is not None):
+    x, name = rows(states), type(module).__name__
+    norm = Norm.of(module, x, rows(output))
+    if norm is None:
         tape.nodes.append(LostNode(inputs=(value,), output=tape.new(output), reason=f"the norm {name}"))
         return
     tape.nodes.append(
@@ -54,10 +89,10 @@ def _record_norm(tape: Tape, module: nn.Module, states: Tensor, output: Tensor, 
             inputs=(value,),
             output=tape.new(output),
             states=x,
-            gain=gain,
-            bias=None if bias is None else bias.detach(),
-            epsilon=epsilon,
-            centred=centred,
+            gain=norm.gain,
+            bias=norm.bias,
+            epsilon=norm.epsilon,
+            centred=norm.centred,
         )
     )
 
@@ -65,3 +100,7 @@ def _record_norm(tape: Tape, module: nn.Module, states: Tensor, output: Tensor, 
 def _record_pass(tape: Tape, module: nn.Module, states: Tensor, output: Tensor, value: Value) -> None:
     if output is not states:
         tape.nodes.append(PassNode(inputs=(value,), output=tape.new(output)))
+
+
+def _detached(parameter: Tensor | None) -> Tensor | None:
+    return None if parameter is None else parameter.detach()

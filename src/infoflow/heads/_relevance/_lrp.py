@@ -8,7 +8,7 @@ from torch import Tensor
 from infoflow.foundation import UserError
 from infoflow.models import Model
 
-from ._nodes import AttentionNode, LinearNode, LostNode, PassNode, Value
+from ._nodes import AttentionNode, LinearNode, LostNode, PassNode, Value, no_rule
 from ._recorder import recording
 from ._request import Request, without_cache
 from ._result import Place, SentenceRelevance, joined
@@ -24,8 +24,8 @@ def voita_relevance(request: Request, rule: Rule) -> SentenceRelevance:
     with torch.no_grad(), recording(model) as tape:
         output = model.module(**request.predictions.inputs, **without_cache(model))
     logits = request.logits(output)
-    targets = request.targets(logits[0])
-    unembedding, above = _unembedding(tape, logits)
+    targets = request.targets(logits[0, positions])
+    unembedding, above = unembedding_of(tape, logits)
     _require_whole(model, tape, above)
     tokens, width = unembedding.states.shape
     step = max(1, _SEED_NUMBERS // (tokens * 4 * width))
@@ -36,7 +36,7 @@ def voita_relevance(request: Request, rule: Rule) -> SentenceRelevance:
     return joined(parts)
 
 
-def _unembedding(tape: Tape, logits: Tensor) -> tuple[LinearNode, set[Value]]:
+def unembedding_of(tape: Tape, logits: Tensor) -> tuple[LinearNode, set[Value]]:
     """The linear map that gave the logits, and the values above it."""
     producers = {node.output: node for node in tape.nodes}
     value, above = tape.value(logits), set()
@@ -46,16 +46,9 @@ def _unembedding(tape: Tape, logits: Tensor) -> tuple[LinearNode, set[Value]]:
         if isinstance(node, LinearNode):
             return node, above
         if isinstance(node, LostNode):
-            raise UserError(_no_rule(node.reason))
+            raise UserError(no_rule(node.reason))
         value = node.inputs[0] if isinstance(node, PassNode) else None
-    raise UserError(_no_rule("logits that are no linear map of a state"))
-
-
-def _no_rule(what: str) -> str:
-    return (
-        f"Layer-wise relevance propagation has no rule for {what}. "
-        'Use a gradient method instead: method="gradient-x-input", "attn-lrp" or "chefer".'
-    )
+    raise UserError(no_rule("logits that are no linear map of a state"))
 
 
 def _require_whole(model: Model, tape: Tape, above: set[Value]) -> None:
@@ -68,7 +61,7 @@ def _require_whole(model: Model, tape: Tape, above: set[Value]) -> None:
     found = sum(isinstance(node, AttentionNode | LostNode) for node in tape.nodes)
     if lost or found < len(list(model.anatomy.attentions())):
         where = lost[0].attention.output_projection if lost else model.name
-        raise UserError(_no_rule(f"what {where} feeds: it could not be followed to the logits"))
+        raise UserError(no_rule(f"what {where} feeds: it could not be followed to the logits"))
 
 
 def _propagate(

@@ -3,7 +3,7 @@
 # N seed, T token, S memory token, O output, I input, D width, H head, d head width
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -80,6 +80,7 @@ class SharedNode(AbstractNode):
     """A residual sum a + b, or a product a · b: `terms` are what each input contributes to first order."""
 
     terms: tuple[Float[Tensor, "token width"], Float[Tensor, "token width"]]
+    is_sum: bool
 
     def relevance(self, relevance: Tensor, rule: Rule, absorbed: Absorbed) -> tuple[Tensor, ...]:
         return shared_between(relevance, *self.terms, rule)
@@ -112,10 +113,15 @@ class LostNode(AbstractNode):
     reason: str
 
     def relevance(self, relevance: Tensor, rule: Rule, absorbed: Absorbed) -> tuple[Tensor, ...]:
-        raise UserError(
-            f"Layer-wise relevance propagation has no rule for {self.reason}. "
-            'Use a gradient method instead: method="gradient-x-input", "attn-lrp" or "chefer".'
-        )
+        raise UserError(no_rule(self.reason))
+
+
+def no_rule(what: str) -> str:
+    """The message for something that relevance cannot pass."""
+    return (
+        f"Layer-wise relevance propagation has no rule for {what}. "
+        'Use a gradient method instead: method="gradient-x-input", "attn-lrp" or "chefer".'
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -141,10 +147,13 @@ class AttentionNode(AbstractNode):
 
     attention: Attention
     core: AttentionCore
-    rotations: "tuple[Rotation, Rotation] | None" = field(default=None)  # of queries and of keys
+    unknown: str | None = None  # what happens to queries and keys before the softmax, where no rule is known
+    rotations: "tuple[Rotation, Rotation] | None" = None  # of queries and of keys
     projections: tuple[ProjectedStates, ...]
 
     def relevance(self, relevance: Tensor, rule: Rule, absorbed: Absorbed) -> tuple[Tensor, ...]:
+        if self.unknown is not None:
+            raise UserError(no_rule(self.unknown))
         heads_NHTd = relevance.unflatten(2, (self.attention.num_heads, -1)).transpose(1, 2)
         core = self._ungrouped(core_relevance(heads_NHTd, self.core, rule))
         if self.rotations is not None:

@@ -1,13 +1,13 @@
 """Which predictions of a batch relevance is asked for."""
 
-# B sentence, T position, V vocabulary
+# B sentence, T position
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from infoflow.foundation import UserError
@@ -44,19 +44,6 @@ def sentences(model: Model, batch: Mapping[str, Any], position: int | None) -> l
         for row, counted_T in enumerate(counted_BT)
         if counted_T.any()
     ]
-
-
-def seeds(logits: Float[Tensor, "token vocabulary"], positions: Tensor, target: int | None) -> Int[Tensor, " seed"]:
-    """The token at each position whose logit relevance starts from: the top one, or the one asked for.
-
-    Raises:
-        UserError: The vocabulary has no such token.
-    """
-    if target is None:
-        return logits[positions].argmax(dim=1)
-    if not 0 <= target < logits.shape[1]:
-        raise UserError(f"target is a token id in 0..{logits.shape[1] - 1}. Got {target}.")
-    return torch.full((len(positions),), target, device=logits.device)
 
 
 def _keywords(model: Model, batch: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from transformers.pytorch_utils import Conv1D
 from infoflow.models import Attention, AttentionCall, Model, Projection, tap
 
 from ._attention_rule import AttentionCore
-from ._leaves import Record, leaf
+from ._leaves import CURVES, PRODUCTS, Record, leaf
 from ._nodes import (
     AbstractNode,
     AttentionNode,
@@ -27,9 +27,8 @@ from ._nodes import (
 from ._tape import Tape, close, rows
 
 _SUMS = (torch.add, Tensor.add, Tensor.add_, Tensor.__add__, Tensor.__radd__, Tensor.__iadd__)
-_PRODUCTS = (torch.mul, Tensor.mul, Tensor.mul_, Tensor.__mul__, Tensor.__rmul__, Tensor.__imul__)
+_PRODUCTS = (*PRODUCTS, Tensor.mul_, Tensor.__imul__)
 _QUOTIENTS = (torch.div, Tensor.div, Tensor.__truediv__)
-_CURVES = (nn.functional.gelu, nn.functional.relu, nn.functional.silu, torch.tanh, torch.relu, Tensor.tanh)
 _VIEWS = (Tensor.view, Tensor.reshape, Tensor.contiguous, Tensor.__getitem__, Tensor.to, Tensor.clone)
 _SAME = (*_VIEWS, Tensor.float, Tensor.type_as, nn.functional.dropout, torch.reshape, torch.clamp)
 
@@ -104,10 +103,10 @@ class _Recorder(TorchFunctionMode):
 
     def _recorded(self, record: Record) -> Callable[..., None]:
         def after(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            self._inside -= 1
             value = self.tape.value(args[0])
             if value is not None:
-                record(self.tape, module, args[0], output, value)
+                record(self.tape, module, args[0], output, value)  # still inside: what it computes is no part
+            self._inside -= 1
 
         return after
 
@@ -116,12 +115,11 @@ class _Recorder(TorchFunctionMode):
 
     def _heads(self, attention: Attention, name: tuple[str, str, int]) -> Callable[..., None]:
         def before(projection: nn.Module, args: tuple[Any, ...]) -> None:
-            call = self._call
+            call, self._inside = self._call, self._inside + 1
             if call is not None and (call.stack, call.kind, call.layer) == name:
                 self.tape.nodes.append(self._attention_node(attention, call, args[0]))
-            if self._attending:
-                self._attending.pop()
-                self._inside -= 1
+            self._inside -= 1 + len(self._attending)  # what the attention does after it lies outside again
+            self._attending.clear()
 
         return before
 
@@ -140,8 +138,9 @@ class _Recorder(TorchFunctionMode):
         query, key = call.query[0], call.key[0]
         plain = {part: _split(rows(sources[part != "query"]), *projections[part], parts[part]) for part in parts}
         rotations = self._rotations(plain["query"], plain["key"], query, key[::group])
-        if rotations is False or not close(plain["value"], call.value[0][::group]) or call.softcap is not None:
-            return self._lost((), heads, f"what {attention.module} does between its projections and the softmax")
+        if not close(plain["value"], call.value[0][::group]):
+            return self._lost((), heads, f"what {attention.module} does with its values")
+        unknown = rotations is False or call.softcap is not None
         core = AttentionCore(
             query=query, key=key, value=call.value[0], weights=call.weights[0].to(query.dtype), scaling=call.scaling
         )
@@ -152,7 +151,8 @@ class _Recorder(TorchFunctionMode):
             output=self.tape.new(heads),
             attention=attention,
             core=core,
-            rotations=rotations,
+            unknown=f"what {attention.module} does between its projections and the softmax" if unknown else None,
+            rotations=rotations if isinstance(rotations, tuple) else None,
             projections=tuple(
                 _fused(rows(source), [projections[part] for part in group])
                 for source, group in zip(sources, groups, strict=False)
@@ -216,13 +216,14 @@ class _Recorder(TorchFunctionMode):
     def _between(self, func: Any, found: list[tuple[Tensor, Value]], args: Any, result: Tensor) -> None:
         states, value = found[0]
         values = tuple(value for _, value in found)
-        if func in _SAME or (func in _SUMS + _PRODUCTS + _QUOTIENTS and len(found) == 1) or func in _CURVES:
+        if func in _SAME or (func in _SUMS + _PRODUCTS + _QUOTIENTS and len(found) == 1) or func in CURVES:
             self._one(func, states, value, args, result)
         elif func in _SUMS and states.shape == found[1][0].shape:
             terms = (rows(states), rows(found[1][0]))
-            self.tape.nodes.append(SharedNode(inputs=values, output=self.tape.new(result), terms=terms))
+            self.tape.nodes.append(SharedNode(inputs=values, output=self.tape.new(result), terms=terms, is_sum=True))
         elif func in _PRODUCTS and states.shape == found[1][0].shape:
-            self.tape.nodes.append(SharedNode(inputs=values, output=self.tape.new(result), terms=(rows(result),) * 2))
+            terms = (rows(result), rows(result))  # J x is the product itself for both factors
+            self.tape.nodes.append(SharedNode(inputs=values, output=self.tape.new(result), terms=terms, is_sum=False))
         else:
             self._lost(values, result, f"the operation {getattr(func, '__name__', func)}")
 

@@ -1,7 +1,7 @@
 """Relevance of heads and of input tokens for what a model predicts, by any method."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from ._predictions import Predictions, sentences
 from ._request import Request
 from ._result import Place, SentenceRelevance
 
-Normalise = Literal["signed", "abs"]
+_NORMALISE = ("signed", "abs", None)
 
 
 def relevance(
@@ -24,7 +24,7 @@ def relevance(
     method: str = "voita",
     position: int | None = None,
     target: int | None = None,
-    normalise: Normalise | None = "signed",
+    normalise: str | None = "signed",
     **options: Any,
 ) -> pd.DataFrame:
     r"""How much each attention head matters for what the model predicts.
@@ -71,8 +71,7 @@ def relevance(
     Raises:
         UserError: Unknown method or option, an input is missing, or the method has no rule for this family.
     """
-    if normalise not in (None, *get_args(Normalise)):
-        raise UserError(f'normalise must be "signed", "abs" or None. Got {normalise!r}.')
+    _check_normalise(normalise)
     results = [found for _, found in _each_sentence(model, batch, method, position, target, options)]
     rows = []
     for place in results[0].heads:
@@ -91,7 +90,7 @@ def token_relevance(
     method: str = "voita",
     position: int | None = None,
     target: int | None = None,
-    normalise: Normalise | None = None,
+    normalise: str | None = None,
     **options: Any,
 ) -> pd.DataFrame:
     r"""How much each token that the model reads matters for each of its predictions.
@@ -107,6 +106,7 @@ def token_relevance(
     Returns:
         Columns sentence, position (of the prediction), stack, token (index of the token read), relevance.
     """
+    _check_normalise(normalise)
     frames = []
     for predictions, found in _each_sentence(model, batch, method, position, target, options):
         if not found.tokens:
@@ -151,7 +151,12 @@ def _each_sentence(
         yield predictions, run(Request(model=model, predictions=predictions, target=target))
 
 
-def _normalised(heads: Tensor, normalise: Normalise | None) -> np.ndarray:
+def _check_normalise(normalise: str | None) -> None:
+    if normalise not in _NORMALISE:
+        raise UserError(f'normalise must be "signed", "abs" or None. Got {normalise!r}.')
+
+
+def _normalised(heads: Tensor, normalise: str | None) -> np.ndarray:
     """(seed, head); NaN where there is nothing to divide by."""
     values = heads.double().cpu().numpy()
     if normalise is None:

@@ -3,13 +3,14 @@
 import inspect
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from infoflow.foundation import UserError
 from infoflow.models import Model
 
-from ._predictions import Predictions, seeds
+from ._predictions import Predictions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -35,9 +36,17 @@ class Request:
         # Models for pretraining predict sentence order too and name their token logits differently.
         return output.logits if getattr(output, "logits", None) is not None else output.prediction_logits  # type: ignore[attr-defined]
 
-    def targets(self, logits: Float[Tensor, "token vocabulary"]) -> Int[Tensor, " seed"]:
-        """Token whose logit is explained at each position."""
-        return seeds(logits, self.predictions.positions, self.target)
+    def targets(self, logits: Float[Tensor, "seed vocabulary"]) -> Int[Tensor, " seed"]:
+        """Token whose logit is explained, given the logits at each position: the top one, or the one asked for.
+
+        Raises:
+            UserError: The vocabulary has no such token.
+        """
+        if self.target is None:
+            return logits.argmax(dim=1)
+        if not 0 <= self.target < logits.shape[1]:
+            raise UserError(f"target is a token id in 0..{logits.shape[1] - 1}. Got {self.target}.")
+        return logits.new_full((len(logits),), self.target, dtype=torch.long)
 
 
 def without_cache(model: Model) -> dict[str, bool]:

@@ -3,7 +3,6 @@
 # N seed, T token, O output, I input
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -33,9 +32,9 @@ class Rule:
     `softmax="const"` takes the attention weights as constants.
     """
 
-    rule: Literal["alphabeta", "ratio"] = "alphabeta"
-    softmax: Literal["joint", "const"] = "joint"
-    bias: Literal["share", "absorb"] = "share"
+    rule: str = "alphabeta"
+    softmax: str = "joint"
+    bias: str = "share"
     alpha: float = 0.5
     epsilon: float = EPSILON
 

@@ -1,0 +1,40 @@
+"""Rollout as a method of relevance, also from decoder to encoder."""
+
+# B copy (1), H head, T query token, S key token
+
+import torch
+
+from infoflow.models import tap
+
+from ._mixing import Mixing, follow
+from ._request import Request, without_cache
+from ._result import SentenceRelevance
+
+
+def rollout_relevance(request: Request) -> SentenceRelevance:
+    r"""Attention, averaged over heads and with half of each token for its residual, multiplied through the layers.
+
+    $$ \hat A = \tfrac12 \bar A + \tfrac12 I $$
+
+    in self-attention; in cross-attention half comes from the memory. By construction all heads of a layer carry equally
+    much, so a head's relevance is here what it carries from one token to another (j ≠ i) to where it reaches the
+    prediction; heads of cross-attention all have the same.
+
+    Source: [@abnar2020], for tokens; the relevance of heads is ours.
+    """
+    model = request.model
+    with torch.no_grad(), tap(model, attention=True) as seen:
+        model.module(**request.predictions.inputs, **without_cache(model))
+    mixings = {}
+    for one in model.anatomy.attentions():
+        weights_HTS = seen.attention[one.stack, one.kind][one.layer][0]
+        mean_TS, half = weights_HTS.mean(0), torch.eye(weights_HTS.shape[1]).to(weights_HTS) / 2
+        carried_HT = weights_HTS.sum(2)
+        if one.kind == "self":
+            carried_HT = carried_HT - weights_HTS.diagonal(dim1=1, dim2=2)
+        mixings[one.stack, one.kind, one.layer] = Mixing(
+            own=mean_TS / 2 + half if one.kind == "self" else half,
+            across=mean_TS / 2 if one.kind == "cross" else None,
+            heads=carried_HT.T / (2 * one.num_heads),
+        )
+    return follow(model, mixings, request.predictions.positions)
