@@ -118,9 +118,9 @@ def alti_relevance(request: Request) -> SentenceRelevance:
     $$ c_{ij} = \max(0, \lVert y_i \rVert_1 - \lVert y_i - T_i(x_j) \rVert_1), \qquad
     T_i(x_j) = \mathrm{LN_{lin}}\Big(\sum_h A^h_{ij} f_h(x_j) + δ_{ij} x_i\Big) $$
 
-    with rows normalised. $\mathrm{LN_{lin}}$ centres, multiplies by the gain and divides by the deviation at token i; it
-    is absent in pre-norm models. The terms of a token, $\mathrm{LN_{lin}}(b_O)$ and the norm's bias add up to its output
-    $y_i$. Feed-forward layers are passed over. In cross-attention the residual is one term and each source token
+    with rows normalised. $\mathrm{LN_{lin}}$ centres, multiplies by the gain and divides by the deviation at token i;
+    it is absent in pre-norm models. The terms of a token, $\mathrm{LN_{lin}}(b_O)$ and the norm's bias add up to its
+    output $y_i$. Feed-forward layers are passed over. In cross-attention the residual is one term and each source token
     another. A head's relevance is its own $c$, weighted by how much of token i reaches the prediction.
 
     Source: [@ferrando2022] for encoders; [@ferrando2022plus] for encoder and decoder; the relevance of heads is ours.
