@@ -6,7 +6,14 @@ import torch
 import transformers
 
 from infoflow.foundation import UserError
-from infoflow.heads import output_weight, quantise, restore, sentence_attention, value_weighted_norms
+from infoflow.heads import (
+    alti_contributions,
+    output_weight,
+    quantise,
+    restore,
+    sentence_attention,
+    value_weighted_norms,
+)
 from infoflow.models import load_model, model_inputs, tap
 
 IDS = [5, 9, 7, 9, 11, 4]
@@ -119,6 +126,21 @@ def test_products_of_queries_and_keys_give_the_weights(model):
                 scores = np.where(np.tri(scores.shape[1], dtype=bool), scores, -np.inf)
             expected = torch.tensor(scores).softmax(-1).numpy()
             np.testing.assert_allclose(restore(layer.weights), expected, atol=0.004)
+
+
+def test_mixing_is_alti_s_map_of_each_attention(model):
+    """Rows of self-attention sum to 1; where ALTI does not know the blocks nothing is shown."""
+    seen = read(model)
+    ids = {"input_ids": torch.tensor([IDS])}
+    if model.task == "seq2seq":
+        ids["decoder_input_ids"] = torch.tensor([[token.id for token in seen.sentence.tokens["decoder"]]])
+    (maps,) = alti_contributions(model, ids)
+    for kind in seen.kinds:
+        for layer in kind.layers:
+            expected = maps[kind.stack, kind.kind, layer.layer].numpy()
+            np.testing.assert_allclose(restore(layer.mixing), expected, atol=0.004)
+            if kind.kind == "self":
+                np.testing.assert_allclose(restore(layer.mixing).sum(1), 1, atol=0.02)
 
 
 def test_grouped_heads_keep_one_key_per_group():

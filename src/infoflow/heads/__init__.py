@@ -38,6 +38,7 @@ from ._sentence_attention import sentence_attention as sentence_attention
 from ._sentence_tokens import ReadSentence as ReadSentence
 from ._sentence_tokens import ReadToken as ReadToken
 from ._surface_measure import SurfaceStatistics as SurfaceStatistics
+from ._telling_sentences import TellingSentences as TellingSentences
 from ._value_weighted import output_weight as output_weight
 from ._value_weighted import value_norms as value_norms
 from ._value_weighted import value_weighted_norms as value_weighted_norms

@@ -2,17 +2,19 @@
 
 # H query head, G key/value head, T query token, S key token, d head width
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
+from infoflow.foundation import UserError
 from infoflow.models import Attention, AttentionCall, Model, model_inputs, tap
 
 from ._quantised import quantise
+from ._relevance import alti_contributions
 from ._sentence_tokens import ReadSentence, Text, read_tokens
 from ._value_weighted import output_weight, value_norms
 
@@ -28,6 +30,9 @@ class LayerAttention:
     key: Float[np.ndarray, "group key width"]  # one per key/value head
     scaling: float  # of the products of query and key
     biased: bool  # scores are more than these products: a position bias or a cap
+    mixing: UInt8[np.ndarray, "query key"] | None = None
+    """ALTI's map of the layer, all heads and the residual connection together, as `quantise` writes it; None where the
+    model does not allow it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -53,9 +58,6 @@ class SentenceAttention:
     task: str
     sentence: ReadSentence
     kinds: tuple[AttentionOfKind, ...]
-    mixing: dict[str, tuple[UInt8[np.ndarray, "query key"], ...]] = field(default_factory=dict)
-    """Stack → one matrix per layer: how much of each token's vector goes into each other's, all heads and the residual
-    connection together (ALTI); empty where the model does not allow it."""
 
 
 def sentence_attention(
@@ -80,13 +82,19 @@ def sentence_attention(
         attention = attentions[call.stack, call.kind, call.layer]
         seen.setdefault((call.stack, call.kind), {})[call.layer] = _looked_at(model, attention, call)
 
-    run_tokens(model, read, look)
+    inputs = _inputs(model, read)
+    with torch.no_grad(), tap(model, on_attention=look):
+        model.module(**inputs)
+    mixing = _mixing(model, inputs)
     kinds = tuple(
         AttentionOfKind(
             stack=stack.name,
             kind=kind,
             causal=stack.causal and kind == "self",
-            layers=tuple(layer for _, layer in sorted(seen[stack.name, kind].items())),
+            layers=tuple(
+                replace(layer, mixing=mixing.get((stack.name, kind, number)))
+                for number, layer in sorted(seen[stack.name, kind].items())
+            ),
         )
         for stack in model.anatomy.stacks
         for kind in stack.kinds
@@ -95,12 +103,19 @@ def sentence_attention(
     return SentenceAttention(model=model.name, task=model.task, sentence=read, kinds=kinds)
 
 
-def run_tokens(model: Model, read: ReadSentence, on_attention: Callable[[AttentionCall], None]) -> None:
-    """One forward pass of the sentence alone, without padding."""
+def _inputs(model: Model, read: ReadSentence) -> dict[str, Any]:
+    """Keywords of one forward pass of the sentence alone, without padding."""
     ids = [torch.tensor([[token.id for token in tokens]]) for tokens in read.tokens.values()]
-    inputs = model_inputs(model, ids[0], decoder_input_ids=ids[1] if len(ids) > 1 else None)
-    with torch.no_grad(), tap(model, on_attention=on_attention):
-        model.module(**inputs)
+    return model_inputs(model, ids[0], decoder_input_ids=ids[1] if len(ids) > 1 else None)
+
+
+def _mixing(model: Model, inputs: dict[str, Any]) -> dict[tuple[str, str, int], np.ndarray]:
+    """ALTI's maps by stack, kind and layer; none where it does not know the model's blocks."""
+    try:
+        (maps,) = alti_contributions(model, inputs)
+    except UserError:
+        return {}
+    return {place: quantise(_array(shares)) for place, shares in maps.items()}
 
 
 def _looked_at(model: Model, attention: Attention, call: AttentionCall) -> LayerAttention:

@@ -64,7 +64,7 @@ def _payload(seen: SentenceAttention) -> dict[str, Any]:
         "any_special": any(token.special for tokens in sentence.tokens.values() for token in tokens),
         "tokens": {stack: token_payload(tokens) for stack, tokens in sentence.tokens.items()},
         "kinds": [_kind_payload(kind) for kind in seen.kinds],
-        "mixing": {stack: bool(layers) for stack, layers in seen.mixing.items()},
+        "mixing": any(layer.mixing is not None for kind in seen.kinds for layer in kind.layers),
     }
 
 
@@ -76,6 +76,7 @@ def _kind_payload(kind: AttentionOfKind) -> dict[str, Any]:
         "keys": kind.keys_stack,
         "kind": kind.kind,
         "causal": kind.causal,
+        "mixing": all(layer.mixing is not None for layer in kind.layers),
         "layers": [_layer_payload(layer) for layer in kind.layers],
     }
 
@@ -112,6 +113,6 @@ def _blocks(seen: SentenceAttention) -> dict[str, np.ndarray]:
             for name, vectors in _vectors(layer).items():
                 signed = np.rint(127 * vectors / _scales(vectors)[:, None, None]).astype(np.int8)
                 blocks[f"{home}/{name}"] = signed
-    for stack, layers in seen.mixing.items():
-        blocks |= {f"{stack}/{layer}/mixing": shares for layer, shares in enumerate(layers)}
+            if layer.mixing is not None:
+                blocks[f"{home}/mixing"] = layer.mixing
     return blocks

@@ -13,7 +13,7 @@
   const layer = () => layerOf(kind());
   const head = () => (/^\d+$/.test(state.head || "") && Number(state.head) < layer().heads ? Number(state.head) : 0);
   const view = () => (["model", "products"].includes(state.show) ? state.show : "head");
-  const mapsOf = (chosen) => ["attention", "value", ...(data.mixing[chosen.stack] && chosen.kind === "self" ? ["mixing"] : [])];
+  const mapsOf = (chosen) => ["attention", "value", ...(chosen.mixing ? ["mixing"] : [])];
   const shownMap = () => (mapsOf(kind()).includes(state.map) ? state.map : "attention");
   const hideSpecial = () => state.special === "hide";
   const queries = () => data.tokens[kind().stack];
@@ -33,7 +33,7 @@
   const address = (chosen, of) => `${chosen.id}/${of.layer}`;
   const sharesOf = async (chosen, of, number, name) => {
     const size = data.tokens[chosen.stack].length * data.tokens[chosen.keys].length;
-    if (name === "mixing") return attention.weightsOf(await block(`${chosen.stack}/${of.layer}/mixing`));
+    if (name === "mixing") return attention.weightsOf(await block(`${address(chosen, of)}/mixing`));
     const weights = attention.weightsOf((await block(`${address(chosen, of)}/weights`)).subarray(number * size, (number + 1) * size));
     return name === "attention" ? weights : attention.valueWeighted(weights, await normsOf(chosen, of, number));
   };

@@ -1,0 +1,191 @@
+"""A few sentences in which heads show what they do, with every head's attention on them."""
+
+# B sentence of a batch, N sentence of the pool, H head, Q query, K key
+
+import base64
+import json
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from infoflow.flow import Intervention, PaddedBatch, PassOptions, Reader, forward
+from infoflow.foundation import current_display, hash64_array
+from infoflow.models import AttentionCall, Model, tap
+from infoflow.results import Column, TableSchema
+
+from ._head_measure import HEAD_KEYS
+from ._quantised import restore
+from ._sentence_attention import AttentionOfKind, LayerAttention, SentenceAttention, sentence_attention
+from ._sentence_tokens import ReadToken
+
+_SCHEMA = TableSchema(
+    name="head_examples",
+    version=1,
+    description="Every head's attention on a few short sentences, the same for all heads of a model. Bytes q stand for "
+    "(q / 255)², row by row; they are for pictures, not for statistics.",
+    columns=(
+        *HEAD_KEYS,
+        Column(name="rank", dtype="int64", unit="", description="0: the head is most confident in this sentence"),
+        Column(
+            name="confidence",
+            dtype="float64",
+            unit="probability",
+            description="mean largest weight of the head in this sentence, over its tokens without special ones",
+        ),
+        Column(name="sentence", dtype="int64", unit="", description="stable id of the sentence in the corpus"),
+        Column(name="queries", dtype="string", unit="", description="tokens that attend, as JSON: [text, special]"),
+        Column(name="keys", dtype="string", unit="", description="tokens that are attended to, likewise"),
+        Column(name="weights", dtype="string", unit="", description="attention (query, key), bytes in base64"),
+        Column(
+            name="value_norms",
+            dtype="list<float64>",
+            unit="",
+            description="of each key: length of what the head would write if it looked at that key alone",
+        ),
+        Column(
+            name="mixing",
+            dtype="string",
+            unit="",
+            description="ALTI: share of each key in what the layer's attention gives, all heads and the residual "
+            "connection together; empty where the model's blocks do not allow it",
+        ),
+    ),
+)
+
+
+class TellingSentences(Intervention):
+    r"""A few short sentences that between them show most heads at their most confident.
+
+    From a pool chosen by hash, sentences are picked one by one such that the heads' best confidence grows most,
+    $\sum_h \max_{n \in S} \mathrm{conf}_h(n)$: a head that looks at prepositions is best shown where there is one.
+    For each head its sentences are ranked by its confidence in them.
+
+    Args:
+        sentences: Sentences to pick.
+        pool: Sentences to pick from.
+        shortest: Tokens at least, special ones included.
+        longest: Tokens at most, on the longer side.
+    """
+
+    table: ClassVar[TableSchema] = _SCHEMA
+
+    def __init__(self, sentences: int = 6, pool: int = 96, shortest: int = 7, longest: int = 13) -> None:
+        self.sentences, self.pool, self.shortest, self.longest = sentences, pool, shortest, longest
+
+    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
+        rows = self._pool(reader)
+        confidences_NH = _pool_confidences(reader, rows, options.tokens_per_batch)
+        rows = rows[cover(confidences_NH, self.sentences)]
+        found = []
+        with current_display().progress("telling sentences", len(rows), unit="sentences") as bar:
+            for row in rows.tolist():
+                sentence = reader.corpus[row]
+                target = sentence.translation if reader.has_target else None
+                found.append((sentence.id, sentence_attention(reader.model, sentence.text, target, longest=None)))
+                bar.advance()
+        return pd.DataFrame(_rows(found), columns=self.table.column_names)
+
+    def _pool(self, reader: Reader) -> np.ndarray:
+        """Short sentences with the lowest hashes; the shortest there are where too few are short."""
+        rows = np.concatenate(reader.batches(1))
+        lengths = np.array([reader.longest(np.array([row])) for row in rows])
+        fits = (lengths >= self.shortest) & (lengths <= self.longest)
+        if fits.sum() < self.sentences:
+            fits = lengths <= max(np.sort(lengths)[min(self.sentences, len(lengths)) - 1], self.longest)
+        rows = rows[fits]
+        order = np.argsort(hash64_array(("telling-sentences", reader.seed), reader.corpus.ids[rows]), kind="stable")
+        return np.sort(rows[order[: self.pool]])
+
+
+def cover(scores: Float[np.ndarray, "sentence head"], number: int) -> Int[np.ndarray, " chosen"]:
+    """Rows whose best scores of all columns sum to most, picked one by one; the lowest row among equals.
+
+    >>> cover(np.array([[0.9, 0.1], [0.8, 0.3], [0.1, 0.8]]), 2).tolist()
+    [1, 2]
+    """
+    chosen: list[int] = []
+    best_H = np.zeros(scores.shape[1])
+    for _ in range(min(number, len(scores))):
+        gains = np.maximum(scores, best_H).sum(1)
+        gains[chosen] = -np.inf
+        chosen.append(int(gains.argmax()))
+        best_H = np.maximum(best_H, scores[chosen[-1]])
+    return np.array(chosen)
+
+
+def _pool_confidences(reader: Reader, rows: np.ndarray, token_budget: int) -> Float[np.ndarray, "sentence head"]:
+    """Confidence of every head of the model in each sentence."""
+    step = max(1, token_budget // max(reader.longest(rows), 1))
+    parts = []
+    for start in range(0, len(rows), step):
+        batch = reader.padded(rows[start : start + step]).to(reader.model.device)
+        parts.append(_confidences(reader.model, batch))
+    return torch.cat(parts).double().numpy()
+
+
+def _confidences(model: Model, batch: PaddedBatch) -> Float[Tensor, "sentence head"]:
+    found: list[Tensor] = []
+
+    def look(call: AttentionCall) -> None:
+        found.append(_confidence(call, batch))
+
+    with torch.inference_mode(), tap(model, on_attention=look):
+        forward(model, batch)
+    return torch.cat(found, dim=1)
+
+
+def _confidence(call: AttentionCall, batch: PaddedBatch) -> Float[Tensor, "sentence head"]:
+    queries_BQ = batch.streams[call.stack].valid
+    keys_BK = batch.streams["encoder" if call.kind == "cross" else call.stack].valid
+    largest_BHQ = call.weights.masked_fill(~keys_BK[:, None, None], 0).amax(3)
+    sums_BH = largest_BHQ.masked_fill(~queries_BQ[:, None], 0).sum(2)
+    return (sums_BH / queries_BQ.sum(1, keepdim=True).clamp(min=1)).float().cpu()
+
+
+def _rows(found: list[tuple[int, SentenceAttention]]) -> list[dict[str, Any]]:
+    rows = []
+    for sentence, seen in found:
+        for kind in seen.kinds:
+            queries, keys = seen.sentence.tokens[kind.stack], seen.sentence.tokens[kind.keys_stack]
+            shared = {"sentence": sentence, "queries": _as_json(queries), "keys": _as_json(keys)}
+            for layer in kind.layers:
+                rows += [{**shared, **one} for one in _head_rows(kind, layer, queries, keys)]
+    frame = pd.DataFrame(rows)
+    heads = frame.groupby(["stack", "kind", "layer", "head"])
+    frame["rank"] = heads["confidence"].rank(method="first", ascending=False).astype(np.int64) - 1
+    return frame.sort_values(["stack", "kind", "layer", "head", "rank"]).to_dict("records")
+
+
+def _head_rows(
+    kind: AttentionOfKind, layer: LayerAttention, queries: tuple[ReadToken, ...], keys: tuple[ReadToken, ...]
+) -> list[dict[str, Any]]:
+    real_Q, real_K = (np.array([not token.special for token in tokens]) for tokens in (queries, keys))
+    mixing = "" if layer.mixing is None else _encoded(layer.mixing)
+    rows = []
+    for head, weights_QK in enumerate(layer.weights):
+        inner_QK = restore(weights_QK)[real_Q][:, real_K]
+        rows.append(
+            {
+                "stack": kind.stack,
+                "kind": kind.kind,
+                "layer": layer.layer,
+                "head": head,
+                "confidence": float(inner_QK.max(1).mean()) if inner_QK.size else 0.0,
+                "weights": _encoded(weights_QK),
+                "value_norms": layer.value_norms[head].astype(np.float64).tolist(),
+                "mixing": mixing,
+            }
+        )
+    return rows
+
+
+def _as_json(tokens: tuple[ReadToken, ...]) -> str:
+    return json.dumps([[token.text, int(token.special)] for token in tokens], ensure_ascii=False)
+
+
+def _encoded(array: np.ndarray) -> str:
+    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
