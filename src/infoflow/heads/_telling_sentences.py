@@ -78,6 +78,8 @@ class TellingSentences(Intervention):
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         rows = self._pool(reader)
+        if len(rows) == 0:
+            return pd.DataFrame(columns=self.table.column_names)
         confidences_NH = _pool_confidences(reader, rows, options.tokens_per_batch)
         rows = rows[cover(confidences_NH, self.sentences)]
         found = []
@@ -98,7 +100,8 @@ class TellingSentences(Intervention):
             fits = lengths <= max(np.sort(lengths)[min(self.sentences, len(lengths)) - 1], self.longest)
         rows = rows[fits]
         order = np.argsort(hash64_array(("telling-sentences", reader.seed), reader.corpus.ids[rows]), kind="stable")
-        return np.sort(rows[order[: self.pool]])
+        pool = np.sort(rows[order[: self.pool]])
+        return pool[np.array([bool(reader.corpus[row].text.strip()) for row in pool.tolist()], dtype=bool)]
 
 
 def cover(scores: Float[np.ndarray, "sentence head"], number: int) -> Int[np.ndarray, " chosen"]:

@@ -12,6 +12,7 @@ from infoflow.heads import (
     RareTokenScores,
     RelationScores,
     SurfaceStatistics,
+    TellingSentences,
 )
 from infoflow.representations import (
     ChangeByFrequency,
@@ -63,6 +64,7 @@ def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
         Entropy(),
         PositionalScores(offsets=(-2, -1, 1, 2)),
         SurfaceStatistics(),
+        TellingSentences(),
         RelationScores(),
         RareTokenScores(),
         PatternScores(),
