@@ -73,24 +73,42 @@ def test_compare_measures_the_distance_of_models(infoflow, masked_lm, causal_lm,
     assert "model_distance" in answer.out
 
 
-def test_heads_lists_the_strongest_heads_beside_chance_and_control(infoflow, masked_lm, small):
-    answer = infoflow("heads", masked_lm, *small, "--top=2")
+def blocks_of(answer):
+    """The printed tables by title."""
+    return {block.splitlines()[0].split(" (")[0]: block.splitlines()[1:] for block in answer.out.split("\n\n")}
+
+
+def test_heads_lists_roles_and_the_strongest_heads(infoflow, masked_lm, small, tmp_path):
+    answer = infoflow("heads", masked_lm, *small, "--top=2", "--out=run")
     assert answer.code == 0, answer.err
-    blocks = answer.out.split("\n\n")
-    assert [block.splitlines()[0].split(" (")[0] for block in blocks[:3]] == [
-        "Previous token",
-        "Next token",
-        "Confidence",
-    ]
-    for block in blocks[:3]:
-        rows = [line.split() for line in block.splitlines()[2:]]
-        values = [float(row[4]) for row in rows]
-        assert len(rows) == 2
+    blocks = blocks_of(answer)
+    assert list(blocks)[:5] == ["Roles held", "Best heads of each role", "Previous token", "Next token", "Confidence"]
+    for title in ("Previous token", "Next token", "Confidence"):
+        values = [float(line.split()[4]) for line in blocks[title][1:]]
+        assert len(values) == 2
         assert values == sorted(values, reverse=True)
+    best = blocks["Best heads of each role"]
+    assert any("det dependent→head" in line for line in best)
+    assert any(line.startswith("induction") for line in best)
+    roles = tables(tmp_path / "run")["head_roles"]
+    assert len(blocks["Roles held"]) - 1 == roles["holds"].sum()
+    assert {"head_surface", "head_relations", "head_rare_token", "head_patterns"} <= set(tables(tmp_path / "run"))
+
+
+def test_heads_without_trees_says_what_to_do(infoflow, masked_lm, small, tmp_path):
+    (tmp_path / "plain.txt").write_text("a dog sleeps .\nthe man sees a tree .\n" * 3)
+    answer = infoflow("heads", masked_lm, "--corpus=plain.txt", *small[1:], "--no-control")
+    assert answer.code == 0, answer.err
+    assert "give a .conllu file, grammar, or --parse" in answer.out
+
+
+def test_parsing_names_the_extra(infoflow, masked_lm, small, monkeypatch):
+    monkeypatch.setattr("infoflow.corpus._parse.find_spec", lambda name: None)
+    answer = infoflow("heads", masked_lm, *small, "--parse")
+    assert answer.code == 2
+    assert 'pip install "infoflow[parse]"' in answer.err
 
 
 def test_heads_that_see_no_later_token_have_no_next_token_score(infoflow, causal_lm, small):
     answer = infoflow("heads", causal_lm, *small)
-    next_token = answer.out.split("\n\n")[1].splitlines()
-    assert next_token[0].startswith("Next token")
-    assert len(next_token) == 2
+    assert len(blocks_of(answer)["Next token"]) == 1

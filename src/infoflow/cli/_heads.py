@@ -1,5 +1,6 @@
 """`infoflow heads`."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -13,6 +14,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _KEYS = ["stack", "kind", "layer", "head"]
+_TABLES = (
+    "head_confidence",
+    "head_entropy",
+    "head_positional",
+    "head_surface",
+    "head_relations",
+    "head_rare_token",
+    "head_patterns",
+)
 
 
 def heads(
@@ -20,30 +30,80 @@ def heads(
     /,
     *,
     top: Annotated[int, Parameter(validator=Number(gte=1))] = 10,
+    parse: Annotated[
+        bool, Parameter(negative=(), help="Give a corpus without trees those of a spaCy parser (--parser).")
+    ] = False,
+    parser: Annotated[str, Parameter(help="Name or folder of a spaCy pipeline.")] = "en_core_web_sm",
     measuring: Measuring = Measuring(),  # noqa: B008 (frozen)
     out: Out = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
-    """Show what each attention head looks at: neighbouring tokens, one token or many.
+    """Show which roles each attention head holds: positional, syntactic, rare tokens, induction, copying...
+
+    Syntactic roles need trees: a CoNLL-U file, the corpus grammar, or --parse.
 
     Args:
         model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub.
-        top: Heads to list for each statistic; the tables hold all.
+        top: Heads to list for each role and statistic; the tables hold all.
     """
     with working(session):
+        from infoflow.heads import HEAD_ROLES, head_roles
         from infoflow.studies import analyze
 
-        options = measuring.options(["head_confidence", "head_entropy", "head_positional"])
+        options = replace(measuring.options(_TABLES), parser=parser if parse else "")
         run = analyze([model], options, run_folder(out, run_name("heads", model)))
-        positional = run.tables["head_positional"]
+        frames = {name: run.tables[name] for name in _TABLES if name in run.tables}
+        roles = head_roles({name: frame[frame["trained"]] for name, frame in frames.items()})
+        untrained = head_roles({name: frame[~frame["trained"]] for name, frame in frames.items()})
+        run.tables.write(roles, HEAD_ROLES)
+        _show_roles(roles, untrained, top)
+        positional = frames["head_positional"]
         for title, unit, frame in (
             ("Previous token", "share of queries", positional[positional["offset"] == -1]),
             ("Next token", "share of queries", positional[positional["offset"] == 1]),
-            ("Confidence", "mean of the largest weight", run.tables["head_confidence"]),
+            ("Confidence", "mean of the largest weight", frames["head_confidence"]),
         ):
             _show_top(f"{title} ({unit})", frame, top)
+        if frames["head_relations"].empty:
+            show("No relation has enough edges (or the corpus no trees): give a .conllu file, grammar, or --parse.")
         show_path("All heads", run.path / "tables")
         show_path("Report", run.path / "report.html")
+
+
+def _show_roles(roles: "pd.DataFrame", untrained: "pd.DataFrame", top: int) -> None:
+    """Print what each head does, then the best heads of each role."""
+    control = untrained.set_index([*_KEYS, "role"])["value"]
+    held = roles[roles["holds"]].sort_values([*_KEYS[:2], "layer", "head"], kind="stable")
+    columns = [*_KEYS, "role", "value [95% interval]", "baseline", "needed", "untrained"]
+    show_table(columns, _role_rows(held, control), f"Roles held ({len(held.groupby(_KEYS)):,} heads hold one)")
+    show()
+    best = roles.groupby("role", sort=False).head(min(top, 3))
+    show_table(
+        ["role", "held by", *_KEYS, "value [95% interval]", "baseline", "needed", "untrained"],
+        [
+            [row[4], str(int(roles.loc[roles["role"] == row[4], "holds"].sum())), *row[:4], *row[5:]]
+            for row in _role_rows(best, control)
+        ],
+        "Best heads of each role",
+    )
+    show()
+
+
+def _role_rows(roles: "pd.DataFrame", control: "pd.Series") -> list[list[str]]:
+    rows = []
+    for row in roles.to_dict("records"):
+        key = (*(row[name] for name in _KEYS), row["role"])
+        rows.append(
+            [
+                *(str(row[name]) for name in _KEYS),
+                row["role"],
+                estimate(row["value"], row["low"], row["high"]),
+                f"{row['baseline']:.3f}",
+                f"{row['limit']:.3f}",
+                f"{control[key]:.3f}" if key in control.index else "–",
+            ]
+        )
+    return rows
 
 
 def _show_top(title: str, frame: "pd.DataFrame", top: int) -> None:

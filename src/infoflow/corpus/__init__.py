@@ -20,6 +20,8 @@ from ._generated import generate_grammar as generate_grammar
 from ._grammar import GrammarConfig as GrammarConfig
 from ._grammar import Rates as GrammarRates
 from ._load import load_corpus as load_corpus
+from ._parse import PARSER as PARSER
+from ._parse import parse_corpus as parse_corpus
 from ._printable import printable as printable
 from ._sentence import Sentence as Sentence
 from ._tatoeba import load_tatoeba as load_tatoeba

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from infoflow.corpus import Corpus, load_corpus
+from infoflow.corpus import Corpus, load_corpus, parse_corpus
 from infoflow.flow import (
     AbstractMeasure,
     Measured,
@@ -55,6 +55,7 @@ class AnalyzeOptions:
     """What `analyze` reads and how; plain values, kept in run.json so that shards can be merged later."""
 
     corpus: str = "tatoeba-en-fr"
+    parser: str = ""  # spaCy pipeline that gives the sentences trees; empty: the corpus's own, where it has any
     only: tuple[str, ...] = ()  # tables to compute; empty: all
     sentences: int = 5000  # of the corpus at most, chosen by hash; 0: all
     control: bool = True  # measure the same architecture with random weights too
@@ -204,7 +205,8 @@ def _without_only(plan: dict[str, Any]) -> dict[str, Any]:
 
 
 def _corpus(options: AnalyzeOptions) -> Corpus:
-    return at_most(distinct(first_then_others(lambda: load_corpus(options.corpus))), options.sentences)
+    corpus = at_most(distinct(first_then_others(lambda: load_corpus(options.corpus))), options.sentences)
+    return first_then_others(lambda: parse_corpus(corpus, options.parser)) if options.parser else corpus
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

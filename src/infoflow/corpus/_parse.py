@@ -1,0 +1,74 @@
+"""Trees for text that has none, from a spaCy parser."""
+
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from infoflow.foundation import UserError, digest, missing_extra
+
+from ._columns import Row
+from ._corpus import Corpus
+from ._store import store
+
+PARSER = "en_core_web_sm"
+_VERSION = 1
+_COLUMNS = ("words", "upos", "head", "deprel")
+_ROOT = -1
+
+
+def parse_corpus(corpus: Corpus, parser: str = PARSER) -> Corpus:
+    """The sentences of `corpus` with words, upos, head and deprel as a spaCy pipeline sees them.
+
+    Each line stays one sentence, also where the parser finds several roots. The relations are the pipeline's own: those
+    of spaCy's English models are ClearNLP's (dobj, pobj, prep), close to Clark's Stanford dependencies and not UD's.
+
+    Args:
+        corpus: Any corpus; a column `translation` is kept.
+        parser: Name or folder of a spaCy pipeline with a tagger and a parser.
+
+    Raises:
+        UserError: spaCy is not installed (extra `[parse]`), the pipeline is not, or it has no parser.
+
+    Source of the relations' use: [@clark2019].
+    """
+    if find_spec("spacy") is None:
+        raise missing_extra("Parsing a corpus", "spaCy", "parse")
+    spacy = import_module("spacy")
+    pipeline = _load(spacy, parser)
+    kept = ("text", *(["translation"] if "translation" in corpus.columns else []), *_COLUMNS)
+    version = f"{pipeline.meta.get('name')}-{pipeline.meta.get('version')}"
+    key = digest([_VERSION, "parsed", corpus.digest, version, spacy.__version__])
+    return Corpus(store(_rows(corpus, pipeline), kept, corpus.name, key), corpus.name)
+
+
+def _load(spacy: Any, parser: str) -> Any:
+    try:
+        pipeline = spacy.load(parser, exclude=["ner", "lemmatizer"])
+    except OSError as error:
+        raise UserError(
+            f"spaCy finds no pipeline {parser!r}. Install one (python -m spacy download {PARSER}), or give the name or "
+            "folder of another."
+        ) from error
+    if "parser" not in pipeline.pipe_names:
+        raise UserError(f"The spaCy pipeline {parser!r} has no parser. It has {', '.join(pipeline.pipe_names)}.")
+    return pipeline
+
+
+def _rows(corpus: Corpus, pipeline: Any) -> Iterator[Row | None]:
+    sentences = ((sentence.text, sentence.translation) for sentence in corpus)
+    for document, translation in pipeline.pipe(sentences, as_tuples=True, batch_size=256):
+        tokens = [token for token in document if not token.is_space]
+        if not tokens:
+            yield None
+            continue
+        place = {token.i: index for index, token in enumerate(tokens)}
+        yield {
+            "text": document.text,
+            "translation": translation,
+            "words": [token.text for token in tokens],
+            "upos": [token.pos_ for token in tokens],
+            # A root is its own head; a token that hangs on white space becomes one.
+            "head": [_ROOT if token.head.i == token.i else place.get(token.head.i, _ROOT) for token in tokens],
+            "deprel": ["root" if token.dep_ == "ROOT" else token.dep_ for token in tokens],
+        }
