@@ -15,4 +15,8 @@ from ._rules import RULES as RULES
 from ._rules import Quadrature as Quadrature
 from ._rules import Rule as Rule
 from ._rules import quadrature as quadrature
+from ._similarity import ALLOCATION_SIMILARITY as ALLOCATION_SIMILARITY
+from ._similarity import compare_trainings as compare_trainings
+from ._similarity import objective_permutation_test as objective_permutation_test
+from ._similarity import similarity as similarity
 from ._tables import TABLES as TABLES

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import pandas as pd
 from torch import nn
+from transformers import PreTrainedModel
 
 from infoflow.flow import (
     AbstractMeasure,
@@ -28,9 +29,10 @@ from infoflow.flow import (
 from infoflow.foundation import UserError, atomic_folder, current_display, digest
 from infoflow.models import Model, load_model
 from infoflow.results import RunFolder
-from infoflow.training import build_models, train
+from infoflow.training import TrainingHook, TrainResult, build_models, train
 
 from ._data import StudyData, prepare
+from ._dynamics import is_recorded, record, recorders
 from ._measures import measures_by_table, pair_measures, standard_measures
 from ._plan import StudyPlan
 from ._scores import TASK_SCORES, bleu_scores, task_scores
@@ -111,7 +113,7 @@ class StudyJobs:
 
     def _is_done(self, job: Job) -> bool:
         if job.kind == "train":
-            return self.bench.done("trained", self.train_key(job))
+            return self.bench.done("trained", self.train_key(job)) and is_recorded(self, job)
         keys = self.table_keys(job)
         return all(self.bench.done("measured", key) for key in keys.values()) and self._has_samples(job)
 
@@ -127,6 +129,7 @@ class StudyJobs:
     def trained(self, job: Job) -> dict[str, Any]:
         """Train the job's model and put it into `models/`; facts of the training."""
         facts = self.bench.facts("trained", self.train_key(job), lambda: self._train(job))
+        record(self, job)
         self.publish(job)
         return facts
 
@@ -149,17 +152,9 @@ class StudyJobs:
         return self.run.models / job.model
 
     def _train(self, job: Job) -> dict[str, Any]:
-        module, objective = self._initial(job), self.plan.objective(job.objective)
-        positions = self.plan.model.positions
         started = time.process_time()
-        result = train(
-            objective,
-            dataclasses.replace(self.plan.training, seed=job.seed),
-            self.data.encoded(self.data.train, positions),
-            module,
-            self._weights(job).parent,
-            validation=self.data.encoded(self.data.validation, positions),
-        )
+        folder = self._weights(job).parent
+        module, result = self.train_into(job, folder, recorders(self, job, folder))
         return {
             "updates": result.updates,
             "source_tokens": result.source_tokens,
@@ -171,7 +166,25 @@ class StudyJobs:
             "validation_loss": next(iter(result.validation_losses.values()), float("nan")),
         }
 
-    def _initial(self, job: Job) -> nn.Module:
+    def train_into(
+        self, job: Job, folder: Path, hooks: Sequence[TrainingHook], **bookkeeping: Any
+    ) -> tuple[nn.Module, TrainResult]:
+        """Train the job's model in `folder`; its weights depend on nothing but the plan."""
+        module, objective = self.initial(job), self.plan.objective(job.objective)
+        positions = self.plan.model.positions
+        result = train(
+            objective,
+            dataclasses.replace(self.plan.training, seed=job.seed, **bookkeeping),
+            self.data.encoded(self.data.train, positions),
+            module,
+            folder,
+            validation=self.data.encoded(self.data.validation, positions),
+            hooks=hooks,
+        )
+        return module, result
+
+    def initial(self, job: Job) -> PreTrainedModel:
+        """The job's model before its first update."""
         objectives = [self.plan.objective(job.objective)]
         data = self.data
         models = build_models(
@@ -245,7 +258,7 @@ class StudyJobs:
                 raise UserError(f"{job.model} is not trained yet: run `infoflow study` on this folder first.")
             model = load_model(self._weights(job), device=self.plan.training.device)
         else:
-            model = load_model(self._initial(job), tokenizer=self.data.tokenizer, device=self.plan.training.device)
+            model = load_model(self.initial(job), tokenizer=self.data.tokenizer, device=self.plan.training.device)
         target = self.data.target_tokenizer if model.task == "seq2seq" else None
         return dataclasses.replace(model, name=job.model, target_tokenizer=target)
 

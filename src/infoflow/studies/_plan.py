@@ -7,6 +7,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
+from infoflow.dynamics import Rule
 from infoflow.foundation import UserError
 from infoflow.objectives import OBJECTIVES, AbstractObjective, make_objective
 from infoflow.training import ModelConfig, TrainConfig
@@ -88,6 +89,29 @@ class AlignmentPlan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class DynamicsPlan:
+    """How loss changes are allocated to parameters while the models of a study train; off unless asked for.
+
+    A recording leaves the weights as they are, bit for bit. It costs about (tokens + held_out_tokens) / batch_tokens of
+    the training once more, with `every` above 1 that much less.
+    """
+
+    on: bool = False
+    rule: Rule = "trapezoid"
+    splits: int = 1  # panels of the rule
+    every: int = 1  # updates per chord; above 1 for sums only, not for counts of hurting steps
+    tokens: int = 2048  # source tokens of training sentences that the loss is taken on
+    held_out_tokens: int = 1024  # of validation sentences; 0: none
+    parts: int = 4  # disjoint parts of these: intervals and reliability come from them
+    windows: int = 200  # rows over time at most
+
+    def __post_init__(self) -> None:
+        for name, least in (("splits", 1), ("every", 1), ("tokens", 1), ("held_out_tokens", 0), ("parts", 1)):
+            if getattr(self, name) < least:
+                raise UserError(f"dynamics.{name} must be at least {least}. Got {getattr(self, name)}.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StudyPlan:
     """One architecture, one corpus, one budget; only the objective varies."""
 
@@ -101,6 +125,7 @@ class StudyPlan:
     training: TrainConfig = field(default_factory=TrainConfig)
     analysis: AnalysisPlan = field(default_factory=AnalysisPlan)
     alignment: AlignmentPlan = field(default_factory=AlignmentPlan)
+    dynamics: DynamicsPlan = field(default_factory=DynamicsPlan)
 
     def __post_init__(self) -> None:
         for name in self.objectives:

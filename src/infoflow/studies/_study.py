@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from infoflow.alignment import ALIGNMENT
+from infoflow.dynamics import ALLOCATION_SIMILARITY
 from infoflow.findings import FINDINGS_TABLE, evaluate
 from infoflow.flow import is_first, processes, wait_for_all
 from infoflow.foundation import UserError, current_display, file_digest, provenance, thread_budget
@@ -18,6 +19,7 @@ from infoflow.results import Column, RunFolder, TableSchema
 from ._alignment import SEED, aligned
 from ._compare import PAIR_KEYS, compared, stacked
 from ._data import encode_all
+from ._dynamics import recorded_tables
 from ._jobs import Job, StudyJobs, job_cost, study_jobs
 from ._learning import LEARNING_CURVES, learning_curve
 from ._measures import pair_measures
@@ -137,6 +139,8 @@ def _write_tables(jobs: StudyJobs, run: RunFolder, pairs: Part, alignment: pd.Da
     run.tables.write(_learning_curves(jobs), LEARNING_CURVES)
     if alignment is not None:
         run.tables.write(alignment, ALIGNMENT.with_keys(SEED))
+    for schema, frame in recorded_tables(jobs, [job for job in study_jobs(jobs.plan) if job.kind == "train"]):
+        run.tables.write(frame, schema.with_keys(*MODEL_KEYS) if schema.name != ALLOCATION_SIMILARITY.name else schema)
     run.tables.write(evaluate(run.tables), FINDINGS_TABLE)
 
 
