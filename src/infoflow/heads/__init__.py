@@ -23,6 +23,7 @@ from ._rare_token import rare_token_score as rare_token_score
 from ._rare_token_measure import RareTokenScores as RareTokenScores
 from ._relations import relation_scores as relation_scores
 from ._relations_measure import RelationScores as RelationScores
+from ._relevance import Relevance as Relevance
 from ._relevance import alti_contributions as alti_contributions
 from ._relevance import relevance as relevance
 from ._relevance import token_relevance as token_relevance

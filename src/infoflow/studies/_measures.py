@@ -11,6 +11,7 @@ from infoflow.heads import (
     PositionalScores,
     RareTokenScores,
     RelationScores,
+    Relevance,
     SurfaceStatistics,
     TellingSentences,
 )
@@ -68,6 +69,7 @@ def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
         RelationScores(),
         RareTokenScores(),
         PatternScores(),
+        Relevance(),
     ]
 
 

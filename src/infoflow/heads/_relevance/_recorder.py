@@ -187,7 +187,9 @@ class _Recorder(TorchFunctionMode):
     # -- functions between modules
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        known = [] if self._inside else [(arg, self.tape.value(arg)) for arg in args if isinstance(arg, Tensor)]
+        if self._inside:
+            return func(*args, **(kwargs or {}))
+        known = [(arg, self.tape.value(arg)) for arg in args if isinstance(arg, Tensor)]
         result = func(*args, **(kwargs or {}))
         found = [(tensor, value) for tensor, value in known if value is not None]
         if not found:

@@ -71,11 +71,11 @@ def relevance(
     Raises:
         UserError: Unknown method or option, an input is missing, or the method has no rule for this family.
     """
-    _check_normalise(normalise)
-    results = [found for _, found in _each_sentence(model, batch, method, position, target, options)]
+    check_normalise(normalise)
+    results = [found for _, found in each_sentence(model, batch, method, position, target, options)]
     rows = []
     for place in results[0].heads:
-        values = np.concatenate([_normalised(one.heads[place], normalise) for one in results])
+        values = np.concatenate([normalised(one.heads[place], normalise) for one in results])
         rows += _head_rows(place, _mean(values))
     order = {(one.stack, one.kind, one.layer): index for index, one in enumerate(model.anatomy.attentions())}
     rows.sort(key=lambda row: (order[row["stack"], row["kind"], row["layer"]], row["head"]))
@@ -106,9 +106,9 @@ def token_relevance(
     Returns:
         Columns sentence, position (of the prediction), stack, token (index of the token read), relevance.
     """
-    _check_normalise(normalise)
+    check_normalise(normalise)
     frames = []
-    for predictions, found in _each_sentence(model, batch, method, position, target, options):
+    for predictions, found in each_sentence(model, batch, method, position, target, options):
         if not found.tokens:
             raise UserError(f'method="{method}" has no relevance of tokens, only of heads.')
         values = np.concatenate([part.double().cpu().numpy() for part in found.tokens.values()], axis=1)
@@ -133,7 +133,7 @@ def token_relevance(
     return pd.concat(frames, ignore_index=True)
 
 
-def _each_sentence(
+def each_sentence(
     model: Model,
     batch: Mapping[str, Any],
     method: str,
@@ -141,6 +141,7 @@ def _each_sentence(
     target: int | None,
     options: dict[str, Any],
 ) -> Iterator[tuple[Predictions, SentenceRelevance]]:
+    """Every sentence of a batch that has a prediction to explain, and what the method finds for each prediction."""
     if method not in METHODS:
         raise UserError(f"method must be one of {', '.join(METHODS)}. Got {method!r}.")
     chosen = sentences(model, batch, position)
@@ -151,13 +152,14 @@ def _each_sentence(
         yield predictions, run(Request(model=model, predictions=predictions, target=target))
 
 
-def _check_normalise(normalise: str | None) -> None:
+def check_normalise(normalise: str | None) -> None:
+    """Refuse what no table below names."""
     if normalise not in _NORMALISE:
         raise UserError(f'normalise must be "signed", "abs" or None. Got {normalise!r}.')
 
 
-def _normalised(heads: Tensor, normalise: str | None) -> np.ndarray:
-    """(seed, head); NaN where there is nothing to divide by."""
+def normalised(heads: Tensor, normalise: str | None) -> np.ndarray:
+    """Relevance of (seed, head) over the heads of a layer; NaN where there is nothing to divide by."""
     values = heads.double().cpu().numpy()
     if normalise is None:
         return values

@@ -1,0 +1,148 @@
+"""Relevance of heads over a corpus."""
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+
+from infoflow.flow import Intervention, PassOptions, Reader, Stream
+from infoflow.foundation import NUM_BLOCKS, UserError, block_of, current_display, hash64_array
+from infoflow.models import IGNORED, Model
+from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
+
+from .._head_measure import HEAD_KEYS
+from ._methods import METHODS
+from ._relevance import check_normalise, each_sentence, normalised
+from ._result import Place
+from ._rule import Rule
+
+_SCHEMA = TableSchema(
+    name="head_relevance",
+    version=1,
+    description="Share of a head among the heads of its layer and kind in what the model's predictions rest on, "
+    "averaged over predictions.",
+    columns=(
+        *HEAD_KEYS,
+        Column(name="method", dtype="string", unit="", description="see heads.relevance"),
+        Column(name="normalise", dtype="string", unit="", description="signed or abs: over the heads of a layer"),
+        *estimate_columns(
+            "share of the layer",
+            "mean relevance",
+            "1 / number of heads: no head matters more than another",
+            "number of predictions; those for which a layer's heads sum to 0 are left out of it",
+        ),
+    ),
+)
+
+
+class Relevance(Intervention):
+    r"""`relevance` of every head, averaged over the predictions of some sentences.
+
+    Predictions are decoder steps; every real token of a causal LM; every token of a masked LM but special ones, on
+    uncorrupted text. Each one's shares are taken first and averaged then, as [@voita2019heads] do. An encoder–decoder
+    reads the corpus's translations. Intervals resample sentences.
+
+    Args:
+        method: See `relevance`.
+        sentences: How many, chosen by hash; they are the cost of the measure.
+        normalise: `"signed"` or `"abs"`.
+        rule, softmax, bias: Of `method="voita"`.
+
+    Source: [@voita2019heads].
+    """
+
+    table: ClassVar[TableSchema] = _SCHEMA
+
+    def __init__(
+        self,
+        method: str = "voita",
+        sentences: int = 100,
+        normalise: str = "signed",
+        rule: str = "alphabeta",
+        softmax: str = "joint",
+        bias: str = "share",
+    ) -> None:
+        check_normalise(normalise)
+        Rule(rule=rule, softmax=softmax, bias=bias)
+        if method not in METHODS:
+            raise UserError(f"method must be one of {', '.join(METHODS)}. Got {method!r}.")
+        if sentences < 1:
+            raise UserError(f"sentences must be at least 1. Got {sentences}.")
+        self.method, self.sentences, self.normalise = method, sentences, normalise
+        self.rule, self.softmax, self.bias = rule, softmax, bias
+
+    def refusal(self, model: Model) -> str | None:
+        return "it has no output head, so it predicts nothing" if model.task == "encoder" else None
+
+    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
+        try:
+            if len(reader.model.anatomy.stacks) > 1 and not reader.has_target:
+                raise UserError("its decoder needs translations to read")
+            sums = self._sums(reader)
+        except UserError as error:
+            current_display().note(f"{self.name} of {reader.model.name} is skipped: {error}")
+            return pd.DataFrame(columns=self.table.column_names)
+        places = [(one.stack, one.kind, one.layer) for one in reader.model.anatomy.attentions()]
+        rows = [row for place in places if place in sums for row in self._rows(place, sums[place])]
+        return pd.DataFrame(rows, columns=self.table.column_names)
+
+    def _sums(self, reader: Reader) -> dict[Place, np.ndarray]:
+        """Shares by place: (64, head + 1) sums per bootstrap block, the number of predictions last."""
+        chosen = self._choose(reader)
+        settings = {"rule": self.rule, "softmax": self.softmax, "bias": self.bias} if self.method == "voita" else {}
+        sums: dict[Place, np.ndarray] = {}
+        label = f"Relevance of heads in {reader.model.name}"
+        with current_display().progress(label, len(chosen), "sentences") as progress:
+            for row in chosen:
+                padded = reader.padded(np.array([row]))
+                batch = _keywords(reader.model, padded.streams)
+                block = int(block_of(padded.sentence_ids)[0])
+                for _, found in each_sentence(reader.model, batch, self.method, None, None, settings):
+                    for place, heads in found.heads.items():
+                        _add(sums, place, block, normalised(heads, self.normalise))
+                progress.advance(1)
+        return sums
+
+    def _choose(self, reader: Reader) -> list[int]:
+        """Rows of the sentences with the lowest hashes."""
+        rows = np.sort(np.concatenate(reader.batches(4096)))
+        hashes = hash64_array(("head-relevance", reader.seed), reader.corpus.ids[rows])
+        ordered = rows[np.argsort(hashes, kind="stable")].tolist()
+        return list(islice((row for row in ordered if self._predicts(reader, row)), self.sentences))
+
+    def _predicts(self, reader: Reader, row: int) -> bool:
+        """A masked LM is not asked about special tokens, and a sentence may have no other."""
+        if reader.model.task != "masked-lm":
+            return True
+        return not reader.sentence_rows(row, "clean", 0)[reader.source_stack].special.all()
+
+    def _rows(self, place: Place, sums: np.ndarray) -> list[dict[str, Any]]:
+        stack, kind, layer = place
+        num_heads = sums.shape[1] - 1
+        keys = {"stack": stack, "kind": kind, "layer": layer}
+        settings = {"method": self.method, "normalise": self.normalise}
+        return [
+            {**keys, "head": head, **settings, **ratio_estimate(sums[:, head], sums[:, -1], 1 / num_heads)}
+            for head in range(num_heads)
+        ]
+
+
+def _add(sums: dict[Place, np.ndarray], place: Place, block: int, shares: np.ndarray) -> None:
+    kept = shares[~np.isnan(shares).any(1)]
+    held = sums.setdefault(place, np.zeros((NUM_BLOCKS, shares.shape[1] + 1)))
+    held[block] += [*kept.sum(0), len(kept)]
+
+
+def _keywords(model: Model, streams: Mapping[str, Stream]) -> dict[str, torch.Tensor]:
+    """One sentence as the model's keywords; labels say which predictions count."""
+    source = next(iter(streams.values()))
+    batch = {"input_ids": source.input_ids, "attention_mask": source.real.long()}
+    if len(model.anatomy.stacks) > 1:
+        target = streams["decoder"]
+        return batch | {"decoder_input_ids": target.input_ids, "labels": target.labels}
+    if model.task == "masked-lm":
+        return batch | {"labels": source.input_ids.masked_fill(~source.valid, IGNORED)}
+    return batch
