@@ -33,7 +33,8 @@ def sentences(model, corpus):
     """Each sentence alone, as the measure reads it, and its labels."""
     reader = Reader(model, corpus, max_length=512, seed=0, decoder=model.task == "seq2seq")
     scorer = SentenceScorer(reader)
-    return [scorer.batch(np.array([row])) for row in range(len(corpus))]
+    batches = [scorer.batch(np.array([row])) for row in range(len(corpus))]
+    return [batch for batch in batches if (batch.labels != NO_LABEL).any()]
 
 
 def logits_and_inputs(model, batch):

@@ -6,11 +6,14 @@ from ._ablation_measure import ablation as ablation
 from ._classes import head_classes as head_classes
 from ._confidence import confidence as confidence
 from ._confidence_measure import Confidence as Confidence
+from ._distance_measure import HeadDistance as HeadDistance
+from ._distance_measure import HeadLayerDistance as HeadLayerDistance
 from ._entropy import attention_entropy as attention_entropy
 from ._entropy_measure import Entropy as Entropy
 from ._importance_measure import Importance as Importance
 from ._importance_measure import importance as importance
 from ._js_distance import js_distance as js_distance
+from ._map import head_map as head_map
 from ._offsets import offset_scores as offset_scores
 from ._patterns import pattern_mask as pattern_mask
 from ._patterns import pattern_sums as pattern_sums

@@ -14,7 +14,7 @@ from infoflow.corpus import length_batches
 from infoflow.flow import NO_LABEL, PaddedBatch, Reader, Stream
 from infoflow.foundation import UserError, hash64_array, stream
 from infoflow.models import Model, forward_logits, readout, tap
-from infoflow.objectives import MaskedLM, Vocabulary
+from infoflow.objectives import Corrupted, MaskedLM, Vocabulary
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -73,10 +73,17 @@ class SentenceScorer:
         return np.sort(rows[order[:sentences]])
 
     def batches(self, rows: np.ndarray, token_budget: int) -> Iterator[ScoredBatch]:
-        """The sentences `rows` in padded batches by length; sentences without a token to predict are in them."""
+        """Those of the sentences `rows` that have a token to predict, in padded batches by length."""
+        rows = rows[[self._predicts(int(row)) for row in rows]]
         lengths = np.array([self.reader.longest(rows[index : index + 1]) for index in range(len(rows))])
         for batch in length_batches(lengths, token_budget):
             yield self.batch(rows[batch])
+
+    def _predicts(self, row: int) -> bool:
+        sentence = self.reader.sentence_rows(row, "clean", 0)[self._stack]
+        if self.model.task == "masked-lm":
+            return bool((self._corrupted(sentence.tokens, int(self.reader.corpus.ids[row])).labels != NO_LABEL).any())
+        return bool((sentence.labels != NO_LABEL).any())
 
     def batch(self, rows: np.ndarray) -> ScoredBatch:
         """The sentences `rows` as one batch."""
@@ -111,13 +118,16 @@ class SentenceScorer:
         return self._read(seen.hidden[self._stack][-1][scored])
 
     def _masked(self, source: Stream, sentence_ids: np.ndarray) -> Stream:
-        vocabulary = Vocabulary.from_tokenizer(self.model.require_tokenizer())
         inputs, labels = source.input_ids.numpy().copy(), np.full(source.input_ids.shape, NO_LABEL)
         for index, (sentence, real) in enumerate(zip(sentence_ids.tolist(), source.real.numpy(), strict=True)):
-            noise = stream("head-loss-noise", self.reader.seed, sentence)
-            corrupted = MaskedLM().corrupt(inputs[index, real], noise, vocabulary)
+            corrupted = self._corrupted(inputs[index, real], sentence)
             inputs[index, real], labels[index, real] = corrupted.inputs, corrupted.labels
         return replace(source, input_ids=torch.from_numpy(inputs), labels=torch.from_numpy(labels))
+
+    def _corrupted(self, tokens: np.ndarray, sentence: int) -> Corrupted:
+        vocabulary = Vocabulary.from_tokenizer(self.model.require_tokenizer())
+        noise = stream("head-loss-noise", self.reader.seed, sentence)
+        return MaskedLM().corrupt(tokens.astype(np.int64), noise, vocabulary)
 
 
 def no_loss(model: Model) -> str | None:

@@ -16,7 +16,7 @@ from ._model import Model
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class BlockOutputs:
-    """What each block returned in the latest forward pass, in the order of the calls."""
+    """What each block returned in the first forward pass."""
 
     outputs: dict[tuple[str, int], Any] = field(default_factory=dict)
     """(stack, layer) → the block's output as it returned it."""
@@ -24,7 +24,7 @@ class BlockOutputs:
 
 @contextmanager
 def recorded_blocks(model: Model) -> Iterator[BlockOutputs]:
-    """Keep what every block returns, for `skipped_blocks`; run the model once inside."""
+    """Keep what every block returns in the first forward pass inside, for `skipped_blocks`."""
     result = BlockOutputs()
     with ExitStack() as stack:
         for anatomy in model.anatomy.stacks:
@@ -37,8 +37,8 @@ def recorded_blocks(model: Model) -> Iterator[BlockOutputs]:
 
 def _keep(result: BlockOutputs, stack: str, calls: deque[int]) -> Callable[[nn.Module, Any, Any], None]:
     def keep(block: nn.Module, args: Any, output: Any) -> None:
-        result.outputs[stack, calls[0]] = output
-        calls.rotate(-1)
+        if calls:  # later calls are of other passes, such as a readout's
+            result.outputs[stack, calls.popleft()] = output
 
     return keep
 

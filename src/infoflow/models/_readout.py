@@ -40,7 +40,7 @@ class Readout:
         rows_ND = states.reshape(-1, states.shape[-1]).to(self._dtype)
         with _returning(self._outputs, rows_ND.unsqueeze(1)):
             logits_NV = forward_logits(self._model, self._inputs(len(rows_ND))).squeeze(1)
-        return logits_NV.reshape(*states.shape[:-1], -1)
+        return logits_NV.reshape(*states.shape[:-1], logits_NV.shape[-1])
 
     def _inputs(self, num: int) -> dict[str, Any]:
         """Any `num` sentences of one token: only their number matters."""

@@ -1,0 +1,154 @@
+"""Scores of ablated variants on the same sentences, kept as sums per bootstrap block so that differences are paired."""
+
+# V variant (0: the model as it is), K bootstrap block (64), S statistic that adds up over sentences, R replicate
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from infoflow.corpus import Corpus
+from infoflow.flow import PassOptions
+from infoflow.foundation import NUM_BLOCKS, UserError, block_of, current_display, replicate_weights
+from infoflow.models import BleuStatistics, Model, bleu_statistics, translate
+
+from ._ablate import ablate
+from ._head_sets import HeadSet
+from ._replacement import AblationMode
+from ._scored import SentenceScorer
+from ._significance import paired_bootstrap_p, sign_flip_p
+from ._variant_losses import VariantLosses
+
+SentenceFunction = Callable[[Model, Corpus], Float[np.ndarray, " sentence"]]
+"""A user's own metric: a number for each sentence of the corpus; their mean is the score."""
+
+_BLEU_RESAMPLES = 1000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class VariantScores:
+    """Statistics of each variant per bootstrap block, and how a score follows from their sums."""
+
+    metric: str
+    unit: str
+    sums_VKS: Float[np.ndarray, "variant block statistic"]
+    score: Callable[[np.ndarray], np.ndarray]  # (…, S) → (…,)
+    num_sentences: int
+
+    def changes(self) -> Float[np.ndarray, "variant row"]:
+        """Score of each variant less the full model's: the estimate, then its bootstrap replicates (V − 1, 1 + R)."""
+        weights_RK = np.concatenate([np.ones((1, NUM_BLOCKS)), replicate_weights()])
+        scores_VR = self.score(np.einsum("rk,vks->vrs", weights_RK, self.sums_VKS))
+        return scores_VR[1:] - scores_VR[:1]
+
+    def scores(self) -> Float[np.ndarray, "variant row"]:
+        """Score of each variant, the full model first: the estimate, then its bootstrap replicates (V, 1 + R)."""
+        weights_RK = np.concatenate([np.ones((1, NUM_BLOCKS)), replicate_weights()])
+        return self.score(np.einsum("rk,vks->vrs", weights_RK, self.sums_VKS))
+
+    def p_values(self) -> Float[np.ndarray, " variant"]:
+        """Two-sided: random signs of the blocks' differences for means, the paired bootstrap for BLEU."""
+        if self.metric == "bleu":
+            weights_RK = replicate_weights(num=_BLEU_RESAMPLES)
+            scores_VR = self.score(np.einsum("rk,vks->vrs", weights_RK, self.sums_VKS))
+            return paired_bootstrap_p(scores_VR[1:] - scores_VR[:1])
+        return sign_flip_p(self.sums_VKS[1:, :, 0] - self.sums_VKS[:1, :, 0])
+
+
+def loss_scores(
+    scorer: SentenceScorer,
+    rows: np.ndarray,
+    variants: Sequence[HeadSet],
+    mode: AblationMode = "zero",
+    options: PassOptions | None = None,
+) -> VariantScores:
+    """Losses of the model and of each variant on the sentences `rows`, in nats per predicted token."""
+    budget = (options or PassOptions()).tokens_per_batch
+    engine = VariantLosses(scorer, mode, budget, rows)
+    sums_VKS = np.zeros((1 + len(variants), NUM_BLOCKS, 2))
+    label, sentences = f"Ablating heads of {scorer.model.name}", 0
+    with current_display().progress(label, len(rows), "sentences") as progress:
+        # An eighth of the budget: at least eight variants of a batch run together.
+        for batch in scorer.batches(rows, max(1, budget // 8)):
+            clean_B, losses_VB = engine.losses(batch, variants)
+            blocks = batch.padded.blocks.numpy()
+            together_BV = np.concatenate([clean_B[:, None].numpy(), losses_VB.T.numpy()], axis=1)
+            np.add.at(sums_VKS[:, :, 0].T, blocks, together_BV)
+            np.add.at(sums_VKS[:, :, 1].T, blocks, batch.counts.cpu().double().numpy()[:, None])
+            sentences += batch.size
+            progress.advance(batch.size)
+    return VariantScores(metric="loss", unit="nats per token", sums_VKS=sums_VKS, score=_ratio, num_sentences=sentences)
+
+
+def corpus_scores(
+    model: Model,
+    corpus: Corpus,
+    variants: Sequence[HeadSet],
+    metric: str | SentenceFunction,
+    mode: AblationMode = "zero",
+    *,
+    beams: int = 5,
+) -> VariantScores:
+    """BLEU (`"bleu"`: lower-cased, detokenised, beam search), or the mean of a user's own function, of each variant.
+
+    Every variant runs whole: nothing is known of how the metric calls the model.
+
+    Raises:
+        UserError: BLEU of a corpus without translations, or a function that does not give a number per sentence.
+    """
+    blocks, sums = block_of(corpus.ids), []
+    with current_display().progress(f"Ablating heads of {model.name}", 1 + len(variants), "variants") as progress:
+        for heads in [frozenset(), *variants]:
+            with ablate(model, sorted(heads), mode, reference=None if mode == "zero" else corpus):
+                if callable(metric):
+                    sums.append(_function_sums(metric, model, corpus, blocks))
+                else:
+                    sums.append(_bleu_sums(model, corpus, blocks, beams))
+            progress.advance(1)
+    name, unit = ("bleu", "percent") if not callable(metric) else (getattr(metric, "__name__", "metric"), "")
+    score = _ratio if callable(metric) else _bleu
+    return VariantScores(metric=name, unit=unit, sums_VKS=np.stack(sums), score=score, num_sentences=len(corpus))
+
+
+def _ratio(sums: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return sums[..., 0] / sums[..., 1]
+
+
+def _bleu(sums: np.ndarray) -> np.ndarray:
+    def score(row: np.ndarray) -> float:
+        numbers = [int(number) for number in row]
+        return BleuStatistics(
+            correct=tuple(numbers[:4]),
+            total=tuple(numbers[4:8]),
+            hypothesis_length=numbers[8],
+            reference_length=numbers[9],
+        ).score
+
+    return np.array([score(row) for row in sums.reshape(-1, 10)]).reshape(sums.shape[:-1])
+
+
+def _bleu_sums(model: Model, corpus: Corpus, blocks: np.ndarray, beams: int) -> np.ndarray:
+    if "translation" not in corpus.columns:
+        raise UserError(f"BLEU compares with translations, and {corpus.name} has none. Give a parallel corpus.")
+    sentences = list(corpus)
+    output = translate(model, [sentence.text for sentence in sentences], beams=beams)
+    sums = np.zeros((NUM_BLOCKS, 10))
+    for block in np.unique(blocks):
+        rows = np.flatnonzero(blocks == block)
+        references = [[sentences[row].translation or ""] for row in rows]
+        found = bleu_statistics([output[row] for row in rows], references, lowercase=True)
+        sums[block] = [*found.correct, *found.total, found.hypothesis_length, found.reference_length]
+    return sums
+
+
+def _function_sums(metric: SentenceFunction, model: Model, corpus: Corpus, blocks: np.ndarray) -> np.ndarray:
+    values = np.asarray(metric(model, corpus), dtype=np.float64)
+    if values.shape != (len(corpus),):
+        raise UserError(
+            f"A metric must give one number for each of the {len(corpus)} sentences. Got shape {values.shape}."
+        )
+    sums = np.zeros((NUM_BLOCKS, 2))
+    np.add.at(sums, blocks, np.stack([values, np.ones(len(values))], axis=1))
+    return sums

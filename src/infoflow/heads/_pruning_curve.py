@@ -1,0 +1,210 @@
+"""How the loss grows as more and more heads are ablated, in the order of their importance and in other orders."""
+
+# H head, R row of an estimate: the value, then its replicates
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from infoflow.flow import Intervention, PassOptions, Reader
+from infoflow.foundation import UserError, stream
+from infoflow.models import Model
+from infoflow.results import Column, TableSchema, estimate, estimate_columns
+
+from ._ablate import ablate
+from ._ablation_measure import head_losses
+from ._ablation_scores import loss_scores
+from ._head_sets import Head, HeadSet, all_heads
+from ._importance import ImportanceSums
+from ._replacement import check_mode
+from ._scored import SentenceScorer, no_loss
+
+ORDERS = ("importance", "iterative", "oracle", "random")
+
+_SCHEMA = TableSchema(
+    name="head_pruning_curve",
+    version=1,
+    description="loss of the model with a share of its heads ablated, without any training, on sentences that no order "
+    "was found on",
+    columns=(
+        Column(
+            name="order",
+            dtype="string",
+            unit="",
+            description="which heads go first: the least important (importance: ranked once; iterative: again after "
+            "each step), those whose loss alone costs least (oracle), or any (random)",
+        ),
+        Column(name="draw", dtype="int64", unit="", description="number of the random order; 0 for all others"),
+        Column(
+            name="kind", dtype="string", unit="", description="heads that may go: all, or one kind (encoder-self, …)"
+        ),
+        Column(name="removed", dtype="float64", unit="share", description="share of these heads that is ablated"),
+        Column(name="heads", dtype="int64", unit="heads", description="number of heads that is ablated"),
+        Column(name="mode", dtype="string", unit="", description="zero, mean or resample; see heads.ablate"),
+        Column(name="metric", dtype="string", unit="", description="loss"),
+        *estimate_columns(
+            "nats per token",
+            "score of the ablated model",
+            "mean over the random orders at the same share (NaN where none was run)",
+            "sentences",
+        ),
+    ),
+)
+
+
+class PruningCurve(Intervention):
+    """The loss against the share of heads ablated, by order and by kind of attention.
+
+    Importance is Michel's ("paper" convention, divided by its layer's norm). The oracle order ranks heads by the loss
+    that each one's ablation costs alone. Orders are found on some sentences and scored on others.
+
+    Args:
+        orders: Some of importance, iterative, oracle, random.
+        shares: Shares of the heads that go; `int(share · heads)` of them.
+        by_kind: Also each kind of attention alone, where the model has several.
+        random_orders: Their number.
+        keep: That many of the most important heads of each layer and kind are never removed; the share is then
+            at most what is left.
+        mode: See `ablate`.
+        sentences: To score on, chosen by hash; as many others for the oracle.
+        ranked_on: Sentences behind the importance.
+
+    Source: [@michel2019]; their schedules are 5..100 % (BERT) and 0..90 % (translation).
+    """
+
+    table: ClassVar[TableSchema] = _SCHEMA
+
+    def __init__(
+        self,
+        orders: Sequence[str] = ("importance", "oracle", "random"),
+        *,
+        shares: Sequence[float] = (0.0, 0.2, 0.4, 0.6, 0.8),
+        by_kind: bool = True,
+        random_orders: int = 3,
+        keep: int = 0,
+        mode: str = "zero",
+        sentences: int | None = 64,
+        ranked_on: int | None = 200,
+    ) -> None:
+        if unknown := [order for order in orders if order not in ORDERS]:
+            raise UserError(f"orders must be among {', '.join(ORDERS)}. Got {unknown[0]!r}.")
+        if not shares or any(not 0 <= share <= 1 for share in shares):
+            raise UserError(f"shares of heads lie between 0 and 1. Got {tuple(shares)}.")
+        if random_orders < 1 or keep < 0:
+            raise UserError(f"random_orders must be at least 1 and keep at least 0. Got {random_orders} and {keep}.")
+        self.orders, self.shares, self.by_kind = tuple(orders), tuple(sorted(set(shares))), by_kind
+        self.random_orders, self.keep, self.mode = random_orders, keep, check_mode(mode)
+        self.sentences, self.ranked_on = sentences, ranked_on
+
+    def refusal(self, model: Model) -> str | None:
+        return no_loss(model)
+
+    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
+        scorer = SentenceScorer(reader)
+        rankings = _Rankings(self, scorer, options)
+        steps = [
+            (order, draw, kind, share, heads)
+            for kind, pool in self._pools(reader.model).items()
+            for order in self.orders
+            for draw in range(self.random_orders if order == "random" else 1)
+            for share, heads in rankings.removed(order, draw, kind, pool)
+        ]
+        variants = list(dict.fromkeys(heads for *_, heads in steps))
+        rows = _unseen(scorer, self.sentences)
+        scores = loss_scores(scorer, rows, variants, self.mode, options)
+        found = dict(zip(variants, scores.scores()[1:], strict=True))
+        random: dict[tuple[str, float], list[float]] = {}
+        for order, _, kind, share, heads in steps:
+            if order == "random":
+                random.setdefault((kind, share), []).append(float(found[heads][0]))
+        table = []
+        for order, draw, kind, share, heads in steps:
+            row_R = found[heads]
+            keys = {"order": order, "draw": draw, "kind": kind, "removed": share, "heads": len(heads)}
+            baseline = float(np.mean(random[kind, share])) if random else float("nan")
+            numbers = estimate(float(row_R[0]), row_R[1:], baseline, scores.num_sentences)
+            table.append({**keys, "mode": self.mode, "metric": scores.metric, **numbers})
+        return pd.DataFrame(table, columns=self.table.column_names)
+
+    def _pools(self, model: Model) -> dict[str, list[Head]]:
+        heads = all_heads(model.anatomy)
+        kinds = list(dict.fromkeys(head[:2] for head in heads))
+        pools = {"all": heads}
+        if self.by_kind and len(kinds) > 1:
+            pools |= {"-".join(kind): [head for head in heads if head[:2] == kind] for kind in kinds}
+        return pools
+
+
+class _Rankings:
+    """Heads in the order in which they go."""
+
+    def __init__(self, curve: PruningCurve, scorer: SentenceScorer, options: PassOptions) -> None:
+        self._curve, self._scorer, self._options = curve, scorer, options
+        self._importance: dict[HeadSet, dict[Head, float]] = {}
+
+    def removed(self, order: str, draw: int, kind: str, pool: list[Head]) -> list[tuple[float, HeadSet]]:
+        """The heads that are gone at each share."""
+        iterative = order == "iterative"
+        ranked = self._ranked("importance" if iterative else order, draw, kind, pool, frozenset())
+        steps, gone = [], []
+        for share in self._curve.shares:
+            if iterative and gone:
+                left = [head for head in pool if head not in gone]
+                ranked = gone + self._ranked("importance", 0, kind, left, frozenset(gone))
+            gone = ranked[: min(int(share * len(pool)), self._most(pool))]
+            steps.append((share, frozenset(gone)))
+        return steps
+
+    def _most(self, pool: list[Head]) -> int:
+        layers = [head[:3] for head in pool]
+        return sum(max(0, layers.count(layer) - self._curve.keep) for layer in set(layers))
+
+    def _ranked(self, order: str, draw: int, kind: str, heads: list[Head], without: HeadSet) -> list[Head]:
+        """Heads by what they are worth, the least first; each layer's best `keep` last."""
+        if order == "random":
+            rng = stream("pruning-order", self._scorer.reader.seed, draw, kind)
+            worth = dict(zip(heads, rng.random(len(heads)).tolist(), strict=True))
+        else:
+            worth = self._costs() if order == "oracle" else self._importances(without)
+        ascending = sorted(heads, key=worth.__getitem__)
+        protected = [
+            head
+            for head in ascending
+            if sum(other[:3] == head[:3] and worth[other] > worth[head] for other in heads) < self._curve.keep
+        ]
+        return [head for head in ascending if head not in protected] + protected
+
+    def _costs(self) -> dict[Head, float]:
+        curve = self._curve
+        scores = head_losses(self._scorer.reader, self._options, curve.mode, curve.sentences)
+        heads = all_heads(self._scorer.model.anatomy)
+        return dict(zip(heads, scores.changes()[:, 0].tolist(), strict=True))
+
+    def _importances(self, without: HeadSet) -> dict[Head, float]:
+        """Importance in the model without some heads."""
+        if without not in self._importance:
+            sums = ImportanceSums(self._scorer, "paper", "mean", one_minus=False)
+            rows = self._scorer.choose(self._curve.ranked_on, "head-importance")
+            with ablate(self._scorer.model, sorted(without)):
+                for batch in self._scorer.batches(rows, self._options.tokens_per_batch):
+                    sums.add(batch)
+            self._importance[without] = {
+                (site.stack, site.kind, site.layer, head): float(value)
+                for site, values in sums.scores("layer").items()
+                for head, value in enumerate(values[0])
+            }
+        return self._importance[without]
+
+
+def _unseen(scorer: SentenceScorer, sentences: int | None) -> np.ndarray:
+    """Sentences to score on: other ones than those that orders are found on, where the corpus has enough."""
+    every = scorer.choose(None, "")
+    if sentences is None or sentences >= len(every):
+        return every
+    oracle = scorer.choose(sentences, "head-ablation")
+    rest = np.setdiff1d(every, oracle)
+    chosen = scorer.choose(2 * sentences, "pruning-curve")
+    chosen = np.intersect1d(chosen, rest)[:sentences]
+    return chosen if len(chosen) else every

@@ -1,0 +1,47 @@
+"""Sign flips against all 2^n signs, corrections against their definitions."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from infoflow.foundation import UserError, stream
+from infoflow.heads._significance import PERMUTATIONS, correct, paired_bootstrap_p, sign_flip_p
+
+
+def test_sign_flips_agree_with_all_signs():
+    rng = stream("significance-test")
+    differences = rng.normal(size=(5, 10)) + np.array([0, 0.3, 0.6, 1.0, -2.0])[:, None]
+    signs = np.array(list(product((-1, 1), repeat=10)))
+    for row, p in zip(differences, sign_flip_p(differences), strict=True):
+        exact = (np.abs(signs @ row) >= np.abs(row.sum()) - 1e-12).mean()
+        assert p == pytest.approx(exact, abs=4 * np.sqrt(exact * (1 - exact) / PERMUTATIONS) + 2 / PERMUTATIONS)
+
+
+def test_no_difference_at_all_is_not_significant_and_a_constant_one_is():
+    zero, constant = sign_flip_p(np.stack([np.zeros(64), np.full(64, 0.1)]))
+    assert zero == 1
+    assert constant == 1 / (1 + PERMUTATIONS)
+
+
+def test_p_values_of_noise_are_uniform():
+    noise = stream("significance-noise").normal(size=(400, 64))
+    p = sign_flip_p(noise)
+    for level in (0.05, 0.25, 0.5):
+        assert (p < level).mean() == pytest.approx(level, abs=0.05)
+
+
+def test_holm_and_benjamini_hochberg_follow_their_definitions():
+    p = np.array([0.01, 0.04, 0.03, 0.005, np.nan, 0.9])
+    # Sorted .005 .01 .03 .04 .9: times 5 4 3 2 1, then never falling; times 5/1 5/2 5/3 5/4 1, then never rising.
+    np.testing.assert_allclose(correct(p, "holm"), [0.04, 0.09, 0.09, 0.025, np.nan, 0.9])
+    np.testing.assert_allclose(correct(p, "bh"), [0.025, 0.05, 0.05, 0.025, np.nan, 0.9])
+    np.testing.assert_array_equal(correct(p, "none"), p)
+    assert correct(np.array([0.4, 0.6]), "holm").max() <= 1
+    with pytest.raises(UserError, match="holm, bh or none"):
+        correct(p, "bonferroni")
+
+
+def test_paired_bootstrap_counts_the_other_side():
+    replicates = np.array([[0.1] * 99 + [-0.1], [-1.0] * 50 + [1.0] * 50])
+    np.testing.assert_allclose(paired_bootstrap_p(replicates), [2 * 2 / 101, 1.0])

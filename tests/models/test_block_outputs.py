@@ -1,0 +1,82 @@
+"""Lower blocks passed over, for several variants at once, against whole runs of each variant alone."""
+
+import pytest
+import torch
+
+from infoflow.models import first_block, model_inputs, pad_rows, recorded_blocks, skipped_blocks, tap
+
+
+def padded(model, rows):
+    ids, mask = pad_rows(rows, model.pad_token_id)
+    decoder = ids.flip(1)[:, :5].clamp(min=3) if model.task == "seq2seq" else None
+    return model_inputs(model, ids, mask, decoder_input_ids=decoder)
+
+
+def repeated(inputs, variants):
+    return {name: v.repeat(variants, 1) if isinstance(v, torch.Tensor) else v for name, v in inputs.items()}
+
+
+def without(call, layer, stack, heads):
+    if (call.stack, call.layer) != (stack, layer):
+        return None
+    changed = call.heads.clone()
+    size = len(changed) // len(heads)
+    for variant, head in enumerate(heads):
+        changed[variant * size : (variant + 1) * size, :, head] = 0
+    return changed
+
+
+def test_agrees_with_whole_runs_from_every_block_on(model, rows):
+    inputs = padded(model, rows)
+    with torch.no_grad(), recorded_blocks(model) as recorded:
+        clean = model.module(**inputs).logits
+    for stack in model.anatomy.stacks:
+        for layer in range(len(stack.layers)):
+            together = run_upper(model, recorded, inputs, stack.name, layer, heads=(0, 1))
+            for variant, head in enumerate((0, 1)):
+                alone = run_whole(model, inputs, stack.name, layer, head)
+                torch.testing.assert_close(together[variant], alone, rtol=1e-4, atol=2e-5)
+                assert (alone - clean).abs().max() > 1e-5
+    with torch.no_grad():
+        assert torch.equal(model.module(**inputs).logits, clean)
+
+
+def run_upper(model, recorded, inputs, stack, layer, heads):
+    start = first_block(model, stack, layer)
+    with (
+        torch.no_grad(),
+        skipped_blocks(model, recorded, *start, len(heads)),
+        tap(model, on_heads=lambda call: without(call, layer, stack, heads)),
+    ):
+        logits = model.module(**repeated(inputs, len(heads))).logits
+    return logits.unflatten(0, (len(heads), -1))
+
+
+def run_whole(model, inputs, stack, layer, head):
+    with torch.no_grad(), tap(model, on_heads=lambda call: without(call, layer, stack, (head,))):
+        return model.module(**inputs).logits
+
+
+def test_lower_blocks_do_not_run_and_come_back_after_an_error(models, rows):
+    model = models("bert")
+    inputs = padded(model, rows)
+    with torch.no_grad(), recorded_blocks(model) as recorded:
+        model.module(**inputs)
+    seen = []
+
+    def fail():
+        with skipped_blocks(model, recorded, "encoder", 2, 1), tap(model, on_heads=lambda c: seen.append(c.layer)):
+            model.module(**inputs)
+            raise RuntimeError("halfway")
+
+    with torch.no_grad(), pytest.raises(RuntimeError, match="halfway"):
+        fail()
+    assert seen == [2]
+    with torch.no_grad(), tap(model, on_heads=lambda c: seen.append(c.layer)):
+        model.module(**inputs)
+    assert seen == [2, 0, 1, 2]
+
+
+def test_shared_layers_start_at_the_first(models):
+    assert first_block(models("albert"), "encoder", 2) == ("encoder", 0)
+    assert first_block(models("bert"), "encoder", 2) == ("encoder", 2)
