@@ -1,12 +1,14 @@
 """Plans: strict about names and kinds, the same through TOML, JSON and Python."""
 
+import dataclasses
+
 import pytest
 
 from infoflow.foundation import UserError
 from infoflow.objectives import Translation
-from infoflow.studies import PRESETS, StudyPlan
-from infoflow.studies._compare import model_pairs
-from infoflow.studies._jobs import study_jobs
+from infoflow.studies import PRESETS, AnalysisPlan, StudyPlan, study
+from infoflow.studies._jobs import model_pairs, study_jobs
+from infoflow.studies._measures import pair_measures, standard_measures
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -77,3 +79,25 @@ def test_a_variant_is_compared_with_its_objective_and_its_own_seeds_only() -> No
 def test_absent_plan() -> None:
     with pytest.raises(UserError, match="neither a TOML file nor a preset"):
         StudyPlan.load("nothing.toml")
+
+
+def test_a_plan_names_the_tables_it_wants() -> None:
+    plan = AnalysisPlan(tables=("head_entropy", "model_distance"))
+    assert [measure.name for measure in standard_measures(plan)] == ["head_entropy"]
+    assert [measure.name for measure in pair_measures(plan)] == ["model_distance"]
+    assert standard_measures(AnalysisPlan(tables=("task_scores",))) == []
+    with pytest.raises(UserError, match="knows no heads"):
+        standard_measures(AnalysisPlan(tables=("heads",)))
+
+
+def test_a_study_of_scores_alone(tiny_plan: StudyPlan, tmp_path) -> None:
+    plan = dataclasses.replace(
+        tiny_plan,
+        objectives=("causal-lm", "masked-lm"),
+        seeds=(0,),
+        analysis=dataclasses.replace(tiny_plan.analysis, tables=("task_scores",)),
+    )
+    run = study(plan, tmp_path / "scores", num_processes=1)
+    assert set(run.tables) == {"task_scores", "training_runs", "learning_curves", "findings"}
+    more = dataclasses.replace(plan, analysis=dataclasses.replace(plan.analysis, tables=("model_distance",)))
+    assert "model_distance" in set(study(more, tmp_path / "scores", num_processes=1).tables)

@@ -180,7 +180,8 @@ def _absolute(sources: Sequence[str], options: AnalyzeOptions) -> tuple[list[str
 
 
 def _options(values: dict[str, Any]) -> AnalyzeOptions:
-    return AnalyzeOptions(**{**values, "only": tuple(values["only"]), "measures": AnalysisPlan(**values["measures"])})
+    measures = {**values["measures"], "tables": tuple(values["measures"].get("tables", ()))}
+    return AnalyzeOptions(**{**values, "only": tuple(values["only"]), "measures": AnalysisPlan(**measures)})
 
 
 def _open(run: RunFolder, sources: Sequence[str], options: AnalyzeOptions) -> None:

@@ -218,7 +218,7 @@ class StudyJobs:
 
     def _has_samples(self, job: Job) -> bool:
         """Samples are needed until the comparisons are made, and removed then."""
-        if (self.samples_folder(job) / _COMPLETE).exists():
+        if not pair_measures(self.plan.analysis) or (self.samples_folder(job) / _COMPLETE).exists():
             return True
         pairs = [pair for pair in model_pairs(self.plan) if job in pair]
         return all(self.bench.done("compared", self.pair_key(*pair)) for pair in pairs)
@@ -233,7 +233,7 @@ class StudyJobs:
         by_table = measures_by_table(standard_measures(plan))
         measures = [measure for name in names for measure in by_table.get(name, [])]
         tables: Part = {}
-        if needs_samples := not agree((self.samples_folder(job) / _COMPLETE).exists()):
+        if needs_samples := not agree(self._has_samples(job)):
             measures += pair_measures(plan)
         if any(measure.refusal(model) is None for measure in measures):
             tables = self._pass(job, model, measures, needs_samples)

@@ -7,6 +7,8 @@ from infoflow.foundation import UserError
 from infoflow.heads import (
     Confidence,
     Entropy,
+    HeadDistance,
+    HeadLayerDistance,
     PatternScores,
     PositionalScores,
     RareTokenScores,
@@ -36,9 +38,29 @@ from infoflow.representations import (
 
 from ._plan import AnalysisPlan
 
+SCORES_ONLY = "task_scores"
+"""In `AnalysisPlan.tables`: the scores, which every study has, and nothing else."""
+
 
 def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
-    """Every measure of one model."""
+    """The measures of one model that the plan asks for.
+
+    Raises:
+        UserError: The plan names a table that nothing writes.
+    """
+    measures, pairs = _all_standard(plan), _all_pairs(plan)
+    known = [*dict.fromkeys(measure.name for measure in [*measures, *pairs]), SCORES_ONLY]
+    if unknown := [name for name in plan.tables if name not in known]:
+        raise UserError(f"analysis.tables knows no {unknown[0]}. Choose among: {', '.join(known)}.")
+    return [measure for measure in measures if not plan.tables or measure.name in plan.tables]
+
+
+def pair_measures(plan: AnalysisPlan) -> list[PairMeasure]:
+    """The measures of two models that the plan asks for."""
+    return [measure for measure in _all_pairs(plan) if not plan.tables or measure.name in plan.tables]
+
+
+def _all_standard(plan: AnalysisPlan) -> list[AbstractMeasure]:
     information = {
         "clusters": plan.clusters,
         "types": plan.types,
@@ -69,6 +91,8 @@ def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
         RelationScores(),
         RareTokenScores(),
         PatternScores(),
+        HeadDistance(),
+        HeadLayerDistance(),
         Relevance(),
     ]
 
@@ -81,8 +105,7 @@ def measures_by_table(measures: Sequence[AbstractMeasure]) -> dict[str, list[Abs
     return tables
 
 
-def pair_measures(plan: AnalysisPlan) -> list[PairMeasure]:
-    """Every measure of two models."""
+def _all_pairs(plan: AnalysisPlan) -> list[PairMeasure]:
     return [
         ModelDistance(occurrences=plan.distance_occurrences),
         SpaceSimilarity(occurrences=plan.distance_occurrences),

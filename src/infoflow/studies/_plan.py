@@ -40,6 +40,7 @@ class CorpusPlan:
 class AnalysisPlan:
     """How the models of a study are scored and measured, on sentences they were not trained on."""
 
+    tables: tuple[str, ...] = ()  # what to measure, by the names of tables; empty: all, "task_scores": only scores
     sentences: int = 0  # of the test part at most; 0: all
     occurrences: int = 50_000  # sampled tokens for mutual information
     types: int = 1000  # most frequent tokens that mutual information looks at
