@@ -1,0 +1,197 @@
+"""How differently heads attend: distances between all pairs, and between layers, over a corpus."""
+
+# N bootstrap block (64), G heads of one stack and kind (layer · heads + head)
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from infoflow.flow import Activations, Measure, Need, Reader
+from infoflow.foundation import NUM_BLOCKS, UserError, hash64_array, stream
+from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
+
+from ._head_measure import HEAD_KEYS
+from ._head_pairs import head_pairs
+from ._rows import Rows
+
+_STACK_KIND = HEAD_KEYS[:2]
+_PAIR = tuple(
+    Column(name=f"{name}_{end}", dtype="int64", unit="", description=f"{name} of the {which} head, from 0")
+    for end, which in (("a", "first"), ("b", "second"))
+    for name in ("layer", "head")
+)
+
+_PAIRS = TableSchema(
+    name="head_distance",
+    version=1,
+    description="Jensen–Shannon divergence between the attention of two heads of one stack and kind, averaged over "
+    "queries (and, in `total`, summed); each pair once.",
+    columns=(
+        *_STACK_KIND,
+        *_PAIR,
+        Column(name="distance", dtype="float64", unit="nats", description="mean over queries, at most ln 2"),
+        Column(name="total", dtype="float64", unit="nats", description="sum over queries, as the authors' code has it"),
+        Column(name="low", dtype="float64", unit="nats", description="lower end of the mean's 95% interval"),
+        Column(name="high", dtype="float64", unit="nats", description="upper end of the mean's 95% interval"),
+        Column(name="count", dtype="int64", unit="occurrences", description="queries"),
+    ),
+)
+_LAYERS = TableSchema(
+    name="head_layer_distance",
+    version=1,
+    description="Whether heads of one layer attend alike: the mean Jensen–Shannon divergence of pairs within a layer, "
+    "of pairs from different layers, and their difference (between less within).",
+    columns=(
+        *_STACK_KIND,
+        Column(name="pairs", dtype="string", unit="", description="within, between or difference"),
+        *estimate_columns(
+            "nats",
+            "mean over pairs and queries",
+            "the same with the layers of heads permuted (mean of 200 permutations)",
+        ),
+    ),
+)
+
+
+class _HeadPairs(Measure):
+    """Sums of the divergences between all pairs of heads, on a bounded number of sentences.
+
+    The cost grows with the square of the number of heads, so `sentences` are chosen by hash.
+    """
+
+    needs: frozenset[Need] = frozenset({"attention"})
+
+    def __init__(self, sentences: int = 300, smoothing: float = 1e-3, special: bool = True, seed: int = 0) -> None:
+        if sentences < 1 or not 0 <= smoothing < 1:
+            raise UserError(
+                f"sentences must be at least 1 and smoothing lie in [0, 1). Got {sentences} and {smoothing}."
+            )
+        self.sentences, self.smoothing, self.special, self.seed = sentences, smoothing, special, seed
+        self._limit = np.uint64(2**64 - 1)
+        self._sums: dict[str, np.ndarray] = {}
+
+    def prepare(self, reader: Reader) -> None:
+        hashes = np.sort(hash64_array(("head-distance", self.seed), reader.corpus.ids))
+        self._limit = hashes[min(self.sentences, len(hashes)) - 1]
+
+    def update(self, activations: Activations) -> None:
+        hashes = hash64_array(("head-distance", self.seed), activations.sentence_ids)
+        chosen = np.flatnonzero(hashes <= self._limit)
+        blocks = activations.blocks.cpu().numpy()[chosen]
+        for key, layers in activations.attention.items():
+            queries, keys = activations.streams[key[0]], activations.keys_stream(key)
+            real = (queries.real, keys.real) if self.special else (queries.valid, keys.valid)
+            rows = Rows.of_activations(activations, key, *real)
+            if len(chosen) == 0 or len({layer.shape[1] for layer in layers}) > 1:
+                continue
+            pairs = head_pairs(activations, key, chosen, rows, self.smoothing).numpy()
+            sums = np.zeros((NUM_BLOCKS, *pairs.shape[1:]))
+            np.add.at(sums, blocks, pairs)
+            count = np.bincount(blocks, rows.queries[chosen].sum(1).cpu().numpy(), minlength=NUM_BLOCKS)
+            self._add({_name(key, "pairs"): sums, _name(key, "count"): count})
+            self._sums[_name(key, "heads")] = np.array(layers[0].shape[1])
+
+    def _add(self, sums: dict[str, np.ndarray]) -> None:
+        for name, array in sums.items():
+            fixed = name.endswith(".heads") or name not in self._sums
+            self._sums[name] = array if fixed else self._sums[name] + array
+
+    def merge(self, other: "_HeadPairs") -> None:
+        self._add(other._sums)
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        return dict(self._sums)
+
+    def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
+        self._sums = dict(state)
+
+    def result(self) -> pd.DataFrame:
+        keys = [tuple(name.split(".")[:2]) for name in self._sums if name.endswith(".pairs")]
+        rows = [{"stack": key[0], "kind": key[1], **row} for key in keys for row in self._rows(key)]
+        return pd.DataFrame(rows, columns=self.table.column_names)
+
+    def _parts(self, key: Sequence[str]) -> tuple[np.ndarray, np.ndarray, int]:
+        """Sums (64, G, G), queries (64,) and heads per layer."""
+        sums, count, heads = (self._sums[_name(key, part)] for part in ("pairs", "count", "heads"))
+        return sums, count, int(heads)
+
+    @abstractmethod
+    def _rows(self, key: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """The table's rows for one stack and kind, without these two columns."""
+
+
+class HeadDistance(_HeadPairs):
+    """`js_distance` between all pairs of heads of a stack and kind, by default with special tokens and smoothed.
+
+    `head_map` draws the heads of this table as points.
+
+    Args:
+        sentences: At most so many, those of lowest hash: the cost grows with the square of the number of heads.
+        smoothing: ε of (1 − ε) a + ε/|K|.
+        special: Whether special tokens count.
+        seed: Of the choice of sentences.
+
+    Source: [@clark2019], whose code sums over queries where the paper says average: both are given.
+    """
+
+    table: ClassVar[TableSchema] = _PAIRS
+
+    def _rows(self, key: Sequence[str]) -> Iterator[dict[str, Any]]:
+        sums, count, heads = self._parts(key)
+        for a, b in zip(*np.triu_indices(sums.shape[1], k=1), strict=True):
+            estimate = ratio_estimate(sums[:, a, b], count, float("nan"))
+            yield {
+                "layer_a": a // heads,
+                "head_a": a % heads,
+                "layer_b": b // heads,
+                "head_b": b % heads,
+                "distance": estimate["value"],
+                "total": sums[:, a, b].sum(),
+                **{name: estimate[name] for name in ("low", "high", "count")},
+            }
+
+
+class HeadLayerDistance(_HeadPairs):
+    """Whether heads of one layer are nearer to each other than to heads of other layers.
+
+    Args:
+        sentences: At most so many, those of lowest hash.
+        smoothing: ε of (1 − ε) a + ε/|K|.
+        special: Whether special tokens count.
+        seed: Of the choice of sentences and of the permutations.
+
+    Source: [@clark2019], who see it in a map; the comparison with permuted layers is ours.
+    """
+
+    table: ClassVar[TableSchema] = _LAYERS
+    _PERMUTATIONS = 200
+
+    def _rows(self, key: Sequence[str]) -> Iterator[dict[str, Any]]:
+        sums, count, heads = self._parts(key)
+        layers = np.arange(sums.shape[1]) // heads
+        if layers[-1] == 0 or heads == 1:
+            return
+        measured = _contrasts(sums, layers)
+        generator = stream("permuted-layers", self.seed)
+        total = sums.sum(0, keepdims=True)
+        permuted = np.mean([_contrasts(total, generator.permutation(layers)) for _ in range(self._PERMUTATIONS)], 0)
+        for number, pairs in enumerate(("within", "between", "difference")):
+            baseline = permuted[number, 0] / count.sum()
+            yield {"pairs": pairs, **ratio_estimate(measured[number], count, float(baseline))}
+
+
+def _contrasts(sums: Float[np.ndarray, "block head head"], layers: np.ndarray) -> Float[np.ndarray, "contrast block"]:
+    """Means over the pairs within a layer, between layers, and their difference."""
+    a, b = np.triu_indices(sums.shape[1], k=1)
+    same = layers[a] == layers[b]
+    pairs = sums[:, a, b]
+    within, between = pairs[:, same].mean(1), pairs[:, ~same].mean(1)
+    return np.stack([within, between, between - within])
+
+
+def _name(key: Sequence[str], part: str) -> str:
+    return ".".join((*key, part))

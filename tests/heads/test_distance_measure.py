@@ -1,0 +1,121 @@
+"""Distances between heads over a corpus, against the pure function and a permutation by hand."""
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+import tiny_heads as tiny
+import torch
+
+from infoflow.foundation import UserError
+from infoflow.heads import HeadDistance, HeadLayerDistance, head_map, js_distance
+
+NUM = 14
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return tiny.trees(NUM)
+
+
+@pytest.fixture(scope="module", params=["bert", "llama"])
+def reader(request, corpus):
+    return tiny.reader_of(getattr(tiny, request.param)(corpus), corpus)
+
+
+def matrix_of(reader, special, smoothing):
+    """Sum over sentences of the pure function, each sentence alone; in causal models without smoothing the same."""
+    total = 0
+    for row in range(NUM):
+        given = tiny.batch_of(reader, np.array([row]))
+        (stream,) = given.streams.values()
+        valid = stream.real if special else stream.valid
+        total = total + js_distance(next(iter(given.attention.values())), valid, smoothing=smoothing).double()
+    return total.numpy()
+
+
+@pytest.mark.parametrize("special", [True, False])
+def test_agree_with_the_pure_function(reader, special):
+    causal = reader.model.anatomy.stacks[0].causal
+    smoothing = 0.0 if causal else 1e-3
+    frame = tiny.run(HeadDistance(smoothing=smoothing, special=special), reader, [np.arange(NUM)])
+    expected = matrix_of(reader, special, smoothing)
+    heads = reader.model.anatomy.stacks[0].layers[0].attentions["self"].num_heads
+    assert len(frame) == len(expected) * (len(expected) - 1) // 2
+    for r in frame.itertuples():
+        a, b = r.layer_a * heads + r.head_a, r.layer_b * heads + r.head_b
+        assert a < b
+        assert r.total == pytest.approx(expected[a, b], rel=1e-4)
+        assert r.distance == pytest.approx(r.total / r.count)
+        assert r.low <= r.distance <= r.high
+
+
+def test_padding_and_batches_change_nothing(reader):
+    for measure in (HeadDistance, HeadLayerDistance):
+        alone = tiny.run(measure(), reader, [np.array([row]) for row in range(NUM)])
+        for left in (False, True):
+            frame = tiny.run(measure(), reader, [np.arange(5), np.arange(5, NUM)], left)
+            column = "distance" if measure is HeadDistance else "value"
+            np.testing.assert_allclose(frame[column], alone[column], rtol=1e-4)
+
+
+def test_within_and_between_layers(reader):
+    pairs = tiny.run(HeadDistance(), reader, [np.arange(NUM)])
+    layers = tiny.run(HeadLayerDistance(), reader, [np.arange(NUM)]).set_index("pairs")
+    same = pairs["layer_a"] == pairs["layer_b"]
+    assert layers.loc["within", "value"] == pytest.approx(pairs.loc[same, "distance"].mean())
+    assert layers.loc["between", "value"] == pytest.approx(pairs.loc[~same, "distance"].mean())
+    difference = layers.loc["between", "value"] - layers.loc["within", "value"]
+    assert layers.loc["difference", "value"] == pytest.approx(difference)
+    assert abs(layers.loc["difference", "baseline"]) < 0.05
+    assert layers.loc["within", "baseline"] == pytest.approx(pairs["distance"].mean(), rel=0.1)
+
+
+def test_only_the_sentences_of_lowest_hash_are_read(reader):
+    few = tiny.run(HeadDistance(sentences=4), reader, [np.arange(NUM)])
+    batches = tiny.run(HeadDistance(sentences=4), reader, [np.array([row]) for row in range(NUM)])
+    every = tiny.run(HeadDistance(), reader, [np.arange(NUM)])
+    assert few["count"].iloc[0] < every["count"].iloc[0]
+    np.testing.assert_allclose(few["distance"], batches["distance"], rtol=1e-4)
+
+
+def test_equal_heads_have_no_distance_and_merging_loses_nothing(reader):
+    given = tiny.batch_of(reader, np.arange(NUM))
+    (key,) = given.attention
+    same = [weights[:, :1].expand_as(weights) for weights in given.attention[key][:1] * 2]
+    measure = HeadDistance()
+    measure.prepare(reader)
+    measure.update(replace(given, attention={key: same}))
+    assert measure.result()["distance"].max() < 1e-6
+    first, second = HeadDistance(), HeadDistance()
+    tiny.run(first, reader, [np.arange(6)])
+    tiny.run(second, reader, [np.arange(6, NUM)])
+    first.merge(second)
+    whole = tiny.run(HeadDistance(), reader, [np.arange(NUM)])
+    np.testing.assert_allclose(first.result()["distance"], whole["distance"], rtol=1e-4)
+
+
+def test_the_map_keeps_distances_that_fit_a_plane():
+    import pandas as pd
+
+    generator = torch.Generator().manual_seed(0)
+    points = torch.randn(6, 2, generator=generator).numpy()
+    rows = [
+        {"stack": "encoder", "kind": "self", "layer_a": a // 3, "head_a": a % 3, "layer_b": b // 3, "head_b": b % 3,
+         "distance": float(np.linalg.norm(points[a] - points[b]))}
+        for a, b in combinations(range(6), 2)
+    ]  # fmt: skip
+    found = head_map(pd.DataFrame(rows))
+    assert len(found) == 6
+    assert found["stress"].max() < 1e-3
+    at = found[["x", "y"]].to_numpy()
+    for row, (a, b) in zip(rows, combinations(range(6), 2), strict=True):
+        assert np.linalg.norm(at[a] - at[b]) == pytest.approx(row["distance"], abs=1e-2)
+    with pytest.raises(UserError, match="each pair of the 6 heads"):
+        head_map(pd.DataFrame(rows[1:]))
+
+
+def test_wrong_settings_are_refused():
+    with pytest.raises(UserError, match="sentences must be at least 1"):
+        HeadDistance(sentences=0)
