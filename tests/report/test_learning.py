@@ -1,3 +1,4 @@
+import shutil
 from itertools import pairwise
 
 import pandas as pd
@@ -51,11 +52,9 @@ def test_names_at_the_ends_do_not_overlap(study):
     assert all(high / low > 1.05 for low, high in pairwise(heights))
 
 
-def test_the_training_section_shows_it_where_it_is_known(study):
-    cast = Cast.of(study)
-    assert [figure.id for figure in training_section(study, cast).figures] == ["task-scores"]
-    study.tables.write(_curves(study), LEARNING_CURVES)
-    try:
-        assert [figure.id for figure in training_section(study, cast).figures] == ["task-scores", "learning-curves"]
-    finally:
-        (study.path / "tables" / "learning_curves.parquet").unlink()
+def test_the_training_section_shows_it_where_it_is_known(study, tmp_path):
+    run = RunFolder(shutil.copytree(study.path, tmp_path / "run"))
+    cast = Cast.of(run)
+    assert [figure.id for figure in training_section(run, cast).figures] == ["task-scores"]
+    run.tables.write(_curves(run), LEARNING_CURVES)
+    assert [figure.id for figure in training_section(run, cast).figures] == ["task-scores", "learning-curves"]
