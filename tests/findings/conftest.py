@@ -114,6 +114,7 @@ ALIGNMENT = {
 }
 HEADS = {(0, 0, -1): 0.97, (0, 1, 1): 0.95, (1, 0, -1): 0.30, (1, 1, 2): 0.40}  # (layer, head, offset): share
 CONFIDENCE = {(0, 0): 0.93, (0, 1): 0.88, (1, 0): 0.4, (1, 1): 0.3}
+RELEVANCE = {(0, 0): 0.85, (0, 1): 0.15, (1, 0): 0.8, (1, 1): 0.2}
 NEIGHBOURS = {"neighbours": 50, "metric": "cosine", "few": "require"}
 LOSS = {"causal-lm": (3.5, 5.5), "masked-lm": (3.0, 5.5), "translation": (2.0, 6.0)}  # loss, unigram loss
 LOSS["translation+token-dropout"] = LOSS["translation"]
@@ -158,7 +159,7 @@ class Study:
             for metric, text in ALIGNMENT.items()
             for kind, value in zip(ALIGNED, numbers(text), strict=True)
         }
-        self.heads, self.confidence = dict(HEADS), dict(CONFIDENCE)
+        self.heads, self.confidence, self.relevance = dict(HEADS), dict(CONFIDENCE), dict(RELEVANCE)
         self.loss, self.bleu = dict(LOSS), (30.0, 1.5)
 
     def tables(self):
@@ -180,6 +181,7 @@ class Study:
             "model_distance": self._distances(),
             "head_positional": self._heads(self.heads, ("layer", "head", "offset"), 0.1),
             "head_confidence": self._heads(self.confidence, ("layer", "head"), 0.1),
+            "head_relevance": self._heads(self.relevance, ("layer", "head"), 0.5),
             "task_scores": self._scores(),
         }
 

@@ -6,6 +6,7 @@ import pytest
 IDS = [
     *(f"representations:V-{number}" for number in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18)),
     *(f"representations:Z-{number}" for number in (1, 2, 3, 4, 5, 6)),
+    "heads:V6",
     "heads:V8",
 ]
 
@@ -147,6 +148,8 @@ def reverse(study, name):
             _swap(study.average_similarity, "translation", "masked-lm")
         case "Z-6":
             study.average_similarity["translation"] = np.linspace(0.1, 0.5, 13)
+        case "heads:V6":
+            study.relevance = dict.fromkeys(study.relevance, 0.5)
         case "heads:V8":
             study.heads[1, 1, 2] = 0.96
 
