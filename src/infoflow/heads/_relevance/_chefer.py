@@ -2,15 +2,22 @@
 
 # N seed, T query token, S key token, H head
 
+from collections.abc import Iterator
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from infoflow.foundation import UserError
 from infoflow.models import tap
 
 from ._gradients import Output, run_copies, seed_chunks
-from ._request import Request
+from ._lrp import propagate, require_whole, unembedding_of
+from ._nodes import AttentionNode
+from ._recorder import recording
+from ._request import Request, without_cache
 from ._result import Place, SentenceRelevance, joined
+from ._rule import Rule
 
 
 def chefer_relevance(request: Request, output: Output | None) -> SentenceRelevance:
@@ -25,6 +32,65 @@ def chefer_relevance(request: Request, output: Output | None) -> SentenceRelevan
     Source: [@chefer2021b].
     """
     parts = []
+    for maps, positions in _weighted(request, output):
+        positive = {place: (weights * gradient).clamp(min=0) for place, (weights, gradient) in maps.items()}
+        parts.append(
+            SentenceRelevance(
+                heads={place: one.sum((2, 3)) for place, one in positive.items()},
+                tokens=_tokens({place: one.mean(1) for place, one in positive.items()}, positions),
+            )
+        )
+    return joined(parts)
+
+
+def chefer_propagated(request: Request) -> SentenceRelevance:
+    r"""The older method: the positive part of gradient times the relevance of attention weights, then rollout.
+
+    $$ \bar A = \frac{1}{H} \sum_h (\nabla A_h \odot R(A_h))^+, \qquad R \leftarrow \mathrm{rownorm}(\bar A + I) \, R $$
+
+    R(A) is half of the relevance that a head's output passes to weights and values, by layer-wise propagation with
+    α = 1 and without biases; its rules for residuals and norms are those of `method="voita"`, which differ from the
+    released code's. That code also starts at the last layer by default and overwrites [CLS] → [CLS]; this does not.
+
+    Source: [@chefer2021a], for single stacks.
+
+    Raises:
+        UserError: The model has an encoder and a decoder, or a function that propagation has no rule for.
+    """
+    model = request.model
+    if len(model.anatomy.stacks) > 1:
+        raise UserError(f'version="2021a" is for single stacks; {model.name} has two. Use version="2021b".')
+    with torch.no_grad(), recording(model) as tape:
+        logits = request.logits(model.module(**request.predictions.inputs, **without_cache(model)))
+    unembedding, above = unembedding_of(tape, logits)
+    require_whole(model, tape, above)
+    targets, parts, start = request.targets(logits[0, request.predictions.positions]), [], 0
+    for maps, positions in _weighted(request, None):
+        positive: dict[Place, Tensor] = {}
+
+        def visit(node: AttentionNode, relevance: Tensor, maps: Maps = maps, positive: dict = positive) -> None:
+            one = node.attention
+            place = (one.stack, one.kind, one.layer)
+            positive[place] = (maps[place][1] * _of_weights(node, relevance)).clamp(min=0)
+
+        stop = start + len(positions)
+        propagate(tape, unembedding, positions, targets[start:stop], Rule(alpha=1.0, bias="absorb"), visit)
+        start = stop
+        mixed = {place: _row_shares(one.mean(1)) for place, one in positive.items()}
+        parts.append(
+            SentenceRelevance(
+                heads={place: one.sum((2, 3)) for place, one in positive.items()}, tokens=_rolled(mixed, positions)
+            )
+        )
+    return joined(parts)
+
+
+Maps = dict[Place, tuple[Tensor, Tensor]]
+"""Weights of every attention and the explained number's gradient by them: (N, H, T, S) each."""
+
+
+def _weighted(request: Request, output: Output | None) -> Iterator[tuple[Maps, Tensor]]:
+    """Attention and gradient for as many predictions as memory holds, and the positions of these."""
     attentions = list(request.model.anatomy.attentions())
     lengths = [v.shape[1] for v in request.predictions.inputs.values() if isinstance(v, Tensor) and v.dim() > 1]
     numbers = 8 * sum(one.num_heads for one in attentions) * max(lengths) ** 2
@@ -33,18 +99,34 @@ def chefer_relevance(request: Request, output: Output | None) -> SentenceRelevan
             copies = run_copies(request, seeds, output)
         weights = [seen.attention[one.stack, one.kind][one.layer] for one in attentions]
         gradients = torch.autograd.grad(copies.explained.sum(), weights, allow_unused=True)
-        positive: dict[Place, Tensor] = {
-            (one.stack, one.kind, one.layer): torch.zeros_like(a) if g is None else (a * g).clamp(min=0).detach()
-            for one, a, g in zip(attentions, weights, gradients, strict=True)
-        }
-        positions = request.predictions.positions[seeds]
-        parts.append(
-            SentenceRelevance(
-                heads={place: maps.sum((2, 3)) for place, maps in positive.items()},
-                tokens=_tokens({place: maps.mean(1) for place, maps in positive.items()}, positions),
-            )
+        yield (
+            {
+                (one.stack, one.kind, one.layer): (a.detach(), torch.zeros_like(a) if g is None else g)
+                for one, a, g in zip(attentions, weights, gradients, strict=True)
+            },
+            request.predictions.positions[seeds],
         )
-    return joined(parts)
+
+
+def _of_weights(node: AttentionNode, relevance: Tensor) -> Float[Tensor, "seed head query key"]:
+    """Half of what heads' outputs pass down their sums Σ A v, in proportion to the summands."""
+    heads_NHTe = relevance.unflatten(2, (node.attention.num_heads, -1)).transpose(1, 2)
+    context_HTe = node.core.weights @ node.core.value
+    quotient = torch.where(context_HTe == 0, 0.0, heads_NHTe / torch.where(context_HTe == 0, 1.0, context_HTe))
+    return node.core.weights * (quotient @ node.core.value.mT) / 2
+
+
+def _row_shares(mean: Float[Tensor, "seed token token"]) -> Tensor:
+    mixed = mean + _identity(mean)
+    return mixed / mixed.sum(2, keepdim=True)
+
+
+def _rolled(maps: dict[Place, Tensor], positions: Tensor) -> dict[str, Tensor]:
+    stack = next(iter(maps))[0]
+    rolled = _identity(maps[stack, "self", 0])
+    for _, map_NTS in _in_order(maps):
+        rolled = map_NTS @ rolled
+    return {stack: rolled[torch.arange(len(positions)), positions]}
 
 
 def _tokens(maps: dict[Place, Float[Tensor, "seed query key"]], positions: Tensor) -> dict[str, Tensor]:

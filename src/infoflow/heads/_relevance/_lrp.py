@@ -2,6 +2,8 @@
 
 # N seed, T token, L layer, H head, D width
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -19,18 +21,34 @@ _SEED_NUMBERS = 1 << 25  # numbers of one relevance tensor
 
 
 def voita_relevance(request: Request, rule: Rule) -> SentenceRelevance:
-    """Relevance of heads and tokens for each prediction of one sentence."""
+    r"""Layer-wise relevance propagation, from 1 at the explained logit of each prediction down to the embeddings.
+
+    | function | rule |
+    |---|---|
+    | linear map, LayerNorm, RMSNorm | transition of each token, rescaled for the token and then for the sentence |
+    | activation, added constant, scaling | passes |
+    | residual a + b, gated product | transition of two numbers in each dimension, rescaled for each token jointly |
+    | softmax attention | transition of q, k and v jointly through the softmax, rescaled for each head, then the layer |
+    | q, k, v from states | one fused linear map; in cross-attention q, and k with v, then both rescaled jointly |
+    | state with several readers | sum, scaled to the sum of the readers' absolute relevance |
+
+    The encoder's output is such a state: all decoder layers read it. Rescaling keeps the absolute sum, so that with the
+    default rule the tokens of source and target come to 1, less a deficit of order ε.
+
+    Source: [@voita2021], in whose terms [@voita2019heads] compute the relevance of heads. Layer-wise relevance
+    propagation is, says the documentation of lxt, covered by a patent that allows personal and scientific use.
+    """
     model, positions = request.model, request.predictions.positions
     with torch.no_grad(), recording(model) as tape:
         output = model.module(**request.predictions.inputs, **without_cache(model))
     logits = request.logits(output)
     targets = request.targets(logits[0, positions])
     unembedding, above = unembedding_of(tape, logits)
-    _require_whole(model, tape, above)
+    require_whole(model, tape, above)
     tokens, width = unembedding.states.shape
     step = max(1, _SEED_NUMBERS // (tokens * 4 * width))
     parts = [
-        _propagate(tape, unembedding, positions[start : start + step], targets[start : start + step], rule)
+        propagate(tape, unembedding, positions[start : start + step], targets[start : start + step], rule)
         for start in range(0, len(positions), step)
     ]
     return joined(parts)
@@ -51,7 +69,7 @@ def unembedding_of(tape: Tape, logits: Tensor) -> tuple[LinearNode, set[Value]]:
     raise UserError(no_rule("logits that are no linear map of a state"))
 
 
-def _require_whole(model: Model, tape: Tape, above: set[Value]) -> None:
+def require_whole(model: Model, tape: Tape, above: set[Value]) -> None:
     """Every attention must lead to the logits: a lost thread would pass for a constant."""
     reached = set(above)
     for node in reversed(tape.nodes):
@@ -64,9 +82,15 @@ def _require_whole(model: Model, tape: Tape, above: set[Value]) -> None:
         raise UserError(no_rule(f"what {where} feeds: it could not be followed to the logits"))
 
 
-def _propagate(
-    tape: Tape, unembedding: LinearNode, positions: Tensor, targets: Tensor, rule: Rule
+def propagate(
+    tape: Tape,
+    unembedding: LinearNode,
+    positions: Tensor,
+    targets: Tensor,
+    rule: Rule,
+    visit: Callable[[AttentionNode, Tensor], None] | None = None,
 ) -> SentenceRelevance:
+    """From the logits down to the embeddings; `visit` sees every attention and its heads' relevance (N, T, H · d)."""
     absorbed = Absorbed()
     start = unembedding.of_outputs(positions, targets, rule, absorbed)
     waiting: dict[Value, list[Tensor]] = {unembedding.inputs[0]: [start]}
@@ -77,6 +101,8 @@ def _propagate(
         relevance = merged(waiting.pop(node.output))
         if isinstance(node, AttentionNode):
             one = node.attention
+            if visit is not None:
+                visit(node, relevance)
             heads[one.stack, one.kind, one.layer] = relevance.unflatten(2, (one.num_heads, -1)).sum((1, 3))
         for value, part in zip(node.inputs, node.relevance(relevance, rule, absorbed), strict=True):
             waiting.setdefault(value, []).append(part)

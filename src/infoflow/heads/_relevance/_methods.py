@@ -11,7 +11,7 @@ from infoflow.models import Model
 
 from ._alti import alti_relevance
 from ._backward_rules import Variant, backward_rules
-from ._chefer import chefer_relevance
+from ._chefer import chefer_propagated, chefer_relevance
 from ._gradients import gradient_relevance
 from ._logit_attribution import logit_attribution
 from ._lrp import voita_relevance
@@ -45,7 +45,12 @@ def _gradient(name: str, variant: Variant | None) -> Callable[[Model, dict[str, 
 
 
 def _chefer(model: Model, options: dict[str, Any]) -> Method:
-    _check(options, "chefer", ("output",))
+    _check(options, "chefer", ("output", "version"))
+    version = options.get("version", "2021b")
+    if version not in ("2021a", "2021b"):
+        raise UserError(f'version must be "2021a" or "2021b". Got {version!r}.')
+    if version == "2021a":
+        return chefer_propagated
     return lambda request: chefer_relevance(request, options.get("output"))
 
 

@@ -30,6 +30,9 @@ class Rule:
     `bias="share"` is this; `"absorb"` leaves $f(0)$ out of the numerators and has it in the denominators alone
     (its positive part with $z^+$, its negative part with $z^-$), so it takes relevance away until the rescaling.
     `softmax="const"` takes the attention weights as constants.
+
+    Source: [@voita2021], the code of whose 2021 release is followed where [@voita2019heads] say nothing. There ε in
+    LayerNorm is 1e-6; here it is the model's.
     """
 
     rule: str = "alphabeta"
