@@ -32,6 +32,7 @@ MEASURE_TABLES = (
     "geometry",
     "head_confidence",
     "task_scores",
+    "allocation_groups",
 )
 
 

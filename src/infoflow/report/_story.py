@@ -6,6 +6,7 @@ from infoflow.results import RunFolder
 
 from ._alignment import alignment_section
 from ._change import change_section
+from ._dynamics import dynamics_section
 from ._figure import Figure, Section
 from ._heads import heads_section
 from ._knowledge import knowledge_section
@@ -28,6 +29,7 @@ SECTIONS = (
     alignment_section,
     heads_section,
     training_section,
+    dynamics_section,
 )
 
 

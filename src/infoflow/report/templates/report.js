@@ -28,10 +28,24 @@
     });
     view.addEventListener("mouseout", () => { highlight(section, pinned()); atLayer(section); });
     light(view, pinned());
+    const slider = one("input.replay", panel.closest("figure"));
+    if (slider) replay(view, slider);
   };
   const watcher = new IntersectionObserver((entries) => {
     for (const entry of entries) if (entry.isIntersecting) { watcher.unobserve(entry.target); draw(entry.target); }
   }, { rootMargin: "400px" });
+
+  // ---- a slider through training, which all charts of its figure follow
+  const replay = (view, slider) => {
+    try { view.signal("frame", Number(slider.value)).runAsync(); } catch { /* a chart of another figure in the section */ }
+  };
+  for (const slider of all("input.replay")) {
+    const moments = slider.dataset.moments.split(" ").map(Number);
+    slider.addEventListener("input", () => {
+      one("output", slider.parentElement).textContent = moments[slider.value].toLocaleString("en");
+      for (const view of views.get(slider.closest("section")) || []) replay(view, slider);
+    });
+  }
 
   // ---- one model highlighted in every figure of a section
   const pinned = () => state.model || "";

@@ -1,0 +1,132 @@
+"""How training did it: which parts of the models lowered the loss, when, and which hurt."""
+
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from infoflow.results import RunFolder
+
+from ._dynamics_bars import bars_figure
+from ._dynamics_heads import allocation_heads_figure
+from ._dynamics_hurting import hurting_figure
+from ._dynamics_rows import on_train
+from ._dynamics_similarity import share_similarity_figure
+from ._figure import Figure, Panel, Section
+from ._language import Cast, Series
+from ._layer_chart import HEIGHT, color_of, dash_of, finished, lit
+from ._numbers import listed, number
+
+_TABLES = ("allocation_windows", "allocation_steps", "allocation_groups", "allocation_heads", "allocation_hurting")
+
+
+def dynamics_section(run: RunFolder, cast: Cast) -> Section | None:
+    """The section, or None where no training was recorded."""
+    if any(name not in run.tables or run.tables[name].empty for name in _TABLES):
+        return None
+    frames = {name: on_train(cast.named(run.tables[name])) for name in _TABLES}
+    if frames["allocation_windows"].empty:
+        return None
+    reliability = on_train(cast.named(run.tables["allocation_reliability"]))
+    figures = [
+        bars_figure(frames["allocation_steps"], frames["allocation_groups"], cast),
+        _loss_figure(frames["allocation_windows"], reliability, cast),
+        allocation_heads_figure(frames["allocation_heads"], cast),
+        hurting_figure(frames["allocation_hurting"], reliability, cast),
+    ]
+    if "allocation_similarity" in run.tables and len(run.tables["allocation_similarity"]):
+        figures.append(share_similarity_figure(run.tables["allocation_similarity"], cast))
+    return Section(
+        id="dynamics",
+        title="Which parts of the model did the learning?",
+        lead="Each update moves every parameter a little, and the loss falls or rises. Loss change allocation divides "
+        "that change among the parameters, so that their parts add up to it exactly.",
+        figures=figures,
+        keys=cast.present(frames["allocation_windows"]),
+        untrained=False,
+    )
+
+
+def _loss_figure(windows: pd.DataFrame, reliability: pd.DataFrame, cast: Cast) -> Figure:
+    table = _curves(windows)
+    series = cast.present(table)
+    residuals = reliability[reliability["statistic"] == "residual of the total"]
+    return Figure(
+        id="allocation-loss",
+        question="Do the parts add up to the loss?",
+        answer=[_loss_sentence(table, residuals, series)],
+        panels=[Panel(spec=_loss_chart(table, series))],
+        caption=f"Loss on fixed training sentences with frozen noise and without dropout; "
+        f"{_seeds_text(table)} {int(table.groupby('series')['update'].nunique().max())} points.",
+        how_to_read=[
+            "Solid: the loss. Dots: the loss at the start plus all allocations until then. Where dots leave the line, "
+            "the gradient bends more between two updates than the rule follows.",
+            "Losses of different objectives cannot be compared with each other.",
+        ],
+        method="loss-change",
+        data=table,
+        tables=("allocation_windows", "allocation_reliability"),
+        findings=("dynamics:L6",),
+    )
+
+
+def _curves(windows: pd.DataFrame) -> pd.DataFrame:
+    """Loss and its reconstruction after each window: mean, lowest and highest seed."""
+    windows = windows.sort_values(["series", "seed", "window"])
+    runs = windows.groupby(["series", "seed"])
+    rebuilt = runs["loss_start"].transform("first") + runs["allocated"].cumsum()
+    starts = runs.head(1).assign(end=lambda f: f["start"], loss_end=lambda f: f["loss_start"])
+    points = pd.concat([windows.assign(rebuilt=rebuilt), starts.assign(rebuilt=starts["loss_start"])])
+    grouped: Any = points.groupby(["series", "end"], sort=True)
+    table = grouped.agg(
+        value=("loss_end", "mean"),
+        low=("loss_end", "min"),
+        high=("loss_end", "max"),
+        rebuilt=("rebuilt", "mean"),
+        seeds=("seed", "nunique"),
+    )
+    return table.reset_index().rename(columns={"end": "update"})
+
+
+def _seeds_text(table: pd.DataFrame) -> str:
+    seeds = int(table["seeds"].max())
+    return f"means over {seeds} seeds, bands from the lowest to the highest." if seeds > 1 else "one seed."
+
+
+def _loss_sentence(table: pd.DataFrame, residuals: pd.DataFrame, series: list[Series]) -> str:
+    used = residuals.groupby(["series", "rule"], sort=False)["value"].mean()
+    parts = []
+    for one in series:
+        own = table[table["series"] == one.key]
+        rules = used[one.key]
+        first = f", first order would be off by {100 * rules['first-order']:.2g}%" if "first-order" in rules else ""
+        fall = float(own["value"].iloc[0] - own["value"].iloc[-1])
+        parts.append(
+            f"{one.label} {100 * rules.iloc[0]:.2g}% of a fall of {number(fall)} nats ({rules.index[0]}{first})"
+        )
+    return f"Sum of all allocations against the loss change: off by {listed(parts)}."
+
+
+def _loss_chart(table: pd.DataFrame, series: list[Series]) -> dict[str, Any]:
+    base, color = alt.Chart(table), color_of(series)
+    x = alt.X("update:Q", title="updates", axis=alt.Axis(format="~s", tickCount=6))
+    scale = alt.Scale(zero=False)
+    y = alt.Y("value:Q", title="loss (nats per item)", scale=scale, axis=alt.Axis(tickCount=6))
+    tooltip = [alt.Tooltip("series:N"), alt.Tooltip("update:Q"), alt.Tooltip("value:Q", title="loss", format=".3f")]
+    tooltip += [alt.Tooltip("rebuilt:Q", title="from allocations", format=".3f")]
+    ends = table.loc[table.groupby("series")["update"].idxmax()]
+    ends = ends.assign(name=ends["series"].map({one.key: one.label for one in series}))
+    layers = [
+        base.mark_area().encode(
+            x=x, y=alt.Y("low:Q", scale=scale, title=None), y2="high:Q", color=color, opacity=lit(0.18)
+        ),
+        base.mark_line(strokeWidth=2.0).encode(x=x, y=y, color=color, strokeDash=dash_of(series), opacity=lit()),
+        base.mark_point(size=14, filled=True).encode(
+            x=x, y=alt.Y("rebuilt:Q", scale=scale, title=None), color=color, opacity=lit()
+        ),
+        base.mark_point(size=200, filled=True, opacity=0).encode(x=x, y=y, tooltip=tooltip),
+        alt.Chart(ends)
+        .mark_text(align="right", dy=-8, fontWeight="bold", fontSize=11)
+        .encode(x=x, y=alt.Y("value:Q", scale=scale), text="name:N", color=color, opacity=lit(1.0, 0.25)),
+    ]
+    return finished(alt.layer(*layers), HEIGHT)
