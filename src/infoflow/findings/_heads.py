@@ -1,0 +1,119 @@
+"""Readings of tables that hold a row per head: the best heads, and means over the heads of each layer."""
+
+# R bootstrap replicates, K columns of the panel
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ._panel import Absent, Panel
+from ._reading import Number, Objective, Tables, chosen, replicates_of, require_rows
+
+Where = Mapping[str, Any]
+"""Column → value, or alternatives (a tuple), of which the first that occurs is read."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BestHeads:
+    """For each entry of `columns`, the largest value over the heads that it describes, of each seed.
+
+    Heads do not correspond between seeds, so they are selected seed by seed: by the estimate, and then followed
+    through the replicates, since selecting again in each would favour lucky ones. Numbers are of the encoder's
+    self-attention where a table holds more.
+    """
+
+    table: str
+    objective: Objective
+    columns: tuple[Where, ...]
+    less: str | None = None  # a column to subtract, such as the baseline
+    needs: str = ""  # what a run must have for the table to have rows
+    trained: bool = True
+    number: Number = "value"
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return (self.table,)
+
+    def panel(self, tables: Tables) -> Panel:
+        frame = _model_rows(self, tables)
+        picked = [_narrowed(frame, where, self.table) for where in self.columns]
+        seeds = sorted(set.intersection(*(set(part["seed"]) for part in picked)))
+        if not seeds:
+            raise Absent(f"{self.table} has no seed with all the rows that the claim needs")
+        numbers = [np.stack([self._best(part[part["seed"] == seed]) for part in picked], axis=1) for seed in seeds]
+        return _stacked(seeds, numbers)
+
+    def _best(self, rows: pd.DataFrame) -> np.ndarray:
+        """Estimate and replicates (1 + R,) of the best head."""
+        values = rows[self.number].to_numpy(dtype=float)[None]
+        if self.number == "value":
+            values = np.concatenate([values, replicates_of(rows).T])
+        if self.less is not None:
+            values = values - rows[self.less].to_numpy(dtype=float)
+        return values[:, values[0].argmax()]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerMeans:
+    """The mean over the heads of each layer; with `ratio`, of the values over that of the baselines."""
+
+    table: str
+    objective: Objective
+    where: Where
+    ratio: bool = False
+    needs: str = ""
+    trained: bool = True
+    number: Number = "value"
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return (self.table,)
+
+    def panel(self, tables: Tables) -> Panel:
+        frame = _narrowed(_model_rows(self, tables), self.where, self.table)
+        layers = sorted(set(frame["layer"]))
+        seeds = sorted(set(frame["seed"]))
+        numbers = [np.stack(list(self._layers(frame[frame["seed"] == seed], layers)), axis=1) for seed in seeds]
+        return _stacked(seeds, numbers)
+
+    def _layers(self, rows: pd.DataFrame, layers: list[int]) -> Iterator[np.ndarray]:
+        for layer in layers:
+            part = rows[rows["layer"] == layer]
+            values = part[self.number].to_numpy(dtype=float)[None]
+            if self.number == "value":
+                values = np.concatenate([values, replicates_of(part).T])
+            mean = values.mean(axis=1)
+            yield mean / part["baseline"].mean() if self.ratio else mean
+
+
+def _model_rows(reading: BestHeads | LayerMeans, tables: Tables) -> pd.DataFrame:
+    """The rows of the objective's models, trained or not; what a run lacks is named."""
+    table, needs = reading.table, f" (it needs {reading.needs})" if reading.needs else ""
+    frame = tables.get(table)
+    if frame is None or frame.empty:
+        raise Absent(f"the table {table} is absent or empty{needs}")
+    rows = frame[(frame["objective"] == reading.objective) & (frame["trained"] == reading.trained)]
+    rows = chosen(rows, {"kind": "self"} if "kind" in frame.columns else {})
+    require_rows(rows, frame, table, reading.objective, reading.trained)
+    return rows.dropna(subset=[reading.number])
+
+
+def _narrowed(frame: pd.DataFrame, where: Where, table: str) -> pd.DataFrame:
+    for column, wanted in where.items():
+        alternatives = wanted if isinstance(wanted, tuple) else (wanted,)
+        present = [value for value in alternatives if (frame[column] == value).any()]
+        if not present:
+            raise Absent(f"{table} has no rows with {column} {' or '.join(map(str, alternatives))}")
+        frame = frame.loc[frame[column] == present[0]]
+    return frame
+
+
+def _stacked(seeds: list[int], numbers: list[np.ndarray]) -> Panel:
+    """A panel of (1 + R, K) numbers of each seed; one place on the layer axis, whatever the columns are."""
+    common = min(len(rows) for rows in numbers)
+    stacked = np.stack([rows[:common] for rows in numbers])
+    units = tuple((int(seed),) for seed in seeds)
+    return Panel(units=units, layers=(0,), values_UK=stacked[:, 0], replicates_URK=stacked[:, 1:])

@@ -1,0 +1,56 @@
+"""heads:C2. The masked LM's attention, all heads together, holds syntax."""
+
+from .._condition import Condition
+from .._finding import Control, Curves, Finding
+from .._heads import BestHeads
+from .._reading import Reading, untrained
+from .._sources import CLARK
+
+_TREES = "a corpus with trees, and the measure AttentionProbe"
+
+
+def _score(probe: str, less: str | None = None) -> BestHeads:
+    return BestHeads(table="head_probe", objective="masked-lm", columns=({"probe": probe},), less=less, needs=_TREES)
+
+
+READS: dict[str, Reading] = {
+    "attention": _score("attention", less="baseline"),
+    "words": _score("attention+words"),
+    "distance": _score("distance+words"),
+}
+
+
+def test(curves: Curves) -> list[Condition]:
+    return [
+        Condition(
+            name="unlabelled attachment of the attention-only probe above that of the next word",
+            values=curves["attention"],
+            labels=["all heads"],
+            threshold=0.0,
+            unit="share of words",
+        ),
+        Condition(
+            name="the attention-and-words probe above the distance-and-words probe",
+            values=curves["words"] - curves["distance"],
+            labels=["all heads"],
+            threshold=0.0,
+            unit="share of words",
+        ),
+    ]
+
+
+FINDING = Finding(
+    id="heads:C2",
+    claim="The attention of all heads of a masked LM together holds much of a sentence's dependency tree.",
+    source=CLARK,
+    published="unlabelled attachment score on the Penn Treebank, in per cent: attention 61, attention and GloVe 77, "
+    "distances and GloVe 58, an untrained BERT and GloVe 30, right-branching 26",
+    statistic=(
+        "a linear combination of attention maps attaches more words rightly than the next word does, and attention "
+        "with word vectors more than distances with word vectors"
+    ),
+    reads=READS,
+    test=test,
+    controls=(Control(name="untrained model", reads=untrained(READS)),),
+    learned=("masked-lm",),
+)
