@@ -6,6 +6,7 @@ from ._analyze import analyze
 from ._compare import compare
 from ._data import describe, get, list_all
 from ._doctor import doctor
+from ._dynamics import dynamics
 from ._findings import findings
 from ._heads import heads
 from ._merge import merge
@@ -35,7 +36,7 @@ _results = Group("Results of a run", sort_key=2)
 _surroundings = Group("Data and machine", sort_key=3)
 _COMMANDS = {
     _experiments: (study, train, analyze, compare, heads, view),
-    _results: (findings, report, merge),
+    _results: (dynamics, findings, report, merge),
     _surroundings: (doctor,),
 }
 

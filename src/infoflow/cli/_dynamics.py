@@ -1,0 +1,130 @@
+"""`infoflow dynamics`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from ._session import Log, reporting
+from ._show import show, show_path, show_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_GROUP = ["component", "stack", "layer", "kind"]
+
+
+def dynamics(
+    run: Path,
+    /,
+    *,
+    top: Annotated[int, Parameter(validator=Number(gte=1))] = 10,
+    log: Log = None,
+) -> None:
+    """Show which parameters lowered the loss while a study's models trained, and write its report again.
+
+    The study must have recorded it: `[dynamics] on = true` in its plan, or `--set dynamics.on=true`.
+
+    Args:
+        run: A folder that `infoflow study` wrote.
+        top: Groups of parameters to list for each objective; the tables hold all.
+    """
+    with reporting(log):
+        from infoflow.report import write_report
+        from infoflow.results import RunFolder
+
+        folder = RunFolder.existing(run)
+        _require_recording(folder.path, list(folder.tables))
+        tables = {name: folder.tables[f"allocation_{name}"] for name in ("groups", "hurting", "reliability", "windows")}
+        for objective in dict.fromkeys(tables["groups"]["objective"]):
+            own = {name: _on_train(frame, str(objective)) for name, frame in tables.items()}
+            _show_trust(str(objective), own["windows"], own["reliability"])
+            _show_groups(str(objective), own["groups"], top)
+            _show_hurting(str(objective), own["hurting"])
+        if "allocation_similarity" in folder.tables:
+            _show_similarity(folder.tables["allocation_similarity"])
+        show_path("All groups, heads and steps", folder.path / "tables")
+        show_path("Report", write_report(folder))
+
+
+def _require_recording(path: Path, tables: list[str]) -> None:
+    from infoflow.foundation import UserError
+
+    if "allocation_groups" not in tables:
+        raise UserError(
+            f"{path} holds no recording of its trainings.\n"
+            f"Record one (models are trained once more): infoflow study PLAN --out {path} --set dynamics.on=true"
+        )
+
+
+def _rows(frame: "pd.DataFrame") -> list[tuple[tuple, dict]]:
+    """Key and columns of each row."""
+    return list(zip(frame.index.tolist(), frame.to_dict("records"), strict=True))
+
+
+def _on_train(frame: "pd.DataFrame", objective: str) -> "pd.DataFrame":
+    return frame.loc[(frame["objective"] == objective) & (frame["set"] == "train")]
+
+
+def _show_trust(objective: str, windows: "pd.DataFrame", reliability: "pd.DataFrame") -> None:
+    first, last = (
+        windows.groupby("seed")["loss_start"].first().mean(),
+        windows.groupby("seed")["loss_end"].last().mean(),
+    )
+    show(f"{objective}: loss {first:.3f} before, {last:.3f} after training")
+    wanted = ("residual of the total", "mean residual", "half correlation of groups", "sign agreement of parameters")
+    means = reliability[reliability["statistic"].isin(wanted)].groupby(["statistic", "rule", "unit"], sort=False)
+    rows = [[statistic, rule, f"{value:.3g}", unit] for (statistic, rule, unit), value in means["value"].mean().items()]
+    show_table(["how far to trust it", "rule", "mean over seeds", "unit"], rows)
+    show()
+
+
+def _show_groups(objective: str, groups: "pd.DataFrame", top: int) -> None:
+    means = groups.groupby(_GROUP, sort=False)[["value", "share", "per_parameter"]].agg(["mean", "min", "max"])
+    means = means.sort_values(("value", "mean")).head(top)
+    rows = [
+        [
+            *map(str, key),
+            f"{100 * row['share', 'mean']:.2f}",
+            f"{100 * row['share', 'min']:.2f} to {100 * row['share', 'max']:.2f}",
+            f"{row['per_parameter', 'mean']:.2e}",
+        ]
+        for key, row in _rows(means)
+    ]
+    columns = [*_GROUP, "% of the loss change", "lowest to highest seed", "nats per parameter"]
+    show_table(columns, rows, f"{objective}: what lowered the loss most")
+    show()
+
+
+def _show_hurting(objective: str, hurting: "pd.DataFrame") -> None:
+    blocks = hurting[hurting["level"] == "block"].groupby(["component", "stack", "kind"], sort=False)
+    means = blocks.agg(
+        hurt=("hurt", "mean"), zero=("zero", "mean"), last=("last_hurt", "max"), largest=("largest", "max")
+    )
+    rows = [
+        [
+            *map(str, key),
+            f"{row['hurt']:.1%}",
+            f"{row['zero']:.1%}",
+            "never" if row["last"] < 0 else f"{row['last']:.0f}",
+            f"{row['largest']:.2g}",
+        ]
+        for key, row in _rows(means.sort_values("hurt", ascending=False))
+    ]
+    columns = ["component", "stack", "kind", "steps that hurt", "no change", "last at update", "largest rise [nats]"]
+    show_table(columns, rows, f"{objective}: components as sums over layers")
+    show()
+
+
+def _show_similarity(similarity: "pd.DataFrame") -> None:
+    shown = similarity[(similarity["normalisation"] == "share") & (similarity["metric"] == "spearman")]
+    ends = ["objective_a", "stack_a", "objective_b", "stack_b"]
+    means = shown.groupby(ends, sort=True)["value"].agg(["mean", "min", "max", "count"])
+    rows = [
+        [*map(str, key), f"{row['mean']:.2f}", f"{row['min']:.2f} to {row['max']:.2f}", str(int(row["count"]))]
+        for key, row in _rows(means)
+    ]
+    columns = ["objective", "stack", "objective", "stack", "rank correlation", "lowest to highest", "pairs"]
+    show_table(columns, rows, "How alike shares over layers and components are")
+    show()
