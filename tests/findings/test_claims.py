@@ -6,6 +6,7 @@ import pytest
 IDS = [
     *(f"representations:V-{number}" for number in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18)),
     *(f"representations:Z-{number}" for number in (1, 2, 3, 4, 5, 6)),
+    *(f"heads:M{number}" for number in range(1, 8)),
     "heads:V6",
     "heads:V8",
 ]
@@ -148,6 +149,20 @@ def reverse(study, name):
             _swap(study.average_similarity, "translation", "masked-lm")
         case "Z-6":
             study.average_similarity["translation"] = np.linspace(0.1, 0.5, 13)
+        case "heads:M1":
+            study.ablation["head encoder self"] = np.full(6, 0.1)
+        case "heads:M2":
+            study.ablation["others decoder cross"] = study.ablation["others decoder cross"][::-1]
+        case "heads:M3":
+            _swap(study.ablation, "curve all importance", "curve all random")
+        case "heads:M4":
+            _swap(study.ablation, "curve decoder-cross importance", "curve decoder-self importance")
+        case "heads:M5":
+            study.ablation["transfer"] = np.array([-0.2])
+        case "heads:M6":
+            _swap(study.ablation, "curve all importance", "curve all oracle")
+        case "heads:M7":
+            study.ablation["prunable importance"] = np.array([0.3, 0.3, 0.3, 0.6])
         case "heads:V6":
             study.relevance = dict.fromkeys(study.relevance, 0.5)
         case "heads:V8":
