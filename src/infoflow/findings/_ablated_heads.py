@@ -127,6 +127,7 @@ class SeedNumber:
         frame = rows_of(tables, self.table, ["objective", "seed", "trained", self.number, *keys])
         frame = frame[(frame["objective"] == self.objective) & (frame["trained"] == self.trained)]
         frame = frame[frame["order"] == self.order] if self.order else frame
+        frame = frame[frame["kind"] == "all"] if "kind" in frame.columns else frame
         require_rows(frame, tables[self.table], self.table, self.objective, self.trained)
         return _stacked(frame, keys, self.number, self.table)
 

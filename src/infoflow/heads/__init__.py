@@ -3,9 +3,11 @@
 from ._ablate import ablate as ablate
 from ._ablation_measure import Ablation as Ablation
 from ._ablation_measure import ablation as ablation
+from ._ablation_transfer import ablation_transfer as ablation_transfer
 from ._classes import head_classes as head_classes
 from ._confidence import confidence as confidence
 from ._confidence_measure import Confidence as Confidence
+from ._coreference_measure import Coreference as Coreference
 from ._distance_measure import HeadDistance as HeadDistance
 from ._distance_measure import HeadLayerDistance as HeadLayerDistance
 from ._entropy import attention_entropy as attention_entropy
@@ -41,6 +43,7 @@ from ._sentence_attention import SentenceAttention as SentenceAttention
 from ._sentence_attention import sentence_attention as sentence_attention
 from ._sentence_tokens import ReadSentence as ReadSentence
 from ._sentence_tokens import ReadToken as ReadToken
+from ._special_gradient import SpecialGradient as SpecialGradient
 from ._surface_measure import SurfaceStatistics as SurfaceStatistics
 from ._telling_sentences import TellingSentences as TellingSentences
 from ._value_weighted import output_weight as output_weight

@@ -5,12 +5,15 @@ from collections.abc import Sequence
 from infoflow.flow import AbstractMeasure, PairMeasure
 from infoflow.foundation import UserError
 from infoflow.heads import (
+    Ablation,
     Confidence,
     Entropy,
     HeadDistance,
     HeadLayerDistance,
+    Importance,
     PatternScores,
     PositionalScores,
+    PruningCurve,
     RareTokenScores,
     RelationScores,
     Relevance,
@@ -94,6 +97,9 @@ def _all_standard(plan: AnalysisPlan) -> list[AbstractMeasure]:
         HeadDistance(),
         HeadLayerDistance(),
         Relevance(),
+        Importance(),
+        Ablation(sentences=48),
+        PruningCurve(sentences=24),
     ]
 
 
