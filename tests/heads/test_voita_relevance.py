@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.autograd.functional import jacobian
 
+from infoflow.foundation import UserError
 from infoflow.heads import relevance, token_relevance
 from infoflow.models import load_model
 
@@ -291,3 +292,119 @@ def test_pre_norm_encoder_decoder_agrees_with_dense_jacobians(build, options):
     for stack, expected in states.items():
         found = torch.tensor(tokens.loc[tokens["stack"] == stack, "relevance"].to_numpy())
         torch.testing.assert_close(found, expected.abs().sum(1), rtol=1e-6, atol=1e-9)
+
+
+# -- properties
+
+
+FAMILIES = [
+    "bert",
+    "roberta",
+    "albert",
+    "gpt2",
+    "gpt_neox",
+    "opt",
+    "llama",
+    "phi3",
+    "marian",
+    "bart",
+    "t5",
+    "encoder-decoder",
+]
+
+
+def batch_of(model):
+    batch = {"input_ids": torch.tensor([[5, 6, 7, 8]])}
+    return batch | ({"decoder_input_ids": torch.tensor([[2, 9, 4]])} if model.task == "seq2seq" else {})
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_source_and_target_come_to_one(build, family):
+    model = load_model(build(family))
+    tokens = token_relevance(model, batch_of(model), "voita")
+    sums = tokens.groupby("position")["relevance"].sum()
+    assert sums.between(0.99, 1).all(), sums
+    assert (tokens["relevance"] >= 0).all()
+    frame = relevance(model, batch_of(model), "voita")
+    assert frame["relevance"].between(0, 1).all()
+    later = tokens[(tokens["stack"] == "decoder") & (tokens["token"] > tokens["position"])]
+    assert (later["relevance"] == 0).all()  # what comes later cannot matter
+
+
+@pytest.mark.parametrize(("rule", "family"), [("alphabeta", "bert"), ("ratio", "mbart")])
+def test_a_head_that_writes_nothing_gets_nothing_where_biases_are_absorbed(build, rule, family):
+    module = build(family)
+    model = load_model(module)
+    one = next(iter(model.anatomy.attentions()))
+    with torch.no_grad():
+        module.get_submodule(one.output_projection).weight[:, : one.head_dim] = 0
+    first = (one.stack, one.kind, one.layer, 0)
+    for bias, expected in (("absorb", True), ("share", False)):
+        frame = relevance(model, batch_of(model), "voita", rule=rule, bias=bias).set_index(
+            ["stack", "kind", "layer", "head"]
+        )
+        assert (frame.loc[first, "relevance"] == 0) == expected
+        assert (frame.attrs["absorbed_share"] > 0) == expected
+
+
+def test_embeddings_may_be_given_instead_of_tokens(build):
+    model = load_model(build("bert"))
+    ids = torch.tensor([[5, 6, 7, 8]])
+    with torch.no_grad():
+        embeds = model.module.get_input_embeddings()(ids)
+    expected = relevance(model, {"input_ids": ids}, "voita")["relevance"]
+    found = relevance(model, {"inputs_embeds": embeds}, "voita")["relevance"]
+    torch.testing.assert_close(torch.tensor(found), torch.tensor(expected))
+
+
+def test_seeds_in_pieces_are_the_same(build, monkeypatch):
+    import infoflow.heads._relevance._attention_rule as attention_rule
+    import infoflow.heads._relevance._lrp as lrp
+    import infoflow.heads._relevance._rule as rule
+
+    model = load_model(build("bart"))
+    whole = relevance(model, batch_of(model), "voita")["relevance"]
+    monkeypatch.setattr(lrp, "_SEED_NUMBERS", 1)
+    monkeypatch.setattr(rule, "_CHUNK", 1)
+    monkeypatch.setattr(attention_rule, "_CHUNK", 1)
+    pieces = relevance(model, batch_of(model), "voita")["relevance"]
+    torch.testing.assert_close(torch.tensor(pieces), torch.tensor(whole))
+
+
+def test_the_model_is_as_before(build):
+    module = build("gpt2")
+    model = load_model(module)
+    before = module.config._attn_implementation
+    relevance(model, batch_of(model), "voita")
+    with pytest.raises(UserError):
+        relevance(model, {"attention_mask": torch.ones(1, 4)}, "voita")
+    assert module.config._attn_implementation == before
+    assert not any(child._forward_hooks or child._forward_pre_hooks for child in module.modules())
+
+
+def test_what_has_no_rule_is_named_and_not_passed_over(build):
+    """An operation between modules must not pass for a constant."""
+    from transformers.models.bert.modeling_bert import BertIntermediate
+
+    class Odd(BertIntermediate):
+        def forward(self, hidden_states):
+            return super().forward(hidden_states).sin()
+
+    module = build("bert")
+    module.bert.encoder.layer[1].intermediate.__class__ = Odd
+    with pytest.raises(UserError, match="no rule for the operation sin"):
+        relevance(load_model(module), {"input_ids": torch.tensor([[5, 6, 7]])}, "voita")
+
+
+def test_chefers_older_method_rolls_gradient_times_relevance(build):
+    model = load_model(build("bert"))
+    batch = {"input_ids": torch.tensor([[5, 6, 7, 8]])}
+    tokens = token_relevance(model, batch, "chefer", version="2021a")
+    assert (tokens.groupby("position")["relevance"].sum() - 1).abs().max() < 1e-9
+    heads = relevance(model, batch, "chefer", version="2021a", normalise=None)["relevance"]
+    assert (heads >= 0).all()
+    assert (heads > 0).any()
+    with pytest.raises(UserError, match="single stacks"):
+        relevance(
+            load_model(build("bart")), {**batch, "decoder_input_ids": torch.tensor([[2, 9]])}, "chefer", version="2021a"
+        )

@@ -38,8 +38,8 @@ class CoreRelevance:
     """Relevance of an attention's queries, keys and values."""
 
     query: Float[Tensor, "seed head query width"]
-    key: Float[Tensor, "seed head key width"]
-    value: Float[Tensor, "seed head key value_width"]
+    key: Float[Tensor, "seed key_head key width"]
+    value: Float[Tensor, "seed key_head key value_width"]
 
     def absolute(self) -> Float[Tensor, "seed head 1 1"]:
         parts = (part.abs().sum((2, 3), keepdim=True) for part in (self.query, self.key, self.value))
