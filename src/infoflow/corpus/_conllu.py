@@ -1,6 +1,6 @@
 """Reads CoNLL-U: words, tags and dependency trees of Universal Dependencies treebanks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from infoflow.foundation import UserError
@@ -16,11 +16,12 @@ _NUM_FIELDS = 10
 NumberedLine = tuple[int, str]
 
 
-def read_conllu(path: Path) -> Iterator[Row | None]:
+def read_conllu(path: Path, misc: Sequence[str] = ()) -> Iterator[Row | None]:
     """Sentences of a CoNLL-U file, over *syntactic* words.
 
     A multiword token (id `3-4`) gives way to the words it stands for, an empty node (id `5.1`) is left out, and
-    comments are skipped, but for `# text =`, which is the sentence's text.
+    comments are skipped, but for `# text =`, which is the sentence's text. Each key of `misc` becomes a column, named
+    in lower case, with what the MISC field of each word says of it, or `_`.
 
     Raises:
         UserError: A line is not CoNLL-U, or the heads of a sentence are not a tree.
@@ -30,13 +31,13 @@ def read_conllu(path: Path) -> Iterator[Row | None]:
         if line.strip():
             block.append((number, line))
         elif block:
-            yield _sentence(path, block)
+            yield _sentence(path, block, misc)
             block = []
     if block:
-        yield _sentence(path, block)
+        yield _sentence(path, block, misc)
 
 
-def _sentence(path: Path, block: list[NumberedLine]) -> Row | None:
+def _sentence(path: Path, block: list[NumberedLine], misc: Sequence[str]) -> Row | None:
     text: str | None = None
     words: list[list[str]] = []
     numbers: list[int] = []
@@ -62,7 +63,14 @@ def _sentence(path: Path, block: list[NumberedLine]) -> Row | None:
         "deprel": [word[_DEPREL] for word in words],
         "lemma": [word[_LEMMA] for word in words],
         "xpos": [word[_XPOS] for word in words],
+        **{key.lower(): [_misc(word[_MISC], key) for word in words] for key in misc},
     }
+
+
+def _misc(field: str, key: str) -> str:
+    """What a MISC field says of `key`; `_` where it says nothing."""
+    pairs = (pair.partition("=") for pair in field.split("|"))
+    return next((value for name, _, value in pairs if name == key and value), "_")
 
 
 class _Surface:

@@ -79,14 +79,19 @@ class Corpus:
         return cls._from_files([source, target], read_pair(source, target), ("text", "translation"), facts, name)
 
     @classmethod
-    def from_conllu(cls, path: str | Path, name: str | None = None) -> "Corpus":
+    def from_conllu(cls, path: str | Path, name: str | None = None, misc: Sequence[str] = ()) -> "Corpus":
         """A CoNLL-U treebank: words, upos, head (from 0, −1 the root), deprel, and the tags `lemma` and `xpos`.
+
+        `misc` names keys of the MISC field that become columns in lower case: `("Entity",)` gives `entity`, the
+        coreference brackets of CorefUD.
 
         Raises:
             UserError: As `from_text`; a line is malformed; the heads of a sentence are not a tree.
         """
         path = Path(path)
-        return cls._from_files([path], read_conllu(path), CONLLU_COLUMNS, {"reader": "conllu"}, name)
+        facts: dict[str, Any] = {"reader": "conllu", **({"misc": list(misc)} if misc else {})}
+        columns = (*CONLLU_COLUMNS, *(key.lower() for key in misc))
+        return cls._from_files([path], read_conllu(path, misc), columns, facts, name)
 
     @classmethod
     def from_tagged(cls, path: str | Path, tags: Sequence[str] = ("tag",), name: str | None = None) -> "Corpus":

@@ -10,13 +10,14 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from infoflow.flow import Activations, Measure, Need, Reader
+from infoflow.flow import Activations, Need, Reader
 from infoflow.foundation import NUM_BLOCKS, UserError, hash64_array, stream
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
 from ._head_measure import HEAD_KEYS
 from ._head_pairs import head_pairs
 from ._rows import Rows
+from ._summed import SummedMeasure
 
 _STACK_KIND = HEAD_KEYS[:2]
 _PAIR = tuple(
@@ -57,7 +58,7 @@ _LAYERS = TableSchema(
 )
 
 
-class _HeadPairs(Measure):
+class _HeadPairs(SummedMeasure):
     """Sums of the divergences between all pairs of heads, on a bounded number of sentences.
 
     The cost grows with the square of the number of heads, so `sentences` are chosen by hash.
@@ -66,17 +67,19 @@ class _HeadPairs(Measure):
     needs: frozenset[Need] = frozenset({"attention"})
 
     def __init__(self, sentences: int = 300, smoothing: float = 1e-3, special: bool = True, seed: int = 0) -> None:
+        super().__init__()
         if sentences < 1 or not 0 <= smoothing < 1:
             raise UserError(
                 f"sentences must be at least 1 and smoothing lie in [0, 1). Got {sentences} and {smoothing}."
             )
         self.sentences, self.smoothing, self.special, self.seed = sentences, smoothing, special, seed
         self._limit = np.uint64(2**64 - 1)
-        self._sums: dict[str, np.ndarray] = {}
+        self._heads: dict[tuple[str, ...], int] = {}
 
     def prepare(self, reader: Reader) -> None:
         hashes = np.sort(hash64_array(("head-distance", self.seed), reader.corpus.ids))
         self._limit = hashes[min(self.sentences, len(hashes)) - 1]
+        self._heads = {(one.stack, one.kind): one.num_heads for one in reader.model.anatomy.attentions()}
 
     def update(self, activations: Activations) -> None:
         hashes = hash64_array(("head-distance", self.seed), activations.sentence_ids)
@@ -92,22 +95,8 @@ class _HeadPairs(Measure):
             sums = np.zeros((NUM_BLOCKS, *pairs.shape[1:]))
             np.add.at(sums, blocks, pairs)
             count = np.bincount(blocks, rows.queries[chosen].sum(1).cpu().numpy(), minlength=NUM_BLOCKS)
-            self._add({_name(key, "pairs"): sums, _name(key, "count"): count})
-            self._sums[_name(key, "heads")] = np.array(layers[0].shape[1])
-
-    def _add(self, sums: dict[str, np.ndarray]) -> None:
-        for name, array in sums.items():
-            fixed = name.endswith(".heads") or name not in self._sums
-            self._sums[name] = array if fixed else self._sums[name] + array
-
-    def merge(self, other: "_HeadPairs") -> None:
-        self._add(other._sums)
-
-    def state_dict(self) -> dict[str, np.ndarray]:
-        return dict(self._sums)
-
-    def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
-        self._sums = dict(state)
+            self._add(_name(key, "pairs"), sums)
+            self._add(_name(key, "count"), count)
 
     def result(self) -> pd.DataFrame:
         keys = [tuple(name.split(".")[:2]) for name in self._sums if name.endswith(".pairs")]
@@ -116,8 +105,7 @@ class _HeadPairs(Measure):
 
     def _parts(self, key: Sequence[str]) -> tuple[np.ndarray, np.ndarray, int]:
         """Sums (64, G, G), queries (64,) and heads per layer."""
-        sums, count, heads = (self._sums[_name(key, part)] for part in ("pairs", "count", "heads"))
-        return sums, count, int(heads)
+        return self._sums[_name(key, "pairs")], self._sums[_name(key, "count")], self._heads[tuple(key)]
 
     @abstractmethod
     def _rows(self, key: Sequence[str]) -> Iterator[dict[str, Any]]:

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from infoflow.flow import Activations, AttentionKey, Measure, Need, Reader
+from infoflow.flow import Activations, AttentionKey, Need, Reader
 from infoflow.foundation import NUM_BLOCKS, UserError
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
@@ -19,6 +19,7 @@ from ._annotation import Annotation
 from ._edges import ALL, DIRECTIONS, Edges, clark_edges, reachable, read_edges, voita_edges
 from ._head_measure import HEAD_KEYS
 from ._relations import MULTIPLES
+from ._summed import SummedMeasure
 from ._word_attention import MERGES, membership, word_attention
 
 CONVENTIONS = ("voita", "clark")
@@ -48,7 +49,7 @@ _SCHEMA = TableSchema(
 )
 
 
-class RelationScores(Measure):
+class RelationScores(SummedMeasure):
     r"""Accuracy of every head on every dependency relation, by the conventions of Voita and of Clark.
 
     Attention is merged into words first (`word_attention`); special tokens leave without renormalisation.
@@ -83,6 +84,7 @@ class RelationScores(Measure):
         subwords: str = "mean",
         multi: str = "per_edge",
     ) -> None:
+        super().__init__()
         if not conventions or set(conventions) - set(CONVENTIONS):
             raise UserError(f"conventions must be among {', '.join(CONVENTIONS)}. Got {tuple(conventions)}.")
         if subwords not in MERGES or multi not in MULTIPLES:
@@ -96,7 +98,6 @@ class RelationScores(Measure):
         self._trees: Annotation | None = None
         self._codes: dict[str, int] = {}
         self._stack = ""
-        self._sums: dict[str, np.ndarray] = {}
 
     def prepare(self, reader: Reader) -> None:
         self._stack = reader.source_stack
@@ -169,19 +170,6 @@ class RelationScores(Measure):
         cells = asked.relation[edge] * len(near) + offset
         sums = _cells(blocks[asked.sentence[edge]], cells, len(self._codes) * len(near))
         self._add(f"{name}.offsets", sums.reshape(NUM_BLOCKS, len(self._codes), len(near)))
-
-    def _add(self, name: str, array: np.ndarray) -> None:
-        self._sums[name] = self._sums[name] + array if name in self._sums else array
-
-    def merge(self, other: "RelationScores") -> None:
-        for name, array in other._sums.items():
-            self._add(name, array)
-
-    def state_dict(self) -> dict[str, np.ndarray]:
-        return dict(self._sums)
-
-    def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
-        self._sums = dict(state)
 
     def result(self) -> pd.DataFrame:
         rows = [row for name in self._sums if name.endswith(".hits") for row in self._question_rows(name[:-5])]

@@ -7,6 +7,7 @@ from infoflow.foundation import UserError
 from infoflow.heads import (
     Ablation,
     Confidence,
+    Coreference,
     Entropy,
     HeadDistance,
     HeadLayerDistance,
@@ -17,6 +18,7 @@ from infoflow.heads import (
     RareTokenScores,
     RelationScores,
     Relevance,
+    SpecialGradient,
     SurfaceStatistics,
     TellingSentences,
 )
@@ -96,6 +98,8 @@ def _all_standard(plan: AnalysisPlan) -> list[AbstractMeasure]:
         PatternScores(),
         HeadDistance(),
         HeadLayerDistance(),
+        Coreference(),
+        SpecialGradient(),
         Relevance(),
         Importance(),
         Ablation(sentences=48),
