@@ -37,8 +37,8 @@ def by_hand(model, corpus, chosen, **options):
 def test_mean_over_predictions_with_intervals_over_sentences(matched_models, parallel_corpus, objective):
     model = matched_models[objective]
     corpus = parallel_corpus.select(np.arange(6))
-    table = measure(model, corpus, [Relevance(method="rollout", sentences=6)])["head_relevance"]
-    keys, values, sentences = by_hand(model, corpus, range(6), method="rollout")
+    table = measure(model, corpus, [Relevance("gradient-x-input", sentences=6, normalise="abs")])["head_relevance"]
+    keys, values, sentences = by_hand(model, corpus, range(6), method="gradient-x-input", normalise="abs")
     assert table[KEYS].to_numpy().tolist() == keys.to_numpy().tolist()
     np.testing.assert_allclose(table["value"], values.mean(0), rtol=1e-4)
     assert (table["count"] == len(values)).all()
