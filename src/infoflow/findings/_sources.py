@@ -24,3 +24,16 @@ CLARK = (
     "Clark, Khandelwal, Levy and Manning 2019, What Does BERT Look At? An Analysis of BERT's Attention, BlackboxNLP"
 )
 SIXTEEN_HEADS = "Michel, Levy and Neubig 2019, Are Sixteen Heads Really Better than One?, NeurIPS"
+LOSS_CHANGE = (
+    "Lan, Liu, Zhou and Yosinski 2019, LCA: Loss Change Allocation for Neural Network Training, NeurIPS (abstract and "
+    "published code)"
+)
+PARAMETER_CONTRIBUTIONS = (
+    "Vázquez, Celikkanat, Ravishankar, Creutz and Tiedemann 2022, A Closer Look at Parameter Contributions When "
+    "Training "
+    "Neural Language and Translation Models, COLING (abstract; numbers and details from the project's slides)"
+)
+TRANSLATION_DYNAMICS = (
+    "Zhu, Li, Liu, Zhao and Shi 2020, Understanding Learning Dynamics for Neural Machine Translation, arXiv 2004.02199 "
+    "(abstract)"
+)

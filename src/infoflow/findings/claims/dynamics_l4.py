@@ -1,0 +1,59 @@
+"""dynamics:L4. Of single parameters; intervals over seeds."""
+
+import numpy as np
+
+from .._allocation import WindowMean
+from .._condition import Condition
+from .._finding import Control, Curves, Finding
+from .._reading import OBJECTIVE_NAMES, Reading
+from .._sources import LOSS_CHANGE
+
+OBJECTIVES = ("causal-lm", "masked-lm", "translation")
+READS: dict[str, Reading] = {
+    f"{name} {column}": WindowMean(objective=name, column=column)
+    for name in OBJECTIVES
+    for column in ("top_share", "alternated")
+}
+NORMAL = 0.0362  # what the largest 1 % of |x| make up of their sum in a normal distribution
+
+
+def test(curves: Curves) -> list[Condition]:
+    return [
+        _each("part of the largest 1 % of |A| in their sum", curves, "top_share", 2 * NORMAL, "share of the sum"),
+        _each("parameters whose sign changed since the step before", curves, "alternated", 0.1, "share of parameters"),
+    ]
+
+
+def _each(name: str, curves: Curves, column: str, threshold: float, unit: str) -> Condition:
+    return Condition(
+        name=name,
+        values=np.concatenate([curves[f"{objective} {column}"] for objective in OBJECTIVES], axis=1),
+        labels=[OBJECTIVE_NAMES[objective] for objective in OBJECTIVES],
+        threshold=threshold,
+        unit=unit,
+    )
+
+
+FINDING = Finding(
+    id="dynamics:L4",
+    claim="A few parameters carry much of each step's loss change, and parameters alternate between helping and "
+    "hurting.",
+    source=LOSS_CHANGE,
+    published="heavy-tailed allocations and alternating parameters (unverified: not read at the source)",
+    statistic=(
+        "the largest 1 % of |A| make up more than twice what they do in a normal distribution (3.6 %), and more than a "
+        "tenth of the moving parameters change sign from one step to the next"
+    ),
+    reads=READS,
+    test=test,
+    controls=(
+        Control(
+            name="normally distributed allocations",
+            reads=READS,
+            transform=lambda curves: {
+                name: np.full_like(curve, NORMAL) if "top_share" in name else curve for name, curve in curves.items()
+            },
+        ),
+    ),
+    learned=OBJECTIVES,
+)

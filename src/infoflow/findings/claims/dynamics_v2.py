@@ -1,0 +1,58 @@
+"""dynamics:V2. W1 and W2 against every other component, layer by layer."""
+
+import numpy as np
+
+from .._allocation import ATTENTION, FEED_FORWARD, MAIN_STACK, Profile, total_of
+from .._condition import Condition
+from .._finding import Control, Curves, Finding
+from .._reading import OBJECTIVE_NAMES, Reading, baselines
+from .._shapes import layer_names
+from .._sources import PARAMETER_CONTRIBUTIONS
+
+OBJECTIVES = ("causal-lm", "masked-lm", "translation")
+OTHERS = (*ATTENTION, "norm")
+SIZES: dict[str, Reading] = {
+    f"{name} parameters": Profile(objective=name, stack=MAIN_STACK[name], number="parameters") for name in OBJECTIVES
+}
+SHARES: dict[str, Reading] = {name: Profile(objective=name, stack=MAIN_STACK[name]) for name in OBJECTIVES}
+
+
+def test(curves: Curves) -> list[Condition]:
+    return [
+        _margin("share of W1 and W2 less that of any other component", curves, per_parameter=False),
+        _margin("the same per parameter, in units of the mean parameter", curves, per_parameter=True),
+    ]
+
+
+def _margin(name: str, curves: Curves, per_parameter: bool) -> Condition:
+    margins, labels = [], []
+    for objective in OBJECTIVES:
+        share, size = curves[objective], curves[f"{objective} parameters"]
+        feed = total_of(share, FEED_FORWARD) / (total_of(size, FEED_FORWARD) if per_parameter else 1)
+        for other in OTHERS:
+            margins.append(feed - total_of(share, (other,)) / (total_of(size, (other,)) if per_parameter else 1))
+            labels += [f"{OBJECTIVE_NAMES[objective]}, {layer}, {other}" for layer in layer_names(feed.shape[1], 0)]
+    return Condition(
+        name=name,
+        values=np.concatenate(margins, axis=1),
+        labels=labels,
+        threshold=0.0,
+        unit="mean parameters" if per_parameter else "share",
+    )
+
+
+FINDING = Finding(
+    id="dynamics:V2",
+    claim="The feed-forward parts contribute most to the loss change in each layer, even per parameter.",
+    source=PARAMETER_CONTRIBUTIONS,
+    published="feed-forward parts are the main contributors in each layer (no number in the abstract)",
+    statistic=(
+        "in every layer and objective, W1 and W2 together have a larger share than query, key, value, output or norms, "
+        "raw "
+        "and per parameter"
+    ),
+    reads=SHARES | SIZES,
+    test=test,
+    controls=(Control(name="the same allocation for every parameter", reads=baselines(SHARES) | SIZES),),
+    learned=OBJECTIVES,
+)
