@@ -4,6 +4,8 @@ The means are the curves of `spec/representations.md` §1 as published by Voita 
 and sentence noise are drawn here. What matters is the tables' shape: the same names and columns as a real study.
 """
 
+import base64
+import json
 from functools import cache
 from pathlib import Path
 
@@ -85,6 +87,99 @@ def make_analysis(path: Path, name: str = "bert-tiny", tables: tuple[str, ...] |
     model = {"name": name, "objective": "masked-lm", "seed": 0, "parameters": 4_385_920, "seconds": 12.0}
     run.update(**_manifest("analyze", "wiki.txt", [model]))
     return run
+
+
+def add_head_tables(run: RunFolder, seeds: tuple[int, ...] = (0,), objective: str = "masked-lm", **keys: str) -> None:
+    """What else is known of the heads that `run` has: roles, relevance, importance, removal, sentences."""
+    heads = [{**row, **keys} for seed in seeds for row in _head_keys(objective, seed)]
+    for name, rows in _more_head_rows(heads).items():
+        _write(run, name, "share", rows)
+    _write_plain(run, "head_examples", [row for head in heads for row in _example_rows(head)])
+    _write(
+        run, "head_pruning_curve", "nats", [{**row, **keys} for seed in seeds for row in _removed_rows(objective, seed)]
+    )
+
+
+def _head_keys(objective: str, seed: int) -> list[dict]:
+    kinds = [(MAIN_STACK[objective], "self")]
+    if objective == "translation":
+        kinds += [("decoder", "self"), ("decoder", "cross")]
+    places = [(*place, layer, head) for place in kinds for layer in range(LAYERS) for head in range(HEADS)]
+    names = ("stack", "kind", "layer", "head")
+    return [{**_model(objective, seed, True), **dict(zip(names, place, strict=True))} for place in places]
+
+
+def _more_head_rows(heads: list[dict]) -> dict[str, list[dict]]:
+    """Importance rises with layer and head, what removal costs follows it, relevance falls."""
+    tables: dict[str, list[dict]] = {}
+    for number, head in enumerate(heads):
+        key, amount = (head["seed"], head["stack"], head["kind"], head["layer"], head["head"]), 0.001 * (number + 1)
+
+        def add(table: str, value: float, baseline: float, head=head, key=key, **extra) -> None:
+            estimate = _estimate(value, ("conf", table, *key, *extra.values()), 0, 0.0005, baseline, 4_000)
+            tables.setdefault(table, []).append({**head, **extra, **estimate})
+
+        for relation, lead in (("nsubj", 0.2 if number == 5 else -0.1), ("obj", 0.05)):
+            add(
+                "head_relations",
+                0.4 + lead,
+                0.4,
+                relation=relation,
+                direction="dependent→head",
+                convention="voita",
+                offset=-1,
+            )
+        add("head_rare_token", 0.3, 0.2, rarest=1)
+        add("head_surface", 0.25, 0.1, statistic="special")
+        add("head_surface", 0.25, 0.1, statistic="previous")
+        add("head_patterns", 0.7 if number == 7 else 0.1, 0.05, pattern="induction", score="share")
+        add("head_relevance", 1 / (number + 5), 1 / HEADS, method="voita", normalise="signed")
+        add("head_importance", amount, 0.02, convention="paper")
+        add("head_ablation", 2 * amount - 0.004, 0.04, removed="head", mode="zero", metric="loss")
+        tables["head_ablation"][-1] |= {"p": 0.01, "p_corrected": 0.0004 if number > 9 else 0.6}
+    return tables
+
+
+EXAMPLES = {11: ["a", "<script>alert(1)</script>", "c"], 12: ["d", "e", "f", "שלום", "h"]}
+
+
+def _example_rows(head: dict) -> list[dict]:
+    """Two sentences; on the first every head looks one token back, on the second at the token of its own number."""
+    rows = []
+    for rank, (sentence, words) in enumerate(EXAMPLES.items()):
+        tokens = ["[CLS]", *words, "[SEP]"]
+        size = len(tokens)
+        targets = [max(i - 1, 0) if rank == 0 else head["head"] % size for i in range(size)]
+        weights = np.where(np.arange(size) == np.array(targets)[:, None], 255, 0).astype(np.uint8)
+        listed = json.dumps([[token, int(token.startswith("["))] for token in tokens])
+        rows.append(
+            {
+                **head,
+                "rank": rank,
+                "confidence": 0.9 - 0.2 * rank,
+                "sentence": sentence,
+                "text": " ".join(words),
+                "queries": listed,
+                "keys": listed,
+                "weights": base64.b64encode(weights.tobytes()).decode(),
+                "value_norms": [float(number + 1) for number in range(size)],
+                "mixing": base64.b64encode(np.full((size, size), 114, np.uint8).tobytes()).decode(),
+            }
+        )
+    return rows
+
+
+def _removed_rows(objective: str, seed: int) -> list[dict]:
+    """The loss rises as the share to the power 4 by importance, as its square in random order."""
+    rows = []
+    for order, power, draws in (("importance", 4, 1), ("random", 2, 3)):
+        for draw in range(draws):
+            for share in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0):
+                value = 3 + 3 * share**power + 0.05 * draw * share
+                estimate = _estimate(value, ("conf", order, seed, draw, str(share)), 0, 0.001, 3 + 3 * share**2, 4_000)
+                keys = {"order": order, "draw": draw, "kind": "all", "removed": share, "heads": int(48 * share)}
+                rows.append({**_model(objective, seed, True), **keys, "mode": "zero", "metric": "loss", **estimate})
+    return rows
 
 
 def _model(objective: str, seed: int, trained: bool) -> dict:

@@ -1,9 +1,11 @@
+import base64
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from infoflow.report._head_map import head_statistics
+from infoflow.report._head_statistics import head_statistics
 from infoflow.report._heads import _positional_frame
 from infoflow.report._language import Cast
 
@@ -45,13 +47,17 @@ def test_statistics_come_with_the_nearest_offsets_first(frames):
 def test_the_map_holds_the_table_s_numbers(study, story):
     figure = next(figure for figure in story.figures if figure.id == "head-map")
     table = study.tables["head_entropy"]
-    for grid in figure.payload["grids"][:6]:
+    limits = next(one["limits"] for one in figure.payload["live"]["statistics"] if one["id"] == "entropy")
+    for grid in figure.payload["live"]["grids"][:6]:
         stack, kind = grid["id"].split("/")[-2:]
         own = table[(table["objective"] == grid["series"]) & (table["seed"] == grid["seed"])]
         own = own[(own["trained"] == grid["trained"]) & (own["stack"] == stack) & (own["kind"] == kind)]
-        for row in own.itertuples():
-            cell = grid["statistics"]["entropy"]["value"][row.layer * grid["heads"] + row.head]
-            assert cell == pytest.approx(row.value, rel=1e-3)
+        for column in ("value", "low", "high", "baseline") if grid["trained"] else ("value",):
+            steps = np.frombuffer(base64.b64decode(grid["statistics"]["entropy"][column]), "<u2")
+            numbers = limits[0] + (limits[1] - limits[0]) * steps / 65534
+            for row in own.to_dict("records"):
+                shown = numbers[row["layer"] * grid["heads"] + row["head"]]
+                assert shown == pytest.approx(row[column], abs=5e-5)
 
 
 def test_the_sentence_counts_strong_heads(study, story):

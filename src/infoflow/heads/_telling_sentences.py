@@ -37,6 +37,7 @@ _SCHEMA = TableSchema(
             description="mean largest weight of the head in this sentence, over its tokens without special ones",
         ),
         Column(name="sentence", dtype="int64", unit="", description="stable id of the sentence in the corpus"),
+        Column(name="text", dtype="string", unit="", description="what the attending stack reads"),
         Column(name="queries", dtype="string", unit="", description="tokens that attend, as JSON: [text, special]"),
         Column(name="keys", dtype="string", unit="", description="tokens that are attended to, likewise"),
         Column(name="weights", dtype="string", unit="", description="attention (query, key), bytes in base64"),
@@ -152,9 +153,11 @@ def _confidence(call: AttentionCall, batch: PaddedBatch) -> Float[Tensor, "sente
 def _rows(found: list[tuple[int, SentenceAttention]]) -> list[dict[str, Any]]:
     rows = []
     for sentence, seen in found:
+        source = next(iter(seen.sentence.tokens))
         for kind in seen.kinds:
             queries, keys = seen.sentence.tokens[kind.stack], seen.sentence.tokens[kind.keys_stack]
-            shared = {"sentence": sentence, "queries": _as_json(queries), "keys": _as_json(keys)}
+            text = seen.sentence.text if kind.stack == source else seen.sentence.translation
+            shared = {"sentence": sentence, "text": text, "queries": _as_json(queries), "keys": _as_json(keys)}
             for layer in kind.layers:
                 rows += [{**shared, **one} for one in _head_rows(kind, layer, queries, keys)]
     frame = pd.DataFrame(rows)

@@ -21,7 +21,13 @@ def static_svg(panel: Panel, width: int, prefix: str) -> str:
     spec = {**panel.spec, "width": width, "autosize": {"type": "fit-x", "contains": "padding"}}
     svg = _responsive(_own_ids(vl_convert.vegalite_to_svg(spec), prefix))
     # Coordinates come with 15 digits, which would be a third of the page.
-    return re.sub(r"(\.\d\d)\d{4,}", r"\1", svg)
+    svg = re.sub(r"(\.\d\d)\d{4,}", r"\1", svg)
+    return re.sub(r'(?<= d=")[^"]+|(?<="translate)[^"]+', _tenths, svg)
+
+
+def _tenths(path: re.Match[str]) -> str:
+    """The coordinates of a path, or of where a mark is moved to, to a tenth of a pixel."""
+    return re.sub(r"(\.\d)\d+", r"\1", path[0])
 
 
 def paper_svg(figure: Figure, width_inches: float) -> str:

@@ -12,7 +12,8 @@ from infoflow.results import RunFolder
 
 from ._drawing import PIXELS_PER_INCH, paper_svg
 from ._figure import Figure
-from ._head_map import head_statistics, heat_panels
+from ._head_map import heat_panels
+from ._head_statistics import HEAD_TABLES, head_statistics
 from ._language import Cast
 from ._story import tell
 
@@ -62,7 +63,9 @@ def _drawn_figures(run: RunFolder) -> list[Figure]:
         if figure.id != "head-map":
             figures.append(figure)
             continue
-        rows, statistics = head_statistics({name: cast.named(run.tables[name]) for name in figure.tables})
+        rows, statistics = head_statistics(
+            {name: cast.named(run.tables[name]) for name in HEAD_TABLES if name in figure.tables}
+        )
         for statistic in statistics:
             panels = heat_panels(rows, statistic, cast)
             figures.append(replace(figure, id=f"head-map-{statistic.id}", panels=panels))

@@ -5,62 +5,78 @@ from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from ._figure import Figure, Panel
+from ._head_examples import examples_by_grid
 from ._head_names import KINDS, kind_label
+from ._head_statistics import GROUPS, Statistic, head_statistics
 from ._language import Cast
 from ._layer_chart import PADDING
 from ._numbers import listed, number
+from ._packed import in_steps
 from ._theme import vega_config
 
-_OFFSETS = {-1: "previous token", 1: "next token", 0: "itself"}
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Statistic:
-    """One of the amounts that the map can show."""
-
-    id: str
-    label: str
-    unit: str
-    explanation: str
-    control: str  # what the measure's baseline is
-    top: float  # upper end of the colour scale; the lower end is 0
-    strong: float | None  # what counts as a strong head in the sentence
-
-
-def head_map_figure(frames: dict[str, pd.DataFrame], cast: Cast) -> Figure:
-    """The map, from whichever of the three head tables are there."""
-    rows = _long(frames)
-    statistics = _statistics(rows)
+def head_map_figure(frames: dict[str, pd.DataFrame], cast: Cast, examples: pd.DataFrame | None = None) -> Figure:
+    """The map, from whichever head tables are there; `examples`: sentences to show the first seed's heads on."""
+    rows, statistics = head_statistics(frames)
     grids = _grids(rows, cast)
+    live = {
+        "groups": [group for group in GROUPS if any(one.group == group for one in statistics)],
+        "statistics": [_statistic_payload(rows, statistic, cast) for statistic in statistics],
+        "grids": [_grid_payload(grid, statistics, rows) for grid in grids],
+        "seeds": sorted({grid.seed for grid in grids}),
+        "untrained": any(not grid.trained for grid in grids),
+    }
+    shown = {} if examples is None else examples_by_grid(examples, cast)
     return Figure(
         id="head-map",
         question="What does each head attend to, and how sharply?",
         answer=[_sentence(rows, statistics[0], cast)],
         panels=heat_panels(rows, statistics[0], cast),
-        caption=_caption(rows, cast),
-        how_to_read=[
-            "Each cell is a head: layers from bottom (0) to top, heads from left to right. The stronger the colour, "
-            "the more; every grid has the same scale. Blocks count from 0, so layer 0 reads the embeddings.",
-            "Choose a statistic above the grids. Click a head, or move with the arrow keys and press Enter, for its "
-            "numbers with intervals, beside the control and all other heads.",
-            "Heads of different models with the same number do the same job only by chance, unless the models "
-            "started from the same initialisation.",
-        ],
+        caption=_caption(rows[rows["statistic"] == statistics[0].id]),
+        how_to_read=_how_to_read(statistics, bool(shown)),
         method="head-statistics",
         data=rows.drop(columns=[column for column in ("replicates", "model") if column in rows]),
-        tables=tuple(frames),
+        tables=(*(name for name in frames), *(("head_examples",) if shown else ())),
         findings=("heads:V8",),
         template="heads.html.jinja",
         payload={
-            "statistics": [_statistic_payload(rows, statistic, cast) for statistic in statistics],
-            "grids": grids,
-            "seeds": sorted({grid["seed"] for grid in grids}),
-            "untrained": any(not grid["trained"] for grid in grids),
+            "live": {**live, "examples": {grid: example.live for grid, example in shown.items()}},
+            "blocks": {grid: example.block for grid, example in shown.items()},
+            "first": {
+                grid.id: grid.values(statistics[0].id)
+                for grid in grids
+                if grid.trained and grid.seed == live["seeds"][0]
+            },
         },
     )
+
+
+def _how_to_read(statistics: list[Statistic], with_sentences: bool) -> list[str]:
+    lines = [
+        "Each cell is a head: layers from bottom (0) to top, heads from left to right. The stronger the colour, "
+        "the more; every grid has the same scale. Blocks count from 0, so layer 0 reads the embeddings.",
+        "Choose a statistic above the grids. Click a head, or move with the arrow keys and press Enter, for its "
+        "numbers with intervals, beside the control and all other heads"
+        + (", and its attention on sentences." if with_sentences else "."),
+        "Heads of different models with the same number do the same job only by chance, unless the models "
+        "started from the same initialisation.",
+    ]
+    if any(one.margin for one in statistics):
+        lines.append(
+            "For the best relation and the rarest token the colour shows how far a head is above its own control; the "
+            "panel has both numbers. The best of many relations is picked for each head, so a small lead is no role."
+        )
+    if with_sentences:
+        lines.append(
+            "The sentences are the same for all heads of a model: a few that between them show most heads at their "
+            "most confident, out of 96 short ones drawn by hash. Each head lists them by its own confidence in them; "
+            "they illustrate, and prove nothing."
+        )
+    return lines
 
 
 def heat_panels(rows: pd.DataFrame, statistic: Statistic, cast: Cast) -> list[Panel]:
@@ -77,64 +93,36 @@ def heat_panels(rows: pd.DataFrame, statistic: Statistic, cast: Cast) -> list[Pa
     return panels
 
 
-def head_statistics(frames: dict[str, pd.DataFrame]) -> tuple[pd.DataFrame, list[Statistic]]:
-    """All head rows in one frame with a column `statistic`, and what the statistics are."""
-    rows = _long(frames)
-    return rows, _statistics(rows)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Grid:
+    """The heads of one model, control and kind of attention."""
+
+    id: str
+    label: str
+    series: str
+    slot: int
+    kind: str
+    seed: int
+    trained: bool
+    layers: int
+    heads: int
+    rows: pd.DataFrame
+
+    def part(self, statistic: str) -> pd.DataFrame | None:
+        """Its rows of one statistic by layer, then head; None where it has none."""
+        own = self.rows[self.rows["statistic"] == statistic]
+        if own.empty:
+            return None
+        index = pd.MultiIndex.from_product([range(self.layers), range(self.heads)])
+        return own.drop_duplicates(["layer", "head"]).set_index(["layer", "head"]).reindex(index)
+
+    def values(self, statistic: str) -> list[float | None]:
+        part = self.part(statistic)
+        values = [math.nan] * (self.layers * self.heads) if part is None else part["value"].astype(float)
+        return [float(f"{value:.4g}") if math.isfinite(value) else None for value in values]
 
 
-def _long(frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    parts = []
-    for name, frame in frames.items():
-        if name == "head_positional":
-            parts.append(frame.assign(statistic=[f"offset{offset:+d}" for offset in frame["offset"]]))
-        else:
-            parts.append(frame.assign(statistic=name.removeprefix("head_")))
-    return pd.concat(parts, ignore_index=True)
-
-
-def _statistics(rows: pd.DataFrame) -> list[Statistic]:
-    present = set(rows["statistic"])
-    found = []
-    if "confidence" in present:
-        found.append(
-            Statistic(
-                id="confidence", label="confidence", unit="", control="uniform attention", top=1.0, strong=0.8,
-                explanation="mean strongest attention weight",
-            )
-        )  # fmt: skip
-    if "entropy" in present:
-        top = float(rows.loc[rows["statistic"] == "entropy", "value"].max())
-        found.append(
-            Statistic(
-                id="entropy", label="entropy", unit="nats", control="uniform attention", top=top, strong=None,
-                explanation="how widely attention spreads over the sentence",
-            )
-        )  # fmt: skip
-    offsets = sorted(
-        (int(name.removeprefix("offset")) for name in present if name.startswith("offset")), key=_offset_rank
-    )
-    for offset in offsets:
-        found.append(
-            Statistic(
-                id=f"offset{offset:+d}", label=_offset_label(offset), unit="", control="a random key", top=1.0,
-                strong=0.9,
-                explanation=f"share of queries whose strongest key is the {_offset_label(offset)}",
-            )
-        )  # fmt: skip
-    return found
-
-
-def _offset_rank(offset: int) -> tuple[int, bool]:
-    return abs(offset), offset > 0
-
-
-def _offset_label(offset: int) -> str:
-    return _OFFSETS.get(offset) or f"{abs(offset)} tokens {'ahead' if offset > 0 else 'back'}"
-
-
-def _grids(rows: pd.DataFrame, cast: Cast) -> list[dict[str, Any]]:
-    """One entry per model, control and kind of attention: arrays by layer, then head."""
+def _grids(rows: pd.DataFrame, cast: Cast) -> list[_Grid]:
     grids = []
     for series in cast.series:
         own = rows[rows["series"] == series.key]
@@ -142,31 +130,49 @@ def _grids(rows: pd.DataFrame, cast: Cast) -> list[dict[str, Any]]:
             of_kind: Any = own[(own["stack"] == stack) & (own["kind"] == kind)].groupby(["seed", "trained"])
             for (seed, trained), grid in of_kind:
                 grids.append(
-                    {
-                        "id": f"{series.key}/{stack}/{kind}",
-                        "label": series.label,
-                        "series": series.key,
-                        "slot": series.slot,
-                        "kind": kind_label(stack, kind),
-                        "seed": int(seed),
-                        "trained": bool(trained),
-                        "layers": int(grid["layer"].max()) + 1,
-                        "heads": int(grid["head"].max()) + 1,
-                        "statistics": {name: _cells(part) for name, part in grid.groupby("statistic")},
-                    }
+                    _Grid(
+                        id=f"{series.key}/{stack}/{kind}",
+                        label=series.label,
+                        series=series.key,
+                        slot=series.slot,
+                        kind=kind_label(stack, kind),
+                        seed=int(seed),
+                        trained=bool(trained),
+                        layers=int(grid["layer"].max()) + 1,
+                        heads=int(grid["head"].max()) + 1,
+                        rows=grid,
+                    )
                 )
     return grids
 
 
-def _cells(part: pd.DataFrame) -> dict[str, list]:
-    """value, low, high and baseline by layer and head, flattened; None where unknown."""
-    layers, heads = int(part["layer"].max()) + 1, int(part["head"].max()) + 1
-    index = pd.MultiIndex.from_product([range(layers), range(heads)])
-    part = part.drop_duplicates(["layer", "head"]).set_index(["layer", "head"]).reindex(index)
+def _grid_payload(grid: _Grid, statistics: list[Statistic], rows: pd.DataFrame) -> dict[str, Any]:
+    """The grid's facts, and its numbers in steps between the limits of each statistic."""
+    facts = {name: getattr(grid, name) for name in ("id", "label", "series", "slot", "kind", "seed", "trained")}
+    numbers = {one.id: _cells(grid, one, _limits(rows, one.id)) for one in statistics}
     return {
-        column: [None if not math.isfinite(v) else float(f"{v:.4g}") for v in part[column].astype(float)]
-        for column in ("value", "low", "high", "baseline")
+        **facts,
+        "layers": grid.layers,
+        "heads": grid.heads,
+        "statistics": {name: cells for name, cells in numbers.items() if cells},
     }
+
+
+def _cells(grid: _Grid, statistic: Statistic, limits: tuple[float, float]) -> dict[str, Any]:
+    """value, low, high, baseline and notes by layer and head; of an untrained model only what the page shows of it."""
+    part = grid.part(statistic.id)
+    if part is None:
+        return {}
+    columns = ("value", "low", "high", "baseline") if grid.trained else ("value", *(("baseline",) * statistic.margin))
+    cells: dict[str, Any] = {column: in_steps(part[column].to_numpy(float), *limits) for column in columns}
+    notes = part["note"].fillna("").tolist() if "note" in part else []
+    return cells | ({"notes": notes} if grid.trained and any(notes) else {})
+
+
+def _limits(rows: pd.DataFrame, statistic: str) -> tuple[float, float]:
+    own = rows.loc[rows["statistic"] == statistic, ["value", "low", "high", "baseline"]].to_numpy(float)
+    known = own[np.isfinite(own)]
+    return (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
 
 
 def _kinds_of(rows: pd.DataFrame, series: str) -> list[tuple[str, str]]:
@@ -179,17 +185,27 @@ def _statistic_payload(rows: pd.DataFrame, statistic: Statistic, cast: Cast) -> 
     own = rows[rows["statistic"] == statistic.id]
     keys = ["series", "seed", "stack", "kind", "layer", "head"]
     both = own[own["trained"]].merge(own[~own["trained"]], on=keys, suffixes=("", "_untrained"))
-    change = (both["value"] - both["value_untrained"]).abs().max() if len(both) else 0.0
+    before, after = (_painted(both, statistic, suffix) for suffix in ("_untrained", ""))
+    change = (after - before).abs().max() if len(both) else 0.0
     return {
         "id": statistic.id,
         "label": statistic.label,
         "unit": statistic.unit,
         "explanation": statistic.explanation,
         "control": statistic.control,
+        "group": statistic.group,
+        "signed": statistic.signed,
+        "margin": statistic.margin,
+        "limits": _limits(rows, statistic.id),
         "top": float(f"{statistic.top:.3g}"),
         "change": float(f"{change:.3g}") or 1.0,
         "sentence": _sentence(rows, statistic, cast),
     }
+
+
+def _painted(rows: pd.DataFrame, statistic: Statistic, suffix: str = "") -> pd.Series:
+    """What the colour shows."""
+    return rows[f"value{suffix}"] - rows[f"baseline{suffix}"] if statistic.margin else rows[f"value{suffix}"]
 
 
 def _sentence(rows: pd.DataFrame, statistic: Statistic, cast: Cast) -> str:
@@ -201,10 +217,12 @@ def _sentence(rows: pd.DataFrame, statistic: Statistic, cast: Cast) -> str:
         heads = own[(own["series"] == series.key) & own["trained"]]
         if heads.empty:
             continue
-        text = f"{number(heads['value'].mean(), 2)} in {series.label}"
+        amounts = _painted(heads, statistic)
+        text = f"{number(amounts.mean(), _places(statistic))} in {series.label}"
         if statistic.strong is not None:
-            strong = int((heads["value"] >= statistic.strong).sum())
-            text += f" ({strong} of {len(heads)} heads reach {statistic.strong:g})"
+            strong = int((amounts >= statistic.strong).sum())
+            reach = f"lead by {statistic.strong:g}" if statistic.margin else f"reach {statistic.strong:g}"
+            text += f" ({strong} of {len(heads)} heads {reach})"
         parts.append(text)
     unit = f", in {statistic.unit}" if statistic.unit else ""
     sentence = f"Mean {statistic.label} over heads{unit}: {listed(parts)}; "
@@ -212,12 +230,27 @@ def _sentence(rows: pd.DataFrame, statistic: Statistic, cast: Cast) -> str:
         sentence = (
             f"On average a head's strongest key is the {statistic.label} in this share of cases: {listed(parts)}; "
         )
-    untrained = own.loc[~own["trained"], "value"]
-    control = f"{statistic.control} would give {number(own.loc[own['trained'], 'baseline'].mean(), 2)}"
-    return sentence + (f"untrained models {number(untrained.mean(), 2)}, " if len(untrained) else "") + control + "."
+    untrained = own[~own["trained"]]
+    before = (
+        f"untrained models {number(_painted(untrained, statistic).mean(), _places(statistic))}"
+        if len(untrained)
+        else ""
+    )
+    if statistic.margin:
+        sentence = f"{statistic.label.capitalize()}, mean lead over {statistic.control}: {listed(parts)}; "
+        return sentence.rstrip("; ") + (f"; {before}." if before else ".")
+    if statistic.control == "the mean head":
+        return sentence.rstrip("; ") + (f"; {before}." if before else ".")
+    control = number(own.loc[own["trained"], "baseline"].mean(), _places(statistic))
+    return sentence + (f"{before}, " if before else "") + f"{statistic.control} would give {control}."
 
 
-def _caption(rows: pd.DataFrame, cast: Cast) -> str:
+def _places(statistic: Statistic) -> int:
+    """Decimals: more where all values are small."""
+    return 2 if statistic.top >= 0.5 else min(2 - math.floor(math.log10(statistic.top)), 5)
+
+
+def _caption(rows: pd.DataFrame) -> str:
     count = int(rows["count"].median())
     seeds = int(rows["seed"].nunique())
     several = f" One of {seeds} seeds is shown at a time." if seeds > 1 else ""
@@ -228,8 +261,9 @@ def _heat_chart(own: pd.DataFrame, statistic: Statistic, with_legend: bool) -> d
     layers = sorted((int(layer) for layer in own["layer"].unique()), reverse=True)
     title = f"{statistic.label}{f' ({statistic.unit})' if statistic.unit else ''}"
     legend = alt.Legend(orient="bottom", gradientLength=120, gradientThickness=8, tickCount=3)
+    ends = ["below", "heat-0", "above"] if statistic.signed else [f"heat-{i}" for i in range(3)]
     chart = (
-        alt.Chart(own[["layer", "head", "value"]])
+        alt.Chart(own[["layer", "head"]].assign(value=_painted(own, statistic)))
         .mark_rect(stroke="var(--paper)", strokeWidth=1)
         .encode(
             x=alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0, domain=False, ticks=False)),
@@ -238,7 +272,11 @@ def _heat_chart(own: pd.DataFrame, statistic: Statistic, with_legend: bool) -> d
                 "value:Q",
                 title=title,
                 scale=alt.Scale(
-                    domain=[0, statistic.top / 2, statistic.top], range=[f"var(--heat-{i})" for i in range(3)]
+                    domain=[-statistic.top, 0, statistic.top]
+                    if statistic.signed
+                    else [0, statistic.top / 2, statistic.top],
+                    range=[f"var(--{end})" for end in ends],
+                    clamp=True,
                 ),
                 legend=legend if with_legend else None,
             ),

@@ -10,25 +10,32 @@ from infoflow.results import RunFolder
 from ._curves import has_untrained
 from ._figure import Figure, Panel, Section
 from ._head_map import head_map_figure
+from ._head_statistics import HEAD_TABLES
+from ._heads_matter import matter_figure
+from ._heads_removed import removed_figure
 from ._language import Cast, Series
 from ._layer_chart import CONTROL, color_of, finished, lit, shape_of
 from ._numbers import estimate_text, number
 from ._samples import Estimate, Samples
 
+_POINT = 0.03  # width of a point on axes from 0 to 1
 _POSITIONAL = 0.90  # Voita et al. 2019: share of queries whose strongest key is at one offset
-_TABLES = ("head_confidence", "head_entropy", "head_positional")
 
 
 def heads_section(run: RunFolder, cast: Cast) -> Section | None:
     """The section, or None where the run measured no heads."""
-    frames = {name: cast.named(run.tables[name]) for name in _TABLES if name in run.tables and len(run.tables[name])}
+    frames = {
+        name: cast.named(run.tables[name]) for name in HEAD_TABLES if name in run.tables and len(run.tables[name])
+    }
     if not frames:
         return None
-    figures = [head_map_figure(frames, cast)]
+    examples = run.tables.get("head_examples")
+    figures = [head_map_figure(frames, cast, examples)]
     if {"head_confidence", "head_positional"} <= set(frames):
         pairs = _positional_frame(cast.main(frames["head_confidence"]), cast.main(frames["head_positional"]))
         if len(pairs):
             figures.append(_positional_figure(pairs, cast))
+    figures += [figure for figure in (matter_figure(frames, cast), _removed(run, cast)) if figure is not None]
     return Section(
         id="heads",
         title="What do attention heads do?",
@@ -38,6 +45,12 @@ def heads_section(run: RunFolder, cast: Cast) -> Section | None:
         keys=cast.present(*frames.values()),
         untrained=any(has_untrained(frame) for frame in frames.values()),
     )
+
+
+def _removed(run: RunFolder, cast: Cast) -> Figure | None:
+    if "head_pruning_curve" not in run.tables:
+        return None
+    return removed_figure(cast.named(run.tables["head_pruning_curve"]), cast)
 
 
 def _positional_frame(confidence: pd.DataFrame, positional: pd.DataFrame) -> pd.DataFrame:
@@ -63,7 +76,7 @@ def _positional_figure(pairs: pd.DataFrame, cast: Cast) -> Figure:
         ],
         panels=[Panel(spec=_scatter(pairs[pairs["series"] == s.key], s), title=s.label) for s in series],
         caption=f"Each point is a head{f' of one of {seeds} seeds' if seeds > 1 else ''}; whiskers are 95% intervals "
-        f"(bootstrap over sentences), mostly smaller than the points; {int(pairs['count'].median()):,} queries per "
+        f"(bootstrap over sentences), left out where a point hides them; {int(pairs['count'].median()):,} queries per "
         f"head.{' Intervals in the text are t intervals over seeds.' if seeds > 2 else ''}{controls}",
         how_to_read=[
             "Across: how often a head's strongest key is the token just before it or, whichever is more, just after. "
@@ -105,31 +118,26 @@ def _scatter(pairs: pd.DataFrame, series: Series) -> dict[str, Any]:
     color = color_of([series])
     tooltip = ["seed:Q", "layer:Q", "head:Q", "offset:Q"]
     tooltip += [alt.Tooltip("share:Q", format=".3f"), alt.Tooltip("confidence:Q", format=".3f")]
-    drawn = [
-        "series",
-        "seed",
-        "layer",
-        "head",
-        "offset",
-        "share",
-        "share_low",
-        "share_high",
-        "confidence",
-        "low",
-        "high",
-    ]
+    drawn = ["series", "seed", "layer", "head", "offset", "share", "confidence"]
     trained = alt.Chart(pairs.loc[pairs["trained"], drawn].round(4))
     untrained = alt.Chart(pairs.loc[~pairs["trained"], ["share", "confidence"]].round(3))
-    whisker = trained.mark_rule(strokeWidth=1, opacity=0.5)
+    across, up = (_whiskers(pairs, low, high) for low, high in (("share_low", "share_high"), ("low", "high")))
     uniform = float(pairs.loc[pairs["trained"], "uniform"].mean())
     layers = [
         untrained.mark_point(shape="cross", size=14, color="var(--control)", opacity=0.7).encode(x=x, y=y),
         alt.Chart(pd.DataFrame([{"share": _POSITIONAL}])).mark_rule(**CONTROL).encode(x=x),
         alt.Chart(pd.DataFrame([{"confidence": uniform}])).mark_rule(**CONTROL).encode(y=y),
-        whisker.encode(x=alt.X("share_low:Q", title=x_title, scale=unit), x2="share_high:Q", y=y, color=color),
-        whisker.encode(x=x, y=alt.Y("low:Q", title=y_title, scale=unit), y2="high:Q", color=color),
+        across.encode(x=alt.X("share_low:Q", title=x_title, scale=unit), x2="share_high:Q", y=y, color=color),
+        up.encode(x=x, y=alt.Y("low:Q", title=y_title, scale=unit), y2="high:Q", color=color),
         trained.mark_point(filled=True, size=32).encode(
             x=x, y=y, color=color, shape=shape_of([series]), tooltip=tooltip, opacity=lit(0.75)
         ),
     ]
     return finished(alt.layer(*layers), 240)
+
+
+def _whiskers(pairs: pd.DataFrame, low: str, high: str) -> alt.Chart:
+    """Intervals that reach beyond their point."""
+    long = pairs[pairs["trained"] & (pairs[high] - pairs[low] > _POINT)]
+    drawn = list(dict.fromkeys(["series", "share", "confidence", low, high]))
+    return alt.Chart(long[drawn].round(4)).mark_rule(strokeWidth=1, opacity=0.5)

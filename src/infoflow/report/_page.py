@@ -1,6 +1,7 @@
 """The story as one HTML file that needs nothing but a browser."""
 
 import base64
+import gzip
 import re
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,7 @@ from ._story import Story, tell
 from ._summary import VERDICTS, model_rows, study_line, verdict_line
 
 _SCRIPTS = ("page.js", "attention.js", "report.js")
+_LONG_CSV = 40_000  # characters
 _ONE_PANEL, _SMALL_PANEL = 620, 330  # pixels of the static pictures
 
 
@@ -94,10 +96,14 @@ def _static_pictures(figure: Figure | PanelGroup) -> list[Markup]:
 
 
 def _csv_address(figure: Figure) -> str:
-    """The figure's data as a `data:` address."""
+    """The figure's data as a `data:` address, compressed where it is long; the head map's page makes its own."""
+    if figure.template == "heads.html.jinja":
+        return ""
     columns = [column for column in figure.data if column not in ("shown", "replicates")]
     text = figure.data[columns].to_csv(index=False, float_format="%.6g")
-    return "data:text/csv;charset=utf-8;base64," + base64.b64encode(text.encode()).decode()
+    if len(text) <= _LONG_CSV:
+        return "data:text/csv;charset=utf-8;base64," + base64.b64encode(text.encode()).decode()
+    return "data:application/gzip;base64," + base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
 @cache

@@ -1,7 +1,5 @@
 """One sentence's attention as one HTML file that needs nothing but a browser."""
 
-import base64
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from infoflow.heads import AttentionOfKind, LayerAttention, ReadToken, SentenceA
 
 from ._embedding import asset, closed, embedded, policy, style
 from ._head_names import kind_label
+from ._packed import packed
 
 _SCRIPTS = ("page.js", "attention.js", "view.js")
 
@@ -40,12 +39,6 @@ def write_view(seen: SentenceAttention, path: Path | str) -> Path:
     with atomic_write(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return path
-
-
-def packed(array: np.ndarray) -> str:
-    """The array's bytes, deflated, in base64: what the page's script unpacks when it is needed."""
-    data = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes()
-    return base64.b64encode(zlib.compress(data, 6)).decode()
 
 
 def token_payload(tokens: tuple[ReadToken, ...]) -> list[dict[str, Any]]:

@@ -97,5 +97,5 @@ const page = (() => {
       next.focus();
     });
   };
-  return { all, one, make, svgMake, state, readState, remember, repaints, lightColors, saveSvg, check, choices };
+  return { all, one, make, svgMake, state, readState, remember, repaints, lightColors, save, saveSvg, check, choices };
 })();

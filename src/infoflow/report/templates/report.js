@@ -1,7 +1,7 @@
 "use strict";
 // The page reads well without this script; it adds live charts, highlighting, the head panel, downloads and a shareable address.
 (() => {
-  const { all, one, make, svgMake, state, readState, remember, saveSvg, check, choices } = page;
+  const { all, one, make, svgMake, state, readState, remember, repaints, save, saveSvg, check, choices } = page;
 
   // ---- charts, drawn when they come near the screen
   const views = new Map(); // section → Vega views
@@ -112,9 +112,20 @@
     return value.toFixed(places).replace(/^-(?=0\.?0*$)/, "").replace("-", "−");
   };
 
+  // Numbers in steps of two bytes between limits; 65535 is a missing one.
+  const unfold = (cells, [low, high]) => {
+    for (const key of ["value", "low", "high", "baseline"]) {
+      if (typeof cells[key] !== "string") { cells[key] = []; continue; }
+      const bytes = Uint8Array.from(atob(cells[key]), (character) => character.charCodeAt(0));
+      const steps = Array.from({ length: bytes.length / 2 }, (_, place) => bytes[2 * place] + 256 * bytes[2 * place + 1]);
+      cells[key] = steps.map((step) => (step === 65535 ? null : low + (high - low) * step / 65534));
+    }
+  };
+
   const headMap = (box) => {
     const figure = box.closest("figure");
     const map = JSON.parse(one(".map-data", box).textContent);
+    for (const own of map.grids) for (const kind of map.statistics) if (own.statistics[kind.id]) unfold(own.statistics[kind.id], kind.limits);
     const tables = all("table.heads", box);
     const panel = one(".head-panel", box);
     const statistic = () => map.statistics.find((s) => s.id === state.statistic) || map.statistics[0];
@@ -122,15 +133,20 @@
     const seed = () => (map.seeds.map(String).includes(state.seed) ? Number(state.seed) : map.seeds[0]);
     const grid = (id, trained) => map.grids.find((g) => g.id === id && g.trained === trained && g.seed === seed()) || map.grids.find((g) => g.id === id && g.trained === trained);
     const cells = (id, trained, name = statistic().id) => grid(id, trained)?.statistics[name];
+    // What the colour shows: the value, or its lead over the control; trained less untrained where that is asked for.
+    const amountAt = (id, trained, index) => {
+      const own = cells(id, trained), value = own?.value[index] ?? null;
+      return value !== null && statistic().margin ? value - (own.baseline[index] ?? NaN) : value;
+    };
     const valueAt = (id, index) => {
-      const own = cells(id, view() !== "untrained")?.value[index] ?? null;
+      const own = amountAt(id, view() !== "untrained", index);
       if (view() !== "change") return own;
-      const control = cells(id, false)?.value[index] ?? null;
+      const control = amountAt(id, false, index);
       return own === null || control === null ? null : own - control;
     };
 
     const paint = () => {
-      const now = statistic(), signed = view() === "change";
+      const now = statistic(), change = view() === "change", signed = change || now.signed, top = change ? now.change : now.top;
       for (const table of tables) {
         const shape = grid(table.dataset.grid, true) || grid(table.dataset.grid, false);
         table.classList.toggle("signed", signed);
@@ -138,9 +154,9 @@
           const { layer, head } = button.dataset;
           const value = valueAt(table.dataset.grid, layer * shape.heads + Number(head));
           button.classList.toggle("empty", value === null);
-          button.style.setProperty("--v", value === null ? 0 : value / (signed ? now.change : now.top));
+          button.style.setProperty("--v", value === null ? 0 : Math.max(signed ? -1 : 0, Math.min(1, value / top)));
           const text = value === null ? "not measured" : `${shown(value)}${now.unit ? " " + now.unit : ""}`;
-          button.setAttribute("aria-label", `layer ${layer}, head ${head}: ${signed ? "change in " : ""}${now.label} ${text}`);
+          button.setAttribute("aria-label", `layer ${layer}, head ${head}: ${change ? "change in " : ""}${now.label} ${text}`);
           button.title = `layer ${layer}, head ${head}: ${text}`;
           button.toggleAttribute("aria-current", false);
           if (state.head === `${table.dataset.grid}/${layer}/${head}`) button.setAttribute("aria-current", "true");
@@ -148,9 +164,9 @@
       }
       const scale = one(".scale", box);
       scale.classList.toggle("signed", signed);
-      one("[data-scale=low]", scale).textContent = signed ? `−${now.change}` : "0";
-      one("[data-scale=high]", scale).textContent = signed ? `+${now.change}` : String(now.top);
-      one("[data-scale=label]", scale).textContent = `${now.label}${now.unit ? ` (${now.unit})` : ""}${signed ? ", trained minus untrained" : ""}`;
+      one("[data-scale=low]", scale).textContent = signed ? `−${top}` : "0";
+      one("[data-scale=high]", scale).textContent = signed ? `+${top}` : String(top);
+      one("[data-scale=label]", scale).textContent = `${now.label}${now.margin ? ": lead over the control" : ""}${now.unit ? ` (${now.unit})` : ""}${change ? ", trained minus untrained" : ""}`;
       one(".answer p", figure).textContent = now.sentence;
       for (const button of all("[data-statistic]", box)) check(button, button.dataset.statistic === now.id);
       for (const button of all("[data-view]", box)) check(button, button.dataset.view === view());
@@ -173,6 +189,7 @@
       placePanel(tables.find((table) => table.dataset.grid === id));
       const index = layer * own.heads + Number(head);
       panel.replaceChildren();
+      panel.setAttribute("aria-label", `layer ${layer}, head ${head}`);
       const close = make("button", "×", { type: "button", class: "close", "aria-label": "Close the panel" });
       close.addEventListener("click", () => choose(null));
       const seeds = map.seeds.length > 1 ? `, seed ${own.seed}` : "";
@@ -187,18 +204,23 @@
         const row = body.insertRow();
         const [value, low, high, baseline] = ["value", "low", "high", "baseline"].map((key) => data[key][index]);
         const span = low === null || high === null ? "" : ` (${shown(low, low, high)} to ${shown(high, low, high)})`;
-        row.append(make("th", `${kind.label}${kind.unit ? ` (${kind.unit})` : ""}`, { scope: "row", title: kind.explanation }));
+        const name = make("th", `${kind.label}${kind.unit ? ` (${kind.unit})` : ""}`, { scope: "row", title: kind.explanation });
+        if (data.notes?.[index]) name.append(make("span", data.notes[index], { class: "note" }));
+        row.append(name);
         row.append(make("td", shown(value, low, high) + span));
         row.append(make("td", `${shown(baseline)}, ${kind.control}`));
         if (map.untrained) row.append(make("td", shown(cells(id, false, kind.id)?.value[index])));
         const cell = row.insertCell();
-        cell.append(strip(data.value, index, baseline, kind.top));
+        cell.append(strip(data.value, index, baseline, kind));
       }
       panel.append(table);
+      if (map.examples[id]?.seed === own.seed) panel.append(examples(id, own, Number(layer), Number(head)));
+      else if (map.examples[id]) panel.append(make("p", `Attention is drawn for seed ${map.examples[id].seed}.`, { class: "small" }));
     };
     // Every head of the grid as a thin tick, this one as a dot, the control dashed.
-    const strip = (values, index, baseline, top) => {
-      const place = (value) => 2 + (96 * value) / top + "%";
+    const strip = (values, index, baseline, kind) => {
+      const most = kind.margin ? 1 : kind.top, least = kind.signed ? -most : 0;
+      const place = (value) => 2 + 96 * Math.min(Math.max((value - least) / (most - least), 0), 1) + "%";
       const known = values.filter((value) => value !== null);
       const rank = known.filter((value) => value > values[index]).length + 1;
       const picture = svgMake("svg", { class: "strip", role: "img", "aria-label": `rank ${rank} of ${known.length}` });
@@ -209,6 +231,63 @@
       picture.append(svgMake("circle", { cx: place(values[index]), cy: 10, r: 5, fill: "var(--ink)" }));
       return picture;
     };
+    // ---- the head's attention on its most telling sentences
+    const examples = (id, own, layer, head) => {
+      const host = make("div", "", { class: "telling" }), all = map.examples[id], order = all.order[layer * own.heads + head];
+      const wanted = order.findIndex(([number]) => String(all.sentences[number].id) === state.sentence);
+      const chosen = order[Math.max(wanted, 0)]?.[0];
+      if (chosen === undefined) return host;
+      const picker = make("div", "", { class: "sentences-list", role: "radiogroup", "aria-label": "Sentence" });
+      for (const [number, confidence] of order) {
+        const sentence = all.sentences[number];
+        const button = make("button", "", { type: "button", role: "radio", "data-sentence": sentence.id });
+        button.append(make("bdi", sentence.text), make("span", confidence.toFixed(2), { class: "note" }));
+        check(button, number === chosen);
+        picker.append(button);
+      }
+      choices(picker, (button) => {
+        remember({ sentence: button.dataset.sentence });
+        paintPanel();
+        one(".sentences-list [aria-checked=true]", panel)?.focus();
+      });
+      const lines = make("div", "", { class: "lines-scroll" }), told = make("p", "", { class: "small", role: "status" }), row = make("div", "", { class: "maps-row" });
+      host.append(make("h5", "Its most telling sentences, by its confidence in them"), picker, lines, told, row);
+      drawExample(id, own, layer, head, chosen, { lines, told, row });
+      return host;
+    };
+    const blocks = new Map();
+    const drawExample = async (id, own, layer, head, chosen, { lines, told, row }) => {
+      if (!blocks.has(id)) blocks.set(id, attention.unpack(one(`[data-examples="${id}"]`, box).textContent));
+      const bytes = await blocks.get(id), sentence = map.examples[id].sentences[chosen];
+      if (!lines.isConnected) return;
+      let start = 0;
+      for (const other of map.examples[id].sentences.slice(0, chosen)) start += sizeOf(other, own).all;
+      const size = sizeOf(sentence, own), number = layer * own.heads + head, cells = sentence.queries.length * sentence.keys.length;
+      const part = (from, length) => bytes.subarray(start + from, start + from + length);
+      const weights = attention.weightsOf(part(number * cells, cells)), norms = Float32Array.from(part(size.weights + number * sentence.keys.length, sentence.keys.length));
+      const shares = { attention: weights, "value-weighted": attention.valueWeighted(weights, norms) };
+      if (sentence.mixing) shares["mixed in, whole layer (ALTI)"] = attention.weightsOf(part(size.weights + size.norms + layer * cells, cells));
+      const tokens = (list) => list.map(([text, special]) => ({ text, special: Boolean(special) }));
+      const common = { queries: tokens(sentence.queries), keys: tokens(sentence.keys), hideSpecial: false };
+      const maps = Object.entries(shares).map(([title, of]) => {
+        const drawn = attention.map(make("div"), (at) => view.activate(at && { side: 0, index: at.query }));
+        row.append(drawn.host);
+        drawn.show({ ...common, title, shares: of });
+        return drawn;
+      });
+      const view = attention.lines(lines, (text, active) => {
+        told.textContent = text || "Point at a token, or move to one with Tab and the arrow keys, to see its weights.";
+        for (const drawn of maps) drawn.markRow(active?.side === 0 ? active.index : -1);
+      });
+      view.show({ ...common, titles: id.endsWith("/cross") ? ["decoder", "encoder"] : ["looks", "is looked at"], name: "attention from token to token" });
+      view.weigh(weights, sentence.keys.length);
+    };
+    const sizeOf = (sentence, own) => {
+      const heads = own.layers * own.heads, cells = sentence.queries.length * sentence.keys.length;
+      const weights = heads * cells, norms = heads * sentence.keys.length, mixing = sentence.mixing ? own.layers * cells : 0;
+      return { weights, norms, all: weights + norms + mixing };
+    };
+
     const choose = (address, focus = false) => {
       remember({ head: address, ...(address ? { place: figure.id } : {}) });
       paint();
@@ -249,7 +328,25 @@
         paint();
       });
     }
+    // The map's numbers as a table; they are on the page already, so the file is made when it is asked for.
+    one("[data-csv]", figure)?.addEventListener("click", (event) => {
+      const field = (value) => (value === null || value === undefined ? "" : /[",\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value);
+      const lines = [["model", "stack", "kind", "seed", "trained", "layer", "head", "statistic", "unit", "note", "value", "low", "high", "baseline"]];
+      for (const own of map.grids) {
+        for (const kind of map.statistics) {
+          const data = own.statistics[kind.id], digits = (value) => (value === null || value === undefined ? "" : Number(value.toPrecision(4)));
+          data?.value.forEach((value, index) => {
+            if (value === null) return;
+            const numbers = ["value", "low", "high", "baseline"].map((key) => digits(data[key][index]));
+            lines.push([own.label, ...own.id.split("/").slice(-2), own.seed, own.trained, Math.floor(index / own.heads), index % own.heads, kind.label, kind.unit, data.notes?.[index], ...numbers]);
+          });
+        }
+      }
+      event.preventDefault();
+      save("head-map.csv", lines.map((line) => line.map(field).join(",")).join("\n") + "\n", "text/csv");
+    });
     one("[data-seed]", box)?.addEventListener("change", (event) => { remember({ seed: event.target.value }); paint(); });
+    repaints.push(paintPanel);
     return paint;
   };
 

@@ -1,0 +1,130 @@
+"""Every statistic of the head map, its examples, and the figures of which heads matter."""
+
+import base64
+import zlib
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from infoflow.report._head_examples import examples_by_grid
+from infoflow.report._head_statistics import HEAD_TABLES, head_statistics
+from infoflow.report._heads import heads_section
+from infoflow.report._language import Cast
+from infoflow.report._packed import in_steps
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    from synthetic_run import add_head_tables, make_analysis
+
+    run = make_analysis(tmp_path_factory.mktemp("heads"))
+    add_head_tables(run, model="bert-tiny")
+    return run
+
+
+@pytest.fixture(scope="module")
+def cast(run):
+    return Cast.of(run)
+
+
+@pytest.fixture(scope="module")
+def known(run, cast):
+    return head_statistics({name: cast.named(run.tables[name]) for name in HEAD_TABLES if name in run.tables})
+
+
+@pytest.fixture(scope="module")
+def section(run, cast):
+    return heads_section(run, cast)
+
+
+def figure_of(section, name):
+    return next(figure for figure in section.figures if figure.id == name)
+
+
+def test_every_table_gives_its_statistics_in_groups(known):
+    _, statistics = known
+    assert [(one.group, one.label) for one in statistics if not one.id.startswith("offset")] == [
+        ("how sharply", "confidence"),
+        ("how sharply", "entropy"),
+        ("where", "special tokens"),
+        ("roles", "best relation"),
+        ("roles", "rarest token"),
+        ("roles", "induction"),
+        ("does it matter", "relevance (voita)"),
+        ("does it matter", "importance"),
+        ("does it matter", "loss without it"),
+    ]
+
+
+def test_a_head_s_relation_is_the_one_that_it_leads_most_in(known):
+    rows, _ = known
+    own = rows[rows["statistic"] == "relation"].sort_values(["layer", "head"]).reset_index()
+    assert len(own) == len(set(zip(own["layer"], own["head"], strict=True)))
+    assert own.loc[5, "note"] == "nsubj, dependent→head"
+    assert set(own.drop(index=5)["note"]) == {"obj, dependent→head"}
+    assert own.loc[5, "value"] - own.loc[5, "baseline"] == pytest.approx(0.2, abs=0.01)
+
+
+def test_removal_is_signed_and_says_how_sure_it_is(known):
+    rows, statistics = known
+    one = next(one for one in statistics if one.id == "ablation-loss")
+    own = rows[rows["statistic"] == "ablation-loss"]
+    assert one.signed
+    assert one.top == own["value"].abs().max()
+    assert set(own["note"]) == {"p < 0.001, corrected", "p = 0.600, corrected"}
+
+
+def test_margins_count_what_leads_the_control(section):
+    figure = figure_of(section, "head-map")
+    sentence = next(one["sentence"] for one in figure.payload["live"]["statistics"] if one["id"] == "relation")
+    assert "1 of 48 heads lead by 0.1" in sentence
+
+
+def test_numbers_in_steps_come_back():
+    values = np.array([-3.0, 0.1234, np.nan, 5.0])
+    steps = np.frombuffer(base64.b64decode(in_steps(values, -3, 5)), "<u2")
+    assert steps[2] == 65535
+    np.testing.assert_allclose(-3 + 8 * steps[[0, 1, 3]].astype(float) / 65534, values[[0, 1, 3]], atol=8 / 65534)
+
+
+def test_sentences_lie_one_after_the_other(run, cast):
+    """Weights of every head, then value norms, then the layers' mixing; sentence by sentence."""
+    (examples,) = examples_by_grid(run.tables["head_examples"], cast).values()
+    data = np.frombuffer(zlib.decompress(base64.b64decode(examples.block)), np.uint8)
+    start, heads, layers = 0, 48, 6
+    for number, sentence in enumerate(examples.live["sentences"]):
+        size = len(sentence["queries"])
+        weights = data[start : start + heads * size * size].reshape(layers, -1, size, size)
+        norms = data[start + weights.size : start + weights.size + heads * size].reshape(heads, size)
+        start += weights.size + norms.size + layers * size * size
+        head = 3
+        expected = [max(i - 1, 0) if number == 0 else head % size for i in range(size)]
+        np.testing.assert_array_equal(weights[2, head].argmax(1), expected)
+        np.testing.assert_array_equal(norms[9], np.rint(255 * np.arange(1, size + 1) / size))
+    assert start == len(data)
+    assert examples.live["order"][0] == [[0, 0.9], [1, 0.7]]
+
+
+def test_the_agreement_is_a_rank_correlation_over_heads(run, section):
+    figure = figure_of(section, "heads-matter")
+    keys = ["layer", "head"]
+    importance = run.tables["head_importance"].set_index(keys)["value"]
+    removal = run.tables["head_ablation"].set_index(keys)["value"]
+    expected = spearmanr(importance, removal.reindex(importance.index)).statistic
+    assert f"Rank correlation of importance and loss without it: {expected:.2f} in bert-tiny" in figure.answer[0]
+    assert "38 of 48 in bert-tiny (all of them for the worse)" in figure.answer[-1]
+
+
+def test_heads_can_go_until_the_loss_is_a_tenth_worse(section):
+    figure = figure_of(section, "heads-removed")
+    assert "up to about 40% of the heads of bert-tiny (20% in random order)" in figure.answer[0]
+    chance = figure.data[figure.data["order"] == "random"].set_index("removed")
+    assert chance.loc[1.0, "high"] - chance.loc[1.0, "low"] == pytest.approx(0.1, abs=0.02)
+    assert "3 random orders" in figure.caption
+
+
+def test_without_further_tables_the_section_is_as_before(analysis):
+    section = heads_section(analysis, Cast.of(analysis))
+    assert [figure.id for figure in section.figures] == ["head-map", "head-positions"]
+    assert figure_of(section, "head-map").payload["blocks"] == {}
