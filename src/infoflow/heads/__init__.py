@@ -4,6 +4,7 @@ from ._ablate import ablate as ablate
 from ._ablation_measure import Ablation as Ablation
 from ._ablation_measure import ablation as ablation
 from ._ablation_transfer import ablation_transfer as ablation_transfer
+from ._attention_probe import AttentionProbe as AttentionProbe
 from ._classes import head_classes as head_classes
 from ._confidence import confidence as confidence
 from ._confidence_measure import Confidence as Confidence

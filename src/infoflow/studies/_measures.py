@@ -6,6 +6,7 @@ from infoflow.flow import AbstractMeasure, PairMeasure
 from infoflow.foundation import UserError
 from infoflow.heads import (
     Ablation,
+    AttentionProbe,
     Confidence,
     Coreference,
     Entropy,
@@ -100,6 +101,7 @@ def _all_standard(plan: AnalysisPlan) -> list[AbstractMeasure]:
         HeadLayerDistance(),
         Coreference(),
         SpecialGradient(),
+        AttentionProbe(),
         Relevance(),
         Importance(),
         Ablation(sentences=48),

@@ -23,7 +23,7 @@ READS: dict[str, Reading] = {
 def test(curves: Curves) -> list[Condition]:
     return [
         Condition(
-            name="unlabelled attachment of the attention-only probe above that of the next word",
+            name="unlabelled attachment of the attention-only probe above that of the word beside",
             values=curves["attention"],
             labels=["all heads"],
             threshold=0.0,
@@ -46,8 +46,8 @@ FINDING = Finding(
     published="unlabelled attachment score on the Penn Treebank, in per cent: attention 61, attention and GloVe 77, "
     "distances and GloVe 58, an untrained BERT and GloVe 30, right-branching 26",
     statistic=(
-        "a linear combination of attention maps attaches more words rightly than the next word does, and attention "
-        "with word vectors more than distances with word vectors"
+        "a linear combination of attention maps attaches more words rightly than attaching each to the word beside "
+        "it (on the better side) does, and attention with word vectors more than distances with word vectors"
     ),
     reads=READS,
     test=test,

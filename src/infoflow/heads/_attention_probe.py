@@ -1,0 +1,195 @@
+"""How much of a tree all heads of a model hold together: probes on attention, with and without word vectors."""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from infoflow.flow import Intervention, PassOptions, Reader, Stream, forward
+from infoflow.foundation import NUM_BLOCKS, UserError, block_of, current_display, hash64, hash64_array
+from infoflow.models import Model, tap
+from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
+
+from ._annotation import Annotation
+from ._tree_probes import ROOT, AttentionTree, AttentionWordsTree, DistanceWordsTree, ProbeSentence, TreeProbe
+from ._word_attention import membership, word_attention
+
+PROBES = ("attention", "attention+words", "distance+words")
+_BATCH = 32  # sentences whose attention is held at a time; probes see them one by one
+
+_SCHEMA = TableSchema(
+    name="head_probe",
+    version=1,
+    description="Share of words that a probe attaches to their head (unlabelled attachment score, the root included), "
+    "on sentences that it was not trained on.",
+    columns=(
+        Column(name="stack", dtype="string", unit="", description="the stack that reads the text"),
+        Column(name="probe", dtype="string", unit="", description="what it reads: " + ", ".join(PROBES)),
+        *estimate_columns(
+            "share", "share of words", "every word's head is the word beside it, on the side that is better", "words"
+        ),
+    ),
+)
+
+
+class AttentionProbe(Intervention):
+    """Unlabelled attachment of probes that read the attention of all heads, words, or both.
+
+    - `attention`: two weights for each head (see `AttentionTree`).
+    - `attention+words`: these weights depend on the two words' vectors.
+    - `distance+words`: the control without attention.
+
+    Word vectors are the model's own input embeddings, averaged over a word's tokens and scaled to unit spread: they
+    know no context. (The paper's are GloVe.) Each probe is trained for one epoch, one sentence at a time, with Adam
+    at a rate of 0.002; the model is frozen. Attention is computed again for each group of sentences and never stored.
+
+    Args:
+        sentences: At most so many, chosen by hash; without trees the table is empty.
+        held_out: Share of them that the probes are scored on.
+        rate: Adam's learning rate.
+        seed: Of the choice of sentences and of the probes' first weights.
+
+    Source: [@clark2019], the authors' code.
+    """
+
+    table: ClassVar[TableSchema] = _SCHEMA
+
+    def __init__(self, sentences: int = 1000, held_out: float = 0.3, rate: float = 0.002, seed: int = 0) -> None:
+        if sentences < 2 or not 0 < held_out < 1 or rate <= 0:
+            raise UserError(
+                "sentences must be at least 2, held_out lie between 0 and 1, rate be above 0. "
+                f"Got {sentences}, {held_out} and {rate}."
+            )
+        self.sentences, self.held_out, self.rate, self.seed = sentences, held_out, rate, seed
+
+    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
+        trees = Annotation.of(reader.corpus, ("head",))
+        train, test = self._split(reader)
+        if trees is None or len(train) == 0 or len(test) == 0:
+            return pd.DataFrame(columns=self.table.column_names)
+        probes = self._probes(reader.model, reader.source_stack)
+        optimisers = {
+            name: torch.optim.Adam(probe.parameters(), lr=self.rate, foreach=False) for name, probe in probes.items()
+        }
+        beside = np.zeros(2)  # words whose head is the previous, the next one
+        with current_display().progress("Training probes on attention", len(train), "sentences") as progress:
+            for _, sentence in _sentences(reader, trees, train):
+                _step(probes, optimisers, sentence)
+                beside += _neighbours(sentence).sum(0)
+                progress.advance(1)
+        return self._scored(reader, trees, test, probes, side=int(beside.argmax()))
+
+    def _split(self, reader: Reader) -> tuple[np.ndarray, np.ndarray]:
+        rows = np.sort(np.concatenate(reader.batches(4096)))
+        order = np.argsort(hash64_array(("attention-probe", self.seed), reader.corpus.ids[rows]), kind="stable")
+        chosen = rows[order[: self.sentences]]
+        held_out = round(len(chosen) * self.held_out)
+        return chosen[held_out:], chosen[:held_out]
+
+    def _probes(self, model: Model, stack: str) -> dict[str, TreeProbe]:
+        layers = model.anatomy.stack(stack).layers
+        heads = sum(layer.attentions["self"].num_heads for layer in layers)
+        width = _embeddings(model, stack).shape[1]
+        state = torch.get_rng_state()
+        torch.manual_seed(hash64("attention-probe", self.seed) % 2**63)
+        made = (AttentionTree(heads), AttentionWordsTree(heads, width), DistanceWordsTree(width))
+        torch.set_rng_state(state)
+        return {name: probe.to(model.device) for name, probe in zip(PROBES, made, strict=True)}
+
+    def _scored(
+        self, reader: Reader, trees: Annotation, rows: np.ndarray, probes: dict[str, TreeProbe], side: int
+    ) -> pd.DataFrame:
+        hits = np.zeros((len(probes) + 1, NUM_BLOCKS))
+        count = np.zeros(NUM_BLOCKS)
+        for row, sentence in _sentences(reader, trees, rows):
+            block = int(block_of(reader.corpus.ids[[row]])[0])
+            right = sentence.targets[sentence.present]
+            with torch.no_grad():
+                for index, probe in enumerate(probes.values()):
+                    hits[index, block] += int((probe(sentence)[sentence.present].argmax(1) == right).sum())
+            hits[-1, block] += int(_neighbours(sentence)[:, side].sum())
+            count[block] += len(right)
+        baseline = float(hits[-1].sum() / count.sum())
+        stack = reader.source_stack
+        table = [
+            {"stack": stack, "probe": name, **ratio_estimate(hits[index], count, baseline)}
+            for index, name in enumerate(probes)
+        ]
+        return pd.DataFrame(table, columns=self.table.column_names)
+
+
+def _step(probes: dict[str, TreeProbe], optimisers: dict[str, torch.optim.Adam], sentence: ProbeSentence) -> None:
+    if not bool(sentence.present.any()):
+        return
+    with torch.inference_mode(False), torch.enable_grad():
+        for name, probe in probes.items():
+            optimisers[name].zero_grad()
+            probe.loss(sentence).backward()
+            optimisers[name].step()
+
+
+def _neighbours(sentence: ProbeSentence) -> np.ndarray:
+    """(word, 2): whether the word's head is the previous or the next one."""
+    offset = (sentence.governors - torch.arange(len(sentence.governors)).to(sentence.governors)).cpu().numpy()
+    rooted = (sentence.governors != ROOT).cpu().numpy()
+    counted = sentence.present.cpu().numpy() & rooted
+    return np.stack([(offset == o) & counted for o in (-1, 1)], axis=1)
+
+
+def _sentences(reader: Reader, trees: Annotation, rows: np.ndarray) -> Iterator[tuple[int, ProbeSentence]]:
+    """The sentences in this order, a few at a time."""
+    stack, model = reader.source_stack, reader.model
+    table = _embeddings(model, stack)
+    spread = table.std()
+    for part in np.split(rows, range(_BATCH, len(rows), _BATCH)):
+        batch = reader.padded(part).to(model.device)
+        with torch.no_grad(), tap(model, attention=True) as seen:
+            forward(model, batch)
+            layers = list(seen.attention[stack, "self"])
+        stream = batch.streams[stack]
+        vectors = table[stream.input_ids] / spread
+        annotation = [row[0] for row in trees.rows(batch.sentence_ids)]
+        yield from zip(part.tolist(), _built(stream, layers, vectors, annotation), strict=True)
+
+
+def _built(
+    stream: Stream, layers: list[Tensor], vectors: Tensor, annotation: list[list[int]]
+) -> Iterator[ProbeSentence]:
+    words = stream.words
+    num = max(int(words.max()) + 1, 1)
+    last = stream.position.amax(1, keepdim=True)
+    special = stream.real & ~stream.valid
+    # Two more words: the first and the last special token of each sentence.
+    extended = torch.where(special & (stream.position == last), num + 1, words)
+    extended = torch.where(special & (stream.position == 0), num, extended)
+    extended = extended.masked_fill(~stream.real, -1)
+    merged = torch.cat([_padded(word_attention(layer.float(), extended), num + 2) for layer in layers], dim=1)
+    member = membership(words).to(vectors)
+    means = (member / member.sum(1, keepdim=True).clamp(min=1)).mT @ vectors
+    there = membership(words).any(1)
+    for b, heads in enumerate(annotation):
+        size = min(len(heads), num)
+        governors = torch.tensor(heads[:size], device=words.device)
+        attached = (governors == ROOT) | ((governors < size) & there[b][governors.clamp(0, num - 1)])
+        yield ProbeSentence(
+            maps=merged[b, :, :size, :size],
+            ends=merged[b, :, :size, num:],
+            vectors=means[b, :size],
+            governors=governors,
+            present=there[b, :size] & attached,
+        )
+
+
+def _padded(merged: Tensor, size: int) -> Tensor:
+    """Sentences without special tokens have no attention on them."""
+    missing = size - merged.shape[3]
+    return torch.nn.functional.pad(merged, (0, missing, 0, missing))
+
+
+def _embeddings(model: Model, stack: str) -> Tensor:
+    """The stack's input embeddings (vocabulary, width)."""
+    module = model.module.get_encoder() if stack == "encoder" and len(model.anatomy.stacks) > 1 else model.module
+    return module.get_input_embeddings().weight.detach().float()
