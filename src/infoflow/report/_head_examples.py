@@ -23,8 +23,8 @@ class Examples:
 def examples_by_grid(frame: pd.DataFrame, cast: Cast) -> dict[str, Examples]:
     """What to draw, by grid; of the trained models of the first seed only, since every head needs its own numbers."""
     frame = cast.named(frame)
-    frame = frame[frame["trained"]]
-    frame = frame[frame["seed"] == frame["seed"].min()]
+    frame = frame.loc[frame["trained"]]
+    frame = frame.loc[frame["seed"] == frame["seed"].min()]
     groups: Any = frame.groupby(["series", "stack", "kind"], sort=False)
     return {f"{series}/{stack}/{kind}": _examples(own) for (series, stack, kind), own in groups}
 

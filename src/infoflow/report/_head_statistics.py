@@ -35,7 +35,7 @@ def head_statistics(frames: dict[str, pd.DataFrame]) -> tuple[pd.DataFrame, list
     rows = pd.concat([rows for rows, _ in parts], ignore_index=True)
     if "note" not in rows:
         rows["note"] = ""
-    statistics = [one for _, found in parts for one in found if (rows["statistic"] == one.id).any()]
+    statistics = [one for _, found in parts for one in found if bool((rows["statistic"] == one.id).any())]
     if "head_positional" in frames:  # the same question, asked of the strongest key; one of the two is enough
         statistics = [one for one in statistics if one.id not in ("surface-previous", "surface-next")]
     return rows.fillna({"note": ""}), sorted(statistics, key=lambda one: GROUPS.index(one.group))
@@ -98,7 +98,7 @@ _SURFACE = {
 
 
 def _surface(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[Statistic]]:
-    frame = frame[frame["statistic"].isin(_SURFACE)]
+    frame = frame.loc[frame["statistic"].isin(_SURFACE)]
     statistics = [
         Statistic(
             id=f"surface-{name}",
@@ -180,7 +180,7 @@ def _patterns(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[Statistic]]:
 def _coreference(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[Statistic]]:
     for column in ("mention", "mentions", "type"):
         if column in frame:
-            frame = frame[frame[column] == "all"]
+            frame = frame.loc[frame[column] == "all"]
     statistic = Statistic(
         id="coreference",
         label="coreference",
@@ -231,7 +231,7 @@ def _importance(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[Statistic]]:
 def _ablation(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[Statistic]]:
     """The change of each metric when the head alone goes; one mode per metric, the first."""
     if "removed" in frame:
-        frame = frame[frame["removed"] == "head"]
+        frame = frame.loc[frame["removed"] == "head"]
     parts, statistics = [], []
     for metric in dict.fromkeys(frame["metric"].astype(str)):
         own = frame[frame["metric"] == metric]

@@ -24,11 +24,11 @@ _ALLOWED = 0.1  # rise of the loss, as a part of it, that the sentence asks abou
 
 def removed_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     """The curves of each model, all heads together and each kind of attention alone."""
-    frame = frame[frame["trained"]]
+    frame = frame.loc[frame["trained"]]
     if frame.empty:
         return None
     metric = str(frame["metric"].iloc[0])
-    frame = frame[frame["metric"] == metric]
+    frame = frame.loc[frame["metric"] == metric]
     curves = _curves(frame)
     panels = [
         Panel(spec=_chart(own, cast[series], metric, _span(curves)), title=_title(cast[series], kind))
@@ -102,18 +102,22 @@ def _span(curves: pd.DataFrame) -> list[float]:
 
 
 def _sentence(curves: pd.DataFrame, cast: Cast, metric: str) -> str:
-    parts = []
+    parts, how = [], []
     for one in cast.present(curves):
         own = curves[(curves["series"] == one.key) & (curves["kind"] == "all")]
-        best = next((order for order in _ORDERS if (own["order"] == order).any()), None)
+        best = next((order for order in _ORDERS if bool((own["order"] == order).any())), None)
         if best is None:
             continue
-        text = f"{_share(own, best, metric)} of the heads of {one.label}"
-        if (own["order"] == "random").any():
+        how.append(_ORDERS[best][0])
+        text = f"{_share(own, best, metric)} in {one.label}"
+        if bool((own["order"] == "random").any()):
             text += f" ({_share(own, 'random', metric)} in random order)"
         parts.append(text)
-    limit = f"before the {metric} is {_ALLOWED:.0%} worse"
-    return f"Without any training, the least important heads can go {limit} up to about {listed(parts)}."
+    ways = listed(list(dict.fromkeys(how)))
+    return (
+        f"With nothing trained again, this share of all heads can go, {ways}, before the {metric} is {_ALLOWED:.0%} "
+        f"worse: {listed(parts)}."
+    )
 
 
 def _share(own: pd.DataFrame, order: str, metric: str) -> str:
@@ -174,7 +178,7 @@ def _names(own: pd.DataFrame, series: Series) -> list[alt.Chart]:
     found += [
         (name, {"circle": "●", "diamond": "◆", "square": "■"}[shape], series.color)
         for order, (name, _, shape) in _ORDERS.items()
-        if (own["order"] == order).any()
+        if bool((own["order"] == order).any())
     ]
     return [
         alt.Chart(pd.DataFrame([{"text": f"{mark} {name}"}]))
