@@ -13,6 +13,10 @@ from ._distance_measure import HeadDistance as HeadDistance
 from ._distance_measure import HeadLayerDistance as HeadLayerDistance
 from ._entropy import attention_entropy as attention_entropy
 from ._entropy_measure import Entropy as Entropy
+from ._head_sets import Head as Head
+from ._head_sets import HeadSet as HeadSet
+from ._head_sets import all_heads as all_heads
+from ._head_sets import head_set as head_set
 from ._importance_measure import Importance as Importance
 from ._importance_measure import importance as importance
 from ._js_distance import js_distance as js_distance

@@ -19,6 +19,10 @@ from ._block_outputs import skipped_blocks as skipped_blocks
 from ._block_rerun import BlockRerun as BlockRerun
 from ._block_rerun import rerun_blocks as rerun_blocks
 from ._block_rerun import without_token as without_token
+from ._discovery import tiny_inputs as tiny_inputs
+from ._head_removal import Kept as Kept
+from ._head_removal import kept_heads as kept_heads
+from ._head_removal import remove_heads as remove_heads
 from ._inputs import left_padding as left_padding
 from ._inputs import model_inputs as model_inputs
 from ._inputs import pad_rows as pad_rows
@@ -34,6 +38,8 @@ from ._losses import start_token_id as start_token_id
 from ._losses import token_cross_entropy as token_cross_entropy
 from ._model import Model as Model
 from ._model import Task as Task
+from ._pruned_folder import is_pruned_folder as is_pruned_folder
+from ._pruned_folder import save_pruned as save_pruned
 from ._readout import Readout as Readout
 from ._readout import readout as readout
 from ._slices import ParameterSlice as ParameterSlice

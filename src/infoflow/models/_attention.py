@@ -131,7 +131,7 @@ def _tapped_attention(
     softcap: float | None = None,
     **ignored: Any,
 ) -> tuple[Tensor, Tensor]:
-    group = query.shape[1] // key.shape[1]
+    group = query.shape[1] // max(1, key.shape[1])  # a pruned layer may have no head at all
     call = AttentionCall(
         site=_UNKNOWN,
         module=module,

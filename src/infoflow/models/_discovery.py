@@ -281,8 +281,10 @@ def _holds_the_values(module: nn.Module, call: _Call, value: Projection) -> bool
     output_BSE = call.linear_outputs.get(fused)
     if output_BSE is None or len(value.weight.indices()) == output_BSE.shape[-1]:
         return True
-    values_BSGd = output_BSE[..., value.weight.indices()].unflatten(-1, (value.num_heads, -1))
-    repeated = values_BSGd.transpose(1, 2).repeat_interleave(call.num_heads // value.num_heads, dim=1)
+    if len(value.weight.indices()) != value.num_heads * call.head_dim:
+        return False
+    values_BSGd = output_BSE[..., value.weight.indices()].unflatten(-1, (value.num_heads, call.head_dim))
+    repeated = values_BSGd.transpose(1, 2).repeat_interleave(call.num_heads // max(1, value.num_heads), dim=1)
     return repeated.shape == call.value_BHSd.shape and torch.equal(repeated, call.value_BHSd)
 
 

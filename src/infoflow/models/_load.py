@@ -25,6 +25,7 @@ from ._anatomy import Anatomy
 from ._discovery import discover, vocabulary_size
 from ._hub import hub_is_reachable
 from ._model import Model, Task
+from ._pruned_folder import is_pruned_folder, read_pruned
 from ._tokenizers import find_tokenizers
 
 _SEQ2SEQ = {*registry.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES.values(), "EncoderDecoderModel"}
@@ -42,8 +43,9 @@ def load_model(
     """A model with its head, its tokenizer and its anatomy, in evaluation mode.
 
     Args:
-        source: A name on the model hub, a folder that `save_pretrained` wrote, a `.gguf` file, or a model instance
-            (which stays on its device and in its precision unless `device` is given, and is put in evaluation mode).
+        source: A name on the model hub, a folder that `save_pretrained` or `save_pruned` wrote, a `.gguf` file, or a
+            model instance (which stays on its device and in its precision unless `device` is given, and is put in
+            evaluation mode).
         tokenizer: A tokenizer, or the name or folder of one; by default the one that lies beside the weights. Without
             any, the model takes token ids but no text.
         device: "auto" (a GPU where there is one), "cpu", "cuda", ...
@@ -115,6 +117,8 @@ def _read(home: Path | str, dtype: torch.dtype) -> PreTrainedModel:
     try:
         if isinstance(home, Path) and home.suffix == ".gguf":
             return _read_gguf(home, dtype)
+        if isinstance(home, Path) and is_pruned_folder(home):
+            return read_pruned(home, dtype)
         local = isinstance(home, Path) or not hub_is_reachable()
         config = AutoConfig.from_pretrained(home, trust_remote_code=False, local_files_only=local)
         model, report = _model_class(config).from_pretrained(

@@ -57,7 +57,7 @@ def _rows(linear: nn.Module, name: str, ranges: Ranges | None, num_heads: int) -
 
 def _fused_ranges(fused: str, size: int, heads: dict[str, int]) -> dict[str, Ranges]:
     """Output ranges of each part of a fused projection; empty for a layout that is not known."""
-    width, rest = divmod(size, sum(heads.values()))
+    width, rest = divmod(size, max(1, sum(heads.values())))
     if rest:
         return {}
     if fused in _CONTIGUOUS:
@@ -68,7 +68,7 @@ def _fused_ranges(fused: str, size: int, heads: dict[str, int]) -> dict[str, Ran
         return ranges
     if len(set(heads.values())) > 1:  # grouped heads are interleaved differently from family to family
         return {}
-    starts = range(0, size, len(heads) * width)
+    starts = range(0, size, max(1, len(heads) * width))
     return {
         part: tuple((start + offset * width, start + (offset + 1) * width) for start in starts)
         for offset, part in enumerate(heads)

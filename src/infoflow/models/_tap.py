@@ -200,10 +200,10 @@ class _ProjectionTap:
     gates: Gates
     edit: Callable[[HeadCall], Tensor | None] | None
 
-    def hook(self, num_heads: int) -> Callable[[nn.Module, tuple[Any, ...]], tuple[Any, ...]]:
+    def hook(self, num_heads: int, head_dim: int) -> Callable[[nn.Module, tuple[Any, ...]], tuple[Any, ...]]:
         def before(projection: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
             site = self.rounds.site("projections", projection)
-            heads_BTHd = args[0].unflatten(-1, (num_heads, -1))
+            heads_BTHd = args[0].unflatten(-1, (num_heads, head_dim))
             changed_BTHd = self._changed(site, projection, heads_BTHd)
             if self.keep:
                 num_layers = self.rounds.num_layers[site.stack]
@@ -231,9 +231,12 @@ class _ProjectionTap:
 
 
 def _tap_projections(model: Model, stack: ExitStack, projection_tap: _ProjectionTap) -> None:
-    heads = {model.module.get_submodule(one.output_projection): one.num_heads for one in model.anatomy.attentions()}
-    for projection, num_heads in heads.items():
-        stack.enter_context(_hook(projection.register_forward_pre_hook(projection_tap.hook(num_heads))))
+    heads = {
+        model.module.get_submodule(one.output_projection): (one.num_heads, one.head_dim)
+        for one in model.anatomy.attentions()
+    }
+    for projection, shape in heads.items():
+        stack.enter_context(_hook(projection.register_forward_pre_hook(projection_tap.hook(*shape))))
 
 
 def _attention_listener(

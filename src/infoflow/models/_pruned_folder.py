@@ -1,0 +1,113 @@
+"""A model with fewer heads on disk: Hugging Face's own loaders cannot build it, so its folder says how to."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+import transformers
+from transformers import AutoConfig, GenerationConfig, PreTrainedModel
+
+from infoflow.foundation import UserError, atomic_folder, provenance
+
+from ._discovery import discover
+from ._head_removal import Kept, kept_heads, remove_heads
+from ._model import Model
+from ._tokenizers import TARGET_FOLDER
+
+MANIFEST, WEIGHTS = "pruned.json", "pruned.safetensors"
+_FORMAT = 1
+
+
+def save_pruned(model: Model, folder: str | Path, origin: Mapping[str, Any] | None = None) -> Path:
+    """Write a pruned model, from which `load_pruned` and `load_model` build it again.
+
+    The folder holds `pruned.json` (class, precision, kept heads, library versions, `origin`), `config.json` of the
+    unpruned model, the weights and the tokenizers. The weights are not called `model.safetensors`, so that
+    `from_pretrained`, which would have to fail on their sizes, says at once that it finds none.
+
+    Args:
+        model: From `prune`.
+        folder: Made; what is there is replaced.
+        origin: What the choice of heads came from, for example `{"method": "hard-concrete", "penalty": 0.1}`.
+
+    Raises:
+        UserError: No head was removed from the model.
+    """
+    kept, module = kept_heads(model.module), model.module
+    if kept is None:
+        raise UserError(f"{model.name} has all its heads: save it with save_pretrained, or prune it first.")
+    manifest = {
+        "format": _FORMAT,
+        "class": type(module).__name__,
+        "dtype": str(module.dtype).removeprefix("torch."),
+        "kept": [{"stack": s, "kind": k, "layer": la, "heads": list(h)} for (s, k, la), h in kept.items()],
+        "origin": dict(origin or {}),
+        "provenance": provenance(),
+    }
+    with atomic_folder(Path(folder)) as path:
+        (path / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
+        module.config.save_pretrained(path)
+        if module.can_generate():
+            module.generation_config.save_pretrained(path)
+        safetensors.torch.save_model(module, str(path / WEIGHTS))
+        if model.tokenizer is not None:
+            model.tokenizer.save_pretrained(path)
+        if model.target_tokenizer is not None:
+            model.target_tokenizer.save_pretrained(path / TARGET_FOLDER)
+    return Path(folder)
+
+
+def is_pruned_folder(path: Path) -> bool:
+    return (path / MANIFEST).is_file()
+
+
+def read_pruned(path: Path, dtype: torch.dtype | None = None) -> PreTrainedModel:
+    """The module in a folder of `save_pruned`: built whole from its configuration, sliced alike, then filled.
+
+    Raises:
+        UserError: The folder is damaged or of a newer format, or this transformers builds another architecture.
+    """
+    manifest = json.loads((path / MANIFEST).read_text())
+    if manifest.get("format") != _FORMAT:
+        raise UserError(
+            f"{path} was written by a newer infoflow (format {manifest.get('format')}, known: {_FORMAT}). Upgrade."
+        )
+    family = getattr(transformers, manifest["class"], None)
+    if family is None:
+        raise UserError(
+            f"{path} holds a {manifest['class']}, which transformers {transformers.__version__} does not have."
+        )
+    config = AutoConfig.from_pretrained(path, local_files_only=True)
+    with torch.random.fork_rng(devices=[]):  # weights are drawn and then replaced
+        module = family(config=config).eval()
+    stored = set(safetensors.torch.load_file(str(path / WEIGHTS)))
+    _drop_poolers(module, stored)
+    anatomy = discover(module)
+    kept: Kept = {(one["stack"], one["kind"], one["layer"]): tuple(one["heads"]) for one in manifest["kept"]}
+    removed = {
+        (one.stack, one.kind, one.layer): set(range(one.num_heads)) - set(kept[one.stack, one.kind, one.layer])
+        for one in anatomy.attentions()
+    }
+    remove_heads(module, anatomy, removed)
+    try:
+        safetensors.torch.load_model(module, str(path / WEIGHTS))
+    except RuntimeError as error:
+        written = manifest["provenance"].get("packages", {}).get("transformers", "?")
+        raise UserError(
+            f"The weights in {path} do not fit the model that transformers {transformers.__version__} builds of its "
+            f"configuration (they were written with {written}): {str(error).splitlines()[0]}"
+        ) from error
+    if (path / "generation_config.json").is_file():
+        module.generation_config = GenerationConfig.from_pretrained(path, local_files_only=True)
+    return module.to(getattr(torch, manifest["dtype"]) if dtype is None else dtype)
+
+
+def _drop_poolers(module: PreTrainedModel, stored: set[str]) -> None:
+    """`EncoderDecoderModel` builds its encoder with a pooler, whether it had one or not."""
+    for name, child in module.named_modules():
+        start = f"{name}.pooler." if name else "pooler."
+        if getattr(child, "pooler", None) is not None and not any(key.startswith(start) for key in stored):
+            child.pooler = None

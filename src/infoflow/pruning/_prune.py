@@ -1,0 +1,110 @@
+"""Really remove heads: a smaller model that computes what the ablated one does."""
+
+import copy
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from infoflow.foundation import UserError
+from infoflow.heads import ablate, head_set
+from infoflow.models import Model, is_pruned_folder, load_model, remove_heads, tiny_inputs
+
+
+def prune(model: Model, heads: Iterable[Sequence[str | int]], *, incomplete: str = "refuse") -> Model:
+    """A copy of a model without some of its heads; `model` stays as it is.
+
+    Rows of the query, key and value projections and columns of the output projection go, so that the logits are those
+    of `ablate(model, heads)`, up to rounding; the output projection's bias stays, also where no head does. This is
+    checked on a few tokens before the copy is returned.
+
+    | family | removal |
+    |---|---|
+    | BERT, RoBERTa, ELECTRA, DistilBERT, ModernBERT, GPT-NeoX, BART, mBART, Marian, M2M100, T5 | any heads |
+    | GPT-2, OPT | any heads, but one of each layer stays |
+    | LLaMA, Qwen3, Mistral, Gemma (grouped heads) | all heads of a group together |
+    | ALBERT (one set of weights for all layers) | the same heads in every layer |
+    | Phi-3, which reads widths off its configuration | refused |
+
+    Args:
+        model: A loaded model.
+        heads: (stack, kind, layer, head) of those to remove, as for `ablate`.
+        incomplete: Where only some heads of a group (which share a key and value) are named: `"refuse"`, or `"zero"`:
+            they stay, and their part of the output projection becomes 0.
+
+    Raises:
+        UserError: A head does not exist or cannot be removed; the message says why.
+    """
+    if incomplete not in ("refuse", "zero"):
+        raise UserError(f'incomplete must be "refuse" or "zero". Got {incomplete!r}.')
+    chosen = head_set(model, heads)
+    module = copy.deepcopy(model.module)
+    whole = chosen if incomplete == "refuse" else _complete_groups(model, chosen)
+    removed: dict[tuple[str, str, int], set[int]] = {}
+    for stack, kind, layer, head in whole:
+        removed.setdefault((stack, kind, layer), set()).add(head)
+    _silence(model, module, chosen - whole)
+    remove_heads(module, model.anatomy, removed)
+    return _checked(model, module, chosen)
+
+
+def load_pruned(folder: str | Path, device: str | torch.device = "auto") -> Model:
+    """A model that `save_pruned` wrote, with the same logits, its tokenizer and its anatomy.
+
+    `load_model`, and so every command, reads such a folder too.
+
+    Raises:
+        UserError: The folder holds no pruned model, or one that this version of transformers builds otherwise.
+    """
+    if not is_pruned_folder(Path(folder)):
+        raise UserError(f"{folder} holds no pruned model (pruned.json). Use load_model for other folders.")
+    return load_model(Path(folder), device=device)
+
+
+def _complete_groups(model: Model, chosen: frozenset) -> frozenset:
+    """The heads whose whole group is to go."""
+    complete = set()
+    for one in model.anatomy.attentions():
+        size = one.num_heads // max(1, one.num_key_value_heads)
+        for first in range(0, one.num_heads, size):
+            group = {(one.stack, one.kind, one.layer, head) for head in range(first, first + size)}
+            if group <= chosen:
+                complete |= group
+    return frozenset(complete)
+
+
+def _silence(model: Model, module: torch.nn.Module, heads: Iterable[tuple[str, str, int, int]]) -> None:
+    outputs = {(a.stack, a.kind, a.layer): a.output for a in model.anatomy.attentions()}
+    with torch.no_grad():
+        for *site, head in heads:
+            for piece in outputs[tuple(site)].head(head):
+                weight = module.get_parameter(piece.parameter)
+                weight[piece.mask(weight).to(weight.device)] = 0.0
+
+
+def _checked(model: Model, module: torch.nn.Module, chosen: frozenset) -> Model:
+    """The pruned model, if it computes what the ablated one does."""
+    inputs = tiny_inputs(model.module)
+    try:
+        with torch.no_grad():
+            found = _first(module(**inputs))
+    except (RuntimeError, ValueError, IndexError, AttributeError, ZeroDivisionError) as error:
+        raise UserError(
+            f"{type(model.module).__name__} cannot run with these heads removed ({str(error).splitlines()[0]}). Ablate "
+            "them instead, or leave at least one head in every layer."
+        ) from error
+    with torch.no_grad(), ablate(model, sorted(chosen)):
+        expected = _first(model.module(**inputs))
+    tolerance = 1e-3 if expected.dtype in (torch.float32, torch.float64) else 5e-2
+    if found.shape != expected.shape or not (found - expected).norm() <= tolerance * expected.norm():
+        raise UserError(
+            f"{type(model.module).__name__} without these heads computes something else than with them ablated: it "
+            "reads the number of its heads elsewhere. Ablate them instead of removing them."
+        )
+    pruned = load_model(module, tokenizer=model.tokenizer)
+    return replace(pruned, name=f"{model.name} (pruned)", target_tokenizer=model.target_tokenizer)
+
+
+def _first(output: dict) -> torch.Tensor:
+    return output["logits"] if "logits" in output else output[0]
