@@ -13,7 +13,7 @@
   const layer = () => layerOf(kind());
   const head = () => (/^\d+$/.test(state.head || "") && Number(state.head) < layer().heads ? Number(state.head) : 0);
   const view = () => (["model", "products"].includes(state.show) ? state.show : "head");
-  const mapsOf = (chosen) => ["attention", "value", ...(chosen.mixing ? ["mixing"] : [])];
+  const mapsOf = (chosen) => ["attention", "value", ...(chosen.mixing && view() === "head" ? ["mixing"] : [])]; // the mixing is a layer's, not a head's
   const shownMap = () => (mapsOf(kind()).includes(state.map) ? state.map : "attention");
   const hideSpecial = () => state.special === "hide";
   const queries = () => data.tokens[kind().stack];
