@@ -55,7 +55,8 @@ def test_attention_scores_agree_with_definition():
         mean = given.ends[:, j].mean(0)
         assert float(found[j, 4]) == pytest.approx(float(root[0] * mean[0] + root[1] * mean[1]), rel=1e-5)
     probabilities = found[given.present].log_softmax(1)
-    assert float(probe.loss(given).detach()) == pytest.approx(-float(probabilities[[0, 1, 2], [1, 4, 1]].sum()), rel=1e-5)
+    loss = -float(probabilities[[0, 1, 2], [1, 4, 1]].sum())
+    assert float(probe.loss(given).detach()) == pytest.approx(loss, rel=1e-5)
 
 
 def test_scores_with_words_agree_with_definition():
