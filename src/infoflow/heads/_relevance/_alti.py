@@ -50,11 +50,13 @@ class Sublayer:
         core = self.attention.core
         return core.value @ self.output.weight.T.unflatten(0, (len(core.value), -1))
 
-    def linearised(self, parts: Float[Tensor, "token *part width"]) -> Float[Tensor, "token *part width"]:
+    def linearised(
+        self, parts: Float[Tensor, "part_of_tokens *part width"], tokens: slice = slice(None)
+    ) -> Float[Tensor, "part_of_tokens *part width"]:
         """The norm as a linear map of parts of its input: centred, times gain, divided by each token's deviation."""
         if self.norm is None:
             return parts
-        states = self.summed
+        states = self.summed[tokens]
         moved = states - states.mean(1, keepdim=True) if self.norm.centred else states
         scale_T1 = (moved.square().mean(1, keepdim=True) + self.norm.epsilon).rsqrt()
         if self.norm.centred:
@@ -77,17 +79,12 @@ class Sublayer:
         else:
             query = torch.arange(len(self.residual))[queries]
             parts_TSD[torch.arange(len(query)), query] += residual_TD
-        return self._rows(parts_TSD, queries)
+        return self.linearised(parts_TSD, queries)
 
     def head_terms(self) -> Float[Tensor, "token head width"]:
         """What each head brings to the output."""
         core = self.attention.core
         return self.linearised(torch.einsum("hts,hsd->thd", core.weights, self.written))
-
-    def _rows(self, parts: Tensor, queries: slice) -> Tensor:
-        whole = parts.new_zeros(len(self.residual), *parts.shape[1:])
-        whole[queries] = parts
-        return self.linearised(whole)[queries]
 
     def mixing(self) -> Mixing:
         """Shares of the terms in the output."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from infoflow.foundation import UserError
 
 EPSILON = 1e-5
-_CHUNK = 1 << 24  # numbers of a dense transition held at a time
+_CHUNK = 1 << 18  # numbers of a dense transition held at a time; what fits a cache is a third faster than 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
