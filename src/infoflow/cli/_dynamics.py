@@ -75,7 +75,7 @@ def _show_trust(objective: str, windows: "pd.DataFrame", reliability: "pd.DataFr
     show(f"{objective}: loss {first:.3f} before, {last:.3f} after training")
     wanted = ("residual of the total", "mean residual", "half correlation of groups", "sign agreement of parameters")
     means = reliability[reliability["statistic"].isin(wanted)].groupby(["statistic", "rule", "unit"], sort=False)
-    rows = [[statistic, rule, f"{value:.3g}", unit] for (statistic, rule, unit), value in means["value"].mean().items()]
+    rows = [[*key[:2], f"{row['value']:.3g}", key[2]] for key, row in _rows(means[["value"]].mean())]
     show_table(["how far to trust it", "rule", "mean over seeds", "unit"], rows)
     show()
 

@@ -76,7 +76,7 @@ def similarity(
         first, second = (rankdata(values, axis=-1) for values in (first, second))
         first, second = (values - values.mean(axis=-1, keepdims=True) for values in (first, second))
     scale = np.linalg.norm(first, axis=-1) * np.linalg.norm(second, axis=-1)
-    return (first * second).sum(axis=-1) / np.where(scale == 0, np.nan, scale)
+    return np.asarray((first * second).sum(axis=-1) / np.where(scale == 0, np.nan, scale))
 
 
 def objective_permutation_test(similarities: Float[np.ndarray, "run run"], objectives: Sequence[str]) -> float:

@@ -14,7 +14,6 @@ from ._log import read_log as read_log
 from ._models import ModelConfig as ModelConfig
 from ._models import build_models as build_models
 from ._sampler import LengthBucketSampler as LengthBucketSampler
-from ._sampler import micro_batches as micro_batches
 from ._schedule import learning_rate as learning_rate
 from ._signals import TrainingInterrupted as TrainingInterrupted
 from ._train import TrainResult as TrainResult
