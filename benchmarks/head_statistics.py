@@ -7,8 +7,9 @@
 A BERT with random weights reads sentences of the corpus `grammar`, which have trees. Streaming is `measure`: batches by
 length, attention reduced and dropped batch by batch. The other way is what users write: batches of 32 in corpus order,
 eager attention with `output_attentions=True`, everything kept; then the very same reductions. Statistics: confidence,
-entropy, positions, surface, both conventions of relations, rare tokens, distances of heads (on 300 sentences). Times are
-processor seconds, the best of `--rounds`, interleaved; memory is the growth of a fresh process's peak resident size.
+entropy, positions, surface, both conventions of relations, rare tokens, distances of heads (on 300 sentences).
+Times are processor seconds, the best of `--rounds`, interleaved; memory is the growth of a fresh process's peak
+resident size.
 """
 
 import argparse
