@@ -1,0 +1,100 @@
+"""The section on training: sentences from the data, bars that can be replayed, and what is left out."""
+
+import json
+import re
+
+import pytest
+from dynamics.synthetic import Recordings
+
+from infoflow.report import write_report
+from infoflow.report._dynamics import dynamics_section
+from infoflow.report._language import Cast
+from infoflow.results import Column, RunFolder, TableSchema
+
+ANSWERS = {
+    "allocation-bars": "Of what blocks contributed, causal LM: feed-forward",
+    "allocation-loss": "causal LM 0.01% of a fall of 4.91 nats (trapezoid, first order would be off by 0.51%)",
+    "allocation-heads": "causal LM: most in layer 0",
+    "allocation-hurting": "masked LM: query hurt most often, in 3% of the steps (last at update 481)",
+    "allocation-similarity": "One objective under two seeds: causal LM: decoder",
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> RunFolder:
+    folder = RunFolder(tmp_path_factory.mktemp("recorded"))
+    folder.update(kind="study", title="Recorded")
+    for name, frame in Recordings(layer_sign={("causal-lm", 5): -0.2}).tables().items():
+        kinds = {"f": "float64", "i": "int64", "b": "bool"}
+        columns = tuple(
+            Column(name=c, dtype=_dtype(frame[c], kinds), unit="", description=c)  # type: ignore[arg-type]
+            for c in frame
+        )
+        folder.tables.write(frame, TableSchema(name=name, version=1, description=name, columns=columns))
+    return folder
+
+
+def _dtype(column, kinds: dict[str, str]) -> str:
+    if column.name == "replicates":
+        return "list<float64>"
+    return kinds.get(column.dtype.kind, "string")
+
+
+@pytest.fixture(scope="module")
+def figures(run):
+    section = dynamics_section(run, Cast.of(run))
+    assert section is not None
+    return {figure.id: figure for figure in section.figures}
+
+
+def test_every_question_is_answered_from_the_data(figures) -> None:
+    assert set(figures) == set(ANSWERS)
+    for name, start in ANSWERS.items():
+        assert start in " ".join(figures[name].answer), figures[name].answer
+
+
+def test_the_bars_of_the_last_moment_are_the_totals(run, figures) -> None:
+    figure = figures["allocation-bars"]
+    assert [panel.title for panel in figure.panels] == [
+        "causal LM",
+        "masked LM",
+        "translation: encoder",
+        "translation: decoder",
+    ]
+    moments = figure.payload["frames"]
+    assert moments == sorted(moments)
+    assert moments[-1] == 24 * 40
+    data = figure.data
+    last = data[(data["update"] == moments[-1]) & (data["series"] == "masked-lm")]
+    assert last["share"].sum() == pytest.approx(100)
+    groups = run.tables["allocation_groups"]
+    own = groups[(groups["objective"] == "masked-lm") & (groups["layer"] >= 0)]
+    share = own[(own["layer"] == 2) & (own["component"] == "mlp_in")]["value"].sum() / own["value"].sum()
+    found = last[(last["layer"] == 2) & (last["component"] == "mlp_in")]["share"].item()
+    assert found == pytest.approx(100 * share, rel=0.03)  # the steps of the synthetic run are noisy
+    negative = data[(data["series"] == "causal-lm") & (data["layer"] == 5) & (data["update"] == moments[-1])]
+    assert (negative["share"] < 0).all()
+
+
+def test_charts_follow_the_slider_and_name_colours_as_variables(figures) -> None:
+    for panel in figures["allocation-bars"].panels:
+        text = json.dumps(panel.spec)
+        assert '"frame"' in text
+        assert "datum.frame === frame" in text
+    for figure in figures.values():
+        assert not re.findall(r'"#[0-9a-f]{6}"', json.dumps([panel.spec for panel in figure.panels]))
+
+
+def test_heads_are_shares_of_the_whole_map(figures) -> None:
+    data = figures["allocation-heads"].data
+    sums = data["map"].abs().groupby([data["series"], data["stack"], data["kind"]]).sum()
+    assert sums.to_numpy() == pytest.approx(100)
+
+
+def test_the_page_holds_the_section_and_a_run_without_recording_does_not(run, tmp_path) -> None:
+    page = write_report(run).read_text()
+    assert 'class="replay"' in page
+    assert 'id="method-loss-change"' in page
+    empty = RunFolder(tmp_path)
+    empty.update(kind="study", title="Empty")
+    assert dynamics_section(empty, Cast.of(empty)) is None
