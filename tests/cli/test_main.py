@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-COMMANDS = ["study", "train", "analyze", "compare", "heads", "findings", "report", "merge", "data", "doctor"]
+COMMANDS = ["study", "train", "analyze", "compare", "heads", "prune", "findings", "report", "merge", "data", "doctor"]
 INFOFLOW = [sys.executable, "-c", "from infoflow.cli import main; main()"]
 HEAVY = ("torch", "transformers", "datasets", "pandas", "sklearn", "numpy", "altair")
 

@@ -3,6 +3,10 @@
 from ._ablate import ablate as ablate
 from ._ablation_measure import Ablation as Ablation
 from ._ablation_measure import ablation as ablation
+from ._ablation_scores import SentenceFunction as SentenceFunction
+from ._ablation_scores import VariantScores as VariantScores
+from ._ablation_scores import corpus_scores as corpus_scores
+from ._ablation_scores import loss_scores as loss_scores
 from ._ablation_transfer import ablation_transfer as ablation_transfer
 from ._attention_probe import AttentionProbe as AttentionProbe
 from ._classes import head_classes as head_classes
@@ -42,6 +46,7 @@ from ._role_table import head_roles as head_roles
 from ._role_table import syntactic_heads as syntactic_heads
 from ._rollout import attention_flow as attention_flow
 from ._rollout import attention_rollout as attention_rollout
+from ._scored import SentenceScorer as SentenceScorer
 from ._sentence_attention import AttentionOfKind as AttentionOfKind
 from ._sentence_attention import LayerAttention as LayerAttention
 from ._sentence_attention import SentenceAttention as SentenceAttention

@@ -33,7 +33,8 @@ from infoflow.flow import (
     wait_for_all,
 )
 from infoflow.foundation import UserError, atomic_folder, digest, hash64, provenance
-from infoflow.models import Model, load_model
+from infoflow.models import Model, kept_heads, load_model
+from infoflow.pruning import prune
 from infoflow.report import write_report
 from infoflow.results import RunFolder
 
@@ -337,6 +338,14 @@ def untrained(model: Model, seed: int) -> Model:
         torch.manual_seed(hash64("untrained", seed))
         module = type(model.module)(copy.deepcopy(model.module.config)).to(model.module.dtype)
     fresh = load_model(module, tokenizer=model.tokenizer, device=model.device)
+    if (kept := kept_heads(model.module)) is not None:
+        gone = [
+            (a.stack, a.kind, a.layer, head)
+            for a in fresh.anatomy.attentions()
+            for head in range(a.num_heads)
+            if head not in kept[a.stack, a.kind, a.layer]
+        ]
+        fresh = prune(fresh, gone)
     return dataclasses.replace(fresh, target_tokenizer=model.target_tokenizer)
 
 

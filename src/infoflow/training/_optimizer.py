@@ -9,9 +9,12 @@ from ._config import TrainConfig
 def make_optimizer(module: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     """AdamW with decoupled decay, on every parameter or on matrices only (`decay_norms`)."""
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    scaled = [parameter for parameter in parameters if rate_scale(parameter) != 1.0]
+    parameters = [parameter for parameter in parameters if rate_scale(parameter) == 1.0]
     plain = [] if config.decay_norms else [parameter for parameter in parameters if parameter.ndim < 2]
     decayed = [parameter for parameter in parameters if config.decay_norms or parameter.ndim >= 2]
     groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": plain, "weight_decay": 0.0}]
+    groups += [{"params": [one], "weight_decay": 0.0, "rate_scale": rate_scale(one)} for one in scaled]
     return torch.optim.AdamW(
         [group for group in groups if group["params"]],
         lr=config.learning_rate,
@@ -19,6 +22,12 @@ def make_optimizer(module: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
         eps=config.epsilon,
         fused=True,
     )
+
+
+def rate_scale(parameter: nn.Parameter) -> float:
+    """A parameter's own multiple of the learning rate, where it has one (`parameter.rate_scale`): gates learn faster
+    than weights."""
+    return float(getattr(parameter, "rate_scale", 1.0))
 
 
 def optimizer_state(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

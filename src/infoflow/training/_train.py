@@ -160,7 +160,7 @@ class _Run:
         self.optimizer.zero_grad(set_to_none=True)  # a hook may have left gradients
         result = self.updater.accumulate(batches, rows, update, stop)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get("rate_scale", 1.0)
         self.optimizer.step()
         for hook in self.hooks:
             hook.on_step_end(step)

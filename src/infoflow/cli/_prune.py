@@ -1,0 +1,67 @@
+"""`infoflow prune`."""
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from ._measuring import run_name
+from ._session import Device, Out, Session, run_folder, working
+from ._show import show, show_path, show_table
+
+if TYPE_CHECKING:
+    from infoflow.pruning import Pruned
+
+
+def prune(
+    model: str,
+    /,
+    *,
+    keep: Annotated[int, Parameter(validator=Number(gte=0))],
+    by: Literal["importance", "confidence", "relevance", "random"] = "importance",
+    kinds: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
+    corpus: str = "tatoeba-en-fr",
+    sentences: Annotated[int, Parameter(validator=Number(gte=2))] = 1000,
+    tokenizer: str | None = None,
+    device: Device = None,
+    out: Out = None,
+    session: Session = Session(),  # noqa: B008 (frozen)
+) -> None:
+    """Keep the attention heads that matter most and really remove the others: a smaller model, without training.
+
+    Args:
+        model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub.
+        keep: Heads of the whole model that are left.
+        by: What ranks the heads.
+        kinds: Kinds of attention whose heads may go: encoder-self, decoder-self, decoder-cross. Default: all.
+        corpus: A file (text, .tsv, ...), tatoeba-en-fr, grammar, or hf:NAME: half of it ranks, half scores.
+        sentences: To read at most, chosen by hash.
+        tokenizer: Folder or name. Default: the one beside the weights.
+    """
+    with working(session):
+        from infoflow.corpus import load_corpus
+        from infoflow.models import load_model
+        from infoflow.pruning import prune_to
+
+        chosen = tuple(name.strip() for names in kinds for name in names.split(",") if name.strip())
+        loaded = load_model(model, tokenizer=tokenizer, device=device or "auto")
+        folder = run_folder(out, run_name("prune", model))
+        pruned = prune_to(loaded, load_corpus(corpus), keep, folder, by=by, kinds=chosen or None, sentences=sentences)
+        _show(pruned)
+
+
+def _show(pruned: "Pruned") -> None:
+    row = pruned.quality.iloc[0]
+    change = f"{row['change']:+.4f} [{row['low']:+.4f}, {row['high']:+.4f}]"
+    show_table(
+        ["metric", "before", "after", "change [95% interval]", "sentences"],
+        [[row["metric"], f"{row['before']:.4f}", f"{row['after']:.4f}", change, f"{row['sentences']:,}"]],
+    )
+    rows = []
+    for r in pruned.speed.to_dict("records"):
+        sizes = [str(r["heads"]), f"{r['parameters']:,}", f"{r['megabytes']:.1f}"]
+        rows.append([r["model"], *sizes, str(r["batch"]), f"{r['milliseconds']:.1f}", f"{r['speed-up']:.2f}"])
+    show_table(["model", "heads", "parameters", "MB", "batch", "ms", "speed-up"], rows)
+    left = pruned.model.anatomy.attentions()
+    show("Heads left: " + ", ".join(f"{a.stack} {a.kind} {a.layer}: {a.num_heads}" for a in left))
+    show_path("Pruned model", pruned.folder)

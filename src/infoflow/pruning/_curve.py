@@ -1,0 +1,150 @@
+"""Quality against heads kept: one kind of result for every way of choosing heads."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from infoflow.corpus import Corpus
+from infoflow.flow import PassOptions, Reader
+from infoflow.foundation import UserError
+from infoflow.heads import HeadSet, SentenceFunction, SentenceScorer, all_heads, corpus_scores, loss_scores
+from infoflow.models import Model
+from infoflow.results import Column, TableSchema, estimate, estimate_columns
+
+KINDS = ("encoder-self", "decoder-self", "decoder-cross")
+
+PRUNING = TableSchema(
+    name="pruning",
+    version=1,
+    description="quality of a model against the number of its heads that are left, by how they were chosen",
+    columns=(
+        Column(
+            name="method",
+            dtype="string",
+            unit="",
+            description="hard-concrete (learned gates), subset (exactly k), importance, iterative, confidence, "
+            "relevance or random",
+        ),
+        Column(name="draw", dtype="int64", unit="", description="seed of the gates, or number of the random order"),
+        Column(name="point", dtype="int64", unit="", description="place in the sweep, from 0"),
+        Column(name="setting", dtype="float64", unit="", description="weight of the penalty, or heads asked for"),
+        Column(name="kept", dtype="int64", unit="heads", description="heads of the model that are left, of all kinds"),
+        Column(name="total", dtype="int64", unit="heads", description="heads of the unpruned model"),
+        *(
+            Column(name=f"kept_{kind.replace('-', '_')}", dtype="int64", unit="heads", description=f"{kind} heads left")
+            for kind in KINDS
+        ),
+        Column(
+            name="undecided",
+            dtype="int64",
+            unit="gates",
+            description="learned gates that are still neither 0 nor 1 (0 for all other methods)",
+        ),
+        Column(name="metric", dtype="string", unit="", description="loss, bleu, or the name of a user's function"),
+        *estimate_columns(
+            "nats per token (loss), percent (bleu)",
+            "score of the pruned model",
+            "score of the model before any head went",
+            "sentences",
+        ),
+    ),
+)
+
+PRUNED_HEADS = TableSchema(
+    name="pruned_heads",
+    version=1,
+    description="which heads are left at each point of a pruning sweep",
+    columns=(
+        Column(name="method", dtype="string", unit="", description="how heads were chosen, as in the table pruning"),
+        Column(name="draw", dtype="int64", unit="", description="as in the table pruning"),
+        Column(name="point", dtype="int64", unit="", description="as in the table pruning"),
+        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
+        Column(name="kind", dtype="string", unit="", description="self or cross"),
+        Column(name="layer", dtype="int64", unit="", description="block, from 0"),
+        Column(name="head", dtype="int64", unit="", description="head, from 0"),
+        Column(name="alive", dtype="bool", unit="", description="whether the head is left (learned gates: log α > 0)"),
+        Column(
+            name="gate",
+            dtype="float64",
+            unit="",
+            description="what its output is multiplied by in evaluation; 0 or 1 unless learned",
+        ),
+        Column(
+            name="log_alpha",
+            dtype="float64",
+            unit="",
+            description="the learned gate's log α, or the logit of an exact-k choice; NaN for all other methods",
+        ),
+    ),
+)
+
+
+def quality(
+    model: Model,
+    corpus: Corpus,
+    removed: HeadSet,
+    metric: str | SentenceFunction = "loss",
+    *,
+    beams: int = 5,
+    options: PassOptions | None = None,
+) -> dict[str, Any]:
+    """Score of a model without some heads: metric, estimate, replicates (1 + R) and number of sentences.
+
+    Args:
+        model: The model, with learned gates attached or not.
+        corpus: Held-out sentences.
+        removed: Heads to ablate.
+        metric: `"loss"` (nats per predicted token), `"bleu"`, or a function of (model, corpus) that gives a number per
+            sentence, such as a classifier's hits.
+
+    Raises:
+        UserError: The metric is unknown or does not fit.
+    """
+    if metric != "loss" and metric != "bleu" and not callable(metric):
+        raise UserError(f"metric must be loss, bleu or a function. Got {metric!r}.")
+    if metric == "loss":
+        options = options or PassOptions()
+        parallel = model.task == "seq2seq" and "translation" in corpus.columns
+        reader = Reader(model, corpus, max_length=options.max_length, seed=options.seed, decoder=parallel)
+        scorer = SentenceScorer(reader)
+        scores = loss_scores(scorer, scorer.choose(None, ""), [removed], "zero", options)
+    else:
+        scores = corpus_scores(model, corpus, [removed], metric, beams=beams)
+    return {"metric": scores.metric, "scores": scores.scores()[1], "count": scores.num_sentences}
+
+
+def curve_row(model: Model, keys: Mapping[str, Any], removed: HeadSet, found: Mapping[str, Any], full: float) -> dict:
+    """One row of the table `pruning`."""
+    heads = all_heads(model.anatomy)
+    left = [f"{head[0]}-{head[1]}" for head in heads if head not in removed]
+    scores = np.asarray(found["scores"])
+    return {
+        "undecided": 0,
+        **keys,
+        "kept": len(left),
+        "total": len(heads),
+        **{f"kept_{kind.replace('-', '_')}": left.count(kind) for kind in KINDS},
+        "metric": found["metric"],
+        **estimate(float(scores[0]), scores[1:], full, found["count"]),
+    }
+
+
+def head_rows(model: Model, keys: Mapping[str, Any], removed: HeadSet, learned: Mapping | None = None) -> list[dict]:
+    """Rows of the table `pruned_heads`; `learned`: head → (gate, log α)."""
+    rows = []
+    for head in all_heads(model.anatomy):
+        alive = head not in removed
+        gate, log_alpha = (learned or {}).get(head, (float(alive), float("nan")))
+        names = dict(zip(("stack", "kind", "layer", "head"), head, strict=True))
+        rows.append({**keys, **names, "alive": alive, "gate": gate if alive else 0.0, "log_alpha": log_alpha})
+    return rows
+
+
+def frames(rows: list[dict], heads: list[dict]) -> dict[str, pd.DataFrame]:
+    """Both tables."""
+    return {
+        PRUNING.name: PRUNING.conform(pd.DataFrame(rows, columns=PRUNING.column_names)),
+        PRUNED_HEADS.name: PRUNED_HEADS.conform(pd.DataFrame(heads, columns=PRUNED_HEADS.column_names)),
+    }

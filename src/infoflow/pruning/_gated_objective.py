@@ -1,0 +1,79 @@
+"""A training objective with gates on the heads, and the price of keeping them open."""
+
+from dataclasses import InitVar, dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from transformers import PreTrainedModel
+
+from infoflow.objectives import AbstractObjective, Architecture, Batch, Corrupted, LossTerm, Vocabulary
+
+from ._head_gates import ATTRIBUTE, AbstractHeadGates
+
+TERM = "gates"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatedObjective(AbstractObjective):
+    """What the model was trained for, with its gates drawn anew for each batch, plus `weight` times their penalty.
+
+    For use while gates are attached to the module (`attached`). Held-out sentences are scored by the plain objective,
+    with evaluation gates.
+    """
+
+    name: ClassVar[str] = "gated"
+    architecture: ClassVar[Architecture] = "encoder"
+    term_weights: ClassVar[dict[str, float]] = {}
+
+    inner: InitVar[AbstractObjective]
+    weight: float  # of the gates' penalty
+    settings: str  # of the gates and the inner objective, which the result of a run depends on
+
+    def __post_init__(self, inner: AbstractObjective) -> None:
+        facts: dict[str, Any] = {
+            "_inner": inner,
+            "name": inner.name,
+            "architecture": inner.architecture,
+            "needs_translation": inner.needs_translation,
+            "term_weights": {**inner.term_weights, TERM: self.weight},
+        }
+        for name, value in facts.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def plain(self) -> AbstractObjective:
+        """The objective without gates."""
+        return getattr(self, "_inner")  # noqa: B009 (set past the frozen dataclass)
+
+    def corrupt(
+        self,
+        tokens: np.ndarray,
+        generator: np.random.Generator,
+        vocabulary: Vocabulary,
+        target: np.ndarray | None = None,
+    ) -> Corrupted:
+        return self.plain.corrupt(tokens, generator, vocabulary, target)
+
+    def noise_epoch(self, epoch: int) -> int:
+        return self.plain.noise_epoch(epoch)
+
+    def for_evaluation(self) -> AbstractObjective:
+        return self.plain.for_evaluation()
+
+    def collate(self, examples: list[Corrupted], vocabulary: Vocabulary, target: Vocabulary | None = None) -> Batch:
+        return self.plain.collate(examples, vocabulary, target)
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        return {**self.plain.counts(batch), TERM: 1}
+
+    def loss(self, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0) -> dict[str, LossTerm]:
+        gates = getattr(module, ATTRIBUTE)
+        assert isinstance(gates, AbstractHeadGates)
+        gates.draw()
+        terms = self.plain.loss(module, batch, label_smoothing)
+        return {**terms, TERM: LossTerm(total=gates.penalty(), count=1)}
+
+
+def with_weight(objective: GatedObjective, weight: float) -> GatedObjective:
+    """The same objective with another weight of the penalty."""
+    return replace(objective, inner=objective.plain, weight=weight)

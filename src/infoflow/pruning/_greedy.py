@@ -1,0 +1,138 @@
+"""Choose heads without training: by importance, confidence, relevance, or at random."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from infoflow.corpus import Corpus
+from infoflow.flow import Intervention, Measure, PassOptions, measure
+from infoflow.foundation import UserError, current_display, stream
+from infoflow.heads import Confidence, Head, HeadSet, Importance, Relevance, ablate, importance
+from infoflow.models import Model
+
+from ._curve import curve_row, frames, head_rows, quality
+from ._head_gates import gated_heads
+
+GREEDY = ("importance", "iterative", "confidence", "relevance", "random")
+_KEYS = ["stack", "kind", "layer", "head"]
+
+
+def rank_heads(
+    model: Model,
+    corpus: Corpus,
+    by: str = "importance",
+    *,
+    kinds: Sequence[str] | None = None,
+    draw: int = 0,
+    options: PassOptions | None = None,
+) -> list[Head]:
+    """Heads in the order in which they may go, the least valuable first.
+
+    Heads that share a key and value stand together, by their mean, so that whole groups can be removed.
+
+    Args:
+        model: A loaded model.
+        corpus: What the ranking is measured on.
+        by: `"importance"` (each layer divided by its norm), `"confidence"`, `"relevance"` or `"random"`.
+        kinds: Kinds of attention whose heads may go ("encoder-self", ...); all by default.
+        draw: Number of the random order.
+
+    Raises:
+        UserError: The order is unknown.
+    """
+    if by not in GREEDY or by == "iterative":
+        raise UserError(f"by must be importance, confidence, relevance or random. Got {by!r}.")
+    heads = gated_heads(model, kinds)
+    if by == "random":
+        values = stream("pruning-order", draw).random(len(heads)).tolist()
+        worth = dict(zip(heads, values, strict=True))
+    else:
+        worth = _worth(model, corpus, by, options)
+    sizes = group_sizes(model)
+    groups: dict[Head, list[float]] = {}
+    for head in heads:
+        groups.setdefault(_group(head, sizes[head[:3]]), []).append(worth[head])
+    means = {group: sum(values) / len(values) for group, values in groups.items()}
+    return sorted(heads, key=lambda head: (means[_group(head, sizes[head[:3]])], head))
+
+
+def greedy_pruning(
+    model: Model,
+    ranked_on: Corpus,
+    scored_on: Corpus,
+    *,
+    by: str = "importance",
+    keep: Sequence[int],
+    kinds: Sequence[str] | None = None,
+    metric: str = "loss",
+    draw: int = 0,
+    options: PassOptions | None = None,
+) -> dict[str, pd.DataFrame]:
+    """The curve of quality against heads kept, without training: tables `pruning` and `pruned_heads`.
+
+    Args:
+        model: A loaded model.
+        ranked_on: Sentences behind the ranking; others than `scored_on`, or the curve flatters the ranking.
+        scored_on: Sentences behind the quality.
+        by: One of `GREEDY`; `"iterative"` ranks by importance again after each step.
+        keep: Numbers of heads to keep, among those that may go.
+        kinds: Kinds of attention whose heads may go.
+        metric: See `quality`.
+        draw: Number of the random order.
+
+    Raises:
+        UserError: A number in `keep` is negative or larger than the number of heads.
+    """
+    pool = gated_heads(model, kinds)
+    if wrong := [k for k in keep if not 0 <= k <= len(pool)]:
+        raise UserError(f"keep must lie between 0 and the number of heads that may go, {len(pool)}. Got {wrong[0]}.")
+    ranked = [] if by == "iterative" else rank_heads(model, ranked_on, by, kinds=kinds, draw=draw, options=options)
+    full = float(quality(model, scored_on, frozenset(), metric, options=options)["scores"][0])
+    rows, heads, gone = [], [], []
+    with current_display().progress(f"Pruning {model.name} by {by}", len(keep), "points") as progress:
+        for point, k in enumerate(sorted(keep, reverse=True)):
+            if by == "iterative":
+                ranked = gone + _rank_again(model, ranked_on, kinds, gone, options)
+            gone = ranked[: len(pool) - k]
+            removed: HeadSet = frozenset(gone)
+            keys = {"method": by, "draw": draw, "point": point}
+            found = quality(model, scored_on, removed, metric, options=options)
+            rows.append(curve_row(model, {**keys, "setting": float(k)}, removed, found, full))
+            heads += head_rows(model, keys, removed)
+            progress.advance(1)
+    return frames(rows, heads)
+
+
+def _rank_again(
+    model: Model, corpus: Corpus, kinds: Sequence[str] | None, gone: list[Head], options: PassOptions | None
+) -> list[Head]:
+    with ablate(model, gone):
+        table = importance(model, corpus, normalise="layer", options=options)
+    worth = _values(table)
+    return sorted((head for head in gated_heads(model, kinds) if head not in gone), key=worth.__getitem__)
+
+
+def _worth(model: Model, corpus: Corpus, by: str, options: PassOptions | None) -> dict[Head, float]:
+    measures: dict[str, Measure | Intervention] = {
+        "importance": Importance(normalise="layer", sentences=None),
+        "confidence": Confidence(),
+        "relevance": Relevance(),
+    }
+    chosen = measures[by]
+    return _values(measure(model, corpus, [chosen], options)[chosen.name])
+
+
+def _values(table: pd.DataFrame) -> dict[Head, float]:
+    means = table.groupby(_KEYS)["value"].mean()
+    return {(str(s), str(k), int(la), int(h)): float(v) for (s, k, la, h), v in means.items()}  # type: ignore[misc]
+
+
+def group_sizes(model: Model) -> dict[tuple[str, str, int], int]:
+    """Query heads that share a key and value, by attention; 1 where each has its own."""
+    return {
+        (a.stack, a.kind, a.layer): a.num_heads // max(1, a.num_key_value_heads) for a in model.anatomy.attentions()
+    }
+
+
+def _group(head: Head, size: int) -> Head:
+    return (*head[:3], head[3] // size)

@@ -1,0 +1,106 @@
+"""Prune a model to a number of heads, into a folder."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from infoflow.corpus import Corpus
+from infoflow.flow import PassOptions
+from infoflow.foundation import UserError, hash64_array
+from infoflow.heads import Head, all_heads
+from infoflow.models import Model, save_pruned
+
+from ._curve import quality
+from ._greedy import group_sizes, rank_heads
+from ._head_gates import gated_heads
+from ._prune import prune
+from ._speed import compare_speed
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Pruned:
+    """A pruned model, and what it costs and saves."""
+
+    model: Model
+    removed: tuple[Head, ...]
+    folder: Path
+    quality: pd.DataFrame  # metric, before, after, low, high (of the change), sentences
+    speed: pd.DataFrame  # see `compare_speed`
+
+
+def prune_to(
+    model: Model,
+    corpus: Corpus,
+    keep: int,
+    out: Path | str,
+    *,
+    by: str = "importance",
+    kinds: Sequence[str] | None = None,
+    sentences: int | None = None,
+    options: PassOptions | None = None,
+) -> Pruned:
+    """Keep the most valuable heads, really remove the others, and write the smaller model.
+
+    Half of the sentences (by the hash of their ids) rank the heads, the other half says what it costs. There is no
+    training: `learn_gates` lets the model adapt.
+
+    Args:
+        model: A loaded model with its tokenizer.
+        corpus: Sentences; with translations for a sequence-to-sequence model.
+        keep: Heads of the whole model that are to be left.
+        out: Folder for the smaller model.
+        by: `"importance"`, `"confidence"`, `"relevance"` or `"random"`.
+        kinds: Kinds of attention whose heads may go; all by default.
+        sentences: To read at most, chosen by hash.
+        options: How the corpus is run.
+
+    Raises:
+        UserError: `keep` is not a number of heads that can be kept, or the family allows no removal.
+    """
+    total, pool = len(all_heads(model.anatomy)), gated_heads(model, kinds)
+    least = total - len(pool)
+    if not least <= keep <= total:
+        fixed = f" ({least} heads of other kinds stay)" if least else ""
+        raise UserError(f"--keep must lie between {least} and the number of heads, {total}{fixed}. Got {keep}.")
+    if keep == total:
+        raise UserError(f"{model.name} has {total} heads: there is nothing to remove. Give a smaller --keep.")
+    if min(len(corpus), len(corpus) if sentences is None else sentences) < 2:
+        raise UserError(f"Ranking and scoring need two sentences at least. Give more of {corpus.name}.")
+    order = hash64_array(("prune-halves",), corpus.ids).argsort(kind="stable")[:sentences]
+    halves = [corpus.select(sorted(part.tolist())) for part in (order[::2], order[1::2])]
+    ranked = rank_heads(model, halves[0], by, kinds=kinds, options=options)
+    removed = _whole_groups(model, ranked, total - keep)
+    smaller = prune(model, removed)
+    before = quality(model, halves[1], frozenset(), options=options)
+    after = quality(smaller, halves[1], frozenset(), options=options)
+    folder = save_pruned(smaller, out, origin={"method": by, "keep": keep, "kinds": list(kinds or ["all"])})
+    return Pruned(
+        model=smaller,
+        removed=tuple(sorted(removed)),
+        folder=folder,
+        quality=_change(before, after),
+        speed=compare_speed([model, smaller]),
+    )
+
+
+def _whole_groups(model: Model, ranked: list[Head], num: int) -> list[Head]:
+    """The first `num` heads of a ranking, in which heads of a group stand together."""
+    sizes = group_sizes(model)
+    groups = [(*head[:3], head[3] // sizes[head[:3]]) for head in ranked]
+    if num < len(groups) and groups[num - 1] == groups[num]:
+        first = groups.index(groups[num])
+        fewer, more = (len(all_heads(model.anatomy)) - n for n in (first + groups.count(groups[num]), first))
+        raise UserError(
+            f"Heads of {model.name} share keys and values in groups of {groups.count(groups[num])}, which can only be "
+            f"removed together: --keep {fewer} or {more} would do. Got {len(all_heads(model.anatomy)) - num}."
+        )
+    return ranked[:num]
+
+
+def _change(before: dict, after: dict) -> pd.DataFrame:
+    change = after["scores"] - before["scores"]
+    low, high = (float(pd.Series(change[1:]).quantile(q)) for q in (0.025, 0.975))
+    row = [before["metric"], before["scores"][0], after["scores"][0], change[0], low, high, before["count"]]
+    return pd.DataFrame([row], columns=["metric", "before", "after", "change", "low", "high", "sentences"])

@@ -1,0 +1,71 @@
+"""Pruning to a number of heads, into a folder; and what removal saves."""
+
+import numpy as np
+import pytest
+import torch
+
+from infoflow.foundation import UserError
+from infoflow.models import load_model, translate
+from infoflow.pruning import compare_speed, prune_to
+from infoflow.pruning._prune_to import _whole_groups
+
+
+def test_keeps_so_many_heads_and_writes_a_model_that_commands_read(matched_models, parallel_corpus, tmp_path):
+    model = matched_models["translation"]
+    pruned = prune_to(model, parallel_corpus, 20, tmp_path / "small")
+    assert sum(a.num_heads for a in pruned.model.anatomy.attentions()) == 20
+    assert len(pruned.removed) == 4
+    again = load_model(tmp_path / "small")
+    sentence = ["the cat sees a dog"]
+    assert translate(again, sentence, beams=1) == translate(pruned.model, sentence, beams=1)
+    assert again.target_tokenizer is not None
+    row = pruned.quality.iloc[0]
+    assert row["after"] - row["before"] == pytest.approx(row["change"])
+    assert row["sentences"] == 20
+    assert row["low"] <= row["change"] <= row["high"]
+    sizes = pruned.speed.drop_duplicates("model").set_index("model")
+    assert sizes["parameters"].iloc[1] < sizes["parameters"].iloc[0]
+    assert sizes["heads"].tolist() == [24, 20]
+    assert set(pruned.speed["batch"]) == {1, 32}
+
+
+def test_only_some_kinds_may_go(matched_models, parallel_corpus, tmp_path):
+    model = matched_models["translation"]
+    pruned = prune_to(model, parallel_corpus, 18, tmp_path / "small", kinds=["encoder-self"], by="random")
+    assert {head[:2] for head in pruned.removed} == {("encoder", "self")}
+    with pytest.raises(UserError, match=r"between 16 and the number of heads, 24 \(16 heads of other kinds stay\)"):
+        prune_to(model, parallel_corpus, 12, tmp_path / "small", kinds=["encoder-self"])
+
+
+def test_numbers_are_checked(matched_models, parallel_corpus, tmp_path):
+    model = matched_models["masked-lm"]
+    for keep, message in ((9, "number of heads, 8"), (-1, "between 0"), (8, "nothing to remove")):
+        with pytest.raises(UserError, match=message):
+            prune_to(model, parallel_corpus, keep, tmp_path / "small")
+    with pytest.raises(UserError, match="two sentences"):
+        prune_to(model, parallel_corpus, 4, tmp_path / "small", sentences=1)
+
+
+def test_half_a_group_is_not_a_number_to_keep():
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=30, hidden_size=16, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        intermediate_size=16,
+    )  # fmt: skip
+    model = load_model(LlamaForCausalLM(config))
+    ranked = [("decoder", "self", layer, head) for layer in (1, 0) for head in range(4)]
+    assert _whole_groups(model, ranked, 4) == ranked[:4]
+    with pytest.raises(UserError, match="--keep 4 or 6 would do. Got 5"):
+        _whole_groups(model, ranked, 3)
+
+
+def test_speed_of_a_model_against_itself(matched_models):
+    model = matched_models["masked-lm"]
+    table = compare_speed([model, model], batches=(2,), tokens=8, rounds=3)
+    assert len(table) == 2
+    assert table["parameters"].iloc[0] == sum(p.numel() for p in model.module.parameters())
+    assert np.isfinite(table["milliseconds"]).all()
+    with pytest.raises(UserError, match="at least one model"):
+        compare_speed([])
