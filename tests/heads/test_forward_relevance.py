@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from infoflow.foundation import UserError
-from infoflow.heads import alti_contributions, attention_rollout, relevance, token_relevance
+from infoflow.heads import alti_contributions, attention_flow, attention_rollout, relevance, token_relevance
 from infoflow.heads._relevance._alti import sublayers
 from infoflow.models import load_model, tap
 
@@ -137,6 +137,18 @@ def test_rollout_is_the_public_function_for_tokens(build):
         np.testing.assert_allclose(tokens, attention_rollout(weights)[-1, 0, 3], atol=1e-12)
 
 
+def test_flow_is_the_public_function_for_tokens(build):
+    model = load_model(build("bert"))
+    with torch.no_grad(), tap(model, attention=True) as seen:
+        model.module(input_ids=IDS)
+    tokens = token_relevance(model, {"input_ids": IDS}, "flow", position=1)["relevance"]
+    np.testing.assert_allclose(tokens, attention_flow(seen.attention["encoder", "self"])[0, 1], atol=1e-12)
+    with pytest.raises(UserError, match="no relevance of heads"):
+        relevance(model, {"input_ids": IDS}, "flow")
+    with pytest.raises(UserError, match="single stacks"):
+        token_relevance(load_model(build("bart")), batch_of("bart"), "flow")
+
+
 def test_rollout_from_decoder_to_encoder_agrees_with_products(build):
     model = load_model(build("bart"))
     with torch.no_grad(), tap(model, attention=True) as seen:
@@ -190,6 +202,26 @@ def test_what_has_no_answer_says_so(build):
         token_relevance(load_model(build("gpt2")), {"input_ids": IDS}, "logit-attribution")
     with pytest.raises(UserError, match="ALTI knows attentions"):
         relevance(load_model(build("gemma2")), {"input_ids": IDS}, "alti")
+
+
+def test_a_position_that_is_padding_leaves_its_sentence_out(build):
+    model = load_model(build("bert"))
+    two = {
+        "input_ids": torch.tensor([[5, 6, 7, 8], [9, 4, 0, 0]]),
+        "attention_mask": torch.tensor([[1] * 4, [1, 1, 0, 0]]),
+    }
+    found = relevance(model, two, "rollout", position=3)["relevance"]
+    np.testing.assert_allclose(
+        found, relevance(model, {"input_ids": IDS}, "rollout", position=3)["relevance"], atol=1e-9
+    )
+    with pytest.raises(UserError, match="no position whose prediction counts"):
+        relevance(model, {name: value[1:] for name, value in two.items()}, "rollout", position=3)
+
+
+def test_half_precision_is_refused(build):
+    model = load_model(build("bert").to(torch.bfloat16))
+    with pytest.raises(UserError, match="needs a model in float32"):
+        relevance(model, {"input_ids": IDS}, "alti")
 
 
 def test_alti_of_a_padded_sentence_is_that_of_the_sentence(build):

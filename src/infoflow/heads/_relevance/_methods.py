@@ -17,7 +17,7 @@ from ._logit_attribution import logit_attribution
 from ._lrp import voita_relevance
 from ._request import Request
 from ._result import SentenceRelevance
-from ._rollout_relevance import rollout_relevance
+from ._rollout_relevance import flow_relevance, rollout_relevance
 from ._rule import Rule
 
 Method = Callable[[Request], SentenceRelevance]
@@ -70,5 +70,6 @@ METHODS: dict[str, Callable[[Model, dict[str, Any]], Method]] = {
     "chefer": _chefer,
     "alti": _plain("alti", alti_relevance),
     "rollout": _plain("rollout", rollout_relevance),
+    "flow": _plain("flow", flow_relevance),
     "logit-attribution": _plain("logit-attribution", logit_attribution),
 }

@@ -15,6 +15,9 @@ from infoflow.models import IGNORED, Model, decoder_inputs
 
 from .._rows import Array
 
+_OURS = ("labels", "use_cache", "return_dict", "output_attentions", "output_hidden_states")
+"""Keywords that relevance sets itself, or that change nothing it reads."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Predictions:
@@ -32,9 +35,11 @@ def sentences(model: Model, batch: Mapping[str, Any], position: int | None) -> l
         UserError: The model has no head, the batch lacks an input, or the position lies outside.
     """
     inputs = _keywords(model, batch)
-    counted_BT = _counted(model, inputs, batch.get("labels"))
-    if position is not None:
-        counted_BT = _only(counted_BT, position)
+    real_BT = _real(model, inputs)
+    if position is None:
+        counted_BT = real_BT & _labelled(model, batch.get("labels"), real_BT)
+    else:
+        counted_BT = real_BT & _only(real_BT, position)
     return [
         Predictions(
             sentence=row,
@@ -49,9 +54,9 @@ def sentences(model: Model, batch: Mapping[str, Any], position: int | None) -> l
 def _keywords(model: Model, batch: Mapping[str, Any]) -> dict[str, Any]:
     """The batch on the model's device, without labels, with decoder input where labels imply it."""
     inputs = {
-        name: (value if isinstance(value, Tensor) else torch.as_tensor(value)).to(model.device)
+        name: torch.as_tensor(value).to(model.device) if isinstance(value, Array | list) else value
         for name, value in batch.items()
-        if isinstance(value, Array | list) and name != "labels"
+        if name not in _OURS and value is not None
     }
     if "input_ids" not in inputs and "inputs_embeds" not in inputs:
         raise UserError(
@@ -72,20 +77,23 @@ def _keywords(model: Model, batch: Mapping[str, Any]) -> dict[str, Any]:
     return inputs
 
 
-def _counted(model: Model, inputs: dict[str, Any], labels: Any) -> Bool[Tensor, "sentence token"]:
-    """Positions whose predictions count: real ones, and where a masked LM or a decoder has labels the labelled ones."""
+def _real(model: Model, inputs: dict[str, Any]) -> Bool[Tensor, "sentence token"]:
+    """Tokens that the predicting stack reads, padding left out."""
     two = len(model.anatomy.stacks) > 1
     start = "decoder_" if two else ""
     states = inputs.get(f"{start}input_ids", inputs.get(f"{start}inputs_embeds"))
     assert states is not None
     mask = inputs.get(f"{start}attention_mask")
     real = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device) if mask is None else mask.bool()
-    if labels is None:
-        return real & _not_padding(model, inputs, two, mask)
-    given = torch.as_tensor(labels).to(real.device) != IGNORED
-    if model.task == "causal-lm" or given.shape != real.shape:
-        return real
-    return real & given
+    return real & _not_padding(model, inputs, two, mask)
+
+
+def _labelled(model: Model, labels: Any, real_BT: Tensor) -> Bool[Tensor, "sentence token"]:
+    """Where a masked LM or a decoder has labels, those positions; everywhere else."""
+    if labels is None or model.task == "causal-lm":
+        return torch.ones_like(real_BT)
+    given = torch.as_tensor(labels).to(real_BT.device) != IGNORED
+    return given if given.shape == real_BT.shape else torch.ones_like(real_BT)
 
 
 def _not_padding(model: Model, inputs: dict[str, Any], two: bool, mask: Tensor | None) -> Bool[Tensor, "..."] | bool:

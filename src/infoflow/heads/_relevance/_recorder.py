@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from transformers.pytorch_utils import Conv1D
 
+from infoflow.foundation import UserError
 from infoflow.models import Attention, AttentionCall, Model, Projection, tap
 
 from ._attention_rule import AttentionCore
@@ -35,7 +36,13 @@ _SAME = (*_VIEWS, Tensor.float, Tensor.type_as, nn.functional.dropout, torch.res
 
 @contextmanager
 def recording(model: Model) -> Iterator[Tape]:
-    """Record the forward pass that runs inside the block: one pass, of one sentence."""
+    """Record the forward pass that runs inside the block: one pass, of one sentence.
+
+    Raises:
+        UserError: The model is in half precision, in which shares of sums near zero are noise.
+    """
+    if (dtype := next(model.module.parameters()).dtype) not in (torch.float32, torch.float64):
+        raise UserError(f"This method needs a model in float32. {model.name} is in {dtype}: load it with float32.")
     tape = Tape()
     with ExitStack() as stack:
         recorder = _Recorder(model, tape)

@@ -49,6 +49,7 @@ def relevance(
     | `"alti"` | each head's part in what an attention's output is made of, through the layers above [@ferrando2022] | |
     | `"rollout"` | attention that a head moves between tokens, through the layers above [@abnar2020] | |
     | `"logit-attribution"` | a head's direct part in the logit (pre-norm models) | |
+    | `"flow"` | `attention_flow`: for `token_relevance` alone | |
 
     LRP methods are, says the documentation of lxt, covered by a patent that allows personal and scientific use.
 
@@ -58,7 +59,8 @@ def relevance(
     Args:
         batch: What the Hugging Face model takes as keywords. A model from encoder to decoder needs `decoder_input_ids`
             or `labels`; padding needs `attention_mask`.
-        position: Index along the logits (decoder step, or token); negative ones count from the end. Default: all
+        position: Index along the logits (decoder step, or token); negative ones count from the end; sentences that have
+            only padding there are left out. Default: all
             predicted positions: decoder steps, real tokens of a causal LM, labelled tokens of a masked LM (without
             `labels` all real ones).
         target: Token id whose logit is explained; by default the top one at each position.
@@ -73,6 +75,8 @@ def relevance(
     """
     check_normalise(normalise)
     results = [found for _, found in each_sentence(model, batch, method, position, target, options)]
+    if not results[0].heads:
+        raise UserError(f'method="{method}" has no relevance of heads, only of tokens: use token_relevance.')
     rows = []
     for place in results[0].heads:
         values = np.concatenate([normalised(one.heads[place], normalise) for one in results])

@@ -1,11 +1,14 @@
-"""Rollout as a method of relevance, also from decoder to encoder."""
+"""Rollout and flow as methods of relevance."""
 
 # B copy (1), H head, T query token, S key token
 
 import torch
+from torch import Tensor
 
+from infoflow.foundation import UserError
 from infoflow.models import tap
 
+from .._rollout import attention_flow
 from ._mixing import Mixing, follow
 from ._request import Request, without_cache
 from ._result import SentenceRelevance
@@ -22,12 +25,10 @@ def rollout_relevance(request: Request) -> SentenceRelevance:
 
     Source: [@abnar2020], for tokens; the relevance of heads is ours.
     """
-    model = request.model
-    with torch.no_grad(), tap(model, attention=True) as seen:
-        model.module(**request.predictions.inputs, **without_cache(model))
+    model, attention = request.model, _attention(request)
     mixings = {}
     for one in model.anatomy.attentions():
-        weights_HTS = seen.attention[one.stack, one.kind][one.layer][0]
+        weights_HTS = attention[one.stack, one.kind][one.layer][0]
         mean_TS, half = weights_HTS.mean(0), torch.eye(weights_HTS.shape[1]).to(weights_HTS) / 2
         carried_HT = weights_HTS.sum(2)
         if one.kind == "self":
@@ -38,3 +39,23 @@ def rollout_relevance(request: Request) -> SentenceRelevance:
             heads=carried_HT.T / (2 * one.num_heads),
         )
     return follow(model, mixings, request.predictions.positions)
+
+
+def flow_relevance(request: Request) -> SentenceRelevance:
+    """Tokens by `attention_flow`; heads have none.
+
+    Raises:
+        UserError: The model has an encoder and a decoder, between which the published graph has no edges.
+    """
+    if len(request.model.anatomy.stacks) > 1:
+        raise UserError(f'method="flow" is for single stacks; {request.model.name} has two. Use method="rollout".')
+    ((key, layers),) = _attention(request).items()
+    mask = request.predictions.inputs.get("attention_mask")
+    flow_TS = attention_flow([layer.cpu() for layer in layers], mask)[0]
+    return SentenceRelevance(heads={}, tokens={key[0]: flow_TS[request.predictions.positions]})
+
+
+def _attention(request: Request) -> dict[tuple[str, str], list[Tensor]]:
+    with torch.no_grad(), tap(request.model, attention=True) as seen:
+        request.model.module(**request.predictions.inputs, **without_cache(request.model))
+    return dict(seen.attention)
