@@ -51,7 +51,7 @@ def flow_relevance(request: Request) -> SentenceRelevance:
         raise UserError(f'method="flow" is for single stacks; {request.model.name} has two. Use method="rollout".')
     ((key, layers),) = _attention(request).items()
     mask = request.predictions.inputs.get("attention_mask")
-    flow_TS = attention_flow([layer.cpu() for layer in layers], mask)[0]
+    flow_TS = attention_flow([layer.cpu() for layer in layers], None if mask is None else mask.cpu())[0]
     return SentenceRelevance(heads={}, tokens={key[0]: flow_TS[request.predictions.positions]})
 
 
