@@ -26,6 +26,7 @@ def test_a_head_opens_by_click_and_shows_what_is_known_of_it(visit, full_report)
     page.locator(f"{GRID} button[data-layer='0'][data-head='5']").click()
     text = page.locator(".head-panel").inner_text()
     assert "nsubj, dependent→head" in text
+    assert "Roles: nsubj dependent→head" in text
     for label in ("confidence", "best relation", "induction", "relevance (voita)", "importance", "loss without it"):
         assert label in text
     page.locator(".head-panel svg.lines .token").first.wait_for()

@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from infoflow.report._head_examples import examples_by_grid
+from infoflow.report._head_map import head_map_figure
 from infoflow.report._head_statistics import HEAD_TABLES, head_statistics
 from infoflow.report._heads import heads_section
 from infoflow.report._language import Cast
@@ -125,6 +126,23 @@ def test_heads_can_go_until_the_loss_is_a_tenth_worse(section):
     chance = figure.data[figure.data["order"] == "random"].set_index("removed")
     assert chance.loc[1.0, "high"] - chance.loc[1.0, "low"] == pytest.approx(0.1, abs=0.02)
     assert "3 random orders" in figure.caption
+
+
+def test_a_statistic_without_any_number_is_left_out(run, cast):
+    """A corpus of frequent tokens has no rarest one: its table is all NaN."""
+    frames = {name: cast.named(run.tables[name]) for name in ("head_confidence", "head_rare_token", "head_relations")}
+    nothing = {"value": np.nan, "low": np.nan, "high": np.nan, "baseline": np.nan}
+    frames["head_rare_token"] = frames["head_rare_token"].assign(**nothing)
+    frames["head_relations"] = frames["head_relations"].assign(**nothing)
+    assert [one.id for one in head_statistics(frames)[1]] == ["confidence"]
+    assert head_map_figure(frames, cast).answer
+
+
+def test_roles_are_those_whose_threshold_is_reached(section):
+    (grid,) = figure_of(section, "head-map").payload["live"]["grids"]
+    assert "nsubj dependent→head" in grid["roles"][5]
+    assert all("nsubj dependent→head" not in names for head, names in grid["roles"].items() if head != 5)
+    assert any("positional −1" in names for names in grid["roles"].values())
 
 
 def test_without_further_tables_the_section_is_as_before(analysis):

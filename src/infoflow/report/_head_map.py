@@ -11,6 +11,7 @@ import pandas as pd
 from ._figure import Figure, Panel
 from ._head_examples import examples_by_grid
 from ._head_names import KINDS, kind_label
+from ._head_roles import Place, roles_by_place
 from ._head_statistics import GROUPS, Statistic, head_statistics
 from ._language import Cast
 from ._layer_chart import PADDING
@@ -19,14 +20,17 @@ from ._packed import in_steps
 from ._theme import vega_config
 
 
-def head_map_figure(frames: dict[str, pd.DataFrame], cast: Cast, examples: pd.DataFrame | None = None) -> Figure:
+def head_map_figure(frames: dict[str, pd.DataFrame], cast: Cast, examples: pd.DataFrame | None = None) -> Figure | None:
     """The map, from whichever head tables are there; `examples`: sentences to show the first seed's heads on."""
     rows, statistics = head_statistics(frames)
-    grids = _grids(rows, cast)
+    if not statistics:
+        return None
+    grids, roles = _grids(rows, cast), roles_by_place(frames)
     live = {
         "groups": [group for group in GROUPS if any(one.group == group for one in statistics)],
         "statistics": [_statistic_payload(rows, statistic, cast) for statistic in statistics],
-        "grids": [_grid_payload(grid, statistics, rows) for grid in grids],
+        "grids": [_grid_payload(grid, statistics, rows, roles) for grid in grids],
+        "roles": bool(roles),
         "seeds": sorted({grid.seed for grid in grids}),
         "untrained": any(not grid.trained for grid in grids),
     }
@@ -37,7 +41,7 @@ def head_map_figure(frames: dict[str, pd.DataFrame], cast: Cast, examples: pd.Da
         answer=[_sentence(rows, statistics[0], cast)],
         panels=heat_panels(rows, statistics[0], cast),
         caption=_caption(rows[rows["statistic"] == statistics[0].id]),
-        how_to_read=_how_to_read(statistics, bool(shown)),
+        how_to_read=_how_to_read(statistics, bool(roles), bool(shown)),
         method="head-statistics",
         data=rows.drop(columns=[column for column in ("replicates", "model") if column in rows]),
         tables=(*(name for name in frames), *(("head_examples",) if shown else ())),
@@ -55,7 +59,7 @@ def head_map_figure(frames: dict[str, pd.DataFrame], cast: Cast, examples: pd.Da
     )
 
 
-def _how_to_read(statistics: list[Statistic], with_sentences: bool) -> list[str]:
+def _how_to_read(statistics: list[Statistic], with_roles: bool, with_sentences: bool) -> list[str]:
     lines = [
         "Each cell is a head: layers from bottom (0) to top, heads from left to right. The stronger the colour, "
         "the more; every grid has the same scale. Blocks count from 0, so layer 0 reads the embeddings.",
@@ -69,6 +73,12 @@ def _how_to_read(statistics: list[Statistic], with_sentences: bool) -> list[str]
         lines.append(
             "For the best relation and the rarest token the colour shows how far a head is above its own control; the "
             "panel has both numbers. The best of many relations is picked for each head, so a small lead is no role."
+        )
+    if with_roles:
+        lines.append(
+            "A head's roles are those whose usual threshold it reaches: 90% of queries at one offset, ten points above "
+            "a relation's best offset, half of the queries on the rarest token, 60% of the attention on the first "
+            "token, on [SEP] or on punctuation, 40% on earlier copies or what followed them. A head may have several."
         )
     if with_sentences:
         lines.append(
@@ -146,12 +156,17 @@ def _grids(rows: pd.DataFrame, cast: Cast) -> list[_Grid]:
     return grids
 
 
-def _grid_payload(grid: _Grid, statistics: list[Statistic], rows: pd.DataFrame) -> dict[str, Any]:
+def _grid_payload(
+    grid: _Grid, statistics: list[Statistic], rows: pd.DataFrame, roles: dict[Place, dict[tuple[int, int], list[str]]]
+) -> dict[str, Any]:
     """The grid's facts, and its numbers in steps between the limits of each statistic."""
     facts = {name: getattr(grid, name) for name in ("id", "label", "series", "slot", "kind", "seed", "trained")}
     numbers = {one.id: _cells(grid, one, _limits(rows, one.id)) for one in statistics}
+    stack, kind = grid.id.split("/")[-2:]
+    held = roles.get((grid.series, grid.seed, stack, kind), {}) if grid.trained else {}
     return {
         **facts,
+        "roles": {layer * grid.heads + head: names for (layer, head), names in held.items()},
         "layers": grid.layers,
         "heads": grid.heads,
         "statistics": {name: cells for name, cells in numbers.items() if cells},

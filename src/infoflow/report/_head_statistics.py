@@ -32,10 +32,13 @@ def head_statistics(frames: dict[str, pd.DataFrame]) -> tuple[pd.DataFrame, list
     parts: list[tuple[pd.DataFrame, list[Statistic]]] = [
         read(frames[name]) for name, read in _READERS.items() if name in frames and len(frames[name])
     ]
+    if not parts:
+        return pd.DataFrame(), []
     rows = pd.concat([rows for rows, _ in parts], ignore_index=True)
     if "note" not in rows:
         rows["note"] = ""
-    statistics = [one for _, found in parts for one in found if bool((rows["statistic"] == one.id).any())]
+    measured = set(rows.loc[rows["value"].notna(), "statistic"])
+    statistics = [one for _, found in parts for one in found if one.id in measured]
     if "head_positional" in frames:  # the same question, asked of the strongest key; one of the two is enough
         statistics = [one for one in statistics if one.id not in ("surface-previous", "surface-next")]
     return rows.fillna({"note": ""}), sorted(statistics, key=lambda one: GROUPS.index(one.group))
@@ -61,7 +64,7 @@ def _entropy(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[Statistic]]:
         explanation="how widely attention spreads over the sentence",
         control="uniform attention",
         group="how sharply",
-        top=float(frame["value"].max()),
+        top=_top(frame["value"]),
     )
     return frame.assign(statistic="entropy"), [statistic]
 
@@ -121,7 +124,7 @@ def _relations(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[Statistic]]:
     own = own.assign(margin=own["value"] - own["baseline"]).dropna(subset="margin")
     best = own.sort_values("margin").drop_duplicates(_KEYS, keep="last")
     notes = best["relation"].astype(str) + ", " + best["direction"].astype(str)
-    top = max(float(best["margin"].max()), 0.1) if len(best) else 1.0
+    top = _top(best["margin"], least=0.1)
     statistic = Statistic(
         id="relation",
         label="best relation",
@@ -144,7 +147,7 @@ def _rare_token(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[Statistic]]:
         control="shuffled frequencies",
         group="roles",
         margin=True,
-        top=max(float((frame["value"] - frame["baseline"]).max()), 0.1),
+        top=_top(frame["value"] - frame["baseline"], least=0.1),
         strong=0.1,
     )
     return frame[frame["rarest"] == frame["rarest"].min()].assign(statistic="rare"), [statistic]
@@ -223,7 +226,7 @@ def _importance(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[Statistic]]:
         explanation="expected size of the change of the loss per unit of a gate on the head",
         control="the mean head",
         group="does it matter",
-        top=_top(own["value"], False),
+        top=_top(own["value"]),
     )
     return own.assign(statistic="importance"), [statistic]
 
@@ -261,9 +264,10 @@ def _significance(frame: pd.DataFrame) -> pd.Series:
     return pd.Series(texts, index=frame.index)
 
 
-def _top(values: pd.Series, signed: bool) -> float:
+def _top(values: pd.Series, signed: bool = False, least: float = 1e-6) -> float:
+    """The largest value, or the largest size; 1 where nothing is known."""
     sizes = values.abs() if signed else values
-    return max(float(sizes.max()), 1e-6) if sizes.notna().any() else 1.0
+    return max(float(sizes.max()), least) if bool(sizes.notna().any()) else 1.0
 
 
 _Reader = Callable[[pd.DataFrame], tuple[pd.DataFrame, list[Statistic]]]

@@ -27,21 +27,21 @@ def heads_section(run: RunFolder, cast: Cast) -> Section | None:
     frames = {
         name: cast.named(run.tables[name]) for name in HEAD_TABLES if name in run.tables and len(run.tables[name])
     }
-    if not frames:
-        return None
     examples = run.tables.get("head_examples")
     figures = [head_map_figure(frames, cast, examples)]
     if {"head_confidence", "head_positional"} <= set(frames):
         pairs = _positional_frame(cast.main(frames["head_confidence"]), cast.main(frames["head_positional"]))
         if len(pairs):
             figures.append(_positional_figure(pairs, cast))
-    figures += [figure for figure in (matter_figure(frames, cast), _removed(run, cast)) if figure is not None]
+    figures += [matter_figure(frames, cast), _removed(run, cast)]
+    if all(figure is None for figure in figures):
+        return None
     return Section(
         id="heads",
         title="What do attention heads do?",
         lead="A head is one way of looking. Some always look at a neighbour, some pick a single token, some spread "
         "over the whole sentence.",
-        figures=figures,
+        figures=[figure for figure in figures if figure is not None],
         keys=cast.present(*frames.values()),
         untrained=any(has_untrained(frame) for frame in frames.values()),
     )

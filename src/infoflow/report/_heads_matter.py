@@ -36,7 +36,9 @@ class _Pair:
         """Spearman's rank correlation over the heads of each seed."""
         own = self.rows[(self.rows["series"] == series) & self.rows["trained"]]
         values = {
-            seed: spearmanr(heads["x"], heads["y"]).statistic for seed, heads in own.groupby("seed") if len(heads) > 2
+            seed: spearmanr(heads["x"], heads["y"]).statistic
+            for seed, heads in own.groupby("seed")
+            if min(heads["x"].nunique(), heads["y"].nunique()) > 1  # else there is no order
         }
         return Samples.bare({seed: float(value) for seed, value in values.items() if value == value})
 
@@ -98,7 +100,7 @@ def _agreement(pair: _Pair, series: list[Series]) -> str:
             parts.append(
                 f"{estimate_text(estimate) if estimate.has_interval else number(estimate.value, 2)} in {one.label}"
             )
-    return f"Rank correlation of {pair.x.label} and {pair.y.label}: {listed(parts)}."
+    return f"Rank correlation of {pair.x.label} and {pair.y.label}: {listed(parts) or 'none can be told'}."
 
 
 def _significant(frames: dict[str, pd.DataFrame], cast: Cast) -> list[str]:

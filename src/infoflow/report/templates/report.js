@@ -194,6 +194,10 @@
       close.addEventListener("click", () => choose(null));
       const seeds = map.seeds.length > 1 ? `, seed ${own.seed}` : "";
       panel.append(close, make("h4", `${own.label}${seeds}: ${own.kind}, layer ${layer}, head ${head}`));
+      if (map.roles) {
+        const held = own.roles[index] || [];
+        panel.append(make("p", held.length ? `Roles: ${held.join(" · ")}` : "It holds none of the roles that were looked for.", { class: "roles" }));
+      }
       const table = make("table");
       const header = table.createTHead().insertRow();
       for (const title of ["statistic", "this head (95% interval)", "control", ...(map.untrained ? ["untrained"] : []), "among all heads of this kind"]) header.append(make("th", title, { scope: "col" }));
