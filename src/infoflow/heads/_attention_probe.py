@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from infoflow.flow import Intervention, PassOptions, Reader, Stream, forward
-from infoflow.foundation import NUM_BLOCKS, UserError, block_of, current_display, hash64, hash64_array
+from infoflow.foundation import NUM_BLOCKS, UserError, block_of, current_display, hash64, hash64_array, stream
 from infoflow.models import Model, tap
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
@@ -43,12 +43,14 @@ class AttentionProbe(Intervention):
     - `distance+words`: the control without attention.
 
     Word vectors are the model's own input embeddings, averaged over a word's tokens and scaled to unit spread: they
-    know no context. (The paper's are GloVe.) Each probe is trained for one epoch, one sentence at a time, with Adam
-    at a rate of 0.002; the model is frozen. Attention is computed again for each group of sentences and never stored.
+    know no context. (The paper's are GloVe.) Each probe is trained one sentence at a time, with Adam at a rate of
+    0.002; the model is frozen. Attention is computed again for each group of sentences and never stored.
 
     Args:
         sentences: At most so many, chosen by hash; without trees the table is empty.
         held_out: Share of them that the probes are scored on.
+        epochs: Passes over the training sentences. The paper's one pass is over 40,000 sentences; a few hundred at its
+            rate leave the weights near 0.
         rate: Adam's learning rate.
         seed: Of the choice of sentences and of the probes' first weights.
 
@@ -57,13 +59,15 @@ class AttentionProbe(Intervention):
 
     table: ClassVar[TableSchema] = _SCHEMA
 
-    def __init__(self, sentences: int = 1000, held_out: float = 0.3, rate: float = 0.002, seed: int = 0) -> None:
-        if sentences < 2 or not 0 < held_out < 1 or rate <= 0:
+    def __init__(
+        self, sentences: int = 1000, held_out: float = 0.3, epochs: int = 3, rate: float = 0.002, seed: int = 0
+    ) -> None:
+        if sentences < 2 or not 0 < held_out < 1 or epochs < 1 or rate <= 0:
             raise UserError(
-                "sentences must be at least 2, held_out lie between 0 and 1, rate be above 0. "
-                f"Got {sentences}, {held_out} and {rate}."
+                "sentences must be at least 2, held_out lie between 0 and 1, epochs be at least 1, rate be above 0. "
+                f"Got {sentences}, {held_out}, {epochs} and {rate}."
             )
-        self.sentences, self.held_out, self.rate, self.seed = sentences, held_out, rate, seed
+        self.sentences, self.held_out, self.epochs, self.rate, self.seed = sentences, held_out, epochs, rate, seed
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         trees = Annotation.of(reader.corpus, ("head",))
@@ -75,11 +79,14 @@ class AttentionProbe(Intervention):
             name: torch.optim.Adam(probe.parameters(), lr=self.rate, foreach=False) for name, probe in probes.items()
         }
         beside = np.zeros(2)  # words whose head is the previous, the next one
-        with current_display().progress("Training probes on attention", len(train), "sentences") as progress:
-            for _, sentence in _sentences(reader, trees, train):
-                _step(probes, optimisers, sentence)
-                beside += _neighbours(sentence).sum(0)
-                progress.advance(1)
+        total = self.epochs * len(train)
+        with current_display().progress("Training probes on attention", total, "sentences") as progress:
+            for epoch in range(self.epochs):
+                order = stream("attention-probe", self.seed, epoch).permutation(train)
+                for _, sentence in _sentences(reader, trees, order):
+                    _step(probes, optimisers, sentence)
+                    beside += _neighbours(sentence).sum(0)
+                    progress.advance(1)
         return self._scored(reader, trees, test, probes, side=int(beside.argmax()))
 
     def _split(self, reader: Reader) -> tuple[np.ndarray, np.ndarray]:
@@ -149,23 +156,21 @@ def _sentences(reader: Reader, trees: Annotation, rows: np.ndarray) -> Iterator[
         with torch.no_grad(), tap(model, attention=True) as seen:
             forward(model, batch)
             layers = list(seen.attention[stack, "self"])
-        stream = batch.streams[stack]
-        vectors = table[stream.input_ids] / spread
+        read = batch.streams[stack]
+        vectors = table[read.input_ids] / spread
         annotation = [row[0] for row in trees.rows(batch.sentence_ids)]
-        yield from zip(part.tolist(), _built(stream, layers, vectors, annotation), strict=True)
+        yield from zip(part.tolist(), _built(read, layers, vectors, annotation), strict=True)
 
 
-def _built(
-    stream: Stream, layers: list[Tensor], vectors: Tensor, annotation: list[list[int]]
-) -> Iterator[ProbeSentence]:
-    words = stream.words
+def _built(read: Stream, layers: list[Tensor], vectors: Tensor, annotation: list[list[int]]) -> Iterator[ProbeSentence]:
+    words = read.words
     num = max(int(words.max()) + 1, 1)
-    last = stream.position.amax(1, keepdim=True)
-    special = stream.real & ~stream.valid
+    last = read.position.amax(1, keepdim=True)
+    special = read.real & ~read.valid
     # Two more words: the first and the last special token of each sentence.
-    extended = torch.where(special & (stream.position == last), num + 1, words)
-    extended = torch.where(special & (stream.position == 0), num, extended)
-    extended = extended.masked_fill(~stream.real, -1)
+    extended = torch.where(special & (read.position == last), num + 1, words)
+    extended = torch.where(special & (read.position == 0), num, extended)
+    extended = extended.masked_fill(~read.real, -1)
     merged = torch.cat([_padded(word_attention(layer.float(), extended), num + 2) for layer in layers], dim=1)
     member = membership(words).to(vectors)
     means = (member / member.sum(1, keepdim=True).clamp(min=1)).mT @ vectors

@@ -154,6 +154,11 @@ class AbstractHeadMeasure(Measure):
         ]
 
 
+def compact(estimate: dict[str, Any]) -> dict[str, Any]:
+    """The columns of an estimate with replicates of five digits, for tables of thousands of rows."""
+    return {**estimate, "replicates": np.round(estimate["replicates"], 5).tolist()}
+
+
 def _per_document(score: Tensor, chance: Tensor, count: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Each sentence's means, and 1 for each sentence that has one."""
     size = count.clamp(min=1)

@@ -14,7 +14,7 @@ from infoflow.models import AttentionCall, Readout, readout, tap
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
 from ._copying import copying_scores, logit_directions
-from ._head_measure import HEAD_KEYS
+from ._head_measure import HEAD_KEYS, compact
 from ._patterns import FORMULAS, PATTERNS, last_only, pattern_mask, pattern_sums
 from ._repeats import Repeats, batches, make_repeats
 from ._value_weighted import output_weight
@@ -228,6 +228,6 @@ class _Sums:
                 baselines = np.broadcast_to(chance.sum(0) / among.sum(0), above.shape[1:])
             for head, baseline in enumerate(baselines):
                 where = {"stack": stack, "kind": "self", "layer": layer, "head": head}
-                estimate = ratio_estimate(above[:, head], below[:, head], float(baseline))
+                estimate = compact(ratio_estimate(above[:, head], below[:, head], float(baseline)))
                 estimate["count"] = round(below[:, head].sum())
                 yield {**where, "pattern": pattern, "score": score, **estimate}

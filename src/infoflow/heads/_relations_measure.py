@@ -17,7 +17,7 @@ from infoflow.results import Column, TableSchema, estimate_columns, ratio_estima
 
 from ._annotation import Annotation
 from ._edges import ALL, DIRECTIONS, Edges, clark_edges, reachable, read_edges, voita_edges
-from ._head_measure import HEAD_KEYS
+from ._head_measure import HEAD_KEYS, compact
 from ._relations import MULTIPLES
 from ._summed import SummedMeasure
 from ._word_attention import MERGES, membership, word_attention
@@ -25,7 +25,6 @@ from ._word_attention import MERGES, membership, word_attention
 CONVENTIONS = ("voita", "clark")
 _REACH = 64  # Voita's baseline: offsets further away are never a relation's most frequent one
 _CLARK_OFFSETS = range(-3, 3)
-_DIGITS = 5  # of replicates: thousands of rows of them
 
 _SCHEMA = TableSchema(
     name="head_relations",
@@ -187,8 +186,7 @@ class RelationScores(SummedMeasure):
             keys = {"relation": relation, "direction": DIRECTIONS[int(number)], "convention": convention}
             baseline = offsets[:, code, best].sum() / total
             for layer, head in np.ndindex(hits.shape[1:3]):
-                estimate = ratio_estimate(hits[:, layer, head, code], count[:, code], baseline)
-                estimate["replicates"] = np.round(estimate["replicates"], _DIGITS).tolist()
+                estimate = compact(ratio_estimate(hits[:, layer, head, code], count[:, code], baseline))
                 where = {"stack": self._stack, "kind": "self", "layer": layer, "head": head}
                 yield {**where, **keys, "offset": offset, **estimate}
 

@@ -76,7 +76,8 @@ class SpecialGradient(Intervention):
             for key, layer, part in self._batch_sums(scorer, roles, batch):
                 sums[key, layer] = sums[key, layer] + part if (key, layer) in sums else part
         rows = [row for (key, layer), part in sorted(sums.items()) for row in _rows(key, layer, part)]
-        return pd.DataFrame(rows, columns=self.table.column_names)
+        # A decoder may never read the token: the last one of a target is only predicted.
+        return pd.DataFrame(rows, columns=self.table.column_names).dropna(subset=["value"])
 
     def _batch_sums(
         self, scorer: SentenceScorer, roles: Roles, batch: ScoredBatch

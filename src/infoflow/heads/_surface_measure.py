@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import pandas as pd
 from jaxtyping import Float
 from torch import Tensor
@@ -11,7 +12,7 @@ from infoflow.flow import Activations, AttentionKey, Reader
 from infoflow.foundation import UserError
 from infoflow.results import Column, TableSchema, estimate_columns
 
-from ._head_measure import HEAD_KEYS, AbstractHeadMeasure
+from ._head_measure import HEAD_KEYS, AbstractHeadMeasure, compact
 from ._roles import NAMED, PUNCTUATION, SPECIAL, Roles
 from ._surface import ENDS, ENTROPIES, OFFSETS, SEPARATORS, SurfaceRows, surface_counts, surface_sums, uniform
 
@@ -106,6 +107,9 @@ class SurfaceStatistics(AbstractHeadMeasure):
 
     def _keys(self) -> list[dict[str, Any]]:
         return [{"statistic": statistic} for statistic in _STATISTICS]
+
+    def _head_rows(self, key: AttentionKey, sums: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+        return [compact(row) for row in super()._head_rows(key, sums)]
 
     def result(self) -> pd.DataFrame:
         return super().result().dropna(subset=["value"])
