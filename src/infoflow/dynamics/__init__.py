@@ -9,6 +9,7 @@ from ._cells import find_cells as find_cells
 from ._config import RecordConfig as RecordConfig
 from ._evaluation_set import EvaluationSet as EvaluationSet
 from ._evaluation_set import evaluation_set as evaluation_set
+from ._normalise import normalised as normalised
 from ._recorder import LossChangeRecorder as LossChangeRecorder
 from ._recording import Recording as Recording
 from ._rules import RULES as RULES
