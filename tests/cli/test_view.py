@@ -1,14 +1,26 @@
 """`infoflow view`."""
 
+import shutil
+
 import pytest
 
 
-def test_view_writes_one_file(infoflow, masked_lm, tmp_path):
-    answer = infoflow("view", masked_lm, "the dog sees <script> a cat", "--log=plain")
+@pytest.fixture(scope="module")
+def folder(matched_models, tmp_path_factory):
+    """A model on disk, as a user has it."""
+    path = tmp_path_factory.mktemp("models") / "bert-tiny"
+    model = matched_models["masked-lm"]
+    model.module.save_pretrained(path)
+    model.tokenizer.save_pretrained(path)
+    return path
+
+
+def test_view_writes_one_file(infoflow, folder, tmp_path):
+    answer = infoflow("view", folder, "the dog sees <script> the cat", "--log=plain")
     assert answer.code == 0, answer.err
-    assert answer.out.splitlines()[-1] == "View: view-masked-lm-seed-0.html"
-    text = (tmp_path / "view-masked-lm-seed-0.html").read_text(encoding="utf-8")
-    assert "How masked-lm-seed-0 attends" in text
+    assert answer.out.splitlines()[-1] == "View: view-bert-tiny.html"
+    text = (tmp_path / "view-bert-tiny.html").read_text(encoding="utf-8")
+    assert "How bert-tiny attends" in text
     assert "&lt;script&gt;" in text
 
 
@@ -21,18 +33,16 @@ def test_view_writes_one_file(infoflow, masked_lm, tmp_path):
         (["dog " * 600], "takes at most"),
     ],
 )
-def test_a_mistake_gets_one_message(infoflow, masked_lm, arguments, message, tmp_path):
-    answer = infoflow("view", masked_lm, *arguments, "--log=plain")
+def test_a_mistake_gets_one_message(infoflow, folder, arguments, message, tmp_path):
+    answer = infoflow("view", folder, *arguments, "--log=plain")
     assert answer.code == 2
     assert message in answer.err
     assert not list(tmp_path.glob("*.html"))
 
 
-def test_a_model_without_tokenizer_takes_token_ids(infoflow, masked_lm, tmp_path):
-    import shutil
-
+def test_a_model_without_tokenizer_takes_token_ids(infoflow, folder, tmp_path):
     bare = tmp_path / "bare"
-    shutil.copytree(masked_lm, bare, ignore=shutil.ignore_patterns("tokenizer*", "special_tokens*"))
+    shutil.copytree(folder, bare, ignore=shutil.ignore_patterns("tokenizer*", "special_tokens*"))
     refused = infoflow("view", bare, "a dog", "--log=plain")
     assert refused.code == 2
     assert "token ids divided by spaces" in refused.err
