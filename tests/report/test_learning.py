@@ -1,7 +1,9 @@
 import shutil
 from itertools import pairwise
 
+import numpy as np
 import pandas as pd
+import pytest
 
 from infoflow.report._language import Cast
 from infoflow.report._learning import learning_figure
@@ -34,6 +36,20 @@ def test_lines_are_means_over_seeds_between_the_lowest_and_the_highest(study):
         "baseline"
     ]
     assert last["baseline"] == baseline.mean()
+
+
+def test_long_curves_are_thinned_to_means_over_the_points_they_stand_for(study):
+    cast = Cast.of(study)
+    model = _curves(study).query("objective == 'causal-lm'").iloc[0]
+    points = np.arange(1, 501)
+    curve = pd.DataFrame({"update": 10 * points, "source_tokens": 1000 * points, "value": 9 - np.log(points)})
+    curve = curve.assign(model=model["model"], objective="causal-lm", seed=model["seed"])
+    drawn = learning_figure(curve, cast.named(study.tables["task_scores"]), cast).data
+    assert 50 < len(drawn) <= 80
+    ends = [0, *(drawn["update"] // 10).astype(int)]
+    assert ends[-1] == 500
+    for (start, end), value in zip(pairwise(ends), drawn["value"], strict=True):
+        assert value == pytest.approx(curve["value"][start:end].mean())
 
 
 def test_the_sentence_names_where_each_loss_began_and_ended(study):

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from ._figure import Figure, Panel
@@ -11,6 +12,7 @@ from ._language import Cast, Series
 from ._layer_chart import CONTROL, HEIGHT, LABEL_GAP, color_of, dash_of, finished, lit, spread
 from ._numbers import listed, number
 
+_POINTS = 80  # of a line
 _LABEL_ROOM = 1.6  # factor by which the logarithmic axis goes on behind the last point
 
 
@@ -43,7 +45,7 @@ def learning_figure(frame: pd.DataFrame, scores: pd.DataFrame, cast: Cast) -> Fi
 
 def _seed_means(frame: pd.DataFrame) -> pd.DataFrame:
     """Mean, lowest and highest seed at each point of a line."""
-    frame = frame.assign(point=frame.groupby(["series", "seed"]).cumcount())
+    frame = _thinned(frame.assign(point=frame.groupby(["series", "seed"]).cumcount()))
     lines: Any = frame.groupby(["series", "point"], sort=False)
     table = lines.agg(
         source_tokens=("source_tokens", "mean"),
@@ -54,6 +56,19 @@ def _seed_means(frame: pd.DataFrame) -> pd.DataFrame:
         seeds=("seed", "nunique"),
     )
     return table.reset_index()
+
+
+def _thinned(frame: pd.DataFrame) -> pd.DataFrame:
+    """At most `_POINTS` points a line, evenly spread over the logarithmic axis: means of those they stand for."""
+    num = int(frame["point"].max()) + 1
+    if num <= _POINTS:
+        return frame
+    ends = np.unique(np.geomspace(1, num, _POINTS).round().astype(int)) - 1
+    cells = frame.assign(point=np.searchsorted(ends, frame["point"]))
+    lines: Any = cells.groupby(["series", "seed", "point"], sort=False)
+    return lines.agg(
+        source_tokens=("source_tokens", "max"), update=("update", "max"), value=("value", "mean")
+    ).reset_index()
 
 
 def _unigram(scores: pd.DataFrame) -> pd.DataFrame:
