@@ -2,6 +2,7 @@
 
 # K head of the model (all layers), W word, E width of a word vector, F = 2K features of a pair
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
@@ -33,12 +34,12 @@ class ProbeSentence:
         return torch.where(self.governors == ROOT, len(self.governors), self.governors)
 
 
-class TreeProbe(nn.Module):
+class TreeProbe(nn.Module, ABC):
     """Logits (dependent, word + 1): which word is each word's head; the last column is the root."""
 
+    @abstractmethod
     def pairs(self, sentence: ProbeSentence) -> Float[Tensor, "word candidate"]:
         """Scores before impossible answers are removed."""
-        raise NotImplementedError
 
     def forward(self, sentence: ProbeSentence) -> Float[Tensor, "word candidate"]:
         scores = self.pairs(sentence)
