@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -208,3 +209,21 @@ def _scores() -> pd.DataFrame:
         for metric, value, baseline in (("loss", 1.0, 5.0), ("bleu", 40.0, 1.0))
     ]
     return pd.DataFrame(rows).drop(columns=["set", "term"])
+
+
+def write_run(path: Path, recordings: Recordings):
+    """A run folder that holds the tables."""
+    from infoflow.results import Column, RunFolder, TableSchema
+
+    run = RunFolder(path)
+    run.update(kind="study", title="Recorded")
+    for name, frame in recordings.tables().items():
+        columns = tuple(Column(name=c, dtype=_dtype(frame[c]), unit="", description=c) for c in frame)  # type: ignore[arg-type]
+        run.tables.write(frame, TableSchema(name=name, version=1, description=name, columns=columns))
+    return run
+
+
+def _dtype(column: pd.Series) -> str:
+    if column.name == "replicates":
+        return "list<float64>"
+    return {"f": "float64", "i": "int64", "b": "bool"}.get(column.dtype.kind, "string")

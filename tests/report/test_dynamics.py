@@ -4,12 +4,12 @@ import json
 import re
 
 import pytest
-from dynamics.synthetic import Recordings
+from dynamics.synthetic import Recordings, write_run
 
 from infoflow.report import write_report
 from infoflow.report._dynamics import dynamics_section
 from infoflow.report._language import Cast
-from infoflow.results import Column, RunFolder, TableSchema
+from infoflow.results import RunFolder
 
 ANSWERS = {
     "allocation-bars": "Of what blocks contributed, causal LM: feed-forward",
@@ -22,22 +22,7 @@ ANSWERS = {
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> RunFolder:
-    folder = RunFolder(tmp_path_factory.mktemp("recorded"))
-    folder.update(kind="study", title="Recorded")
-    for name, frame in Recordings(layer_sign={("causal-lm", 5): -0.2}).tables().items():
-        kinds = {"f": "float64", "i": "int64", "b": "bool"}
-        columns = tuple(
-            Column(name=c, dtype=_dtype(frame[c], kinds), unit="", description=c)  # type: ignore[arg-type]
-            for c in frame
-        )
-        folder.tables.write(frame, TableSchema(name=name, version=1, description=name, columns=columns))
-    return folder
-
-
-def _dtype(column, kinds: dict[str, str]) -> str:
-    if column.name == "replicates":
-        return "list<float64>"
-    return kinds.get(column.dtype.kind, "string")
+    return write_run(tmp_path_factory.mktemp("recorded"), Recordings(layer_sign={("causal-lm", 5): -0.2}))
 
 
 @pytest.fixture(scope="module")

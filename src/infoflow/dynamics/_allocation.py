@@ -52,7 +52,7 @@ def loss_change_allocation(
 
     >>> square = lambda w: (w["w"] ** 2).sum()
     >>> loss_change_allocation(square, {"w": torch.tensor([1.0, 2.0])}, {"w": torch.tensor([0.0, 2.0])})
-    {'w': tensor([-1., 0.])}
+    {'w': tensor([-1.,  0.])}
     """
     first, last = _checked(start, end)
     steps = {name: last[name] - first[name] for name in first}
