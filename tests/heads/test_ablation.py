@@ -228,3 +228,22 @@ def test_gates_of_one_change_nothing(model, scorer):
             gates.setdefault((one.stack, one.kind), []).append(torch.ones(one.num_heads))
         with tap(model, gates=gates):
             assert torch.equal(scorer.losses(batch), before)
+
+
+def test_pruned_models_are_measured_head_by_head(matched_models, parallel_corpus):
+    """Layers with unequal numbers of heads: streams skip what is not there, comparisons of all heads say why not."""
+    from infoflow.heads import Confidence, importance
+    from infoflow.heads._head_sets import uneven_heads
+    from infoflow.pruning import prune
+
+    model = matched_models["masked-lm"]
+    pruned = prune(model, [("encoder", "self", 0, 1), ("encoder", "self", 0, 2)])
+    corpus = parallel_corpus.select(range(12))
+    whole, part = (measure(one, corpus, [Confidence()])["head_confidence"] for one in (model, pruned))
+    assert len(part) == 6
+    first = whole[(whole["layer"] == 0) & whole["head"].isin([0, 3])]["value"]
+    np.testing.assert_allclose(part[part["layer"] == 0]["value"], first, rtol=1e-5)
+    assert uneven_heads(model) is None
+    assert "pruned" in (uneven_heads(pruned) or "")
+    assert len(importance(pruned, corpus)) == 6
+    assert len(ablation(pruned, corpus)) == 6

@@ -102,7 +102,7 @@ class AbstractHeadMeasure(Measure):
         blocks = activations.blocks.cpu()
         for key, layers in activations.attention.items():
             rows = self._rows(activations, key)
-            score = torch.stack([self._score(weights.float(), rows).cpu() for weights in layers], dim=1)
+            score = _stacked([self._score(weights.float(), rows).cpu() for weights in layers])
             count, chance = self._count(rows).cpu(), self._chance(rows).cpu()
             if self.average == "document":
                 score, chance, count = _per_document(score, chance, count)
@@ -150,8 +150,18 @@ class AbstractHeadMeasure(Measure):
             }
             for layer in range(num_layers)
             for head in range(num_heads)
+            if not np.isnan(score[:, layer, head]).any(axis=0).all()  # a head that was pruned away
             for x, extra in enumerate(self._keys())
         ]
+
+
+def _stacked(layers: list[Tensor]) -> Float[Tensor, "sentence layer head *x"]:
+    """The layers' scores together; NaN where a layer of a pruned model has fewer heads than another."""
+    most = max(layer.shape[1] for layer in layers)
+    stacked = layers[0].new_full((len(layers[0]), len(layers), most, *layers[0].shape[2:]), torch.nan)
+    for index, layer in enumerate(layers):
+        stacked[:, index, : layer.shape[1]] = layer
+    return stacked
 
 
 def compact(estimate: dict[str, Any]) -> dict[str, Any]:

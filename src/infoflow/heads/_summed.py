@@ -3,6 +3,9 @@
 import numpy as np
 
 from infoflow.flow import Measure
+from infoflow.models import Model
+
+from ._head_sets import uneven_heads
 
 
 class SummedMeasure(Measure):
@@ -10,6 +13,9 @@ class SummedMeasure(Measure):
 
     def __init__(self) -> None:
         self._sums: dict[str, np.ndarray] = {}
+
+    def refusal(self, model: Model) -> str | None:
+        return uneven_heads(model)
 
     def _add(self, name: str, array: np.ndarray) -> None:
         self._sums[name] = self._sums[name] + array if name in self._sums else array
