@@ -143,6 +143,11 @@ def test_mixing_is_alti_s_map_of_each_attention(model):
                 np.testing.assert_allclose(restore(layer.mixing).sum(1), 1, atol=0.02)
 
 
+def test_mixing_can_be_left_out():
+    seen = sentence_attention(load_model(bert()), IDS, mixing=False)
+    assert seen.kinds[0].layers[0].mixing is None
+
+
 def test_grouped_heads_keep_one_key_per_group():
     seen = sentence_attention(load_model(llama()), IDS)
     assert seen.kinds[0].layers[0].query.shape == (4, 6, 6)

@@ -18,6 +18,7 @@ def view(
     /,
     *,
     tokenizer: Annotated[str | None, Parameter(help="Folder or name. Default: the one beside the weights.")] = None,
+    mixing: Annotated[bool, Parameter(help="Maps by ALTI too; hundreds of tokens take a minute.")] = True,
     device: Device = None,
     out: Annotated[Path | None, Parameter(group=COMMON, help="HTML file. Default: view-MODEL.html.")] = None,
     session: Session = Session(),  # noqa: B008 (frozen)
@@ -39,4 +40,4 @@ def view(
         if path.is_dir():
             raise UserError(f"--out must name the HTML file to write. {path} is a folder.")
         loaded = replace(load_model(model, tokenizer, device or "auto"), name=run_name("view", model)[len("view-") :])
-        show_path("View", write_view(sentence_attention(loaded, sentence, translation), path))
+        show_path("View", write_view(sentence_attention(loaded, sentence, translation, mixing=mixing), path))
