@@ -8,7 +8,7 @@ import torch
 
 from infoflow.foundation import UserError
 
-from ._allocation import LossFunction, Weights, _checked, _gradient, on_chord
+from ._allocation import LossFunction, Weights, checked, gradient_at, on_chord
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -55,7 +55,7 @@ def adaptive_allocation(
             f"adaptive_allocation needs a loss and 1 <= splits <= max_splits. Got {len(losses)} losses, {splits} and "
             f"{max_splits}."
         )
-    first, last = _checked(start, end)
+    first, last = checked(start, end)
     steps = {name: last[name] - first[name] for name in first}
     with torch.no_grad():
         changes = {name: float(loss(dict(last))) - float(loss(dict(first))) for name, loss in losses.items()}
@@ -63,7 +63,7 @@ def adaptive_allocation(
     def mean_at(loss: LossFunction, nodes: list[float]) -> Weights:
         total = {name: torch.zeros_like(tensor) for name, tensor in first.items()}
         for node in nodes:
-            for name, value in _gradient(loss, on_chord(first, last, steps, node)).items():
+            for name, value in gradient_at(loss, on_chord(first, last, steps, node)).items():
                 total[name].add_(value, alpha=1 / len(nodes))
         return total
 

@@ -54,12 +54,12 @@ def loss_change_allocation(
     >>> loss_change_allocation(square, {"w": torch.tensor([1.0, 2.0])}, {"w": torch.tensor([0.0, 2.0])})
     {'w': tensor([-1.,  0.])}
     """
-    first, last = _checked(start, end)
+    first, last = checked(start, end)
     steps = {name: last[name] - first[name] for name in first}
     rule_on_chord = quadrature(rule, splits)
     total = {name: torch.zeros_like(tensor) for name, tensor in first.items()}
     for node, weight in zip(rule_on_chord.nodes, rule_on_chord.weights, strict=True):
-        gradient = _gradient(loss_fn, on_chord(first, last, steps, node))
+        gradient = gradient_at(loss_fn, on_chord(first, last, steps, node))
         for name, value in gradient.items():
             total[name].add_(value, alpha=weight)
     return {name: total[name] * steps[name] for name in total}
@@ -72,7 +72,8 @@ def on_chord(first: Weights, last: Weights, steps: Weights, node: float) -> Weig
     return {name: torch.add(first[name], steps[name], alpha=node) for name in first}
 
 
-def _gradient(loss_fn: LossFunction, weights: Weights) -> Weights:
+def gradient_at(loss_fn: LossFunction, weights: Weights) -> Weights:
+    """The loss's gradient; exactly 0 for what it does not depend on."""
     with torch.enable_grad():
         leaves = {name: tensor.detach().requires_grad_() for name, tensor in weights.items()}
         loss = loss_fn(dict(leaves))
@@ -85,7 +86,8 @@ def _gradient(loss_fn: LossFunction, weights: Weights) -> Weights:
     return dict(zip(leaves, found, strict=True))
 
 
-def _checked(start: Mapping[str, Any], end: Mapping[str, Any]) -> tuple[Weights, Weights]:
+def checked(start: Mapping[str, Any], end: Mapping[str, Any]) -> tuple[Weights, Weights]:
+    """Both as detached tensors; what does not fit raises a UserError."""
     if differing := sorted(set(start) ^ set(end)):
         raise UserError(
             f"start and end must name the same parameters. Only one of them has {', '.join(differing[:3])}."

@@ -98,7 +98,7 @@ class LossChangeRecorder(TrainingHook):
     def on_train_end(self, module: PreTrainedModel) -> None:
         """Write the recording."""
         if self.out is not None and self._flat is not None and _rank()[0] == 0:
-            from ._recording import Recording
+            from ._recording import Recording  # which reads recorders
 
             Recording.of(self).write(self.out)
 
