@@ -37,6 +37,7 @@ TABLES = {
     "head_probe",
     "head_rare_token",
     "head_relations",
+    "head_relevance",
     "head_special_gradient",
     "head_surface",
     "identity_neighbours",
