@@ -29,8 +29,12 @@ neighbour_occurrences = 600
 neighbours = 5
 bleu_sentences = 12
 beams = 2
-frequency_occurrences = 120
+frequency_occurrences = 200
 lens_steps = 4
+relevance_sentences = 5
+importance_sentences = 40
+ablation_sentences = 10
+probe_sentences = 60
 [alignment]
 sentences = 64
 pairs = 64

@@ -101,11 +101,11 @@ def _all_standard(plan: AnalysisPlan) -> list[AbstractMeasure]:
         HeadLayerDistance(),
         Coreference(),
         SpecialGradient(),
-        AttentionProbe(),
-        Relevance(),
-        Importance(),
-        Ablation(sentences=48),
-        PruningCurve(sentences=24),
+        AttentionProbe(sentences=plan.probe_sentences),
+        Relevance(sentences=plan.relevance_sentences),
+        Importance(sentences=plan.importance_sentences),
+        Ablation(sentences=plan.ablation_sentences),
+        PruningCurve(sentences=(plan.ablation_sentences + 1) // 2),
     ]
 
 

@@ -52,6 +52,10 @@ class AnalysisPlan:
     frequency_occurrences: int = 3000  # of each frequency bin, for change and influence by frequency
     lens_steps: int = 200  # updates of the tuned lens
     lens_tokens: int = 64  # tokens per update of the tuned lens
+    relevance_sentences: int = 100  # whose relevance is traced to every head
+    importance_sentences: int = 400  # whose loss is differentiated by every head's gate
+    ablation_sentences: int = 48  # that are read again without each head; curves of removal take half
+    probe_sentences: int = 1000  # with trees, to train and test the probes of attention
     bleu_sentences: int = 300
     beams: int = 5
     tokens_per_batch: int = 8192
@@ -62,7 +66,7 @@ class AnalysisPlan:
             _at_least(1, name, getattr(self, name))
         for name in ("distance_occurrences", "neighbour_occurrences", "frequency_occurrences", "bleu_sentences"):
             _at_least(1, name, getattr(self, name))
-        for name in ("lens_steps", "lens_tokens"):
+        for name in ("lens_steps", "lens_tokens", "relevance_sentences", "importance_sentences", "ablation_sentences"):
             _at_least(1, name, getattr(self, name))
         _at_least(0, "sentences", self.sentences)
 
