@@ -7,6 +7,7 @@ if TYPE_CHECKING:  # what the lazy names below stand for, told to editors and ty
     from . import dynamics as dynamics
     from . import heads as heads
     from . import objectives as objectives
+    from . import pruning as pruning
     from . import representations as representations
     from .corpus import Corpus as Corpus
     from .corpus import load_corpus as load_corpus
@@ -31,9 +32,12 @@ _HOMES = {
     "StudyPlan": "studies",
     "study": "studies",
 }
-_ROOMS = ("alignment", "dynamics", "heads", "objectives", "representations", "models", "training", "findings", "report")
+_ROOMS = (
+    "alignment", "dynamics", "heads", "objectives", "pruning", "representations", "models", "training", "findings",
+    "report",
+)  # fmt: skip
 
-__all__ = sorted([*_HOMES, "alignment", "dynamics", "heads", "objectives", "representations"])
+__all__ = sorted([*_HOMES, "alignment", "dynamics", "heads", "objectives", "pruning", "representations"])
 
 
 def __getattr__(name: str):

@@ -49,10 +49,8 @@ def remove_heads(module: PreTrainedModel, anatomy: Anatomy, removed: Mapping[Sit
         heads = wanted.get(site, frozenset())
         _require_removable(one, heads, anatomy, wanted)
         for name, (dim, indices) in _slices(one, heads).items():
-            before = plans.get(name)
-            same = before is None or torch.equal(before[1], indices)  # a parameter that layers share, seen again
-            gone = indices if same else torch.cat([before[1], indices]).unique()
-            plans[name] = (dim, gone)
+            before = plans.get(name, (dim, indices))[1]  # of a parameter that layers share, seen again
+            plans[name] = (dim, torch.cat([before, indices]).unique())
     modules: dict[nn.Module, Attention] = {}
     for one in anatomy.attentions():
         modules.setdefault(module.get_submodule(one.module), one)
