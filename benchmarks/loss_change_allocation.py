@@ -4,7 +4,7 @@
 
 Each rule records the same training (same seed, float32, one thread). The overhead is CPU time per update beyond that of
 the plain training, in plain updates; the limits of the project are 1.1 for the trapezoid rule and 2.1 for Simpson's,
-times |S| / |B|. Residuals are means over updates of |loss change − sum of the allocation|. Kept: tensors between updates,
+times |S| / |B|. Residuals: means over updates of |loss change − sum of the allocation|. Kept: tensors between updates,
 in copies of the weights (while it works, one to three more).
 
 Seen on two busy cores (masked LM, width 64, 6 layers, |B| = 1,024): trapezoid 0.99 |S|/|B| with a set of 4,096 tokens,
