@@ -1,6 +1,5 @@
 """Heads on repeated random tokens, against loops and against heads whose pattern is known."""
 
-
 import numpy as np
 import pytest
 import tiny_heads as tiny

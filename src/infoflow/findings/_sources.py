@@ -20,9 +20,7 @@ ENCODER_SPACES = (
     "Vázquez, Celikkanat, Creutz and Tiedemann 2021, On the differences between BERT and MT encoder spaces and how to "
     "address them in translation tasks, ACL-IJCNLP Student Research Workshop"
 )
-CLARK = (
-    "Clark, Khandelwal, Levy and Manning 2019, What Does BERT Look At? An Analysis of BERT's Attention, BlackboxNLP"
-)
+CLARK = "Clark, Khandelwal, Levy and Manning 2019, What Does BERT Look At? An Analysis of BERT's Attention, BlackboxNLP"
 SIXTEEN_HEADS = "Michel, Levy and Neubig 2019, Are Sixteen Heads Really Better than One?, NeurIPS"
 LOSS_CHANGE = (
     "Lan, Liu, Zhou and Yosinski 2019, LCA: Loss Change Allocation for Neural Network Training, NeurIPS (abstract and "
