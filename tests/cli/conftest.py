@@ -35,6 +35,13 @@ clusterings = 1
 distance_occurrences = 400
 neighbour_occurrences = 400
 neighbours = 5
+frequency_occurrences = 200
+lens_steps = 4
+relevance_sentences = 4
+importance_sentences = 20
+ablation_sentences = 6
+probe_sentences = 30
+bleu_sentences = 10
 """
 _SMALL = {
     "clusters": 20,
@@ -44,6 +51,12 @@ _SMALL = {
     "distance_occurrences": 400,
     "neighbour_occurrences": 400,
     "neighbours": 5,
+    "frequency_occurrences": 200,
+    "lens_steps": 4,
+    "relevance_sentences": 4,
+    "importance_sentences": 20,
+    "ablation_sentences": 6,
+    "probe_sentences": 30,
 }
 
 

@@ -15,6 +15,12 @@ SETTINGS = AnalysisPlan(
     distance_occurrences=1500,
     neighbour_occurrences=400,
     neighbours=5,
+    frequency_occurrences=200,
+    lens_steps=4,
+    relevance_sentences=4,
+    importance_sentences=20,
+    ablation_sentences=6,
+    probe_sentences=30,
 )
 
 

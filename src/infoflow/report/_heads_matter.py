@@ -38,7 +38,7 @@ class _Pair:
         values = {
             seed: spearmanr(heads["x"], heads["y"]).statistic
             for seed, heads in own.groupby("seed")
-            if min(heads["x"].nunique(), heads["y"].nunique()) > 1  # else there is no order
+            if min(len(set(heads["x"])), len(set(heads["y"]))) > 1  # else there is no order
         }
         return Samples.bare({seed: float(value) for seed, value in values.items() if value == value})
 
