@@ -1,6 +1,7 @@
 """What neighbours share, and maps: figures, page, slider."""
 
 import base64
+import gzip
 import io
 import json
 import re
@@ -224,8 +225,8 @@ def test_rare_tags_become_others(figures):
 
 
 def test_data_follow_the_drawn_points_through_the_layers(figures, html):
-    link = re.search(r'download="map-token.csv" href="data:text/csv;charset=utf-8;base64,([^"]+)"', html)
-    read = pd.read_csv(io.StringIO(base64.b64decode(link[1]).decode()))
+    link = re.search(r'download="map-token.csv.gz" href="data:application/gzip;base64,([^"]+)"', html)
+    read = pd.read_csv(io.StringIO(gzip.decompress(base64.b64decode(link[1])).decode()))
     assert len(read) == 4 * 200
     assert {f"{axis}_{layer}" for axis in "xy" for layer in LAYERS} < set(read.columns)
     assert len(figures["map-token"].data) == len(read)

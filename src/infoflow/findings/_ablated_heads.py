@@ -68,6 +68,7 @@ class BestHeadLeft:
         changes = HeadChanges(
             objective=self.objective, stack=self.stack, kind=self.kind, removed="others", trained=self.trained
         )
+        rows_of(tables, _ABLATION, [self.number])
         frame = changes._frame(tables)
         best = frame.loc[frame.groupby(["seed", "layer"])["value"].idxmin()]
         return _stacked(best, ["layer"], self.number, _ABLATION)
@@ -124,7 +125,8 @@ class SeedNumber:
 
     def panel(self, tables: Tables) -> Panel:
         keys = [key for key in (self.by,) if key]
-        frame = rows_of(tables, self.table, ["objective", "seed", "trained", self.number, *keys])
+        needed = [*keys, "order"] if self.order else keys
+        frame = rows_of(tables, self.table, ["objective", "seed", "trained", self.number, *needed])
         frame = frame[(frame["objective"] == self.objective) & (frame["trained"] == self.trained)]
         frame = frame[frame["order"] == self.order] if self.order else frame
         frame = frame[frame["kind"] == "all"] if "kind" in frame.columns else frame

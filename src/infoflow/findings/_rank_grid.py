@@ -72,8 +72,10 @@ class RankGrid:
         return Panel(
             units=tuple((seed,) for seed in seeds),
             layers=tuple(layers),
-            values_UK=values_ULR.reshape(len(seeds), -1),
-            replicates_URK=replicates_ULRr.reshape(len(seeds), -1, replicates.shape[1]).transpose(0, 2, 1),
+            values_UK=values_ULR.reshape(len(seeds), shape[1] * shape[2]),
+            replicates_URK=replicates_ULRr.reshape(len(seeds), shape[1] * shape[2], replicates.shape[1]).transpose(
+                0, 2, 1
+            ),
         )
 
 
