@@ -87,7 +87,7 @@ def test_all_layers_of_both_models_are_compared(compared: Run) -> None:
 
 def test_every_model_has_its_control(compared: Run) -> None:
     for name, table in compared.tables.items():
-        if name not in ("model_distance", "space_similarity"):
+        if name not in ("model_distance", "space_similarity", "head_coreference"):  # no corpus with coreference
             assert len(table[["model", "trained"]].drop_duplicates()) == 4, name
 
 

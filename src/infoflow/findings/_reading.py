@@ -171,7 +171,7 @@ def require_rows(
 
 def replicates_of(frame: pd.DataFrame) -> np.ndarray:
     """The replicates of each row, (rows, R), cut to their common length; R is 0 where a row has none."""
-    if "replicates" not in frame.columns:
+    if "replicates" not in frame.columns or frame.empty:
         return np.empty((len(frame), 0))
     lists = [np.asarray([] if row is None else row, dtype=float).ravel() for row in frame["replicates"]]
     common = min(len(row) for row in lists)
@@ -190,6 +190,8 @@ def gather(reads: Mapping[str, Reading], tables: Tables, within: set[int] | None
             panels[name] = reading.panel(tables)
         except Absent as absent:
             missing.append(str(absent))
+        except (KeyError, ValueError) as error:  # a damaged table concerns only its claims
+            missing.append(f"the table {', '.join(reading.sources)} lacks rows or columns ({error})")
     if missing:
         raise Absent("; ".join(dict.fromkeys(missing)))
     seeds = set.intersection(*(panel.seeds for panel in panels.values()), *([within] if within is not None else []))
