@@ -40,7 +40,8 @@ class HeadChanges:
 
     def _frame(self, tables: Tables) -> pd.DataFrame:
         where = {"stack": self.stack, "kind": self.kind, "removed": self.removed, "mode": "zero", "metric": "loss"}
-        frame = rows_of(tables, _ABLATION, ["objective", "seed", "trained", "layer", "head", self.number, *where])
+        columns = ["objective", "seed", "trained", "layer", "head", "value", self.number, *where]
+        frame = rows_of(tables, _ABLATION, columns)
         frame = frame[(frame["objective"] == self.objective) & (frame["trained"] == self.trained)]
         frame = chosen(frame, where)
         require_rows(frame, tables[_ABLATION], _ABLATION, self.objective, self.trained, where)
@@ -66,9 +67,13 @@ class BestHeadLeft:
 
     def panel(self, tables: Tables) -> Panel:
         changes = HeadChanges(
-            objective=self.objective, stack=self.stack, kind=self.kind, removed="others", trained=self.trained
+            objective=self.objective,
+            stack=self.stack,
+            kind=self.kind,
+            removed="others",
+            trained=self.trained,
+            number=self.number,
         )
-        rows_of(tables, _ABLATION, [self.number])
         frame = changes._frame(tables)
         best = frame.loc[frame.groupby(["seed", "layer"])["value"].idxmin()]
         return _stacked(best, ["layer"], self.number, _ABLATION)

@@ -40,6 +40,8 @@ class DominantHeads:
         if not seeds:
             raise Absent(f"{_RELEVANCE} and {_CONFIDENCE} have no seed in common")
         parts = [self._seed(*(_of(frame, seed) for frame in (relevance, confidence, rare))) for seed in seeds]
+        if len({rows.shape[1] for rows in parts}) > 1:
+            raise Absent(f"{_RELEVANCE} and {_CONFIDENCE} share other layers for different seeds")
         common = min(len(rows) for rows in parts)
         stacked = np.stack([rows[:common] for rows in parts])
         units = tuple((int(seed),) for seed in seeds)

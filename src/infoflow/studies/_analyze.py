@@ -13,7 +13,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import torch
 
 from infoflow.corpus import Corpus, load_corpus, parse_corpus
@@ -38,7 +37,7 @@ from infoflow.pruning import prune
 from infoflow.report import write_report
 from infoflow.results import RunFolder
 
-from ._compare import PAIR_KEYS, Compared, compare_pairs
+from ._compare import PAIR_KEYS, Compared, compare_pairs, stacked
 from ._data import at_most, distinct
 from ._jobs import clean_samples
 from ._measures import choose, measures_by_table, pair_measures, standard_measures
@@ -350,13 +349,10 @@ def untrained(model: Model, seed: int) -> Model:
 
 
 def _write(run: RunFolder, analysed: list[_Analysis], pairs: Part) -> None:
-    frames: dict[str, list[pd.DataFrame]] = {}
-    for analysis in analysed:
-        for name, frame in analysis.stored().items():
-            frames.setdefault(name, []).append(frame.assign(**analysis.keys))
+    measured = stacked({name: frame.assign(**each.keys) for name, frame in each.stored().items()} for each in analysed)
     schemas = {measure.name: measure.table.with_keys(*MODEL_KEYS) for measure in analysed[0].measures}
-    for name, parts in frames.items():
-        run.tables.write(pd.concat(parts, ignore_index=True), schemas[name])
+    for name, frame in measured.items():
+        run.tables.write(frame, schemas[name])
     for measure in pair_measures(analysed[0].plan):
         if measure.name in pairs:
             run.tables.write(pairs[measure.name], measure.table.with_keys(*PAIR_KEYS))
