@@ -1,8 +1,11 @@
 """The sentences of a study: filtered, split by source sentence, with tokenizers trained on the training part."""
 
+import dataclasses
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -71,8 +74,8 @@ def prepare(plan: StudyPlan, folder: Path) -> StudyData:
             f"translation needs a parallel corpus. {corpus.name} has none.\n"
             'Choose another [corpus] name, or leave "translation" out of objectives.'
         )
-    train, validation, test = _parts(corpus, plan.corpus)
-    key = digest([_VERSION, corpus.digest, plan.corpus])
+    train, validation, test = _parts(corpus, plan.corpus, parallel)
+    key = digest([_VERSION, corpus.digest, _settings(plan.corpus, validation, test)])
     tokenizers = folder / f"tokenizers-{key}"
     if not tokenizers.exists():
         _train_tokenizers(train, plan.corpus, parallel, tokenizers)
@@ -87,14 +90,57 @@ def prepare(plan: StudyPlan, folder: Path) -> StudyData:
     )
 
 
-def _parts(corpus: Corpus, plan: CorpusPlan) -> tuple[Corpus, Corpus, Corpus]:
+def _parts(corpus: Corpus, plan: CorpusPlan, parallel: bool) -> tuple[Corpus, Corpus, Corpus]:
+    usable = _usable(corpus, plan)
+    given = {
+        part: _usable(_like(corpus, load_corpus(name), parallel), plan)
+        for part, name in (("validation", plan.validation_name), ("test", plan.test_name))
+        if name
+    }
+    shares = {"validation": plan.validation, "test": plan.test} | dict.fromkeys(given, 0.0)
+    parts = usable.split(**shares)
+    validation, test = given.get("validation", parts.validation), given.get("test", parts.test)
+    if validation is None or test is None:
+        raise UserError(
+            "A study needs a validation and a test part: corpus.validation and corpus.test above 0, or "
+            "corpus.validation_name and corpus.test_name."
+        )
+    train = _without(parts.train, list(given.values()))
+    return at_most(train, plan.sentences), _without(validation, [given["test"]] if "test" in given else []), test
+
+
+def _usable(corpus: Corpus, plan: CorpusPlan) -> Corpus:
     usable = corpus.filter_words(plan.min_words, plan.max_words)
     if len(usable) == 0:
         raise UserError(f"{corpus.name} has no sentence of {plan.min_words} to {plan.max_words} words.")
-    parts = usable.split(validation=plan.validation, test=plan.test)
-    if parts.validation is None or parts.test is None:
-        raise UserError("A study needs a validation and a test part: corpus.validation and corpus.test above 0.")
-    return at_most(parts.train, plan.sentences), parts.validation, parts.test
+    return usable
+
+
+def _like(corpus: Corpus, part: Corpus, parallel: bool) -> Corpus:
+    if parallel and "translation" not in part.columns:
+        raise UserError(f"{corpus.name} has translations, so its other parts need them too. {part.name} has none.")
+    return part
+
+
+def _without(corpus: Corpus, others: Sequence[Corpus]) -> Corpus:
+    """The sentences whose source is in none of the others."""
+    if not others:
+        return corpus
+    seen = {_key(text) for other in others for text in other.column("text")}
+    rows = [row for row, text in enumerate(corpus.column("text")) if _key(text) not in seen]
+    if not rows:
+        raise UserError(f"Every sentence of {corpus.name} is in the validation or test part too: none is left.")
+    return corpus if len(rows) == len(corpus) else corpus.select(np.array(rows), corpus.name)
+
+
+def _settings(plan: CorpusPlan, validation: Corpus, test: Corpus) -> dict[str, Any]:
+    """What of the plan the data depends on: published parts by their content, left out where there are none."""
+    settings = dataclasses.asdict(plan)
+    for name, part in (("validation_name", validation), ("test_name", test)):
+        settings[name] = part.digest
+        if not getattr(plan, name):
+            del settings[name]
+    return settings
 
 
 def distinct(corpus: Corpus) -> Corpus:

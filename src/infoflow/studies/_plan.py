@@ -32,6 +32,8 @@ class CorpusPlan:
     sentences: int = 0  # training sentences (pairs) at most; 0: all
     validation: float = 0.02  # share of distinct source sentences
     test: float = 0.10  # what models are scored and analysed on
+    validation_name: str = ""  # a corpus of its own instead of the share, where one is published; as `name`
+    test_name: str = ""  # likewise; training sentences that are in either are left out
     vocabulary: int = 4000  # subwords per language, special tokens included
     lowercase: bool = True
 

@@ -1,0 +1,69 @@
+"""The parts of a study's corpus: shares of it, or parts that were published with it."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from infoflow.foundation import UserError
+from infoflow.studies import StudyPlan
+from infoflow.studies._data import prepare
+from infoflow.studies._plan import CorpusPlan
+
+
+def write_pairs(path: Path, pairs: list[tuple[str, str]]) -> str:
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> CorpusPlan:
+    train = [(f"the cat sees {number} dogs", f"le chat voit {number} chiens") for number in range(60)]
+    validation = [("the cat sees 7 dogs", "x"), ("A  bird sings", "un oiseau"), ("two birds sing", "deux oiseaux")]
+    test = [("The CAT sees 9  dogs", "y"), ("a bird sings", "l'oiseau chante"), ("the cat sees 9 dogs", "z")]
+    return CorpusPlan(
+        name=write_pairs(tmp_path / "train.tsv", train),
+        validation_name=write_pairs(tmp_path / "validation.tsv", validation),
+        test_name=write_pairs(tmp_path / "test.tsv", test),
+        vocabulary=300,
+    )
+
+
+def test_published_parts_are_taken_whole_and_leak_nothing(published: CorpusPlan, tmp_path: Path) -> None:
+    data = prepare(StudyPlan(corpus=published), tmp_path)
+    assert list(data.test.column("text")) == ["The CAT sees 9  dogs", "a bird sings", "the cat sees 9 dogs"]
+    assert list(data.analysed.column("text")) == ["The CAT sees 9  dogs", "a bird sings"]
+    assert list(data.validation.column("text")) == ["the cat sees 7 dogs", "two birds sing"]
+    assert len(data.train) == 58
+    assert not {"the cat sees 7 dogs", "the cat sees 9 dogs"} & set(data.train.column("text"))
+
+
+def test_one_published_part_leaves_the_other_to_its_share(published: CorpusPlan, tmp_path: Path) -> None:
+    plan = dataclasses.replace(published, validation_name="", validation=0.2)
+    data = prepare(StudyPlan(corpus=plan), tmp_path)
+    assert len(data.test) == 3
+    assert 2 < len(data.validation) < 30
+    assert len(data.train) + len(data.validation) == 60 - 1
+
+
+def test_the_data_depends_on_the_content_of_published_parts(published: CorpusPlan, tmp_path: Path) -> None:
+    before = prepare(StudyPlan(corpus=published), tmp_path).key
+    assert prepare(StudyPlan(corpus=published), tmp_path).key == before
+    write_pairs(Path(published.test_name), [("another sentence", "une autre phrase")])
+    assert prepare(StudyPlan(corpus=published), tmp_path).key != before
+
+
+def test_keys_of_plans_without_published_parts_are_those_of_earlier_versions(tmp_path: Path) -> None:
+    """Folders of earlier runs hold `tokenizers-KEY`: another key would train all their models again."""
+    plan = StudyPlan(corpus=CorpusPlan(name="grammar:600", vocabulary=150, test=0.3, validation=0.1))
+    assert prepare(plan, tmp_path).key == "3eb22e078c6d5a74"
+
+
+def test_published_parts_must_fit(published: CorpusPlan, tmp_path: Path) -> None:
+    (tmp_path / "alone.txt").write_text("one language only\n")
+    plan = dataclasses.replace(published, test_name=str(tmp_path / "alone.txt"))
+    with pytest.raises(UserError, match=r"alone.* has none"):
+        prepare(StudyPlan(corpus=plan), tmp_path)
+    plan = dataclasses.replace(published, test_name=published.name)
+    with pytest.raises(UserError, match="none is left"):
+        prepare(StudyPlan(corpus=plan), tmp_path)
