@@ -13,13 +13,19 @@ from infoflow.objectives import OBJECTIVES, AbstractObjective, make_objective
 from infoflow.training import ModelConfig, TrainConfig
 
 PRESETS = ("quick", "laptop", "paper")
+_COUNTS = (
+    *("occurrences", "types", "clusters", "clusterings", "distance_occurrences", "neighbour_occurrences", "neighbours"),
+    *("frequency_occurrences", "lens_steps", "lens_tokens", "relevance_sentences", "importance_sentences"),
+    *("ablation_sentences", "probe_sentences", "bleu_sentences", "beams", "tokens_per_batch"),
+)
 TOKEN_DROPOUT = "token-dropout"
 """Names the variant of an objective whose input tokens are partly replaced in training: `translation+token-dropout`."""
 
 
-def _at_least(least: int, name: str, value: int) -> None:
-    if value < least:
-        raise UserError(f"analysis.{name} must be at least {least}. Got {value}.")
+def _at_least(section: str, plan: Any, **least: int) -> None:
+    for name, smallest in least.items():
+        if (value := getattr(plan, name)) < smallest:
+            raise UserError(f"{section}.{name} must be at least {smallest}. Got {value}.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,13 +70,7 @@ class AnalysisPlan:
     untrained: bool = True  # measure the initial weights of every seed too: the control
 
     def __post_init__(self) -> None:
-        for name in ("occurrences", "types", "clusters", "clusterings", "neighbours", "beams", "tokens_per_batch"):
-            _at_least(1, name, getattr(self, name))
-        for name in ("distance_occurrences", "neighbour_occurrences", "frequency_occurrences", "bleu_sentences"):
-            _at_least(1, name, getattr(self, name))
-        for name in ("lens_steps", "lens_tokens", "relevance_sentences", "importance_sentences", "ablation_sentences"):
-            _at_least(1, name, getattr(self, name))
-        _at_least(0, "sentences", self.sentences)
+        _at_least("analysis", self, sentences=0, **dict.fromkeys(_COUNTS, 1))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,9 +90,7 @@ class AlignmentPlan:
     save_every: int = 500  # updates between checkpoints
 
     def __post_init__(self) -> None:
-        for name, least in (("sentences", 2), ("pairs", 0), ("held_out", 1), ("batch_sentences", 1), ("save_every", 0)):
-            if getattr(self, name) < least:
-                raise UserError(f"alignment.{name} must be at least {least}. Got {getattr(self, name)}.")
+        _at_least("alignment", self, sentences=2, pairs=0, held_out=1, batch_sentences=1, save_every=0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,9 +111,7 @@ class DynamicsPlan:
     windows: int = 200  # rows over time at most
 
     def __post_init__(self) -> None:
-        for name, least in (("splits", 1), ("every", 1), ("tokens", 1), ("held_out_tokens", 0), ("parts", 1)):
-            if getattr(self, name) < least:
-                raise UserError(f"dynamics.{name} must be at least {least}. Got {getattr(self, name)}.")
+        _at_least("dynamics", self, splits=1, every=1, tokens=1, held_out_tokens=0, parts=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
