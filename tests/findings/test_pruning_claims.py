@@ -1,0 +1,187 @@
+"""Claims about pruned models on tables where they hold, fail, are left open, or cannot be tested."""
+
+from math import comb
+
+import numpy as np
+import pandas as pd
+import pytest
+from pruning.synthetic import COST, LEFT, SHARES, Sweeps, task_scores
+
+IDS = [f"heads:V{number}" for number in range(1, 6)]
+
+
+def verdicts(sweeps: Sweeps, *names, **changes):
+    from infoflow.findings import FINDINGS, evaluate
+
+    tables = sweeps.tables() | {"task_scores": task_scores(sweeps)} | changes
+    kept = {name: table for name, table in tables.items() if table is not None}
+    return evaluate(kept, [FINDINGS[name] for name in names or IDS]).set_index("id")
+
+
+def verdict(name, sweeps=None, **changes):
+    return verdicts(sweeps or Sweeps(), f"heads:{name}", **changes).iloc[0]
+
+
+@pytest.fixture(scope="module")
+def held():
+    return verdicts(Sweeps())
+
+
+def test_all_hold_where_they_are_true(held):
+    assert set(held["verdict"]) == {"holds"}, held["reason"].to_list()
+    assert set(held["seeds"]) == {3}
+    assert list(held["control_name"]) == [
+        "random heads, as many, without further training",
+        "as many random heads of the converged model for the pruned one",
+        "the same share removed of every kind and layer",
+        "as many random heads of the converged model (expected share)",
+        "gates without a penalty",
+    ]
+
+
+def test_effects_are_those_of_the_curves(held):
+    quiet = verdicts(Sweeps(between=0.0), "heads:V1", "heads:V2")
+    costs = [4.0 * ((16 - left) / 16) ** 9 for left in LEFT]
+    cheap = max(place for place, cost in enumerate(costs) if cost <= 0.5)
+    part = (0.5 - costs[cheap]) / (costs[cheap + 1] - costs[cheap])
+    share = (16 - LEFT[cheap] + part * (LEFT[cheap] - LEFT[cheap + 1])) / 16
+    assert quiet.loc["heads:V1", "effect"] == pytest.approx(share)
+    removed = [1 - sum(SHARES[kind][point] for kind in SHARES) / 3 for point in range(1, 6)]
+    kept = [1 - sum(round(16 * SHARES[kind][point]) for kind in SHARES) / 48 for point in range(1, 6)]
+    assert kept == pytest.approx(removed, abs=0.02)
+    gap = np.mean([6 * share**5 - 4 * share**9 for share in kept])
+    assert quiet.loc["heads:V2", "effect"] == pytest.approx(gap)
+    assert quiet.loc["heads:V2", "unit"] == "BLEU"
+    assert held.loc["heads:V4", "effect"] == 1.0
+    chances = [1 - comb(16 - holders, 6) / comb(16, 6) for holders in (3, 1, 1, 2, 1)]
+    assert held.loc["heads:V4", "control"] == pytest.approx(np.mean(chances))
+    assert held.loc["heads:V5", "effect"] == 0
+    assert held.loc["heads:V5", "control"] == 1
+
+
+def test_alive_shares_are_means_over_the_sweep():
+    from infoflow.findings._pruned_heads import AliveByKind
+
+    panel = AliveByKind(objective="translation").panel(Sweeps().tables())
+    expected = [np.mean([round(16 * share) / 16 for share in SHARES[kind][1:]]) for kind in SHARES]
+    np.testing.assert_allclose(panel.values_UK[:, :3], [expected] * 3)
+    assert (panel.values_UK[:, 3:] > 0.3).all()
+    uniform = AliveByKind(objective="translation", uniform=True).panel(Sweeps().tables())
+    np.testing.assert_allclose(uniform.values_UK[:, :3], np.mean(expected))
+
+
+FALSE = {
+    "V1": {"cost": COST | {"hard-concrete": (30.0, 1.0), "random": (30.0, 1.0)}},
+    "V2": {"cost": COST | {"scratch": (1.0, 9.0)}},
+    "V3": {"shares": dict(zip(SHARES, reversed(SHARES.values()), strict=True))},
+    "V4": {"keeps_roles": False},
+    "V5": {"undecided": (16, 16, 16, 12, 8, 8)},
+}
+
+
+@pytest.mark.parametrize("name", FALSE)
+def test_a_reversed_claim_fails(name):
+    row = verdict(name, Sweeps(**FALSE[name]))
+    assert row["verdict"] == "fails", row["note"]
+
+
+def test_layers_belong_to_the_claim_on_kinds():
+    row = verdict("V3", Sweeps(turned=True))
+    assert row["verdict"] == "fails"
+    assert "the half of the layers that keeps its heads" in row["reason"]
+
+
+@pytest.mark.parametrize("name", ["V1", "V2"])
+def test_noise_leaves_it_open(name):
+    row = verdict(name, Sweeps(between=8.0, noise=8.0))
+    assert row["verdict"] == "undetermined", row["reason"]
+
+
+def _seeds_that_disagree(sweeps):
+    """The third seed is like the model for which the claims are false."""
+    others = {"undecided": (16,) * 6, "keeps_roles": False, **FALSE["V3"]}
+    parts = [Sweeps(seeds=(1, 2)).tables(), Sweeps(seeds=(3,), **others).tables()]
+    return {name: pd.concat([part[name] for part in parts], ignore_index=True) for name in parts[0]}
+
+
+@pytest.mark.parametrize("name", ["V3", "V4", "V5"])
+def test_seeds_that_disagree_leave_it_open(name):
+    assert verdict(name, **_seeds_that_disagree(Sweeps()))["verdict"] == "undetermined"
+
+
+CONTROLLED = {
+    "V1": {"cost": COST | {"random": COST["hard-concrete"]}},
+    "V2": {"cost": COST | {"random": (0.5, 9.0)}},
+    "V4": {"roles": {"positional −1": tuple((layer, head) for layer in range(4) for head in range(4))}},
+    "V5": {"undecided": (0, 0, 0, 0, 0, 0)},
+}
+
+
+@pytest.mark.parametrize("name", CONTROLLED)
+def test_a_control_that_shows_it_too_leaves_it_open(name):
+    row = verdict(name, Sweeps(**CONTROLLED[name], draws=1))
+    assert row["verdict"] == "undetermined", row["note"]
+    assert "The control shows it too" in row["reason"]
+
+
+def test_the_loss_stands_in_for_bleu():
+    rows = verdicts(Sweeps(metrics=("loss",)), "heads:V1", "heads:V2")
+    assert set(rows["verdict"]) == {"holds"}, rows["note"].to_list()
+    assert rows.loc["heads:V2", "unit"] == "nats per token"
+    only_encoder = verdict("V2", Sweeps(ends=("",)))
+    assert only_encoder["verdict"] == "holds"
+
+
+@pytest.mark.parametrize(
+    ("name", "sweeps", "changes", "reason"),
+    [
+        ("V1", {}, {"pruning": None}, "The table pruning is absent: a plan with a table [pruning] makes it"),
+        ("V1", {"methods": ("random",)}, {}, "were chosen by hard-concrete"),
+        ("V1", {"methods": ("hard-concrete",)}, {}, "No control was measured"),
+        ("V1", {"left": (16,) * 6}, {}, "removed a head of the encoder"),
+        ("V2", {"methods": ("hard-concrete", "random")}, {}, "were chosen by scratch"),
+        ("V3", {"ends": ("",)}, {}, "were chosen by hard-concrete-all"),
+        ("V3", {}, {"pruned_heads": None}, "The table pruned_heads is absent"),
+        ("V4", {"left": (16, 15, 14, 13, 12, 11)}, {}, "left fewer than half of the encoder's heads"),
+        ("V4", {}, {"pruned_roles": None}, "The table pruned_roles is absent"),
+        ("V4", {"roles": {}}, {}, "The table pruned_roles is absent"),
+        ("V5", {"penalties": (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)}, {}, "No control was measured"),
+    ],
+)
+def test_what_is_missing_is_named(name, sweeps, changes, reason):
+    row = verdict(name, Sweeps(**sweeps), **changes)
+    assert row["verdict"] == "not testable here"
+    assert reason in row["reason"], row["reason"]
+
+
+def test_a_sweep_that_begins_above_0_says_how_to_test_it():
+    row = verdict("V5", Sweeps(penalties=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6)))
+    assert "the sweep begins at a penalty of 0.1: let the plan's penalties begin at 0" in row["note"]
+
+
+def test_every_column_that_a_claim_reads_is_required():
+    from infoflow.findings import FINDINGS, evaluate
+
+    tables = Sweeps(draws=1).tables()
+    shown = ("model", "trained", "low", "high", "count", "gate", "score", "baseline", "kept_encoder_self")
+    for source, table in tables.items():
+        claims = [FINDINGS[name] for name in IDS if source in FINDINGS[name].tables]
+        for column in set(table) - set(shown):
+            rows = evaluate(tables | {source: table.drop(columns=column)}, claims)
+            damaged = rows[~rows["reason"].str.contains("has learned its task")]
+            assert len(damaged), (source, column)
+            assert damaged["reason"].str.contains(f"The table {source} has no column").all(), (source, column)
+
+
+def test_one_seed_is_not_enough_but_its_numbers_are_given():
+    rows = verdicts(Sweeps(seeds=(4,)))
+    assert set(rows["verdict"]) == {"not testable here"}
+    assert rows["effect"].notna().all()
+
+
+def test_the_removable_share_is_where_the_curve_first_costs_too_much():
+    from infoflow.findings._pruned_quality import removable
+
+    removed = np.array([0.2, 0.5, 0.9])
+    costs = np.array([[0.1, 0.5, 2.5], [0.1, -0.2, 0.9], [2.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
+    np.testing.assert_allclose(removable(removed, costs), [0.6, 0.9, 0.1, 0.9])

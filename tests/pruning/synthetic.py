@@ -1,0 +1,232 @@
+"""Tables of imaginary sweeps of pruning, in which every claim holds by a margin: INVENTED numbers."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+LAYERS, HEADS, REPLICATES = 4, 4, 40
+KINDS = {
+    "translation": ("encoder-self", "decoder-self", "decoder-cross"),
+    "masked-lm": ("encoder-self",),
+    "causal-lm": ("decoder-self",),
+}
+PENALTIES = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8)
+LEFT = (16, 13, 9, 6, 3, 1)  # of the encoder's 16 heads
+SHARES = {  # of each kind's heads, where gates choose among all
+    "encoder-self": (1.0, 0.75, 0.5, 0.25, 0.125, 0.0625),
+    "decoder-self": (1.0, 0.85, 0.65, 0.45, 0.3, 0.125),
+    "decoder-cross": (1.0, 0.95, 0.85, 0.65, 0.5, 0.25),
+}
+COST = {  # BLEU lost with the whole pool removed, and how late in the sweep it is lost
+    "hard-concrete": (4.0, 9.0),
+    "subset": (5.0, 7.0),
+    "scratch": (6.0, 5.0),
+    "importance": (20.0, 2.2),
+    "confidence": (22.0, 1.8),
+    "random": (24.0, 1.2),
+}
+FULL = {"bleu": 30.0, "loss": 2.0}
+LOSS_OF_BLEU = 0.1  # nats per token that go with a BLEU
+ROLES = {
+    "positional −1": ((0, 0), (0, 1), (1, 2)),
+    "positional +1": ((0, 2),),
+    "nsubj dependent→head": ((2, 1),),
+    "obj dependent→head": ((2, 2), (3, 0)),
+    "rarest token": ((0, 3),),
+}
+
+
+@dataclass
+class Sweeps:
+    """What a study that pruned its models wrote; change a field before calling `tables`."""
+
+    objectives: tuple[str, ...] = ("translation",)
+    seeds: tuple[int, ...] = (1, 2, 3)
+    metrics: tuple[str, ...] = ("bleu", "loss")
+    ends: tuple[str, ...] = ("", "-all")
+    methods: tuple[str, ...] = tuple(COST)
+    draws: int = 3  # random orders
+    penalties: tuple[float, ...] = PENALTIES
+    left: tuple[int, ...] = LEFT
+    noise: float = 0.05
+    between: float = 0.02  # how much seeds differ, in BLEU
+    cost: dict[str, tuple[float, float]] = field(default_factory=lambda: dict(COST))
+    shares: dict[str, tuple[float, ...]] = field(default_factory=lambda: dict(SHARES))
+    turned: bool = False  # the decoder keeps upper layers in self-attention and lower ones in cross-attention
+    undecided: tuple[int, ...] = (16, 6, 3, 1, 0, 0)
+    roles: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=lambda: dict(ROLES))
+    keeps_roles: bool = True  # the last heads to go are those with roles
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The tables `pruning`, `pruned_heads` and `pruned_roles`."""
+        return {
+            "pruning": pd.DataFrame(list(self._points())),
+            "pruned_heads": pd.DataFrame(list(self._heads())),
+            "pruned_roles": pd.DataFrame(list(self._roles())),
+        }
+
+    def _models(self) -> Iterator[dict[str, Any]]:
+        for objective in self.objectives:
+            for seed in self.seeds:
+                keys = {"model": f"{objective}/seed-{seed}", "objective": objective, "seed": seed, "trained": True}
+                yield keys
+
+    def _sweeps(self) -> Iterator[tuple[dict[str, Any], list[dict[str, int]]]]:
+        """Each model, method and draw, with the heads left of each kind at each point."""
+        for model in self._models():
+            kinds = KINDS[model["objective"]]
+            for end in self.ends:
+                if end and len(kinds) == 1:
+                    continue
+                for method in self.methods:
+                    for draw in range(self.draws if method == "random" else 1):
+                        yield {**model, "method": method + end, "draw": draw}, self._left(kinds, end, method)
+
+    def _left(self, kinds: tuple[str, ...], end: str, method: str) -> list[dict[str, int]]:
+        """Heads left of each kind; greedy methods take the same share of every kind."""
+        size = LAYERS * HEADS
+        if not end:
+            first, *others = kinds
+            return [{first: left} | dict.fromkeys(others, size) for left in self.left]
+        if method in ("hard-concrete", "scratch"):
+            return [{kind: round(self.shares[kind][i] * size) for kind in kinds} for i in range(len(self.left))]
+        return [dict.fromkeys(kinds, left) for left in self.left]
+
+    def _points(self) -> Iterator[dict[str, Any]]:
+        for keys, left in self._sweeps():
+            method, learned = keys["method"].removesuffix("-all"), "hard-concrete" in keys["method"]
+            total = len(left[0]) * LAYERS * HEADS
+            pool = total if keys["method"].endswith("-all") else LAYERS * HEADS
+            for point, kinds in enumerate(left):
+                if method == "scratch" and point == 0:
+                    continue
+                kept = sum(kinds.values())
+                row = {
+                    **keys,
+                    "point": point,
+                    "setting": self.penalties[point] if learned or method == "scratch" else float(kept),
+                    "kept": kept,
+                    "total": total,
+                    **{f"kept_{kind.replace('-', '_')}": kinds.get(kind, 0) for kind in KINDS["translation"]},
+                    "undecided": self.undecided[point] if learned else 0,
+                }
+                for metric in self.metrics if keys["objective"] == "translation" else ("loss",):
+                    yield row | {"metric": metric} | self._score(keys, method, metric, (total - kept) / pool)
+
+    def _score(self, keys: dict[str, Any], method: str, metric: str, removed: float) -> dict[str, Any]:
+        most, late = self.cost[method]
+        seed = [keys["seed"], sum(map(ord, keys["model"]))]
+        rng = np.random.default_rng([*seed, keys["draw"], sum(map(ord, keys["method"])), int(1000 * removed)])
+        cost = most * removed**late + 0.2 * keys["draw"] * removed
+        cost += self.between * rng.standard_normal() if removed else 0.0
+        shared = np.random.default_rng(seed).standard_normal(REPLICATES)  # the sentences' part: paired
+        noise = 0.8 * shared + self.noise * rng.standard_normal(REPLICATES) * (1 if removed else 0)
+        scale = -1.0 if metric == "bleu" else LOSS_OF_BLEU
+        value = FULL[metric] + scale * cost
+        drawn = value + scale * noise
+        return {
+            "value": value,
+            "low": float(np.quantile(drawn, 0.025)),
+            "high": float(np.quantile(drawn, 0.975)),
+            "baseline": FULL[metric],
+            "count": 1000,
+            "replicates": drawn.tolist(),
+        }
+
+    def _alive(self, keys: dict[str, Any], kind: str, number: int) -> set[tuple[int, int]]:
+        """The (layer, head) that stay: those of random orders drawn, others by what the claims say."""
+        places = [(layer, head) for layer in range(LAYERS) for head in range(HEADS)]
+        if keys["method"].startswith("random"):
+            order = np.random.default_rng([keys["seed"], keys["draw"], len(kind)]).permutation(len(places))
+            return {places[index] for index in order[:number]}
+        rising = kind == "decoder-cross"
+        if self.turned and kind != "encoder-self":
+            rising = not rising
+        holders = {heads[-1] for heads in self.roles.values()} if self.keeps_roles else set()
+        useful = holders if kind == "encoder-self" else set()
+        ranked = sorted(places, key=lambda place: (place not in useful, -place[0] if rising else place[0], place[1]))
+        if kind == "encoder-self" and not self.keeps_roles:
+            ranked = ranked[::-1]
+        return set(ranked[:number])
+
+    def _heads(self) -> Iterator[dict[str, Any]]:
+        for keys, left in self._sweeps():
+            if keys["method"].startswith("scratch"):
+                continue
+            first = KINDS[keys["objective"]][0]
+            for point, kinds in enumerate(left):
+                for kind, number in kinds.items():
+                    alive = self._alive(keys, kind, number)
+                    gated = keys["method"].startswith(("hard-concrete", "subset")) and (
+                        keys["method"].endswith("-all") or kind == first
+                    )
+                    for layer in range(LAYERS):
+                        for head in range(HEADS):
+                            lives = (layer, head) in alive
+                            place = dict(zip(("stack", "kind"), kind.split("-"), strict=True))
+                            log_alpha = (3.0 if lives else -3.0) if gated else np.nan
+                            yield {**keys, "point": point, **place, "layer": layer, "head": head, "alive": lives,
+                                   "gate": float(lives), "log_alpha": log_alpha}  # fmt: skip
+
+    def _roles(self) -> Iterator[dict[str, Any]]:
+        """Roles of heads of the first kind, measured again with gates: heads keep the ones they had."""
+        for keys, left in self._sweeps():
+            if keys["method"] != "hard-concrete":
+                continue
+            kind = KINDS[keys["objective"]][0]
+            place = dict(zip(("stack", "kind"), kind.split("-"), strict=True))
+            for point, kinds in [(-1, {kind: LAYERS * HEADS}), *enumerate(left)]:
+                alive = self._alive(keys, kind, kinds[kind])
+                for role, holders in self.roles.items():
+                    for layer in range(LAYERS):
+                        for head in range(HEADS):
+                            holds = (layer, head) in holders
+                            score = {"score": 0.95 if holds else 0.1, "baseline": 0.2, "low": 0.09, "high": 0.96}
+                            yield {**keys, "point": point, **place, "layer": layer, "head": head, "role": role,
+                                   **score, "present": holds, "alive": (layer, head) in alive}  # fmt: skip
+
+
+def task_scores(sweeps: Sweeps) -> pd.DataFrame:
+    """Scores with which every model has learned its task."""
+    rows = [
+        {"model": f"{objective}/seed-{seed}", "objective": objective, "seed": seed, "trained": True, "split": "test"}
+        | {"metric": metric, "value": FULL[metric], "low": FULL[metric], "high": FULL[metric], "baseline": baseline}
+        | {"count": 1000, "replicates": [FULL[metric]] * 5, "signature": ""}
+        for objective in sweeps.objectives
+        for seed in sweeps.seeds
+        for metric, baseline in (("loss", 6.0), ("bleu", 1.5))
+    ]
+    return pd.DataFrame(rows)
+
+
+def write_run(path: Path, sweeps: Sweeps) -> Any:
+    """A run folder that holds these tables and the verdicts on them."""
+    from infoflow.findings import FINDINGS, FINDINGS_TABLE, evaluate
+    from infoflow.foundation import provenance
+    from infoflow.pruning import PRUNED_HEADS, PRUNING
+    from infoflow.results import Column, RunFolder, TableSchema
+
+    run = RunFolder(path)
+    tables = sweeps.tables() | {"task_scores": task_scores(sweeps)}
+    known = {column.name: column for schema in (PRUNING, PRUNED_HEADS) for column in schema.columns}
+    dtypes = {"b": "bool", "i": "int64", "f": "float64"}
+    for name, frame in tables.items():
+        columns = tuple(
+            known.get(column)
+            or Column(name=column, dtype=dtypes.get(frame[column].dtype.kind, "string"), unit="", description=column)
+            for column in frame.columns
+        )
+        run.tables.write(frame, TableSchema(name=name, version=1, description=f"Synthetic {name}.", columns=columns))
+    claims = [finding for name, finding in FINDINGS.items() if name in {f"heads:V{n}" for n in range(1, 6)}]
+    run.tables.write(evaluate(run.tables, claims), FINDINGS_TABLE)
+    models = [
+        {"name": f"{objective}/seed-{seed}", "objective": objective, "seed": seed, "parameters": 10, "seconds": 1.0}
+        for objective in sweeps.objectives
+        for seed in sweeps.seeds
+    ]
+    run.update(kind="study", title="Pruned", models=models, provenance=provenance(), corpus={"name": "imaginary"})
+    return run
