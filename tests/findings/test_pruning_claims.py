@@ -91,6 +91,19 @@ def test_layers_belong_to_the_claim_on_kinds():
     assert "the half of the layers that keeps its heads" in row["reason"]
 
 
+def test_without_scores_of_the_unpruned_model_intervals_are_wider_but_the_share_is_the_same():
+    tables = Sweeps().tables()
+    pruning = tables["pruning"]
+    paired = verdict("V1", **tables)
+    alone = verdict("V1", **tables | {"pruning": pruning[pruning["kept"] < pruning["total"]]})
+    assert alone["effect"] == pytest.approx(paired["effect"])
+    assert alone["high"] - alone["low"] > 1.2 * (paired["high"] - paired["low"])
+    whole = pruning[(pruning["kept"] == pruning["total"]) & (pruning["method"] == "random")]
+    unpruned = whole.assign(method="unpruned", point=-1)
+    told = verdict("V1", **tables | {"pruning": pd.concat([unpruned, pruning[pruning["kept"] < pruning["total"]]])})
+    assert (told["low"], told["high"]) == pytest.approx((paired["low"], paired["high"]))
+
+
 @pytest.mark.parametrize("name", ["V1", "V2"])
 def test_noise_leaves_it_open(name):
     row = verdict(name, Sweeps(between=8.0, noise=8.0))

@@ -16,8 +16,8 @@ CHEAP = {"bleu": 0.5, "loss": 0.05}
 GATES, SCRATCH, RANDOM = "hard-concrete", "scratch", "random"
 ALL = "-all"
 """Ends the name of a method that could choose among all heads, not among the encoder's alone."""
-GREEDY = ("importance", "iterative", "confidence", "relevance", "random")
-"""Methods that train nothing: with all heads they are the converged model."""
+UNTRAINED = ("unpruned", "importance", "iterative", "confidence", "relevance", "random", SCRATCH)
+"""Methods of which a point with all heads is the converged model itself."""
 PLAN = "a plan with a table [pruning] makes it"
 
 _TABLE = "pruning"
@@ -72,6 +72,7 @@ class PrunedLessScratch:
         frame = quality_rows(tables, self.objective)
         end = ALL if SCRATCH + ALL in set(frame["method"]) else ""
         scratch = of_method(frame, SCRATCH + end, self.objective)
+        scratch = scratch[scratch["kept"] < scratch["total"]]  # with all heads there is nothing to compare
         pruned = of_method(frame, self.pruned + end, self.objective)
         seeds = sorted(set(scratch["seed"]) & set(pruned["seed"]))
         if not seeds:
@@ -172,7 +173,7 @@ def _cost_curve(rows: pd.DataFrame, frame: pd.DataFrame) -> tuple[np.ndarray, np
     removed = ((rows["total"] - rows["kept"]) / heads).to_numpy(dtype=float)
     metric = str(rows["metric"].iloc[0])
     sign = -1 if metric == "bleu" else 1
-    whole = frame[(frame["kept"] == frame["total"]) & frame["method"].str.removesuffix(ALL).isin(GREEDY)]
+    whole = frame[(frame["kept"] == frame["total"]) & frame["method"].str.removesuffix(ALL).isin(UNTRAINED)]
     start = numbers(whole.head(1)) if len(whole) else np.full((1, 1), float(rows["baseline"].iloc[0]))
     cost_RP = sign * _difference(numbers(rows), start) / CHEAP[metric]
     points = np.unique(removed[removed > 0])
