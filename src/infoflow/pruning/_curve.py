@@ -9,7 +9,16 @@ import pandas as pd
 from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions, Reader
 from infoflow.foundation import UserError
-from infoflow.heads import HeadSet, SentenceFunction, SentenceScorer, all_heads, corpus_scores, loss_scores
+from infoflow.heads import (
+    Head,
+    HeadSet,
+    SentenceFunction,
+    SentenceScorer,
+    ablate,
+    all_heads,
+    corpus_scores,
+    loss_scores,
+)
 from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
 
@@ -25,11 +34,18 @@ PRUNING = TableSchema(
             dtype="string",
             unit="",
             description="hard-concrete (learned gates), subset (exactly k), importance, iterative, confidence, "
-            "relevance or random",
+            "relevance or random; scratch: trained from the start with the heads of the hard-concrete point of the "
+            "same place. In studies these choose among the heads of the encoder's self-attention; with -all behind "
+            "them (hard-concrete-all) among all heads, with another kind (random-decoder-self) among that kind's",
         ),
         Column(name="draw", dtype="int64", unit="", description="seed of the gates, or number of the random order"),
         Column(name="point", dtype="int64", unit="", description="place in the sweep, from 0"),
-        Column(name="setting", dtype="float64", unit="", description="weight of the penalty, or heads asked for"),
+        Column(
+            name="setting",
+            dtype="float64",
+            unit="",
+            description="weight of the penalty, or heads to keep of those that may go",
+        ),
         Column(name="kept", dtype="int64", unit="heads", description="heads of the model that are left, of all kinds"),
         Column(name="total", dtype="int64", unit="heads", description="heads of the unpruned model"),
         *(
@@ -104,15 +120,45 @@ def quality(
     """
     if metric != "loss" and metric != "bleu" and not callable(metric):
         raise UserError(f"metric must be loss, bleu or a function. Got {metric!r}.")
-    if metric == "loss":
-        options = options or PassOptions()
-        parallel = model.task == "seq2seq" and "translation" in corpus.columns
-        reader = Reader(model, corpus, max_length=options.max_length, seed=options.seed, decoder=parallel)
-        scorer = SentenceScorer(reader)
-        scores = loss_scores(scorer, scorer.choose(None, ""), [removed], "zero", options)
-    else:
-        scores = corpus_scores(model, corpus, [removed], metric, beams=beams)
-    return {"metric": scores.metric, "scores": scores.scores()[1], "count": scores.num_sentences}
+    with ablate(model, sorted(removed)):
+        if metric == "loss":
+            options = options or PassOptions()
+            parallel = model.task == "seq2seq" and "translation" in corpus.columns
+            reader = Reader(model, corpus, max_length=options.max_length, seed=options.seed, decoder=parallel)
+            scorer = SentenceScorer(reader)
+            scores = loss_scores(scorer, scorer.choose(None, ""), [], "zero", options)
+        else:
+            scores = corpus_scores(model, corpus, [], metric, beams=beams)
+    return {"metric": scores.metric, "scores": scores.scores()[0], "count": scores.num_sentences}
+
+
+def point_tables(
+    model: Model,
+    corpus: Corpus,
+    removed: HeadSet,
+    keys: Mapping[str, Any],
+    full: Mapping[str, float],
+    *,
+    learned: Mapping[Head, tuple[float, float]] | None = None,
+    beams: int = 5,
+    options: PassOptions | None = None,
+) -> dict[str, pd.DataFrame]:
+    """The rows of one point of a sweep in the tables `pruning` and `pruned_heads`.
+
+    Args:
+        model: The model, with learned gates attached or not.
+        corpus: Held-out sentences.
+        removed: Heads to ablate.
+        keys: `method`, `draw`, `point`, `setting`, and `undecided` for learned gates.
+        full: Metrics ("loss", "bleu") and the unpruned model's score by each.
+        learned: Gate and log α of the heads that have one.
+        beams: Of the beam search behind BLEU.
+        options: How the corpus is run.
+    """
+    scores = [quality(model, corpus, removed, metric, beams=beams, options=options) for metric in full]
+    rows = [curve_row(model, keys, removed, found, full[found["metric"]]) for found in scores]
+    place = {name: keys[name] for name in ("method", "draw", "point")}
+    return frames(rows, head_rows(model, place, removed, learned))
 
 
 def curve_row(model: Model, keys: Mapping[str, Any], removed: HeadSet, found: Mapping[str, Any], full: float) -> dict:

@@ -1,6 +1,6 @@
 """Choose heads without training: by importance, confidence, relevance, or at random."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
@@ -83,24 +83,52 @@ def greedy_pruning(
     Raises:
         UserError: A number in `keep` is negative or larger than the number of heads.
     """
-    pool = gated_heads(model, kinds)
-    if wrong := [k for k in keep if not 0 <= k <= len(pool)]:
-        raise UserError(f"keep must lie between 0 and the number of heads that may go, {len(pool)}. Got {wrong[0]}.")
-    ranked = [] if by == "iterative" else rank_heads(model, ranked_on, by, kinds=kinds, draw=draw, options=options)
+    choices = greedy_removals(model, ranked_on, by=by, keep=keep, kinds=kinds, draw=draw, options=options)
     full = float(quality(model, scored_on, frozenset(), metric, options=options)["scores"][0])
-    rows, heads, gone = [], [], []
+    rows, heads = [], []
     with current_display().progress(f"Pruning {model.name} by {by}", len(keep), "points") as progress:
-        for point, k in enumerate(sorted(keep, reverse=True)):
-            if by == "iterative":
-                ranked = gone + _rank_again(model, ranked_on, kinds, gone, options)
-            gone = ranked[: len(pool) - k]
-            removed: HeadSet = frozenset(gone)
+        for point, (k, removed) in enumerate(choices):
             keys = {"method": by, "draw": draw, "point": point}
             found = quality(model, scored_on, removed, metric, options=options)
             rows.append(curve_row(model, {**keys, "setting": float(k)}, removed, found, full))
             heads += head_rows(model, keys, removed)
             progress.advance(1)
     return frames(rows, heads)
+
+
+def greedy_removals(
+    model: Model,
+    ranked_on: Corpus,
+    *,
+    by: str = "importance",
+    keep: Sequence[int],
+    kinds: Sequence[str] | None = None,
+    draw: int = 0,
+    options: PassOptions | None = None,
+) -> Iterator[tuple[int, HeadSet]]:
+    """The choices behind `greedy_pruning`: for each number of heads to keep, the largest first, which heads go.
+
+    Raises:
+        UserError: A number in `keep` is negative or larger than the number of heads.
+    """
+    pool = gated_heads(model, kinds)
+    if wrong := [k for k in keep if not 0 <= k <= len(pool)]:
+        raise UserError(f"keep must lie between 0 and the number of heads that may go, {len(pool)}. Got {wrong[0]}.")
+    largest_first = sorted(keep, reverse=True)
+    if by == "iterative":
+        return _iteratively(model, ranked_on, largest_first, kinds, options)
+    ranked = rank_heads(model, ranked_on, by, kinds=kinds, draw=draw, options=options)
+    return iter([(k, frozenset(ranked[: len(pool) - k])) for k in largest_first])
+
+
+def _iteratively(
+    model: Model, corpus: Corpus, keep: Sequence[int], kinds: Sequence[str] | None, options: PassOptions | None
+) -> Iterator[tuple[int, HeadSet]]:
+    num, gone = len(gated_heads(model, kinds)), list[Head]()
+    for k in keep:
+        ranked = gone + _rank_again(model, corpus, kinds, gone, options)
+        gone = ranked[: num - k]
+        yield k, frozenset(gone)
 
 
 def _rank_again(

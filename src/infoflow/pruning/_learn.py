@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from infoflow.foundation import UserError, current_display
+from infoflow.foundation import UserError, current_display, digest
 from infoflow.heads import Head, HeadSet
 from infoflow.models import Model
 from infoflow.objectives import AbstractObjective
@@ -56,6 +56,7 @@ def learn_gates(
 
     Each point continues with the weights and gates of the one before. A sweep that was interrupted anywhere continues
     when it is called again with the same arguments and the same converged model: finished points are read from `out`.
+    With other penalties behind those it began with, it goes on from there.
 
     Args:
         model: The converged model; its weights change.
@@ -87,7 +88,8 @@ def learn_gates(
     with _only_training(model, gates, rest), attached(model, gates):
         for index, penalty in enumerate(penalties):
             weighed = GatedObjective(inner=objective, weight=float(penalty), settings=described)
-            folder = Path(out) / f"penalty-{index:02}-{penalty:g}"
+            before = digest(list(map(float, penalties[: index + 1])))[:8]  # what this point continues
+            folder = Path(out) / f"penalty-{index:02}-{penalty:g}-{before}"
             train(weighed, config, data, model.module, folder)
             model.module.eval()
             point = _point("hard-concrete", float(penalty), gates, gates.log_alpha, folder)

@@ -9,6 +9,7 @@ from ._plan import AlignmentPlan as AlignmentPlan
 from ._plan import AnalysisPlan as AnalysisPlan
 from ._plan import CorpusPlan as CorpusPlan
 from ._plan import DynamicsPlan as DynamicsPlan
+from ._plan import PruningPlan as PruningPlan
 from ._plan import StudyPlan as StudyPlan
 from ._run import Run as Run
 from ._study import study as study

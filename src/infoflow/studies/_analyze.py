@@ -37,14 +37,14 @@ from infoflow.pruning import prune
 from infoflow.report import write_report
 from infoflow.results import RunFolder
 
-from ._compare import PAIR_KEYS, Compared, compare_pairs, stacked
+from ._compare import PAIR_KEYS, Compared, compare_pairs
 from ._data import at_most, distinct
 from ._jobs import clean_samples
 from ._measures import choose, measures_by_table, pair_measures, standard_measures
 from ._plan import AnalysisPlan
 from ._run import Run
 from ._study import MODEL_KEYS, only_one
-from ._workbench import Part, Schemas, Workbench
+from ._workbench import Part, Schemas, Workbench, stacked
 
 _SHARDS = "shards"
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}

@@ -1,10 +1,8 @@
 """Distances between the models of a study, from the samples that measuring left."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import pandas as pd
 
 from infoflow.flow import PairMeasure, SampleKey, TokenSample, compare_samples
 from infoflow.foundation import current_display
@@ -12,7 +10,7 @@ from infoflow.results import Column
 
 from ._jobs import Job, StudyJobs, model_pairs
 from ._measures import pair_measures
-from ._workbench import Part
+from ._workbench import Part, stacked
 
 _SIDES = (("a", "first"), ("b", "second"))
 PAIR_KEYS = (
@@ -81,12 +79,3 @@ def compare_pair(first: Compared, second: Compared, measures: Sequence[PairMeasu
     keys = {f"{name}_{x}": value for x, one in (("a", first), ("b", second)) for name, value in one.keys.items()}
     tables = compare_samples(measures, first.samples, second.samples)
     return {name: frame.assign(**keys, trained=first.trained) for name, frame in tables.items()}
-
-
-def stacked(parts: Iterable[Part]) -> Part:
-    """Tables of the same name below each other, in the order of the parts."""
-    frames: dict[str, list[pd.DataFrame]] = {}
-    for part in parts:
-        for name, frame in part.items():
-            frames.setdefault(name, []).append(frame)
-    return {name: pd.concat(each, ignore_index=True) for name, each in frames.items()}

@@ -35,10 +35,12 @@ from ._data import StudyData, prepare
 from ._dynamics import is_recorded, record, recorders
 from ._measures import measures_by_table, pair_measures, standard_measures
 from ._plan import StudyPlan
+from ._pruning import is_pruned, pruned
+from ._pruning_pieces import PIECE_COSTS, UNPRUNED, curves, needed
 from ._scores import TASK_SCORES, bleu_scores, task_scores
 from ._workbench import Part, Schemas, Workbench
 
-Kind = Literal["train", "measure"]
+Kind = Literal["train", "measure", "prune"]
 
 _VERSION = 1  # raise when the same plan trains or scores other models
 _COMPLETE = "complete"
@@ -53,6 +55,7 @@ class Job:
     objective: str
     seed: int
     trained: bool = True
+    piece: str = ""  # of the model's pruning
 
     @property
     def model(self) -> str:
@@ -61,17 +64,17 @@ class Job:
 
     @property
     def label(self) -> str:
-        return f"{self.kind} {self.model}{'' if self.trained else ' (untrained)'}"
+        return f"{self.kind} {self.model}{'' if self.trained else ' (untrained)'}{self.piece and f', {self.piece}'}"
 
     @classmethod
     def parse(cls, text: str) -> "Job":
         """The job that `text` (from `write`) stands for."""
-        kind, objective, seed, trained = text.split(":")
-        assert kind in ("train", "measure")
-        return cls(kind=kind, objective=objective, seed=int(seed), trained=trained == "1")  # type: ignore[arg-type]
+        kind, objective, seed, trained, piece = text.split(":")
+        assert kind in ("train", "measure", "prune")
+        return cls(kind=kind, objective=objective, seed=int(seed), trained=trained == "1", piece=piece)  # type: ignore[arg-type]
 
     def write(self) -> str:
-        return f"{self.kind}:{self.objective}:{self.seed}:{int(self.trained)}"
+        return f"{self.kind}:{self.objective}:{self.seed}:{int(self.trained)}:{self.piece}"
 
 
 class StudyJobs:
@@ -114,6 +117,8 @@ class StudyJobs:
     def _is_done(self, job: Job) -> bool:
         if job.kind == "train":
             return self.bench.done("trained", self.train_key(job)) and is_recorded(self, job)
+        if job.kind == "prune":
+            return is_pruned(self, job)
         keys = self.table_keys(job)
         return all(self.bench.done("measured", key) for key in keys.values()) and self._has_samples(job)
 
@@ -121,6 +126,8 @@ class StudyJobs:
         """Do the job unless it is done."""
         if job.kind == "train":
             self.trained(job)
+        elif job.kind == "prune":
+            pruned(self, job)
         else:
             self.measured(job)
 
@@ -167,10 +174,15 @@ class StudyJobs:
         }
 
     def train_into(
-        self, job: Job, folder: Path, hooks: Sequence[TrainingHook], **bookkeeping: Any
+        self,
+        job: Job,
+        folder: Path,
+        hooks: Sequence[TrainingHook],
+        module: PreTrainedModel | None = None,
+        **bookkeeping: Any,
     ) -> tuple[nn.Module, TrainResult]:
-        """Train the job's model in `folder`; its weights depend on nothing but the plan."""
-        module, objective = self.initial(job), self.plan.objective(job.objective)
+        """Train the job's model in `folder`; its weights depend on nothing but the plan, and on hooks on `module`."""
+        module, objective = module or self.initial(job), self.plan.objective(job.objective)
         positions = self.plan.model.positions
         result = train(
             objective,
@@ -297,7 +309,18 @@ def study_jobs(plan: StudyPlan) -> list[Job]:
         for job in measuring
         if plan.analysis.untrained and job.objective == base_objective(job.objective)  # a variant begins as its base
     ]
-    return [*training, *controls, *measuring]
+    return [*training, *pruning_jobs(plan), *controls, *measuring]
+
+
+def pruning_jobs(plan: StudyPlan) -> list[Job]:
+    """The pieces of the pruning that the plan asks for, each behind what it needs."""
+    if not plan.pruning.on:
+        return []
+    models = [(name, seed) for name in plan.pruning.objectives for seed in plan.seeds]
+    pieces = {name: [UNPRUNED, *(curve.write() for curve in curves(plan, name))] for name in plan.pruning.objectives}
+    return [
+        Job(kind="prune", objective=name, seed=seed, piece=piece) for name, seed in models for piece in pieces[name]
+    ]
 
 
 def base_objective(name: str) -> str:
@@ -326,12 +349,16 @@ def job_cost(job: Job) -> float:
     """Rough relative cost, measured on a CPU at width 64: translation runs two stacks and longer sentences."""
     if job.kind == "measure":
         return 0.4
+    if job.kind == "prune":
+        return PIECE_COSTS.get(job.piece.partition("/")[0], 0.5)
     return {"translation": 3.3, "causal-lm": 1.4, "masked-lm": 1.0}.get(base_objective(job.objective), 2.0)
 
 
 def requirement(job: Job) -> Job | None:
     """The job that must be done before, if any."""
-    return dataclasses.replace(job, kind="train") if job.kind == "measure" and job.trained else None
+    if job.kind == "prune" and (piece := needed(job.piece)):
+        return dataclasses.replace(job, piece=piece)
+    return dataclasses.replace(job, kind="train", piece="") if job.kind != "train" and job.trained else None
 
 
 def _describe(measures: Sequence[AbstractMeasure]) -> list[dict[str, Any]]:

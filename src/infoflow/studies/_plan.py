@@ -5,14 +5,17 @@ import tomllib
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from infoflow.dynamics import Rule
 from infoflow.foundation import UserError
 from infoflow.objectives import OBJECTIVES, AbstractObjective, make_objective
+from infoflow.pruning import GREEDY, KINDS
 from infoflow.training import ModelConfig, TrainConfig
 
 PRESETS = ("quick", "laptop", "paper")
+ALL_HEADS = "all"
+"""In `PruningPlan.scopes`: the heads of every kind of attention."""
 _COUNTS = (
     *("occurrences", "types", "clusters", "clusterings", "distance_occurrences", "neighbour_occurrences", "neighbours"),
     *("frequency_occurrences", "lens_steps", "lens_tokens", "relevance_sentences", "importance_sentences"),
@@ -26,6 +29,11 @@ def _at_least(section: str, plan: Any, **least: int) -> None:
     for name, smallest in least.items():
         if (value := getattr(plan, name)) < smallest:
             raise UserError(f"{section}.{name} must be at least {smallest}. Got {value}.")
+
+
+def _one_of(name: str, values: tuple[str, ...], known: tuple[str, ...]) -> None:
+    if unknown := [value for value in values if value not in known]:
+        raise UserError(f"{name} must be among {', '.join(known)}. Got {unknown[0]!r}.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,6 +123,58 @@ class DynamicsPlan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PruningPlan:
+    """How heads of a study's converged models are pruned; off unless asked for.
+
+    A scope is a kind of attention ("encoder-self", "decoder-self", "decoder-cross") or "all": whose heads may go. A
+    model is pruned in those scopes that it has. In numbers of heads, below 1 is a share of the scope's.
+
+    Each point costs `updates` of training where gates learn (the same again for each number of `subset`, a whole
+    training for each point from scratch), and everywhere a reading of `score_sentences`, their translation by beam
+    search unless `metric` is "loss", and for `roles` one of `role_sentences` with attention.
+    """
+
+    on: bool = False
+    objectives: tuple[str, ...] = ("translation",)  # whose models are pruned, at every seed
+    scopes: tuple[str, ...] = ("encoder-self", "all")
+    penalties: tuple[float, ...] = (0.05, 0.1, 0.2, 0.4, 0.8)  # of an attention's open gates; a sweep goes from one on
+    updates: int = 500  # at each penalty
+    learning_rate: float = 2e-4  # constant
+    gate_rate: float = 50.0  # multiple of it for the gates
+    greedy: tuple[str, ...] = ("importance", "confidence", "relevance", "random")  # and "iterative" (importance)
+    random_draws: int = 3
+    keep: tuple[float, ...] = ()  # numbers of heads of the greedy choices; empty: as many as the gates left
+    subset: tuple[float, ...] = ()  # numbers of heads that are learned as exactly so many
+    scratch: bool = False  # train from the start, as long as the model, with the heads that a sweep's point left
+    scratch_scopes: tuple[str, ...] = ()  # empty: all
+    scratch_points: tuple[int, ...] = ()  # of the sweep, from 0; empty: all
+    roles: bool = True  # measure roles again at each point of learned, random and scratch choices
+    metric: Literal["bleu", "loss"] = "bleu"  # "bleu" beside the loss, for translation
+    score_sentences: int = 500  # of the analysed ones; 0: all
+    rank_sentences: int = 400  # of the validation part, for greedy choices; 0: all
+    role_sentences: int = 1000  # of the analysed ones; 0: all
+    save_every: int = 250  # updates between checkpoints
+
+    def __post_init__(self) -> None:
+        _at_least("pruning", self, updates=1, random_draws=0, score_sentences=0, rank_sentences=0, role_sentences=0)
+        _at_least("pruning", self, save_every=0)
+        _one_of("pruning.scopes", (*self.scopes, *self.scratch_scopes), (*KINDS, ALL_HEADS))
+        _one_of("pruning.greedy", self.greedy, GREEDY)
+        if not self.penalties or min(self.penalties) < 0:
+            raise UserError(f"pruning.penalties must be one or more weights, 0 or larger. Got {list(self.penalties)}.")
+        if min(self.learning_rate, self.gate_rate) <= 0:
+            rates = f"{self.learning_rate} and {self.gate_rate}"
+            raise UserError(f"pruning.learning_rate and pruning.gate_rate must be positive. Got {rates}.")
+        if wrong := [k for k in (*self.keep, *self.subset) if k < 0 or (k > 1 and k != int(k))]:
+            raise UserError(
+                f"pruning.keep and pruning.subset must be numbers of heads, or shares below 1. Got {wrong[0]}."
+            )
+        if wrong := [point for point in self.scratch_points if not 0 <= point < len(self.penalties)]:
+            last = len(self.penalties) - 1
+            raise UserError(f"pruning.scratch_points must lie in 0..{last}, one for each penalty. Got {wrong[0]}.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StudyPlan:
     """One architecture, one corpus, one budget; only the objective varies."""
 
@@ -129,6 +189,7 @@ class StudyPlan:
     analysis: AnalysisPlan = field(default_factory=AnalysisPlan)
     alignment: AlignmentPlan = field(default_factory=AlignmentPlan)
     dynamics: DynamicsPlan = field(default_factory=DynamicsPlan)
+    pruning: PruningPlan = field(default_factory=PruningPlan)
 
     def __post_init__(self) -> None:
         for name in self.objectives:
@@ -138,6 +199,8 @@ class StudyPlan:
                 raise UserError(f"{name} must be a list of different values. Got {list(values)}.")
         if self.match not in ("encoder", "depth"):
             raise UserError(f'match must be "encoder" or "depth". Got {self.match!r}.')
+        if self.pruning.on:
+            _one_of("pruning.objectives", self.pruning.objectives, self.objectives)
 
     def objective(self, name: str) -> AbstractObjective:
         """The objective called `name`; `NAME+token-dropout` is its ablation, trained on partly replaced input.

@@ -17,16 +17,17 @@ from infoflow.report import write_report
 from infoflow.results import Column, RunFolder, TableSchema
 
 from ._alignment import SEED, aligned
-from ._compare import PAIR_KEYS, compared, stacked
+from ._compare import PAIR_KEYS, compared
 from ._data import encode_all
 from ._dynamics import recorded_tables
-from ._jobs import Job, StudyJobs, job_cost, study_jobs
+from ._jobs import Job, StudyJobs, job_cost, pruning_jobs, study_jobs
 from ._learning import LEARNING_CURVES, learning_curve
 from ._measures import pair_measures
 from ._plan import StudyPlan
 from ._processes import JobProgress, run_in_processes
+from ._pruning import pruned_tables
 from ._run import Run
-from ._workbench import Part
+from ._workbench import Part, stacked
 
 MODEL_KEYS = (
     Column(name="model", dtype="string", unit="", description="name of the model"),
@@ -141,6 +142,8 @@ def _write_tables(jobs: StudyJobs, run: RunFolder, pairs: Part, alignment: pd.Da
         run.tables.write(alignment, ALIGNMENT.with_keys(SEED))
     for schema, frame in recorded_tables(jobs, [job for job in study_jobs(jobs.plan) if job.kind == "train"]):
         run.tables.write(frame, schema.with_keys(*MODEL_KEYS) if schema.name != ALLOCATION_SIMILARITY.name else schema)
+    for schema, frame in pruned_tables(jobs, pruning_jobs(jobs.plan)):
+        run.tables.write(frame, schema.with_keys(*MODEL_KEYS))
     run.tables.write(evaluate(run.tables), FINDINGS_TABLE)
 
 

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -87,3 +87,12 @@ class Workbench:
         """Remove a stage's folders: what can be computed again."""
         if is_first():
             shutil.rmtree(self.folder / stage, ignore_errors=True)
+
+
+def stacked(parts: Iterable[Part]) -> Part:
+    """Tables of the same name below each other, in the order of the parts."""
+    frames: dict[str, list[pd.DataFrame]] = {}
+    for part in parts:
+        for name, frame in part.items():
+            frames.setdefault(name, []).append(frame)
+    return {name: pd.concat(each, ignore_index=True) for name, each in frames.items()}

@@ -1,0 +1,157 @@
+"""Pruning as a stage of a study: learned gates, greedy choices, exactly k heads, and training from scratch.
+
+Every point is a part of its own, keyed by the model, by how its heads are chosen, and by what it is scored on: a study
+continues at the point where it was, and a plan that asks for more does only that. The published models stay as they
+are: each piece prunes a copy.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from infoflow.corpus import Corpus
+from infoflow.foundation import current_display
+from infoflow.heads import Head, HeadSet
+from infoflow.models import Model
+from infoflow.pruning import PRUNED_HEADS, PRUNED_ROLES, PRUNING, point_tables, roles_left
+from infoflow.results import TableSchema
+
+from ._data import at_most
+from ._pruning_pieces import STAGE, UNPRUNED, Curve, places, table_keys, too_many
+from ._pruning_points import Point, pass_options, points
+from ._workbench import Part, stacked
+
+if TYPE_CHECKING:
+    from ._jobs import Job, StudyJobs
+
+_SCHEMAS = {schema.name: schema for schema in (PRUNING, PRUNED_HEADS, PRUNED_ROLES)}
+
+
+def is_pruned(jobs: "StudyJobs", job: "Job") -> bool:
+    """Whether nothing of the job's piece is missing."""
+    if job.piece == UNPRUNED:
+        return all(jobs.bench.done(STAGE, key) for key in _unpruned_keys(jobs, job).values())
+    curve = Curve.parse(job.piece)
+    there = places(jobs, job, curve)
+    return there is not None and all(
+        jobs.bench.done(STAGE, key) for place in there for key in table_keys(jobs, curve, place.origin).values()
+    )
+
+
+def pruned(jobs: "StudyJobs", job: "Job") -> None:
+    """Do the job's piece, as far as it is not there."""
+    before = _unpruned(jobs, job)
+    if job.piece == UNPRUNED:
+        return
+    curve = Curve.parse(job.piece)
+    every = places(jobs, job, curve)
+    assert every is not None, "its sweep comes before"
+    for k in too_many(jobs, job, curve):
+        current_display().warn(f"{job.model} has fewer heads than {k} in {curve.scope}: {curve.method} leaves it out.")
+    wanted = [place for place in every if jobs.bench.missing(STAGE, table_keys(jobs, curve, place.origin))]
+    if not wanted:
+        return
+    full = before[PRUNING.name].set_index("metric")["value"].to_dict()
+    for point in points(jobs, job, curve, wanted, every):
+        keys = table_keys(jobs, curve, point.place.origin)
+        jobs.bench.each_table(
+            STAGE, keys, _SCHEMAS, lambda names, point=point: _tables(jobs, job, curve, point, full, names)
+        )
+
+
+def pruned_tables(jobs: "StudyJobs", pruning: "list[Job]") -> Iterator[tuple[TableSchema, pd.DataFrame]]:
+    """The tables of all pieces with the keys of their models."""
+    parts: list[Part] = []
+    for job in pruning:
+        if job.piece == UNPRUNED:
+            continue
+        model = {"model": job.model, "objective": job.objective, "seed": job.seed, "trained": True}
+        parts += [{name: frame.assign(**model) for name, frame in part.items()} for part in _parts(jobs, job)]
+    tables = stacked(parts)
+    for name, schema in _SCHEMAS.items():
+        if name in tables:
+            yield schema, tables[name]
+
+
+def _parts(jobs: "StudyJobs", job: "Job") -> Iterator[Part]:
+    """The points of a piece in their places, behind the roles of the unpruned model."""
+    curve = Curve.parse(job.piece)
+    every = places(jobs, job, curve)
+    assert every is not None, "its sweep comes before"
+    if every and PRUNED_ROLES.name in table_keys(jobs, curve, ""):
+        before = jobs.bench.read_each(STAGE, _unpruned_keys(jobs, job))[PRUNED_ROLES.name]
+        yield {PRUNED_ROLES.name: before.assign(method=curve.method, draw=curve.draw(job))}
+    for place in every:
+        part = jobs.bench.read_each(STAGE, table_keys(jobs, curve, place.origin))
+        # Two points may have the same heads, and so one part.
+        part[PRUNING.name] = part[PRUNING.name].assign(setting=place.setting)
+        yield {name: frame.assign(point=place.index) for name, frame in part.items()}
+
+
+def _unpruned_keys(jobs: "StudyJobs", job: "Job") -> dict[str, str]:
+    return table_keys(jobs, None, jobs.train_key(job))
+
+
+def _unpruned(jobs: "StudyJobs", job: "Job") -> Part:
+    """Scores and roles of the converged model; there is nothing that its scores are compared with."""
+
+    def compute(names: list[str]) -> Part:
+        model, keys = jobs.load(job), {"method": UNPRUNED, "draw": job.seed, "point": -1}
+        current_display().note(f"Scoring {job.model} before any head goes.")
+        part: Part = {}
+        if {PRUNING.name, PRUNED_HEADS.name} & set(names):
+            unknown = dict.fromkeys(_metrics(jobs, job), float("nan"))
+            part |= _scores(jobs, model, frozenset(), {**keys, "setting": 0.0}, unknown)
+        if PRUNED_ROLES.name in names:
+            part[PRUNED_ROLES.name] = _roles(jobs, model, frozenset(), keys)
+        return part
+
+    return jobs.bench.each_table(STAGE, _unpruned_keys(jobs, job), _SCHEMAS, compute)
+
+
+def _tables(
+    jobs: "StudyJobs", job: "Job", curve: Curve, point: Point, full: dict[str, float], names: list[str]
+) -> Part:
+    keys = {"method": curve.method, "draw": curve.draw(job), "point": point.place.index}
+    part: Part = {}
+    if {PRUNING.name, PRUNED_HEADS.name} & set(names):
+        more = {**keys, "setting": point.place.setting, "undecided": point.undecided}
+        part |= _scores(jobs, point.model, point.removed, more, full, point.learned)
+        _tell(job, part[PRUNING.name])
+    if PRUNED_ROLES.name in names:
+        part[PRUNED_ROLES.name] = _roles(jobs, point.model, point.removed, keys)
+    return part
+
+
+def _metrics(jobs: "StudyJobs", job: "Job") -> list[str]:
+    translates = jobs.plan.objective(job.objective).needs_translation
+    return ["loss", "bleu"] if translates and jobs.plan.pruning.metric == "bleu" else ["loss"]
+
+
+def _scores(
+    jobs: "StudyJobs",
+    model: Model,
+    removed: HeadSet,
+    keys: Mapping[str, Any],
+    full: dict[str, float],
+    learned: Mapping[Head, tuple[float, float]] | None = None,
+) -> Part:
+    beams, options = jobs.plan.analysis.beams, pass_options(jobs)
+    return point_tables(model, _held_out(jobs), removed, keys, full, learned=learned, beams=beams, options=options)
+
+
+def _roles(jobs: "StudyJobs", model: Model, removed: HeadSet, keys: Mapping[str, Any]) -> pd.DataFrame:
+    sentences = at_most(jobs.data.analysed, jobs.plan.pruning.role_sentences)
+    return roles_left(model, sentences, removed, keys, options=pass_options(jobs), ranks_from=jobs.data.train)
+
+
+def _held_out(jobs: "StudyJobs") -> Corpus:
+    return at_most(jobs.data.analysed, jobs.plan.pruning.score_sentences)
+
+
+def _tell(job: "Job", rows: pd.DataFrame) -> None:
+    first = rows.iloc[0]
+    scores = ", ".join(f"{row.metric} {row.value:.3g} (was {row.baseline:.3g})" for row in rows.itertuples())
+    kept = f"{first['kept']} of {first['total']} heads"
+    current_display().note(f"{job.model}, {first['method']}, point {first['point']}: {kept}, {scores}")

@@ -1,0 +1,189 @@
+"""The pieces of a study's pruning: one for each way of choosing heads, and what each of their points depends on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from infoflow.flow import describe_measure
+from infoflow.foundation import digest
+from infoflow.heads import HeadSet
+from infoflow.pruning import KINDS, PRUNED_HEADS, PRUNED_ROLES, PRUNING, role_measures
+
+from ._plan import ALL_HEADS, StudyPlan
+
+if TYPE_CHECKING:
+    from ._jobs import Job, StudyJobs
+
+STAGE = "pruned"
+UNPRUNED = "unpruned"
+"""The piece that every other one is compared with: the converged model."""
+LEARNED, SUBSET, SCRATCH, RANDOM = "hard-concrete", "subset", "scratch", "random"
+
+PIECE_COSTS = {UNPRUNED: 0.1, LEARNED: 2.0, SUBSET: 2.0, SCRATCH: 6.0}
+"""Rough cost relative to the training of a masked LM."""
+
+_VERSION = 1  # raise when the same plan prunes or scores otherwise
+_WITH_ROLES = (LEARNED, SUBSET, SCRATCH, RANDOM)
+_KINDS = {"encoder": ("encoder-self",), "decoder": ("decoder-self",), "encoder-decoder": KINDS}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Curve:
+    """One way of choosing heads, among those of one scope."""
+
+    way: str  # "hard-concrete", "subset", "scratch", or one of `GREEDY`
+    scope: str
+    order: int = 0  # number of the random order
+
+    @property
+    def method(self) -> str:
+        """Its name in tables: the scope is named unless it is the encoder's self-attention."""
+        return self.way if self.scope == KINDS[0] else f"{self.way}-{self.scope}"
+
+    @property
+    def kinds(self) -> tuple[str, ...] | None:
+        return None if self.scope == ALL_HEADS else (self.scope,)
+
+    def draw(self, job: "Job") -> int:
+        """Its number in tables: of the random order, or the seed of the gates."""
+        return job.seed if self.way in (LEARNED, SUBSET, SCRATCH) else self.order
+
+    @classmethod
+    def parse(cls, piece: str) -> "Curve":
+        way, scope, order = piece.split("/")
+        return cls(way=way, scope=scope, order=int(order))
+
+    def write(self) -> str:
+        return f"{self.way}/{self.scope}/{self.order}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """A point of a curve before it is there."""
+
+    index: int
+    setting: float
+    origin: str  # digest of all that the heads and weights of this point follow from
+
+
+def curves(plan: StudyPlan, objective: str) -> list[Curve]:
+    """What the plan asks for of a model of the objective, in an order in which each finds what it needs."""
+    pruning, found = plan.pruning, list[Curve]()
+    for scope in scopes(plan, objective):
+        ways = [LEARNED, *([SUBSET] if pruning.subset else []), *(way for way in pruning.greedy if way != RANDOM)]
+        found += [Curve(way=way, scope=scope) for way in ways]
+        if RANDOM in pruning.greedy:
+            found += [Curve(way=RANDOM, scope=scope, order=order) for order in range(pruning.random_draws)]
+        if pruning.scratch and scope in (pruning.scratch_scopes or pruning.scopes):
+            found.append(Curve(way=SCRATCH, scope=scope))
+    return found
+
+
+def scopes(plan: StudyPlan, objective: str) -> list[str]:
+    """The plan's scopes that such a model has; "all" only where it is more than another one of them."""
+    kinds = _KINDS[plan.objective(objective).architecture]
+    there = [scope for scope in dict.fromkeys(plan.pruning.scopes) if scope in (*kinds, ALL_HEADS)]
+    return [scope for scope in there if scope != ALL_HEADS or len(kinds) > 1 or there == [ALL_HEADS]]
+
+
+def needed(piece: str) -> str | None:
+    """The piece that must be there before; None: the trained model."""
+    if piece == UNPRUNED:
+        return None
+    curve = Curve.parse(piece)
+    if curve.way in (LEARNED, SUBSET):
+        return UNPRUNED
+    return Curve(way=LEARNED, scope=curve.scope).write()
+
+
+def num_heads(plan: StudyPlan, objective: str, scope: str) -> int:
+    """Heads of a scope of a model."""
+    kinds = _KINDS[plan.objective(objective).architecture]
+    layers = plan.model.layers * (2 if plan.match == "depth" and len(kinds) == 1 else 1)
+    return plan.model.heads * layers * (len(kinds) if scope == ALL_HEADS else 1)
+
+
+def places(jobs: "StudyJobs", job: "Job", curve: Curve) -> list[Place] | None:
+    """The points of a curve; None as long as the sweep that they follow from is not there."""
+    plan = jobs.plan.pruning
+    if curve.way == LEARNED:
+        base = learning_key(jobs, job, curve)
+        return [
+            Place(index=index, setting=penalty, origin=digest([base, plan.penalties[: index + 1]]))
+            for index, penalty in enumerate(plan.penalties)
+        ]
+    if curve.way == SUBSET:
+        base = learning_key(jobs, job, curve)
+        counts, _ = _counts(jobs, job, curve, plan.subset)
+        return _numbered(counts, [[base, k] for k in counts])
+    left = swept(jobs, job, curve.scope)
+    if left is None:
+        return None
+    if curve.way == SCRATCH:
+        points = sorted(set(plan.scratch_points or range(len(plan.penalties))))
+        origins = [digest([_VERSION, SCRATCH, jobs.train_key(job), sorted(left[point])]) for point in points]
+        pairs = zip(points, origins, strict=True)
+        return [Place(index=point, setting=plan.penalties[point], origin=origin) for point, origin in pairs]
+    return _greedy_places(jobs, job, curve, left)
+
+
+def too_many(jobs: "StudyJobs", job: "Job", curve: Curve) -> list[int]:
+    """Numbers of heads that the plan asks for and the scope does not have."""
+    plan = jobs.plan.pruning
+    asked = plan.subset if curve.way == SUBSET else () if curve.way in (LEARNED, SCRATCH) else plan.keep
+    return _counts(jobs, job, curve, asked)[1]
+
+
+def learning_key(jobs: "StudyJobs", job: "Job", curve: Curve) -> str:
+    """What learned gates depend on beside their penalties or number."""
+    plan = jobs.plan.pruning
+    return digest(
+        [_VERSION, curve.way, curve.scope, jobs.train_key(job), plan.updates, plan.learning_rate, plan.gate_rate]
+    )
+
+
+def table_keys(jobs: "StudyJobs", curve: Curve | None, origin: str) -> dict[str, str]:
+    """What each table of a point depends on; without a curve, of the converged model."""
+    plan, analysis = jobs.plan.pruning, jobs.plan.analysis
+    scored = [origin, plan.metric, analysis.sentences, plan.score_sentences, analysis.beams]
+    keys = {schema.name: digest([schema.name, schema.version, scored]) for schema in (PRUNING, PRUNED_HEADS)}
+    if plan.roles and (curve is None or curve.way in _WITH_ROLES):
+        measures = [describe_measure(measure) for measure in role_measures()]
+        looked_at = [origin, analysis.sentences, plan.role_sentences, measures]
+        keys[PRUNED_ROLES.name] = digest([PRUNED_ROLES.name, PRUNED_ROLES.version, looked_at])
+    return keys
+
+
+def swept(jobs: "StudyJobs", job: "Job", scope: str) -> list[HeadSet] | None:
+    """The heads that went at each point of the scope's sweep of learned gates; None before they are all there."""
+    curve, removed = Curve(way=LEARNED, scope=scope), list[HeadSet]()
+    for place in places(jobs, job, curve) or []:
+        key = table_keys(jobs, curve, place.origin)[PRUNED_HEADS.name]
+        if not jobs.bench.done(STAGE, key):
+            return None
+        heads = jobs.bench.read(STAGE, key)[PRUNED_HEADS.name]
+        gone = heads.loc[~heads["alive"], ["stack", "kind", "layer", "head"]].itertuples(index=False, name=None)
+        removed.append(frozenset((str(stack), str(kind), int(layer), int(head)) for stack, kind, layer, head in gone))
+    return removed
+
+
+def _greedy_places(jobs: "StudyJobs", job: "Job", curve: Curve, left: Sequence[HeadSet]) -> list[Place]:
+    plan = jobs.plan.pruning
+    total = num_heads(jobs.plan, job.objective, curve.scope)
+    counts, _ = _counts(jobs, job, curve, plan.keep or [float(total - len(removed)) for removed in left])
+    ranked_on = [] if curve.way == RANDOM else [plan.rank_sentences]
+    base = [_VERSION, curve.way, curve.scope, curve.order, jobs.train_key(job), ranked_on]
+    # Iterative choices follow from the larger ones before.
+    return _numbered(counts, [[base, counts[: i + 1] if curve.way == "iterative" else k] for i, k in enumerate(counts)])
+
+
+def _counts(jobs: "StudyJobs", job: "Job", curve: Curve, asked: Sequence[float]) -> tuple[list[int], list[int]]:
+    """Numbers of heads, the largest first: those that the scope has, and those that are too many."""
+    total = num_heads(jobs.plan, job.objective, curve.scope)
+    counts = sorted({round(k * total) if k < 1 else int(k) for k in asked}, reverse=True)
+    return [k for k in counts if k <= total], [k for k in counts if k > total]
+
+
+def _numbered(counts: Sequence[int], origins: Sequence[object]) -> list[Place]:
+    both = enumerate(zip(counts, origins, strict=True))
+    return [Place(index=index, setting=float(k), origin=digest(origin)) for index, (k, origin) in both]

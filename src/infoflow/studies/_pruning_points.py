@@ -1,0 +1,155 @@
+"""The points of each way of pruning, one after the other, each with its model as it is there."""
+
+import dataclasses
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from infoflow.flow import PassOptions, is_first, wait_for_all
+from infoflow.foundation import digest
+from infoflow.heads import Head, HeadSet, ablate
+from infoflow.models import Model
+from infoflow.pruning import GatedPoint, greedy_removals, learn_gates, learn_subset
+from infoflow.training import TrainConfig
+
+from ._data import at_most
+from ._pruning_pieces import LEARNED, SCRATCH, SUBSET, Curve, Place, learning_key, swept
+
+if TYPE_CHECKING:
+    from ._jobs import Job, StudyJobs
+
+_FOLDER = "pruning"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Point:
+    """A point of a curve: its model, until the next one is asked for, and the heads that are to be ablated in it."""
+
+    place: Place
+    model: Model
+    removed: HeadSet
+    undecided: int = 0
+    learned: Mapping[Head, tuple[float, float]] | None = None  # gate and log α
+
+
+def points(
+    jobs: "StudyJobs", job: "Job", curve: Curve, wanted: Sequence[Place], every: Sequence[Place]
+) -> Iterator[Point]:
+    """The points `wanted` of a curve whose points are `every`; a sweep passes through those before as well."""
+    last = max(place.index for place in wanted)
+    ways: dict[str, Callable[..., Iterator[Point]]] = {LEARNED: _swept, SUBSET: _subsets, SCRATCH: _from_scratch}
+    if curve.way in ways:
+        passed = [place for place in every if place.index <= last] if curve.way == LEARNED else wanted
+        return ways[curve.way](jobs, job, curve, passed)
+    passed = [place for place in every if place.index <= last] if curve.way == "iterative" else wanted
+    return _chosen(jobs, job, curve, passed)
+
+
+def _swept(jobs: "StudyJobs", job: "Job", curve: Curve, places: Sequence[Place]) -> Iterator[Point]:
+    plan, model, positions = jobs.plan.pruning, jobs.load(job), jobs.plan.model.positions
+    sweep = learn_gates(
+        model,
+        jobs.plan.objective(job.objective),
+        jobs.data.encoded(jobs.data.train, positions),
+        _config(jobs, job),
+        jobs.bench.path(_FOLDER, learning_key(jobs, job, curve)),
+        penalties=[place.setting for place in places],
+        kinds=curve.kinds,
+        gate_rate=plan.gate_rate,
+        seed=job.seed,
+    )
+    for place, point in zip(places, sweep, strict=True):
+        yield _gated(place, model, point)
+        _drop_checkpoints(point.folder)
+
+
+def _subsets(jobs: "StudyJobs", job: "Job", curve: Curve, places: Sequence[Place]) -> Iterator[Point]:
+    for place in places:
+        model = jobs.load(job)
+        point = learn_subset(
+            model,
+            jobs.plan.objective(job.objective),
+            jobs.data.encoded(jobs.data.train, jobs.plan.model.positions),
+            _config(jobs, job),
+            jobs.bench.path(_FOLDER, learning_key(jobs, job, curve)),
+            k=int(place.setting),
+            kinds=curve.kinds,
+            rest="auto",
+            seed=job.seed,
+        )
+        yield _gated(place, model, point)
+        _drop_checkpoints(point.folder)
+
+
+def _chosen(jobs: "StudyJobs", job: "Job", curve: Curve, places: Sequence[Place]) -> Iterator[Point]:
+    plan, model = jobs.plan.pruning, jobs.load(job)
+    choices = greedy_removals(
+        model,
+        at_most(jobs.data.validation, plan.rank_sentences),
+        by=curve.way,
+        keep=[int(place.setting) for place in places],
+        kinds=curve.kinds,
+        draw=curve.order,
+        options=pass_options(jobs),
+    )
+    for place, (_, removed) in zip(places, choices, strict=True):
+        yield Point(place=place, model=model, removed=removed)
+
+
+def _from_scratch(jobs: "StudyJobs", job: "Job", curve: Curve, places: Sequence[Place]) -> Iterator[Point]:
+    """Fixed gates from the first update on: those of the sweep's point. Where no head went, the model itself."""
+    left = swept(jobs, job, curve.scope)
+    assert left is not None, "its sweep comes before"
+    for place in places:
+        removed = left[place.index]
+        if not removed:
+            yield Point(place=place, model=jobs.load(job), removed=removed)
+            continue
+        folder = jobs.bench.path(_FOLDER, digest([curve.scope, place.origin]))
+        model = jobs.load(dataclasses.replace(job, trained=False))
+        with ablate(model, sorted(removed)):
+            jobs.train_into(job, folder, [], model.module, keep_last=1, keep_log_spaced=False)
+        model.module.eval()
+        yield Point(place=place, model=model, removed=removed)
+        _drop_checkpoints(folder)
+
+
+def pass_options(jobs: "StudyJobs") -> PassOptions:
+    """How sentences are run through pruned models."""
+    return PassOptions(tokens_per_batch=jobs.plan.analysis.tokens_per_batch)
+
+
+def _config(jobs: "StudyJobs", job: "Job") -> TrainConfig:
+    plan = jobs.plan.pruning
+    return dataclasses.replace(
+        jobs.plan.training,
+        seed=job.seed,
+        updates=plan.updates,
+        max_source_tokens=None,
+        learning_rate=plan.learning_rate,
+        schedule="constant",
+        weight_decay=0.0,
+        evaluate_every=0,
+        save_every=plan.save_every,
+        keep_last=1,
+        keep_log_spaced=False,
+    )
+
+
+def _gated(place: Place, model: Model, point: GatedPoint) -> Point:
+    return Point(
+        place=place,
+        model=model,
+        removed=point.removed,
+        undecided=point.undecided,
+        learned=dict(zip(point.heads, zip(point.gates, point.values, strict=True), strict=True)),
+    )
+
+
+def _drop_checkpoints(folder: Path) -> None:
+    """A finished training is continued from its final weights."""
+    if is_first():
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    wait_for_all()
