@@ -2,7 +2,7 @@
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int8, Int32
 from torch import Tensor
 
 # G targets, N groups of any level
@@ -57,30 +57,27 @@ class ParameterCounts:
 
     def add(self, allocation: Float[Tensor, " parameter"], update: int, tail: bool) -> np.ndarray:
         """Count one chord; its `PARAMETER_FIGURES` (with `tail` also the share of the largest, which takes a sort)."""
-        hurts, zeros = allocation > 0, allocation == 0
-        self.hurt += hurts
-        self.zero += zeros
-        self.last.masked_fill_(hurts, update)
-        larger = allocation > self.largest
-        self.largest_update.masked_fill_(larger, update)
-        torch.maximum(self.largest, allocation, out=self.largest)
-        sign = torch.sign(allocation).to(torch.int8)
+        hurts, sign = allocation > 0, _signs(allocation)
         both = self.sign * sign
         self.sign = sign
+        self.hurt += hurts
+        self.zero += 1 - sign.abs()
+        _mark(self.last, hurts, update)
+        _mark(self.largest_update, allocation > self.largest, update)
+        torch.maximum(self.largest, allocation, out=self.largest)
         size = allocation.numel()
-        hurt, zero = int(hurts.sum()) / size, int(zeros.sum()) / size
-        moving = int((both != 0).sum())
-        alternated = int((both < 0).sum()) / moving if moving else np.nan
+        hurt, zero = int(torch.count_nonzero(hurts)) / size, (size - int(torch.count_nonzero(sign))) / size
+        moving, equal = _equal_signs(both)
+        alternated = (moving - equal) / moving if moving else np.nan
         return np.array([1 - hurt - zero, hurt, zero, alternated, _top_share(allocation) if tail else np.nan])
 
     def compare(self, first: Float[Tensor, " parameter"], second: Float[Tensor, " parameter"]) -> None:
         """Count one chord's allocations on two halves of the examples, each per its own mean loss."""
         self.halves[0].add_(first)
         self.halves[1].add_(second)
-        both = first * second
-        moving = int((both != 0).sum())
+        moving, equal = _equal_signs(_signs(first * second))
         if moving:
-            self.agreement += torch.tensor([int((both > 0).sum()) / moving, 1.0], dtype=torch.float64)
+            self.agreement += torch.tensor([equal / moving, 1.0], dtype=torch.float64)
 
     @property
     def sign_agreement(self) -> float:
@@ -105,6 +102,25 @@ class ParameterCounts:
 
 
 _PARAMETER_FIELDS = ("hurt", "zero", "last", "largest_update", "largest", "sign", "agreement")
+
+
+# Where signs are as good as random, selecting by a mask (masked_fill_, where) or comparing narrow integers costs 5 to
+# 15 times what arithmetic does on a CPU: 1.6 ms against 0.1 for 440,000 parameters, several times a chord.
+
+
+def _signs(values: Float[Tensor, " parameter"]) -> Int8[Tensor, " parameter"]:
+    return torch.sign(values).to(torch.int8)
+
+
+def _mark(updates: Int32[Tensor, " parameter"], where: Bool[Tensor, " parameter"], update: int) -> None:
+    """Set the entries of `where` to `update`, which is later than all that are there."""
+    torch.maximum(updates, where.to(torch.int32).mul_(update - NEVER).add_(NEVER), out=updates)
+
+
+def _equal_signs(products: Int8[Tensor, " parameter"]) -> tuple[int, int]:
+    """How many products of two signs are not 0, and how many are 1."""
+    moving = int(torch.count_nonzero(products))
+    return moving, (moving + int(products.sum())) // 2
 
 
 def _top_share(allocation: Tensor) -> float:
