@@ -25,3 +25,17 @@ def test_a_run_without_recording_is_told_how_to_record(infoflow, tmp_path) -> No
     assert answer.code == 2
     assert "holds no recording of its trainings" in answer.err
     assert "--set dynamics.on=true" in answer.err
+
+
+def test_several_studies_are_compared(infoflow, tmp_path) -> None:
+    from dynamics.synthetic import Recordings, write_run
+
+    for number, name in enumerate(("small", "large")):
+        write_run(tmp_path / name, Recordings(corpus=number)).update(kind="study")
+    answer = infoflow("dynamics", tmp_path / "small", tmp_path / "large", "--out", tmp_path / "both")
+    assert answer.code == 0, answer.err
+    assert "One objective on two corpora: how alike shares over layers and components are" in answer.out
+    assert "dynamics:V3: holds." in answer.out
+    answer = infoflow("dynamics", tmp_path / "small", "--out", tmp_path / "both")
+    assert answer.code == 2
+    assert "--out is for the comparison of several" in answer.err

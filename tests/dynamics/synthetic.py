@@ -40,6 +40,7 @@ class Recordings:
     half_correlation: float = 0.99
     head_spread: float = 0.6
     synchronous: bool = True
+    corpus: int = 0  # trainings on another corpus differ as those of other seeds do
 
     def profile(self, objective: str, stack: str) -> np.ndarray:
         """Contribution of each layer and component, (layer, component)."""
@@ -79,7 +80,7 @@ class Recordings:
     def _groups(self) -> pd.DataFrame:
         rows = []
         for run, keys in _runs():
-            rng = np.random.default_rng([1, *run])
+            rng = np.random.default_rng([1, *run, *([self.corpus] if self.corpus else [])])
             objective, blocks = keys["objective"], []
             for stack in STACKS[objective]:
                 profile = self.profile(objective, stack)

@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 from scipy.stats import kstest, spearmanr
 
-from infoflow.dynamics import compare_trainings, objective_permutation_test, similarity
+from infoflow.dynamics import compare_corpora, compare_trainings, objective_permutation_test, similarity
+from infoflow.foundation import UserError
 
 COMPONENTS = ("query", "key", "value", "output", "mlp_in", "mlp_out")
 
@@ -55,6 +56,25 @@ def test_similarities_are_those_of_the_profiles(table) -> None:
     assert row["count"] == 12
     assert row["baseline"] == 0.0
     assert not any(a == b for a, _, b, *_ in found.index)  # a model's own stacks are not compared
+
+
+def test_corpora_are_compared_where_one_thing_changes(table) -> None:
+    found = compare_corpora({"small": table, "large": table.assign(value=-table["value"])})
+    keys = ["corpus", "model", "objective", "stack"]
+    for row in found.to_dict("records"):
+        one, other = ([row[f"{key}_{end}"] for key in keys] for end in "ab")
+        assert (one[0] == other[0]) != (one[2:] == other[2:] and one[0] != other[0])
+        assert one[:2] != other[:2]
+    inside = found[found["corpus_a"] == found["corpus_b"]]
+    alone = compare_trainings(table)
+    pd.testing.assert_frame_equal(
+        inside[inside["corpus_a"] == "small"].drop(columns=["corpus_a", "corpus_b"]).reset_index(drop=True), alone
+    )
+    across = found[(found["corpus_a"] != found["corpus_b"]) & (found["metric"] == "spearman")]
+    own = across[across["model_a"] == across["model_b"]]
+    assert len(own) == 2 * 4  # each stack with itself on the other corpus, in both normalisations
+    with pytest.raises(UserError, match="at least two"):
+        compare_corpora({"one": table})
 
 
 def test_a_cosine_by_chance_is_the_mean_over_shuffles(table) -> None:

@@ -8,10 +8,11 @@ import pandas as pd
 import pytest
 from dynamics.synthetic import Recordings
 
+from infoflow.dynamics import compare_corpora
 from infoflow.findings import FINDINGS, evaluate
 
 IDS = [name for name in FINDINGS if name.startswith("dynamics:")]
-UNTESTED = ["dynamics:L5", "dynamics:V3"]
+UNTESTED = ["dynamics:L5", "dynamics:V3"]  # V3 needs several corpora, see below
 # L2 needs a layer that hurts, V2 and V5 layers that all help, V4 stacks that differ by the language model alone.
 CHANGES = {
     "dynamics:V2": {"layer_sign": {}},
@@ -71,6 +72,36 @@ def test_claims_fail_where_they_are_false(name: str, change: dict, effect: float
     assert row["verdict"] == "fails", row["note"]
     if effect is not None:
         assert row["effect"] == pytest.approx(effect, abs=0.01)
+
+
+def corpora(*recordings: Recordings) -> dict[str, pd.DataFrame]:
+    """The tables of a comparison of studies, each on a corpus of its own."""
+    tables = {f"corpus {number}": each.tables() for number, each in enumerate(recordings)}
+    scores = [own["task_scores"].assign(corpus=name) for name, own in tables.items()]
+    groups = {name: own["allocation_groups"] for name, own in tables.items()}
+    return {"allocation_corpora": compare_corpora(groups), "task_scores": pd.concat(scores, ignore_index=True)}
+
+
+class Domain(Recordings):
+    """Who learns depends on the corpus as much as on the objective."""
+
+    def profile(self, objective: str, stack: str) -> np.ndarray:
+        return np.roll(super().profile(objective, stack), 3 * self.corpus, axis=0)
+
+
+def test_the_objective_or_the_corpus_decides() -> None:
+    tables = corpora(Recordings(), Recordings(corpus=1))
+    row = verdict(tables, "V3")
+    assert row["verdict"] == "holds", row["note"]
+    assert row["control"] <= 0 < row["effect"]
+    assert verdict(corpora(Domain(), Domain(corpus=1)), "V3")["verdict"] == "fails"
+    bad = tables["task_scores"]["corpus"].eq("corpus 1") & tables["task_scores"]["metric"].eq("loss")
+    unlearned = tables["task_scores"].assign(high=tables["task_scores"]["high"].mask(bad, 9.0))
+    row = verdict(tables | {"task_scores": unlearned}, "V3")
+    assert row["verdict"] == "not testable here"
+    assert "On corpus 1, the model causal-lm/seed-0 has not learned its task" in row["reason"]
+    one_seed = tables["allocation_corpora"].query("seed_a == 0 and seed_b == 0")
+    assert "under different seeds, were compared" in verdict(tables | {"allocation_corpora": one_seed}, "V3")["reason"]
 
 
 def test_equal_parameters_show_no_preference_for_feed_forward() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from ._session import Log, reporting
+from ._session import Log, Out, reporting, run_folder
 from ._show import show, show_path, show_table
 
 if TYPE_CHECKING:
@@ -16,21 +16,26 @@ _GROUP = ["component", "stack", "layer", "kind"]
 
 
 def dynamics(
-    run: Path,
-    /,
-    *,
+    *runs: Path,
     top: Annotated[int, Parameter(validator=Number(gte=1))] = 10,
+    out: Out = None,
     log: Log = None,
 ) -> None:
     """Show which parameters lowered the loss while a study's models trained, and write its report again.
 
-    The study must have recorded it: `[dynamics] on = true` in its plan, or `--set dynamics.on=true`.
+    The study must have recorded it: `[dynamics] on = true` in its plan, or `--set dynamics.on=true`. Several studies,
+    each on a corpus of its own, are compared: does the corpus change who does the learning, or only the objective?
 
     Args:
-        run: A folder that `infoflow study` wrote.
+        runs: A folder that `infoflow study` wrote, or several.
         top: Groups of parameters to list for each objective; the tables hold all.
+        out: Where to write the comparison of several; default: runs/corpora.
     """
     with reporting(log):
+        if len(runs) > 1:
+            _compare(runs, run_folder(out, "corpora"))
+            return
+        (run,) = _one(runs, out)
         from infoflow.report import write_report
         from infoflow.results import RunFolder
 
@@ -46,6 +51,32 @@ def dynamics(
             _show_similarity(folder.tables["allocation_similarity"])
         show_path("All groups, heads and steps", folder.path / "tables")
         show_path("Report", write_report(folder))
+
+
+def _one(runs: tuple[Path, ...], out: Path | None) -> tuple[Path, ...]:
+    from infoflow.foundation import UserError
+
+    if not runs or out is not None:
+        raise UserError(
+            "dynamics needs the folder of a study; --out is for the comparison of several. "
+            f"Got {len(runs)} {'folder' if len(runs) == 1 else 'folders'}."
+        )
+    return runs
+
+
+def _compare(runs: tuple[Path, ...], out: Path) -> None:
+    from infoflow.studies import compare_recordings
+
+    compared = compare_recordings(runs, out)
+    table = compared.tables["allocation_corpora"]
+    shown = table[(table["normalisation"] == "share") & (table["metric"] == "spearman")]
+    across = shown["corpus_a"] != shown["corpus_b"]
+    _show_similarity(shown[across], "One objective on two corpora: how alike shares over layers and components are")
+    _show_similarity(shown[~across], "Two trainings on one corpus")
+    finding = compared.findings.iloc[0]
+    show(f"{finding['id']}: {finding['verdict']}. {finding['reason']}")
+    show_path("All pairs", compared.path / "tables")
+    show_path("Report", compared.folder.report)
 
 
 def _require_recording(path: Path, tables: list[str]) -> None:
@@ -117,7 +148,9 @@ def _show_hurting(objective: str, hurting: "pd.DataFrame") -> None:
     show()
 
 
-def _show_similarity(similarity: "pd.DataFrame") -> None:
+def _show_similarity(
+    similarity: "pd.DataFrame", title: str = "How alike shares over layers and components are"
+) -> None:
     shown = similarity[(similarity["normalisation"] == "share") & (similarity["metric"] == "spearman")]
     ends = ["objective_a", "stack_a", "objective_b", "stack_b"]
     means = shown.groupby(ends, sort=True)["value"].agg(["mean", "min", "max", "count"])
@@ -126,5 +159,5 @@ def _show_similarity(similarity: "pd.DataFrame") -> None:
         for key, row in _rows(means)
     ]
     columns = ["objective", "stack", "objective", "stack", "rank correlation", "lowest to highest", "pairs"]
-    show_table(columns, rows, "How alike shares over layers and components are")
+    show_table(columns, rows, title)
     show()

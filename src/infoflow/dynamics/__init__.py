@@ -7,6 +7,8 @@ from ._cells import Cell as Cell
 from ._cells import Cells as Cells
 from ._cells import find_cells as find_cells
 from ._config import RecordConfig as RecordConfig
+from ._corpora import ALLOCATION_CORPORA as ALLOCATION_CORPORA
+from ._corpora import compare_corpora as compare_corpora
 from ._evaluation_set import EvaluationSet as EvaluationSet
 from ._evaluation_set import evaluation_set as evaluation_set
 from ._normalise import normalised as normalised

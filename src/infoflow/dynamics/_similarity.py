@@ -1,6 +1,7 @@
 """How alike two trainings distributed the work: share vectors over layers × components, and whether objectives part."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any
 
@@ -54,18 +55,30 @@ def compare_trainings(groups: pd.DataFrame) -> pd.DataFrame:
     Stacks of equal depth are compared, also those of one objective under two seeds; not a model's two stacks with each
     other. The sign is kept: a group that hurt is not one that helped. Replicates pair the sentences of both trainings.
     """
-    inside = (groups["set"] == "train") & (groups["layer"] >= 0) & (groups["kind"] != "cross")
-    compared = groups["component"].isin(_COMPARED) & (groups["term"] == _first_term(groups))
-    groups = groups.loc[inside & compared]
-    keys = ["model", "objective", "seed", "stack"]
-    vectors = {key: rows.sort_values(["layer", "component", "kind"]) for key, rows in groups.groupby(keys, sort=True)}
     rows = [
         row
-        for (one, first), (other, second) in combinations(vectors.items(), 2)
-        if one[0] != other[0] and _alike(first, second)
-        for row in _rows(one, first, other, second)
+        for (one, first), (other, second) in combinations(profiles_of(groups).items(), 2)
+        if one[0] != other[0]
+        for row in similarity_rows(one, first, other, second)
     ]
     return ALLOCATION_SIMILARITY.conform(pd.DataFrame(rows, columns=pd.Index(ALLOCATION_SIMILARITY.column_names)))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Profile:
+    """How a training spread its loss change over the compared layers and components of one stack."""
+
+    entries: tuple[tuple, ...]  # layer, component, kind of each entry
+    vectors: dict[str, tuple[np.ndarray, np.ndarray]]  # by normalisation: (entry,) and its replicates (R, entry)
+
+
+def profiles_of(groups: pd.DataFrame) -> dict[tuple, Profile]:
+    """By model, objective, seed and stack."""
+    inside = (groups["set"] == "train") & (groups["layer"] >= 0) & (groups["kind"] != "cross")
+    compared = groups["component"].isin(_COMPARED) & (groups["term"] == _first_term(groups))
+    keys = ["model", "objective", "seed", "stack"]
+    stacks = groups.loc[inside & compared].sort_values(["layer", "component", "kind"]).groupby(keys, sort=True)
+    return {key: _profile(rows) for key, rows in stacks}  # type: ignore[misc]
 
 
 def similarity(
@@ -102,12 +115,10 @@ def _first_term(groups: pd.DataFrame) -> pd.Series:
     return groups.groupby("model")["term"].transform("first")
 
 
-def _alike(first: pd.DataFrame, second: pd.DataFrame) -> bool:
-    columns = ["layer", "component", "kind"]
-    return len(first) == len(second) and bool((first[columns].to_numpy() == second[columns].to_numpy()).all())
-
-
-def _rows(one: tuple, first: pd.DataFrame, other: tuple, second: pd.DataFrame) -> list[dict[str, Any]]:
+def similarity_rows(one: tuple, first: Profile, other: tuple, second: Profile) -> list[dict[str, Any]]:
+    """The pair's row for each normalisation and metric; none for stacks of different shapes."""
+    if first.entries != second.entries:
+        return []
     names = ("model", "objective", "seed", "stack")
     keys = {
         f"{name}_{end}": value
@@ -116,22 +127,28 @@ def _rows(one: tuple, first: pd.DataFrame, other: tuple, second: pd.DataFrame) -
     }
     rows = []
     for normalisation, metric in product(NORMALISATIONS, METRICS):
-        values, replicates = zip(*(_vectors(frame, normalisation) for frame in (first, second)), strict=True)
+        values, replicates = zip(first.vectors[normalisation], second.vectors[normalisation], strict=True)
         drawn = similarity(*replicates, metric) if min(map(len, replicates)) else np.empty(0)
-        numbers = estimate(float(similarity(*values, metric)), drawn, _by_chance(*values, metric), len(first))
+        numbers = estimate(float(similarity(*values, metric)), drawn, _by_chance(*values, metric), len(first.entries))
         rows.append({**keys, "normalisation": normalisation, "metric": metric, **numbers})
     return rows
 
 
-def _vectors(frame: pd.DataFrame, normalisation: str) -> tuple[np.ndarray, np.ndarray]:
-    """The vector and its replicates (R, entry), as shares of the compared groups' sum or per parameter."""
-    replicates = np.stack([np.asarray(row, dtype=float) for row in frame["replicates"]]).T
-    sizes = frame["parameters"].to_numpy(dtype=float)
-    vectors = [frame["value"].to_numpy(dtype=float), replicates]
-    if normalisation == "per_parameter":
-        vectors = [values / sizes for values in vectors]
-    shared = [values / np.abs(values.sum(axis=-1, keepdims=True)) for values in vectors]
-    return -shared[0], -shared[1]  # what helped is positive
+def _profile(rows: pd.DataFrame) -> Profile:
+    """The entries of one stack as shares of their sum, or per parameter."""
+    draws = np.stack([np.asarray(row, dtype=float) for row in rows["replicates"]]).T
+    sizes = rows["parameters"].to_numpy(dtype=float)
+    raw = rows["value"].to_numpy(dtype=float), draws
+    # What helped is positive.
+    return Profile(
+        entries=tuple(rows[["layer", "component", "kind"]].itertuples(index=False, name=None)),
+        vectors={"share": (-_shares(raw[0]), -_shares(raw[1]))}
+        | {"per_parameter": (-_shares(raw[0] / sizes), -_shares(raw[1] / sizes))},
+    )
+
+
+def _shares(values: np.ndarray) -> np.ndarray:
+    return values / np.abs(values.sum(axis=-1, keepdims=True))
 
 
 def _by_chance(first: np.ndarray, second: np.ndarray, metric: str) -> float:

@@ -89,6 +89,54 @@ class ProfileSimilarity:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CorpusSimilarity:
+    """Rank correlation of the share profiles of two stacks under different seeds, mean over pairs of corpora.
+
+    `corpora="other"`: of two trainings on different corpora; `"same"`: on one corpus. A curve of one point for each
+    pair of seeds.
+    """
+
+    first: tuple[Objective, Stack]
+    second: tuple[Objective, Stack]
+    corpora: Literal["same", "other"]
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return ("allocation_corpora",)
+
+    def panel(self, tables: Tables) -> Panel:
+        if "allocation_corpora" not in tables:
+            raise Absent(
+                "it needs recordings on several corpora, and a study has one: run one study for each and compare "
+                "their folders, infoflow dynamics RUN RUN ..."
+            )
+        ends = [f"{name}_{end}" for end in "ab" for name in ("objective", "stack")]
+        frame = rows_of(
+            tables,
+            "allocation_corpora",
+            [*ends, "corpus_a", "corpus_b", "seed_a", "seed_b", "normalisation", "metric", "value"],
+        )
+        frame = frame.loc[(frame["normalisation"] == "share") & (frame["metric"] == "spearman")]
+        same = frame["corpus_a"] == frame["corpus_b"]
+        frame = frame.loc[(same == (self.corpora == "same")) & (frame["seed_a"] != frame["seed_b"])]
+        wanted = {(*self.first, *self.second), (*self.second, *self.first)}
+        frame = frame.loc[[key in wanted for key in frame[ends].itertuples(index=False, name=None)]]
+        if frame.empty:
+            names = " and ".join(f"{OBJECTIVE_NAMES[o]} ({stack})" for o, stack in (self.first, self.second))
+            raise Absent(f"no two trainings of {names} on {self.corpora} corpora, under different seeds, were compared")
+        draws = replicates_of(frame)
+        seeds = np.sort(frame[["seed_a", "seed_b"]].to_numpy(), axis=1)
+        values = frame["value"].to_numpy(dtype=float)
+        units = {tuple(map(int, unit)): (seeds == unit).all(axis=1) for unit in np.unique(seeds, axis=0)}
+        return _panel(
+            {
+                unit: (values[rows].mean(keepdims=True), draws[rows].mean(axis=0)[:, None])
+                for unit, rows in units.items()
+            }
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class BlockHurts:
     """Figures of components as sums over the layers of a stack: one point per component."""
 

@@ -21,7 +21,20 @@ _COLUMNS = ["objective", "seed", "trained", "split", "metric", "value", "low", "
 
 
 def shortfall(tables: Tables, objective: str, seed: int) -> str | None:
-    """Why the model of that objective and seed counts as not having learned its task, or None where it has."""
+    """Why the model of that objective and seed counts as not having learned its task, or None where it has.
+
+    Where scores are of several corpora (a column `corpus`), there is a model on each, and all must have learned.
+    """
+    scores = tables.get("task_scores")
+    if scores is None or "corpus" not in scores:
+        return _shortfall(tables, objective, seed)
+    for corpus, own in scores.groupby("corpus", sort=False):
+        if reason := _shortfall({"task_scores": own}, objective, seed):
+            return f"on {corpus}, {reason}"
+    return None
+
+
+def _shortfall(tables: Tables, objective: str, seed: int) -> str | None:
     model = f"the model {objective}/seed-{seed}"
     try:
         loss = _score(tables, objective, seed, "loss")

@@ -8,6 +8,7 @@ import pandas as pd
 from infoflow.results import RunFolder
 
 from ._dynamics_bars import bars_figure
+from ._dynamics_corpora import corpora_figure
 from ._dynamics_heads import allocation_heads_figure
 from ._dynamics_hurting import hurting_figure
 from ._dynamics_rows import on_train
@@ -22,6 +23,8 @@ _TABLES = ("allocation_windows", "allocation_steps", "allocation_groups", "alloc
 
 def dynamics_section(run: RunFolder, cast: Cast) -> Section | None:
     """The section, or None where no training was recorded."""
+    if "allocation_corpora" in run.tables and len(run.tables["allocation_corpora"]):
+        return _section([corpora_figure(run.tables["allocation_corpora"], cast)], list(cast.series))
     if any(name not in run.tables or run.tables[name].empty for name in _TABLES):
         return None
     frames = {name: on_train(cast.named(run.tables[name])) for name in _TABLES}
@@ -36,13 +39,17 @@ def dynamics_section(run: RunFolder, cast: Cast) -> Section | None:
     ]
     if "allocation_similarity" in run.tables and len(run.tables["allocation_similarity"]):
         figures.append(share_similarity_figure(run.tables["allocation_similarity"], cast))
+    return _section(figures, cast.present(frames["allocation_windows"]))
+
+
+def _section(figures: list[Figure], series: list[Series]) -> Section:
     return Section(
         id="dynamics",
         title="Which parts of the model did the learning?",
         lead="Each update moves every parameter a little, and the loss falls or rises. Loss change allocation divides "
         "that change among the parameters, so that their parts add up to it exactly.",
         figures=figures,
-        keys=cast.present(frames["allocation_windows"]),
+        keys=series,
         untrained=False,
     )
 

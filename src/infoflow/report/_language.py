@@ -67,7 +67,7 @@ class Series:
 class Cast:
     """The models of a run, in reading order.
 
-    In a study the lines are objectives, with seeds as repetitions; elsewhere each model is its own line.
+    In a study the lines are objectives, with seeds (and corpora) as repetitions; elsewhere each model is its own line.
     """
 
     series: tuple[Series, ...]
@@ -77,11 +77,9 @@ class Cast:
     @classmethod
     def of(cls, run: RunFolder) -> "Cast":
         models = _models(run)
-        by = (
-            "model"
-            if models.duplicated(["objective", "seed"]).any() or run.read().get("kind") != "study"
-            else "objective"
-        )
+        kind = run.read().get("kind")
+        repeated = models.duplicated(["objective", "seed"]).any() and kind != "corpora"
+        by = "objective" if kind in ("study", "corpora") and not repeated else "model"
         keys = list(dict.fromkeys(models.sort_values("order", kind="stable")[by]))
         objective_of = dict(zip(models[by], models["objective"], strict=True))
         slots = _assign_slots([objective_of[key] for key in keys])

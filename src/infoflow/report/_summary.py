@@ -111,12 +111,11 @@ def _model_cells(own: pd.DataFrame, cast: Cast) -> dict[str, str]:
         return float(values.median()) if len(values) else math.nan
 
     seconds = duration_text(middle("seconds"))
-    several = cast.by == "objective" and len(own) > 1
     cells = {"parameters": count_text(middle("parameters")), "updates": count_text(middle("updates"))}
     cells |= {"source tokens": count_text(middle("source_tokens"))}
     cells["time per model" if cast.by == "objective" else "time"] = seconds
     if cast.by == "objective":
-        cells = {"seeds": listed([str(seed) for seed in sorted(own["seed"])]) if several or len(own) else "–", **cells}
+        cells = {"seeds": listed([str(seed) for seed in sorted(set(own["seed"]))]) if len(own) else "–", **cells}
     elif "objective" in own and len(own):
         cells = {"task": objective_label(str(own["objective"].iloc[0])), **cells}
     return cells

@@ -39,6 +39,8 @@ def training_section(run: RunFolder, cast: Cast) -> Section | None:
     """The section, or None where no task was scored."""
     if "task_scores" not in run.tables or run.tables["task_scores"].empty:
         return None
+    if "corpus" in run.tables["task_scores"]:  # losses on several corpora cannot be averaged
+        return None
     scores = cast.named(run.tables["task_scores"])
     scores = scores[scores["split"] == ("test" if "test" in set(scores["split"]) else scores["split"].iloc[0])]
     if not set(_METRICS) & set(scores["metric"]):

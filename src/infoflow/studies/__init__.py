@@ -4,6 +4,7 @@ from ._analyze import AnalyzeOptions as AnalyzeOptions
 from ._analyze import analyze as analyze
 from ._analyze import merge as merge
 from ._check_findings import check_findings as check_findings
+from ._corpora import compare_recordings as compare_recordings
 from ._plan import PRESETS as PRESETS
 from ._plan import AlignmentPlan as AlignmentPlan
 from ._plan import AnalysisPlan as AnalysisPlan

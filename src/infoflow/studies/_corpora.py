@@ -1,0 +1,101 @@
+"""Recordings on several corpora, compared: does the corpus matter to who does the learning, or only the objective?"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from infoflow.dynamics import ALLOCATION_CORPORA, compare_corpora
+from infoflow.findings import FINDINGS, FINDINGS_TABLE, evaluate
+from infoflow.foundation import UserError, current_display, provenance
+from infoflow.report import write_report
+from infoflow.results import Column, RunFolder
+
+from ._run import Run
+from ._scores import TASK_SCORES
+from ._study import MODEL_KEYS, only_one
+
+_CORPUS = Column(name="corpus", dtype="string", unit="", description="name of the study's folder")
+
+
+def compare_recordings(studies: Sequence[Path | str], out: Path | str) -> Run:
+    """Compare the recordings of studies that differ in their corpus; a run folder with the table and its report.
+
+    The studies' plans should be equal but for `[corpus]`; what else differs is told as a warning. A corpus has the name
+    of its study's folder.
+
+    Args:
+        studies: Folders that `infoflow study` wrote, with `[dynamics] on = true`.
+        out: The run folder to write.
+
+    Raises:
+        UserError: A folder holds no recording, two have one name, or there are fewer than two.
+    """
+    runs = [RunFolder.existing(folder) for folder in studies]
+    names = [run.path.resolve().name for run in runs]
+    if len(set(names)) < len(names):
+        raise UserError(
+            f"Each corpus has the name of its study's folder, so names must differ. Got {', '.join(names)}."
+        )
+    for run in runs:
+        if "allocation_groups" not in run.tables:
+            raise UserError(
+                f"{run.path} holds no recording of its trainings. Let `infoflow study` finish there, with a plan that "
+                "says [dynamics] on = true."
+            )
+    by_corpus = dict(zip(names, runs, strict=True))
+    target = RunFolder(out)
+    with only_one(target):
+        if target.read().get("kind", "corpora") != "corpora":
+            raise UserError(f"{target.path} holds a run of another kind. Choose another --out.")
+        similarity = compare_corpora({name: run.tables["allocation_groups"] for name, run in by_corpus.items()})
+        scores = [_scores(name, run) for name, run in by_corpus.items()]
+        target.tables.write(similarity, ALLOCATION_CORPORA)
+        target.tables.write(pd.concat(scores, ignore_index=True), TASK_SCORES.with_keys(_CORPUS, *MODEL_KEYS))
+        target.tables.write(evaluate(target.tables, [FINDINGS["dynamics:V3"]]), FINDINGS_TABLE)
+        _describe(target, by_corpus)
+        write_report(target)
+    return Run(target)
+
+
+def _scores(name: str, run: RunFolder) -> pd.DataFrame:
+    """What the study's models scored; models of several studies have the same names until the corpus is in front."""
+    frame = run.tables[TASK_SCORES.name]
+    return frame.assign(corpus=name, model=name + "/" + frame["model"].astype(str))
+
+
+def _describe(target: RunFolder, by_corpus: dict[str, RunFolder]) -> None:
+    manifests = {name: run.read() for name, run in by_corpus.items()}
+    plans = {name: manifest.get("plan", {}) for name, manifest in manifests.items()}
+    warnings = _differences(plans)
+    for warning in warnings:
+        current_display().warn(warning)
+    target.update(
+        kind="corpora",
+        title="Does the corpus matter to who does the learning?",
+        plan={part: value for part, value in plans[min(plans)].items() if part != "corpus"},
+        corpus={
+            name: {"plan": plans[name].get("corpus", {}), **manifest.get("corpus", {})}
+            for name, manifest in manifests.items()
+        },
+        models=[
+            {**model, "model": f"{name}/{model['model']}"}
+            for name, manifest in manifests.items()
+            for model in manifest.get("models", [])
+        ],
+        warnings=warnings,
+        command=provenance()["command"],
+        provenance=provenance(),
+    )
+
+
+def _differences(plans: dict[str, dict]) -> list[str]:
+    """What makes two studies differ in more than the corpus."""
+    (first, reference), *others = plans.items()
+    parts = ("objectives", "seeds", "match", "model", "training", "dynamics")
+    return [
+        f"{name} and {first} differ in {part}, not only in the corpus."
+        for name, plan in others
+        for part in parts
+        if plan.get(part) != reference.get(part)
+    ]
