@@ -58,7 +58,13 @@ PRUNING = TableSchema(
             unit="gates",
             description="learned gates that are still neither 0 nor 1 (0 for all other methods)",
         ),
-        Column(name="metric", dtype="string", unit="", description="loss, bleu, or the name of a user's function"),
+        Column(
+            name="metric",
+            dtype="string",
+            unit="",
+            description="loss, bleu (sacreBLEU of detokenised beam search: lower-cased, tokenizer 13a, one reference), "
+            "or the name of a user's function",
+        ),
         *estimate_columns(
             "nats per token (loss), percent (bleu)",
             "score of the pruned model",

@@ -129,6 +129,9 @@ class PruningPlan:
     A scope is a kind of attention ("encoder-self", "decoder-self", "decoder-cross") or "all": whose heads may go. A
     model is pruned in those scopes that it has. In numbers of heads, below 1 is a share of the scope's.
 
+    Gates learn on from one penalty to the next, so penalties should rise. At width 128 on short sentences (250 updates
+    each) 0.003 left 33 of 48 encoder heads, 0.01 left 16. More updates decide more gates.
+
     Each point costs `updates` of training where gates learn (the same again for each number of `subset`, a whole
     training for each point from scratch), and everywhere a reading of `score_sentences`, their translation by beam
     search unless `metric` is "loss", and for `roles` one of `role_sentences` with attention.
@@ -137,10 +140,10 @@ class PruningPlan:
     on: bool = False
     objectives: tuple[str, ...] = ("translation",)  # whose models are pruned, at every seed
     scopes: tuple[str, ...] = ("encoder-self", "all")
-    penalties: tuple[float, ...] = (0.05, 0.1, 0.2, 0.4, 0.8)  # of an attention's open gates; a sweep goes from one on
+    penalties: tuple[float, ...] = (0.003, 0.01, 0.03, 0.1, 0.3)  # times the mean over attentions of open heads
     updates: int = 500  # at each penalty
     learning_rate: float = 2e-4  # constant
-    gate_rate: float = 50.0  # multiple of it for the gates
+    gate_rate: float = 100.0  # multiple of it for the gates
     greedy: tuple[str, ...] = ("importance", "confidence", "relevance", "random")  # and "iterative" (importance)
     random_draws: int = 3
     keep: tuple[float, ...] = ()  # numbers of heads of the greedy choices; empty: as many as the gates left
