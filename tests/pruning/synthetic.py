@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-LAYERS, HEADS, REPLICATES = 4, 4, 40
+REPLICATES = 40
 KINDS = {
     "translation": ("encoder-self", "decoder-self", "decoder-cross"),
     "masked-lm": ("encoder-self",),
     "causal-lm": ("decoder-self",),
 }
 PENALTIES = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8)
-LEFT = (16, 13, 9, 6, 3, 1)  # of the encoder's 16 heads
+LEFT = (16, 13, 9, 6, 3, 1)  # of 16 heads
 SHARES = {  # of each kind's heads, where gates choose among all
     "encoder-self": (1.0, 0.75, 0.5, 0.25, 0.125, 0.0625),
     "decoder-self": (1.0, 0.85, 0.65, 0.45, 0.3, 0.125),
@@ -52,6 +52,8 @@ class Sweeps:
     draws: int = 3  # random orders
     penalties: tuple[float, ...] = PENALTIES
     left: tuple[int, ...] = LEFT
+    layers: int = 4
+    heads: int = 4
     noise: float = 0.05
     between: float = 0.02  # how much seeds differ, in BLEU
     cost: dict[str, tuple[float, float]] = field(default_factory=lambda: dict(COST))
@@ -68,6 +70,11 @@ class Sweeps:
             "pruned_heads": pd.DataFrame(list(self._heads())),
             "pruned_roles": pd.DataFrame(list(self._roles())),
         }
+
+    @property
+    def size(self) -> int:
+        """Heads of a kind of attention."""
+        return self.layers * self.heads
 
     def _models(self) -> Iterator[dict[str, Any]]:
         for objective in self.objectives:
@@ -88,19 +95,20 @@ class Sweeps:
 
     def _left(self, kinds: tuple[str, ...], end: str, method: str) -> list[dict[str, int]]:
         """Heads left of each kind; greedy methods take the same share of every kind."""
-        size = LAYERS * HEADS
+        size = self.size
+        lefts = [round(left * size / 16) for left in self.left]
         if not end:
             first, *others = kinds
-            return [{first: left} | dict.fromkeys(others, size) for left in self.left]
+            return [{first: left} | dict.fromkeys(others, size) for left in lefts]
         if method in ("hard-concrete", "scratch"):
             return [{kind: round(self.shares[kind][i] * size) for kind in kinds} for i in range(len(self.left))]
-        return [dict.fromkeys(kinds, left) for left in self.left]
+        return [dict.fromkeys(kinds, left) for left in lefts]
 
     def _points(self) -> Iterator[dict[str, Any]]:
         for keys, left in self._sweeps():
             method, learned = keys["method"].removesuffix("-all"), "hard-concrete" in keys["method"]
-            total = len(left[0]) * LAYERS * HEADS
-            pool = total if keys["method"].endswith("-all") else LAYERS * HEADS
+            total = len(left[0]) * self.size
+            pool = total if keys["method"].endswith("-all") else self.size
             for point, kinds in enumerate(left):
                 if method == "scratch" and point == 0:
                     continue
@@ -139,7 +147,7 @@ class Sweeps:
 
     def _alive(self, keys: dict[str, Any], kind: str, number: int) -> set[tuple[int, int]]:
         """The (layer, head) that stay: those of random orders drawn, others by what the claims say."""
-        places = [(layer, head) for layer in range(LAYERS) for head in range(HEADS)]
+        places = [(layer, head) for layer in range(self.layers) for head in range(self.heads)]
         if keys["method"].startswith("random"):
             order = np.random.default_rng([keys["seed"], keys["draw"], len(kind)]).permutation(len(places))
             return {places[index] for index in order[:number]}
@@ -164,8 +172,8 @@ class Sweeps:
                     gated = keys["method"].startswith(("hard-concrete", "subset")) and (
                         keys["method"].endswith("-all") or kind == first
                     )
-                    for layer in range(LAYERS):
-                        for head in range(HEADS):
+                    for layer in range(self.layers):
+                        for head in range(self.heads):
                             lives = (layer, head) in alive
                             place = dict(zip(("stack", "kind"), kind.split("-"), strict=True))
                             log_alpha = (3.0 if lives else -3.0) if gated else np.nan
@@ -179,11 +187,11 @@ class Sweeps:
                 continue
             kind = KINDS[keys["objective"]][0]
             place = dict(zip(("stack", "kind"), kind.split("-"), strict=True))
-            for point, kinds in [(-1, {kind: LAYERS * HEADS}), *enumerate(left)]:
+            for point, kinds in [(-1, {kind: self.size}), *enumerate(left)]:
                 alive = self._alive(keys, kind, kinds[kind])
                 for role, holders in self.roles.items():
-                    for layer in range(LAYERS):
-                        for head in range(HEADS):
+                    for layer in range(self.layers):
+                        for head in range(self.heads):
                             holds = (layer, head) in holders
                             score = {"score": 0.95 if holds else 0.1, "baseline": 0.2, "low": 0.09, "high": 0.96}
                             yield {**keys, "point": point, **place, "layer": layer, "head": head, "role": role,

@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import groupby
 from typing import Any
 
 import vl_convert
@@ -11,6 +12,8 @@ from ._theme import FONT, on_paper
 
 PIXELS_PER_INCH = 96
 _NEEDLESS = r' (?:class|role|aria-[a-z]+|pointer-events|font-family|stroke-miterlimit)="[^"]*"| opacity="1"'
+_ELEMENT = re.compile(r"<(path|line|text)((?: [a-z0-9-]+=\"[^\"]*\")*)(/>|>[^<]*</\1>)")
+_INHERITED = re.compile(r' (?:fill|stroke|stroke-width|stroke-dasharray|font-size|font-weight|text-anchor)="[^"]*"')
 _GAP = 14  # pixels between panels
 
 
@@ -22,15 +25,44 @@ def static_svg(panel: Panel, width: int, prefix: str) -> str:
     spec = {**panel.spec, "width": width, "autosize": {"type": "fit-x", "contains": "padding"}}
     svg = _responsive(_lean(_own_ids(vl_convert.vegalite_to_svg(spec), prefix)))
     # Coordinates come with 15 digits, which would be a third of the page.
-    svg = re.sub(r"(\.\d\d)\d{4,}", r"\1", svg)
+    svg = re.sub(r'(\.\d\d)\d{4,}|(?<= opacity="0)(\.\d\d)\d+', r"\1\2", svg)
     return re.sub(r'(?<= d=")[^"]+|(?<="translate)[^"]+', _tenths, svg)
 
 
 def _lean(svg: str) -> str:
-    """Without what a still picture does not need: a quarter of its bytes. Its font is named once, at the top."""
+    """Without what a still picture does not need: a third of its bytes. Its font is named once, at the top."""
     svg = re.sub(r'<path class="(?:fore|back)ground"[^>]* d=""[^>]*/>', "", svg)
     bare = re.sub(r"<[a-z][^>]*>", lambda tag: re.sub(_NEEDLESS, "", tag[0]), svg)
-    return bare.replace("<svg", f'<svg font-family="{FONT}"', 1)
+    # Neither filled nor drawn, unless it is what something else is clipped to.
+    bare = re.sub(r'(<clipPath[^>]*>)?<path d="[^"]*"/>', lambda path: path[0] if path[1] else "", bare)
+    return _grouped(bare).replace("<svg", f'<svg font-family="{FONT}"', 1)
+
+
+def _grouped(svg: str) -> str:
+    """Marks that follow each other and look alike share a group that says how they look."""
+    parts, end = [], 0
+    for look, run in groupby(_ELEMENT.finditer(svg), key=_Run()):
+        marks = list(run)
+        parts.append(svg[end : marks[0].start()])
+        end = marks[-1].end()
+        shared = "".join(look[1])
+        bare = "".join(_INHERITED.sub("", mark[0].split(">", 1)[0]) + ">" + mark[0].split(">", 1)[1] for mark in marks)
+        parts.append(f"<g{shared}>{bare}</g>" if shared and len(marks) > 1 else svg[marks[0].start() : end])
+    return "".join(parts) + svg[end:]
+
+
+class _Run:
+    """Key of a mark: the same for one that directly follows another with the same look."""
+
+    def __init__(self) -> None:
+        self._number, self._end, self._look = 0, -1, tuple[str, ...]()
+
+    def __call__(self, mark: re.Match[str]) -> tuple[int, tuple[str, ...]]:
+        look = tuple(sorted(_INHERITED.findall(mark[2])))
+        if mark.start() != self._end or look != self._look:
+            self._number += 1
+        self._end, self._look = mark.end(), look
+        return self._number, look
 
 
 def _tenths(path: re.Match[str]) -> str:

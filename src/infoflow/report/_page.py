@@ -20,6 +20,7 @@ from ._map_drawing import legend_mark
 from ._methods import settings, table_notes
 from ._story import Story, tell
 from ._summary import VERDICTS, model_rows, study_line, verdict_line
+from ._theme import vega_config
 
 _SCRIPTS = ("page.js", "attention.js", "report.js")
 _LONG_CSV = 40_000  # characters
@@ -57,6 +58,7 @@ def render(run: RunFolder, story: Story) -> str:
         command=manifest.get("command", ""),
         version=version("infoflow"),
         style=Markup(style("style.css", "attention.css")),
+        chart_config=vega_config(),  # of every chart, once
         scripts=[Markup(script) for script in scripts],
         policy=policy(scripts),
         methods_used=list(dict.fromkeys(figure.method for figure in story.figures)),
@@ -72,6 +74,7 @@ def _environment(story: Story) -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["embedded"] = embedded
+    environment.filters["live"] = lambda panel: embedded({k: v for k, v in panel.spec.items() if k != "config"})
     environment.filters["named"] = lambda text: _named(text, story)
     environment.filters["csv_address"] = _csv_address
     environment.filters["legend_mark"] = legend_mark

@@ -13,6 +13,7 @@ from ._knowledge import knowledge_section
 from ._language import Cast
 from ._lenses import lenses_section
 from ._neighbours import neighbours_section
+from ._pruning import pruning_section
 from ._similarity import similarity_section
 from ._space import space_section
 from ._summary import Finding, scorecard
@@ -28,6 +29,7 @@ SECTIONS = (
     neighbours_section,
     alignment_section,
     heads_section,
+    pruning_section,
     training_section,
     dynamics_section,
 )

@@ -5,13 +5,14 @@
 
   // ---- charts, drawn when they come near the screen
   const views = new Map(); // section → Vega views
+  const chartConfig = JSON.parse(one("#chart-config").textContent);
   const draw = async (panel) => {
     if (panel.dataset.drawn) return;
     panel.dataset.drawn = "yes";
     const spec = JSON.parse(one(".spec", panel).textContent);
     const target = one(".live", panel);
     // `ast` keeps Vega from compiling code at run time, which the page's security policy forbids.
-    const { view } = await vegaEmbed(target, spec, { mode: "vega-lite", actions: false, renderer: "svg", ast: true, defaultStyle: false, tooltip: { disableDefaultStyle: true } });
+    const { view } = await vegaEmbed(target, spec, { config: chartConfig, mode: "vega-lite", actions: false, renderer: "svg", ast: true, defaultStyle: false, tooltip: { disableDefaultStyle: true } });
     panel.classList.add("alive");
     target.firstElementChild?.setAttribute("aria-hidden", "true");
     const section = panel.closest("section");
@@ -39,13 +40,20 @@
   const replay = (view, slider) => {
     try { view.signal("frame", Number(slider.value)).runAsync(); } catch { /* a chart of another figure in the section */ }
   };
-  for (const slider of all("input.replay")) {
-    const moments = slider.dataset.moments.split(" ").map(Number);
-    slider.addEventListener("input", () => {
-      one("output", slider.parentElement).textContent = moments[slider.value].toLocaleString("en");
+  const sliders = all("input.replay").map((slider) => {
+    const { moments, labels, state: key } = slider.dataset;
+    const names = labels ? labels.split("|") : moments.split(" ").map((moment) => Number(moment).toLocaleString("en"));
+    const paint = () => {
+      if (key && names[state[key]] !== undefined) slider.value = state[key];
+      one("output", slider.parentElement).textContent = names[slider.value];
       for (const view of views.get(slider.closest("section")) || []) replay(view, slider);
+    };
+    slider.addEventListener("input", () => {
+      if (key) remember({ [key]: slider.value, place: slider.closest("figure").id });
+      paint();
     });
-  }
+    return paint;
+  });
 
   // ---- one model highlighted in every figure of a section
   const pinned = () => state.model || "";
@@ -424,7 +432,7 @@
   };
 
   // ---- start, and follow the address
-  const paints = [...all("[data-map]").map(headMap), ...all("[data-maps]").map(maps), ...all("[data-metrics]").map(metrics)];
+  const paints = [...sliders, ...all("[data-map]").map(headMap), ...all("[data-maps]").map(maps), ...all("[data-metrics]").map(metrics)];
   const follow = (jump) => {
     readState();
     for (const paint of paints) paint();

@@ -1,0 +1,46 @@
+"""What pruning tells: how many heads a model needs, which go first, which functions stay, and what training is for."""
+
+import pandas as pd
+
+from infoflow.results import RunFolder
+
+from ._figure import Section
+from ._language import Cast
+from ._pruned_rows import scoped, with_counts
+from ._pruning_gates import gates_figure
+from ._pruning_kinds import kinds_figure
+from ._pruning_quality import quality_figure
+from ._pruning_roles import roles_figure
+from ._pruning_scratch import scratch_figure
+
+
+def pruning_section(run: RunFolder, cast: Cast) -> Section | None:
+    """The section, or None where the run pruned nothing."""
+    curves, heads, roles = (_table(run, cast, name) for name in ("pruning", "pruned_heads", "pruned_roles"))
+    curves = curves if curves is None else with_counts(curves)
+    figures = [
+        None if curves is None else quality_figure(curves, cast),
+        None if heads is None else kinds_figure(heads, cast),
+        None if roles is None else roles_figure(roles, cast),
+        None if curves is None else scratch_figure(curves, cast),
+        None if curves is None else gates_figure(curves, cast),
+    ]
+    if all(figure is None for figure in figures):
+        return None
+    return Section(
+        id="pruning",
+        title="Which heads can go?",
+        lead="Each head gets a gate, and each open gate costs a little. The model decides which heads are worth their "
+        "price; as the price rises, fewer stay.",
+        figures=[figure for figure in figures if figure is not None],
+        keys=cast.present(*(frame for frame in (curves, heads, roles) if frame is not None)),
+        untrained=False,
+    )
+
+
+def _table(run: RunFolder, cast: Cast, name: str) -> pd.DataFrame | None:
+    """Rows of trained models; None where there are none."""
+    if name not in run.tables or run.tables[name].empty:
+        return None
+    frame = scoped(run.tables[name], cast)
+    return None if frame.empty else frame

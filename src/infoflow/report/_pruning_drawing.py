@@ -1,0 +1,115 @@
+"""What the charts of pruning share: the axis of heads left, the unpruned model's line, names in the empty corner."""
+
+import json
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from ._language import Series
+from ._pruned_rows import Pool
+
+UNPRUNED = {"color": "var(--control)", "strokeDash": [1, 3], "strokeWidth": 1.6}
+UNPRUNED_NAME = ("·····", "unpruned model", "var(--soft)")
+RANDOM_NAME = ("– –", "random choice", "var(--soft)")
+SCRATCH_NAME = ("– –", "from scratch", "var(--soft)")
+_LINE = 14  # pixels between names
+_GAP = 0.04  # between squares, as a part of their distance
+_TYPE = {"baseline": "top", "fontSize": 11, "fontWeight": "bold"}
+_PLACE = {
+    "y": alt.Y("at:Q", scale=None, axis=None),  # in pixels
+    "text": alt.Text("text:N"),
+    "color": alt.Color("color:N", scale=None),
+}
+
+
+def heads_left(size: int) -> alt.X:
+    """The axis: all heads at the left, none at the right."""
+    scale = alt.Scale(domain=[0, size], nice=False, reverse=True)
+    return alt.X("left:Q", title=f"heads left of {size}", scale=scale, axis=alt.Axis(tickCount=5, tickMinStep=1))
+
+
+def points_axis(names: dict[int, str], title: str, gap: float = _GAP) -> alt.X:
+    """Points of a sweep as columns, named by `names`, with a gap between squares."""
+    label = f"{list(names.values())}[indexof({list(names)}, datum.value)]"
+    axis = alt.Axis(labelExpr=label, labelAngle=0, domain=False, ticks=False, labelOverlap=True)
+    return alt.X("point:O", title=title, axis=axis, **_between(gap))
+
+
+def rows_axis(field: str, order: list, title: str | None = None, gap: float = _GAP) -> alt.Y:
+    """Rows in this order, from the top, with a gap between squares."""
+    axis = alt.Axis(domain=False, ticks=False, labelLimit=130)
+    return alt.Y(f"{field}:N", title=title, sort=order, axis=axis, **_between(gap, domain=order))
+
+
+def _between(gap: float, **more: Any) -> dict[str, alt.Scale]:
+    """Only squares have gaps: a scale of points knows none, and says so."""
+    settings = {**more, **({"paddingInner": gap} if gap else {})}
+    return {"scale": alt.Scale(**settings)} if settings else {}
+
+
+def folded(rows: pd.DataFrame, by: str | list[str]) -> alt.Chart:
+    """A chart of rows that the page holds as one for each value of `by`, in a third of the bytes."""
+    columns = [column for column in rows if column not in by]
+    return alt.Chart(rows.groupby(by, sort=False)[columns].agg(list).reset_index()).transform_flatten(columns)
+
+
+def squares(rows: pd.DataFrame, by: str, x: alt.X, y: alt.Y) -> list[alt.Chart]:
+    """Squares of the column `share` (0 to 1) with its `text`: the stronger, the more."""
+    base = folded(rows, by)
+    # Charts cannot mix CSS variables, so that the colour is one, more or less opaque.
+    opacity = alt.Opacity("share:Q", scale=alt.Scale(domain=[0, 1], range=[0.03, 1]), legend=None)
+    ink = alt.when("datum.share > 0.5").then(alt.value("var(--paper)")).otherwise(alt.value("var(--ink)"))
+    return [
+        base.mark_rect(color="var(--heat-2)").encode(x=x, y=y, opacity=opacity),
+        base.mark_text(fontSize=10).encode(x=x, y=y, text="text:N", color=ink),
+    ]
+
+
+def lit(series: Series, opacity: float = 1.0) -> Any:
+    """Opacity of a mark of a chart that shows one line of models: dimmed while another one is highlighted."""
+    test = f"highlight === '' || highlight === {json.dumps(series.key)}"
+    return alt.when(test).then(alt.value(opacity)).otherwise(alt.value(0.12 * opacity))
+
+
+def lean(spec: dict[str, Any]) -> dict[str, Any]:
+    """The specification without what later layers repeat of the scales and axes that all layers share."""
+    seen: dict[tuple[str, str], Any] = {}
+    for layer in spec["layer"]:
+        for channel, own in layer.get("encoding", {}).items():
+            if channel not in ("x", "y") or "field" not in own or own.get("scale", 1) is None:
+                continue
+            for name in ("scale", "axis", "title"):
+                if name in own and (channel, name) in seen and seen[channel, name] == own[name]:
+                    del own[name]
+                elif name in own:
+                    seen[channel, name] = own[name]
+    return spec
+
+
+def span_of(pool: Pool, curves: pd.DataFrame) -> list[float]:
+    """One scale of quality for all panels of a model."""
+    own = curves.loc[curves["series"] == pool.series.key]
+    drawn = own[["low", "high", "value", "unpruned"]].stack()
+    low, high = float(drawn.min()), float(drawn.max())
+    margin = 0.06 * (high - low) or 0.1
+    return [low - margin, high + margin]
+
+
+def corner_names(found: list[tuple[str, str, str]], height: int, low: bool) -> alt.Chart:
+    """(mark, name, colour) at the left end, in the corner that lines leave as they go down (`low`) or up."""
+    top = height - _LINE * len(found) - 2 if low else 4
+    rows = [{"text": f"{mark} {name}", "color": color, "at": top + _LINE * row} for row, (mark, name, color) in
+            enumerate(found)]  # fmt: skip
+    return _names(rows).mark_text(align="left", **_TYPE).encode(**_PLACE, x=alt.value(6))
+
+
+def right_names(found: list[tuple[str, str, str]], top: int) -> alt.Chart:
+    """(mark, name, colour) at the right end, from `top` down."""
+    rows = [{"text": f"{name} {mark}", "color": color, "at": top + _LINE * row} for row, (mark, name, color) in
+            enumerate(found)]  # fmt: skip
+    return _names(rows).mark_text(align="right", **_TYPE).encode(**_PLACE, x=alt.value("width"))
+
+
+def _names(rows: list[dict]) -> alt.Chart:
+    return alt.Chart(pd.DataFrame(rows))

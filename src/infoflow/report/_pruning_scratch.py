@@ -1,0 +1,114 @@
+"""Pruned models beside models that had the same heads from the start."""
+
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from ._figure import Figure, Panel
+from ._language import Cast
+from ._layer_chart import CONTROL, finished
+from ._numbers import estimate_text
+from ._pruned_rows import LEARNED, METRICS, SCRATCH, Pool, metrics_of, pools_of, quality_curves, several
+from ._pruning_drawing import SCRATCH_NAME, UNPRUNED, UNPRUNED_NAME, corner_names, heads_left, lean, lit, span_of
+from ._samples import Samples
+
+_HEIGHT = 220
+_KEYS = ["series", "scope", "seed", "draw", "point"]
+
+
+def scratch_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+    """One panel for each model and set of heads with points that were also trained from scratch."""
+    frame = frame.loc[frame["way"].isin([LEARNED, SCRATCH]) & frame["metric"].isin(METRICS)]
+    frame = frame.loc[frame["left"] < frame["size"]]
+    pairs = frame.loc[frame["way"] == LEARNED].merge(
+        frame.loc[frame["way"] == SCRATCH], on=[*_KEYS, "metric"], suffixes=("", "_scratch")
+    )
+    if pairs.empty:
+        return None
+    metric = metrics_of(pairs)[0]
+    pairs = pairs.loc[pairs["metric"] == metric]
+    both = pd.MultiIndex.from_frame(pairs[_KEYS])
+    frame = frame.loc[(frame["metric"] == metric) & pd.MultiIndex.from_frame(frame[_KEYS]).isin(both)]
+    curves = quality_curves(frame)
+    pools = pools_of(curves, cast)
+    return Figure(
+        id="pruning-scratch",
+        question="Could a model with so few heads have been trained from the start?",
+        answer=[_sentence(pool.of(pairs), pool, metric) for pool in pools],
+        panels=[Panel(spec=_chart(pool.of(curves), pool, metric, curves), title=pool.title) for pool in pools],
+        caption=f"{several(frame)}; {int(frame['count'].median()):,} sentences behind each point.",
+        how_to_read=[
+            "In colour: the model that learned gates pruned. Grey and dashed, the control: a model that had exactly "
+            "these heads from its first update on, with as many updates as the model had before pruning. Dotted: the "
+            "model before any head went.",
+            "If the coloured line lies higher in BLEU (lower in loss), all heads were of use for learning, though few "
+            "are for the result. It would be surprising if training from scratch were better.",
+        ],
+        method="pruning",
+        data=curves,
+        tables=("pruning",),
+        findings=("heads:V2",),
+    )
+
+
+def _sentence(pairs: pd.DataFrame, pool: Pool, metric: str) -> str:
+    """Mean difference over the points, paired by seed and sentence."""
+    sign = 1 if metric == "bleu" else -1
+    unit = "BLEU" if metric == "bleu" else "nats per token"
+    gaps = [
+        Samples.of(own) - Samples.of(own.assign(value=own["value_scratch"], replicates=own["replicates_scratch"]))
+        for _, own in pairs.groupby("point")
+    ]
+    seeds = sorted(set.intersection(*(set(gap.values) for gap in gaps)))
+    mean = Samples(
+        values={seed: sign * sum(gap.values[seed] for gap in gaps) / len(gaps) for seed in seeds},
+        replicates={},
+        intervals=_intervals(gaps, seeds, sign),
+        count=0,
+    )
+    estimate = mean.estimate()
+    better = "better" if estimate.value > 0 else "worse"
+    sure = "" if estimate.sign or not estimate.has_interval else ", which may be chance"
+    shown = estimate if estimate.value > 0 else estimate.negated()
+    points = f"the mean over {len(gaps)} point{'s' if len(gaps) > 1 else ''}"
+    return f"{pool.subject}: the pruned model is {better} by {estimate_text(shown, unit)}, {points}{sure}."
+
+
+def _intervals(gaps: list[Samples], seeds: list, sign: int) -> dict[object, tuple[float, float]]:
+    """Of each seed's mean, over sentences."""
+    found = {}
+    for seed in seeds:
+        drawn = [gap.replicates[seed] for gap in gaps if seed in gap.replicates]
+        if len(drawn) == len(gaps):
+            mean = pd.Series(sign * sum(drawn) / len(drawn))
+            found[seed] = (float(mean.quantile(0.025)), float(mean.quantile(0.975)))
+    return found
+
+
+def _chart(own: pd.DataFrame, pool: Pool, metric: str, curves: pd.DataFrame) -> dict[str, Any]:
+    name, unit = METRICS[metric]
+    scale = alt.Scale(domain=span_of(pool, curves), nice=False, zero=False)
+    columns = ["left", "value", "low", "high"]
+    own = own.assign(**own[columns].round(3))
+    x = heads_left(int(own["size"].iloc[0]))
+    y = alt.Y("value:Q", title=f"{name}{unit}", scale=scale, axis=alt.Axis(tickCount=5))
+    low = alt.Y("low:Q", title=f"{name}{unit}", scale=scale)
+    pruned = own.loc[own["way"] == LEARNED, columns]
+    scratch = own.loc[own["way"] == SCRATCH, columns]
+    tooltip = [alt.Tooltip("left:Q", title="heads left"), alt.Tooltip("value:Q", title=name, format=".3f")]
+    color = alt.value(pool.series.color)
+    layers = [
+        alt.Chart(scratch).mark_area(color="var(--control)", opacity=0.15).encode(x=x, y=low, y2="high:Q"),
+        alt.Chart(scratch).mark_line(point={"color": "var(--control)", "size": 26}, **CONTROL).encode(x=x, y=y),
+        alt.Chart(pd.DataFrame([{"value": float(own["unpruned"].mean())}])).mark_rule(**UNPRUNED).encode(y=y),
+        alt.Chart(pruned.dropna(subset=["low", "high"]))
+        .mark_area()
+        .encode(x=x, y=low, y2="high:Q", color=color, opacity=lit(pool.series, 0.15)),
+        alt.Chart(pruned).mark_line(strokeWidth=2).encode(x=x, y=y, color=color, opacity=lit(pool.series)),
+        alt.Chart(pruned)
+        .mark_point(filled=True, size=30, opacity=1)
+        .encode(x=x, y=y, color=color, opacity=lit(pool.series), tooltip=tooltip),
+        corner_names([UNPRUNED_NAME, SCRATCH_NAME, ("●", "pruned", pool.series.color)], _HEIGHT, low=metric == "bleu"),
+    ]
+    return lean(finished(alt.layer(*layers), _HEIGHT))

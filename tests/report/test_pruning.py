@@ -1,0 +1,200 @@
+"""The section on pruning: sentences from the data, curves that agree with the tables, a slider, what is left out."""
+
+import json
+import re
+
+import pandas as pd
+import pytest
+from pruning.synthetic import Sweeps, write_run
+
+from infoflow.report import write_report
+from infoflow.report._language import Cast
+from infoflow.report._pruning import pruning_section
+from infoflow.results import RunFolder
+
+ANSWERS = {
+    "pruning-quality": "Encoder heads of translation: with 6 of 16 left (learned gates) BLEU is 29.9",
+    "pruning-kinds": "All heads of translation: with 21 of 48 left, 4 of encoder self-attention (25%), 7 of decoder",
+    "pruning-functions": "with 6 of 16 left, 5 of 5 functions are still held (seed 1; 100% over 3 seeds); none is lost",
+    "pruning-scratch": "Encoder heads of translation: the pruned model is better by 0.8",
+    "pruning-gates": "encoder heads of translation 0% (without a penalty 100%)",
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> RunFolder:
+    return write_run(tmp_path_factory.mktemp("pruned"), Sweeps())
+
+
+@pytest.fixture(scope="module")
+def figures(run):
+    return _figures(run)
+
+
+@pytest.fixture(scope="module")
+def page(run) -> str:
+    return write_report(run).read_text(encoding="utf-8")
+
+
+def _figures(run):
+    section = pruning_section(run, Cast.of(run))
+    assert section is not None
+    return {figure.id: figure for figure in section.figures}
+
+
+def _run(path, **changes):
+    return _figures(write_run(path, Sweeps(**changes)))
+
+
+def test_every_question_is_answered_from_the_data(figures) -> None:
+    assert list(figures) == list(ANSWERS)
+    for name, start in ANSWERS.items():
+        assert start in " ".join(figures[name].answer), figures[name].answer
+        assert figures[name].question.endswith("?")
+        assert re.search(r"\d", figures[name].caption)
+
+
+def test_curves_are_means_over_seeds_with_random_choices_as_control(run, figures) -> None:
+    data, table = figures["pruning-quality"].data, run.tables["pruning"]
+    own = table[(table["method"] == "importance-all") & (table["metric"] == "loss") & (table["point"] == 3)]
+    row = data[(data["scope"] == "-all") & (data["way"] == "importance") & (data["metric"] == "loss")]
+    row = row[row["point"] == 3].iloc[0]
+    assert row["value"] == pytest.approx(own["value"].mean(), abs=1e-4)
+    assert (row["left"], row["size"]) == (18, 48)
+    assert row["low"] < row["value"] < row["high"]
+    drawn = table[(table["method"] == "random") & (table["metric"] == "bleu") & (table["point"] == 2)]
+    band = data[(data["scope"] == "") & (data["way"] == "random") & (data["metric"] == "bleu")]
+    band = band[band["point"] == 2].iloc[0]
+    assert (band["low"], band["high"]) == pytest.approx((drawn["value"].min(), drawn["value"].max()), abs=1e-4)
+    assert set(data["unpruned"].round(6)) == {30.0, 2.0}
+
+
+def test_metrics_can_be_chosen_and_one_needs_no_choice(figures, tmp_path) -> None:
+    assert [group.label for group in figures["pruning-quality"].payload["metrics"]] == ["BLEU", "loss"]
+    only = _run(tmp_path, metrics=("loss",), seeds=(0,))
+    assert [group.label for group in only["pruning-quality"].payload["metrics"]] == ["loss"]
+    assert "within 0.05 nats" in only["pruning-quality"].answer[0]
+    assert "nats per token" in only["pruning-scratch"].answer[0]
+
+
+def test_shares_by_kind_agree_with_the_table(run, figures) -> None:
+    data, heads = figures["pruning-kinds"].data, run.tables["pruned_heads"]
+    own = heads[(heads["method"] == "hard-concrete-all") & (heads["point"] == 2) & (heads["kind"] == "cross")]
+    for layer, rows in own.groupby("layer"):
+        cell = data[(data["point"] == 2) & (data["name"] == "cross-attention") & (data["layer"] == layer)].iloc[0]
+        assert cell["share"] == pytest.approx(rows["alive"].mean(), abs=1e-4)
+        assert cell["alive"] == pytest.approx(4 * rows["alive"].mean(), abs=1e-3)
+    assert set(data["size"]) == {48}
+
+
+def test_lost_functions_are_named(tmp_path) -> None:
+    figure = _run(tmp_path, keeps_roles=False)["pruning-functions"]
+    lost = "lost: positional −1, nsubj dependent→head, positional +1 and rarest token."
+    assert f"with 6 of 16 left, 1 of 5 functions are still held (seed 1; 20% over 3 seeds); {lost}" in figure.answer[0]
+    data = figure.data
+    assert set(data[(data["left"] == 6) & (data["living_heads"] > 0)]["role"]) == {"obj dependent→head"}
+
+
+def test_the_slider_passes_all_points_and_starts_where_a_third_is_left(figures) -> None:
+    figure = figures["pruning-functions"]
+    names = ["before", "16 of 16 left", "13 of 16 left", "9 of 16 left", "6 of 16 left", "3 of 16 left", "1 of 16 left"]
+    assert figure.payload["points"] == names
+    assert names[figure.payload["start"]] == "6 of 16 left"
+    spec = figure.payload["matrices"][0].panels[0].spec
+    assert {"name": "frame", "value": 4} in spec["params"]
+    alive = next(rows for rows in spec["datasets"].values() if set(rows[0]) == {"frame", "place"})
+    assert [len(row["place"]) for row in alive] == [16, 16, 13, 9, 6, 3, 1]
+
+
+def test_expected_functions_of_random_heads(figures) -> None:
+    counts = figures["pruning-functions"].data
+    at = counts[counts["left"] == 6].iloc[0]
+    assert at["chance"] == pytest.approx((1 - 120 / 560 + 3 * 6 / 16 + 1 - (10 * 9) / (16 * 15)) / 5)
+
+
+def test_difference_to_scratch_is_paired(run, figures) -> None:
+    table = run.tables["pruning"]
+    table = table[(table["metric"] == "bleu") & table["method"].isin(["hard-concrete", "scratch"])]
+    wide = table.pivot(index=["seed", "point"], columns="method", values="value").dropna()
+    wide = wide[wide.index.get_level_values("point") > 0]
+    gap = (wide["hard-concrete"] - wide["scratch"]).mean()
+    assert f"better by {gap:.2f}"[:-1] in figures["pruning-scratch"].answer[0]
+
+
+def test_charts_name_colours_as_variables_and_have_a_control(figures) -> None:
+    for figure in figures.values():
+        text = json.dumps([panel.spec for panel in figure.panels])
+        assert not re.findall(r'"#[0-9a-f]{6}"', text)
+        assert '"strokeDash"' in text
+        assert "var(--control)" in text
+
+
+def test_models_of_one_stack_have_one_pool(tmp_path) -> None:
+    figures = _run(tmp_path, objectives=("masked-lm", "translation"), seeds=(0,), methods=("hard-concrete", "random"))
+    titles = [panel.title for panel in figures["pruning-quality"].payload["metrics"][1].panels]
+    assert titles == ["masked LM, encoder heads", "translation, encoder heads", "translation, all heads"]
+    assert "pruning-scratch" not in figures
+    assert "Encoder heads of masked LM" in " ".join(figures["pruning-kinds"].answer)
+    assert "masked LM: heads by functions" in [panel.title for panel in figures["pruning-functions"].panels]
+
+
+@pytest.mark.parametrize("table", ["pruning", "pruned_heads", "pruned_roles"])
+def test_each_table_alone_makes_its_figures(run, tmp_path, table) -> None:
+    stored = run.tables.stored(table)
+    alone = RunFolder(tmp_path)
+    alone.update(**run.read())
+    alone.tables.write(stored.frame, stored.schema)
+    wanted = {
+        "pruning": {"pruning-quality", "pruning-scratch", "pruning-gates"},
+        "pruned_heads": {"pruning-kinds"},
+        "pruned_roles": {"pruning-functions"},
+    }
+    assert set(_figures(alone)) == wanted[table]
+
+
+def test_a_run_that_pruned_nothing_has_no_section(tmp_path) -> None:
+    empty = RunFolder(tmp_path)
+    empty.update(kind="study", title="Empty")
+    assert pruning_section(empty, Cast.of(empty)) is None
+
+
+def test_the_page_holds_the_section_and_is_small(page) -> None:
+    start = page.index('<section id="pruning"')
+    section = page[start : page.index("<section", start + 9)]
+    assert len(section.encode()) < 155_000
+    assert 'data-state="pruned"' in section
+    assert 'id="method-pruning"' in page
+    assert not re.search(r"\bnan\b", re.sub(r"<script.*?</script>|data:[^\"]*", "", section, flags=re.DOTALL))
+
+
+def test_names_of_roles_and_methods_are_escaped(tmp_path) -> None:
+    evil = "<script>alert(1)</script>"
+    run = write_run(tmp_path, Sweeps(seeds=(0,), roles={evil: ((0, 0),), "rarest token": ((1, 1),)}, keeps_roles=False))
+    page = write_report(run).read_text(encoding="utf-8")
+    assert evil not in page
+    assert "&lt;script&gt;alert(1)" in page
+
+
+def test_the_unpruned_model_s_own_rows_are_no_curve(run, tmp_path) -> None:
+    stored = run.tables.stored("pruning")
+    first = stored.frame[(stored.frame["point"] == 0) & (stored.frame["method"] == "random")]
+    more = pd.concat([stored.frame, first.assign(method="unpruned", point=-1)], ignore_index=True)
+    other = RunFolder(tmp_path)
+    other.update(**run.read())
+    other.tables.write(more, stored.schema)
+    assert "unpruned" not in set(_figures(other)["pruning-quality"].data["way"])
+
+
+def test_the_slider_moves_the_picture_and_the_address(run, page, visit) -> None:
+    open_page = visit(run.report, "#pruning-functions")
+    figure = open_page.locator("#pruning-functions")
+    figure.locator(".panel.alive").first.wait_for()
+    slider = figure.locator("input.replay")
+    assert figure.locator("output").inner_text() == "6 of 16 left"
+    slider.evaluate("slider => { slider.value = 6; slider.dispatchEvent(new Event('input')); }")
+    assert figure.locator("output").inner_text() == "1 of 16 left"
+    figure.locator("text=1 head lives").wait_for()
+    assert "pruned=6" in open_page.evaluate("location.hash")
+    narrow = visit(run.report, "#pruning-functions;pruned=2", width=390)
+    narrow.locator("#pruning-functions output", has_text="13 of 16 left").wait_for()
+    assert narrow.evaluate("document.documentElement.scrollWidth") == 390
