@@ -64,8 +64,6 @@ def pruned_tables(jobs: "StudyJobs", pruning: "list[Job]") -> Iterator[tuple[Tab
     """The tables of all pieces with the keys of their models."""
     parts: list[Part] = []
     for job in pruning:
-        if job.piece == UNPRUNED:
-            continue
         model = {"model": job.model, "objective": job.objective, "seed": job.seed, "trained": True}
         parts += [{name: frame.assign(**model) for name, frame in part.items()} for part in _parts(jobs, job)]
     tables = stacked(parts)
@@ -76,12 +74,16 @@ def pruned_tables(jobs: "StudyJobs", pruning: "list[Job]") -> Iterator[tuple[Tab
 
 def _parts(jobs: "StudyJobs", job: "Job") -> Iterator[Part]:
     """The points of a piece in their places, behind the roles of the unpruned model."""
+    before = jobs.bench.read_each(STAGE, _unpruned_keys(jobs, job))
+    if job.piece == UNPRUNED:
+        scores = before[PRUNING.name]
+        yield {PRUNING.name: scores.assign(baseline=scores["value"])}
+        return
     curve = Curve.parse(job.piece)
     every = places(jobs, job, curve)
     assert every is not None, "its sweep comes before"
     if every and PRUNED_ROLES.name in table_keys(jobs, curve, ""):
-        before = jobs.bench.read_each(STAGE, _unpruned_keys(jobs, job))[PRUNED_ROLES.name]
-        yield {PRUNED_ROLES.name: before.assign(method=curve.method, draw=curve.draw(job))}
+        yield {PRUNED_ROLES.name: before[PRUNED_ROLES.name].assign(method=curve.method, draw=curve.draw(job))}
     for place in every:
         part = jobs.bench.read_each(STAGE, table_keys(jobs, curve, place.origin))
         # Two points may have the same heads, and so one part.
