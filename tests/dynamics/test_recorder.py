@@ -15,7 +15,15 @@ from dynamics.recorded import SCRIPT, run
 from safetensors.torch import load_file
 from training.tiny import tiny_config, tiny_data, tiny_model
 
-from infoflow.dynamics import LossChangeRecorder, RecordConfig, Recording, evaluation_set, loss_change_allocation
+from infoflow.dynamics import (
+    LossChangeRecorder,
+    RecordConfig,
+    Recording,
+    batch_set,
+    evaluation_set,
+    loss_change_allocation,
+)
+from infoflow.dynamics._histogram import bin_edges
 from infoflow.foundation import UserError
 from infoflow.models import load_model
 from infoflow.objectives import CausalLM, MaskedLM, Translation
@@ -80,6 +88,12 @@ def loss_of(objective, module, one):
     return loss
 
 
+@pytest.fixture(scope="module")
+def masked(tmp_path_factory) -> tuple[LossChangeRecorder, Path]:
+    """A masked LM recorded on two sets, a window for each update; tests do not change it."""
+    return record(MaskedLM(), tmp_path_factory.mktemp("masked"), config=RecordConfig(windows=100), held_out=True)
+
+
 def frame(recorder: LossChangeRecorder, name: str, **where) -> pd.DataFrame:
     table = Recording.of(recorder).tables[f"allocation_{name}"]
     for column, value in where.items():
@@ -100,6 +114,7 @@ def test_streamed_allocations_are_those_of_stored_weights(objective, rule, every
     ends = [*range(0, 14, every), 14]
     totals = {name: torch.zeros_like(p) for name, p in module.named_parameters()}
     hurt = {name: torch.zeros_like(p, dtype=torch.int32) for name, p in module.named_parameters()}
+    values: list[torch.Tensor] = []
     for window, (start, end) in enumerate(pairwise(ends)):
         allocation = loss_change_allocation(loss, store.weights[start], store.weights[end], rule=rule)
         stored = recorder.cells.sums([allocation[name] for name in recorder.cells.names]).numpy()
@@ -108,15 +123,24 @@ def test_streamed_allocations_are_those_of_stored_weights(objective, rule, every
         for name, value in allocation.items():
             totals[name] += value
             hurt[name] += value > 0
+            values.append(value.reshape(-1))
     assert recorder.history.ends_W2.tolist() == [list(pair) for pair in pairwise(ends)]
-    counted = Recording.of(recorder).parameters
-    differing = sum(int((counted[f"{name}:hurt"] != hurt[name]).sum()) for name in hurt)
-    assert differing < 0.01 * sum(p.numel() for p in module.parameters())  # values at the edge of rounding
+    recording = Recording.of(recorder)
+    differing = sum(int((recording.parameters[f"{name}:hurt"] != hurt[name]).sum()) for name in hurt)
+    elements = sum(p.numel() for p in module.parameters())
+    assert differing < 0.01 * elements  # values at the edge of rounding
+    counts, edges = recorder.histogram.counts_GB, bin_edges()  # type: ignore[union-attr]
+    assert counts.sum() == elements * (len(ends) - 1)
+    moved = torch.cat(values)
+    binned = np.array([int(((low <= moved) & (moved < high) & (moved != 0)).sum()) for low, high in edges])
+    near = np.abs(counts.sum(axis=0) - binned)[np.arange(len(edges)) != len(edges) // 2]
+    assert near.sum() < 0.02 * counts.sum()
+    assert recording.tables["allocation_reliability"].set_index("statistic")["value"]["unused parameters"] == 0
 
 
 def test_sums_reconstruct_the_loss(tmp_path: Path) -> None:
     recorder, folder = record(
-        Translation(), tmp_path, held_out=True, config=RecordConfig(rule="simpson", splits=4, windows=6)
+        Translation(), tmp_path, held_out=True, config=RecordConfig(rule="simpson", splits=2, windows=6)
     )
     windows = frame(recorder, "windows")
     assert set(windows["set"]) == {"train", "held-out"}
@@ -143,17 +167,17 @@ def test_sums_reconstruct_the_loss(tmp_path: Path) -> None:
     assert last == pytest.approx(total / one.totals["translation"], rel=1e-5)
 
 
-def test_training_is_the_same_to_the_bit_with_and_without(tmp_path: Path) -> None:
+def test_training_is_the_same_to_the_bit_with_and_without(masked, tmp_path: Path) -> None:
     plain = train(MaskedLM(), tiny_config(), tiny_data(), tiny_model(MaskedLM()), tmp_path / "plain").model
-    for rule in ("trapezoid", "gauss-legendre"):
-        _, recorded = record(MaskedLM(), tmp_path / rule, config=RecordConfig(rule=rule))
+    _, inner_nodes = record(MaskedLM(), tmp_path / "inner", config=RecordConfig(rule="gauss-legendre"))
+    for recorded in (masked[1], inner_nodes):
         one, other = (load_file(folder / "model.safetensors") for folder in (plain, recorded))
         assert one.keys() == other.keys()
         assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_an_interrupted_recording_is_that_of_an_uninterrupted_one(tmp_path: Path) -> None:
-    for config in (RecordConfig(windows=4), RecordConfig(rule="simpson", every=4, windows=2)):
+    for config in (RecordConfig(windows=4, parameters=False), RecordConfig(rule="simpson", every=4, windows=2)):
         whole, _ = record(MaskedLM(), tmp_path / f"whole-{config.every}", config=config)
         out = tmp_path / f"stopped-{config.every}"
         with pytest.raises(TrainingInterrupted):
@@ -227,8 +251,8 @@ def test_the_frozen_loss_is_the_one_that_training_evaluates(tmp_path: Path) -> N
     assert recorder.history.losses_W2G[0, :, 0].tolist() == pytest.approx([before.loss, after.loss], rel=1e-6)
 
 
-def test_counts_are_complete_and_agree_with_the_history(tmp_path: Path) -> None:
-    recorder, _ = record(MaskedLM(), tmp_path, config=RecordConfig(windows=100), held_out=True)
+def test_counts_are_complete_and_agree_with_the_history(masked) -> None:
+    recorder, _ = masked
     hurting = frame(recorder, "hurting")
     assert (hurting["hurt"] + hurting["helped"] + hurting["zero"]).to_numpy() == pytest.approx(1.0)
     steps = frame(recorder, "steps", set="held-out")
@@ -250,17 +274,14 @@ def test_counts_are_complete_and_agree_with_the_history(tmp_path: Path) -> None:
     assert windows["zero"].iloc[-1] == 1.0  # the last learning rate is 0
 
 
-def test_reliability_names_residuals_halves_and_what_is_unused(tmp_path: Path) -> None:
-    recorder, _ = record(MaskedLM(), tmp_path, config=RecordConfig(windows=100))
-    table = frame(recorder, "reliability").set_index(["statistic", "rule"])["value"]
+def test_reliability_names_residuals_halves_and_what_is_unused(masked) -> None:
+    table = frame(masked[0], "reliability", set="train").set_index(["statistic", "rule"])["value"]
     error = {rule: table["mean residual", rule] for rule in ("first-order", "trapezoid", "simpson", "midpoint")}
     assert error["simpson"] < error["trapezoid"] < error["first-order"]
     assert table["chords", "trapezoid"] == table["chords", "simpson"] == 14
     assert -1 <= table["half correlation of groups", ""] <= 1
     assert 0.5 < table["sign agreement of parameters", ""] <= 1
     assert table["unused parameters", ""] == 0
-    decoder, _ = record(CausalLM(), tmp_path / "causal")
-    assert frame(decoder, "reliability").set_index("statistic")["value"]["unused parameters"] == 0
 
 
 def test_what_training_never_uses_is_reported(tmp_path: Path) -> None:
@@ -273,7 +294,44 @@ def test_what_training_never_uses_is_reported(tmp_path: Path) -> None:
     assert table["unused parameters"] == 8
 
 
+class StoreBatches(StoreWeights):
+    name = "batches"
+
+    def on_step_begin(self, step) -> None:
+        super().on_step_begin(step)
+        self.batches = [*getattr(self, "batches", []), list(step.batches)]
+
+
+@pytest.mark.parametrize("rule", ["trapezoid", "midpoint"])
+def test_the_set_may_be_the_batch_of_each_update(rule, tmp_path: Path) -> None:
+    objective, store = MaskedLM(), StoreBatches()
+    anatomy = load_model(tiny_model(objective)).anatomy
+    fixed = evaluation_set("train", objective, tiny_data(), 150, parts=1)
+    recorder = LossChangeRecorder([fixed, batch_set(objective)], anatomy, RecordConfig(rule=rule, windows=100))
+    config = tiny_config(updates=4)
+    train(objective, config, tiny_data(), tiny_model(objective), tmp_path, hooks=[recorder, store])
+    module = tiny_model(objective).eval()
+    for update, batches in enumerate(store.batches):
+        count = sum(objective.loss(module, batch)["masked-lm"].count for batch in batches)
+
+        def loss(weights, batches=batches, count=count):
+            with torch.nn.utils.stateless._reparametrize_module(module, weights, tie_weights=True):
+                return (
+                    torch.stack([objective.loss(module, batch)["masked-lm"].total for batch in batches]).sum() / count
+                )
+
+        ends = store.weights[update], store.weights[update + 1]
+        allocation = loss_change_allocation(loss, *ends, rule=rule)
+        stored = recorder.cells.sums([allocation[name] for name in recorder.cells.names]).numpy()
+        np.testing.assert_allclose(recorder.history.sums_WGC[update, 1], stored, rtol=1e-3, atol=2e-6)
+        change = [float(loss({name: w.clone() for name, w in end.items()}).detach()) for end in ends]
+        assert recorder.history.losses_W2G[update, :, 1].tolist() == pytest.approx(change, rel=1e-5)
+    assert set(frame(recorder, "windows")["set"]) == {"train", "batch"}
+
+
 def test_sets_and_settings_are_checked() -> None:
+    with pytest.raises(UserError, match=r"needs chords of one update\. Got every=2"):
+        LossChangeRecorder([batch_set(MaskedLM())], load_model(tiny_model(MaskedLM())).anatomy, RecordConfig(every=2))
     with pytest.raises(UserError, match="fewer than its 40 parts"):
         evaluation_set("train", MaskedLM(), tiny_data(), 20, parts=40)
     with pytest.raises(UserError, match="at least 1 token"):

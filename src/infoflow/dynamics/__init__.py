@@ -3,6 +3,7 @@
 from ._adaptive import AdaptiveAllocation as AdaptiveAllocation
 from ._adaptive import adaptive_allocation as adaptive_allocation
 from ._allocation import loss_change_allocation as loss_change_allocation
+from ._batch_set import batch_set as batch_set
 from ._cells import Cell as Cell
 from ._cells import Cells as Cells
 from ._cells import find_cells as find_cells

@@ -20,6 +20,7 @@ class EvaluationSet:
     counts: tuple[dict[str, int], ...]  # of each part: supervised items of each term of the loss
     sentences: int
     tokens: int  # source tokens, without padding
+    moving: bool = False  # the batch of each update, see `batch_set`
 
     @property
     def totals(self) -> dict[str, int]:

@@ -20,15 +20,18 @@ from infoflow.foundation import UserError, digest
 from infoflow.models import Anatomy
 from infoflow.training import Step, TrainingHook
 
+from ._batch_set import of_step
 from ._cells import Cells, find_cells
 from ._config import RecordConfig
 from ._evaluation_set import EvaluationSet
 from ._gradient import FlatParameters, part_gradients, part_losses, undisturbed
+from ._histogram import Histogram
 from ._history import PARAMETER_FIGURES, Chord, History
 from ._hurting import GroupCounts, ParameterCounts
 from ._levels import Levels
 from ._residuals import Residuals, free_residuals
 from ._rules import Rule, quadrature
+from ._sharing import added_up, rank, share
 
 Channel = tuple[int, str, int]  # set, term of the loss, part
 
@@ -60,9 +63,12 @@ class LossChangeRecorder(TrainingHook):
         """
         if not sets or len({one.name for one in sets}) < len(sets) or len({len(one.parts) for one in sets}) > 1:
             raise UserError("A recording needs sets of different names and equal numbers of parts.")
+        if config.every > 1 and any(one.moving for one in sets):
+            raise UserError(f"The set of each update's batch needs chords of one update. Got every={config.every}.")
         self.sets, self.anatomy, self.config, self.out = tuple(sets), anatomy, config, out
         self.targets = [(index, term) for index, one in enumerate(sets) for term in one.objective.term_weights]
         self.parts = len(sets[0].parts)
+        self._key = digest([config, [[s.name, s.sentences, s.tokens, s.totals, self.parts] for s in sets]])
         self.rule = quadrature(config.rule, config.splits)
         self.seconds, self.updates = 0.0, 0
         self.used: set[int] = set()
@@ -81,6 +87,7 @@ class LossChangeRecorder(TrainingHook):
             self._prepare(step)
         if self._start is None:
             self._start = self.flat.read()
+            self._move(step)
             if np.isnan(self._losses).any():
                 with undisturbed(step.module):
                     self._open(step.module)
@@ -97,7 +104,7 @@ class LossChangeRecorder(TrainingHook):
 
     def on_train_end(self, module: PreTrainedModel) -> None:
         """Write the recording."""
-        if self.out is not None and self._flat is not None and _rank()[0] == 0:
+        if self.out is not None and self._flat is not None and rank()[0] == 0:
             from ._recording import Recording  # which reads recorders
 
             Recording.of(self).write(self.out)
@@ -129,11 +136,6 @@ class LossChangeRecorder(TrainingHook):
     # -- preparation --------------------------------------------------------------------------------------------------
 
     @property
-    def _key(self) -> str:
-        sets = [[one.name, one.sentences, one.tokens, one.totals, self.parts] for one in self.sets]
-        return digest([self.config, sets])
-
-    @property
     def flat(self) -> FlatParameters:
         """The trained parameters as one vector."""
         assert self._flat is not None, "the recorder has seen no update"
@@ -148,14 +150,19 @@ class LossChangeRecorder(TrainingHook):
         self.group_counts = GroupCounts(len(self.targets), len(self.levels.groups))
         self.residuals = Residuals(len(self.targets))
         halves = self.parts > 1
-        self.parameter_counts = ParameterCounts(self._flat.empty(), halves) if self.config.parameters else None
+        self.parameter_counts, self.histogram = None, None
+        if self.config.parameters:
+            shapes = [parameter.shape for parameter in self._flat.parameters]
+            self.parameter_counts = ParameterCounts(self._flat.empty(), halves)
+            self.histogram = Histogram(self.cells, shapes, self._flat.parameters[0])
         if self._restored is not None:
             self._restore(self._restored)
             self._restored = None
 
-    def _pieces(self) -> dict[str, History | GroupCounts | Residuals | ParameterCounts]:
+    def _pieces(self) -> dict[str, History | GroupCounts | Residuals | ParameterCounts | Histogram]:
         pieces = {"history": self.history, "groups": self.group_counts, "residuals": self.residuals}
-        return pieces | ({"parameters": self.parameter_counts} if self.parameter_counts is not None else {})
+        details = {"parameters": self.parameter_counts, "histogram": self.histogram}
+        return pieces | {name: piece for name, piece in details.items() if piece is not None}
 
     def _restore(self, state: dict[str, Tensor]) -> None:
         device = self.flat.parameters[0].device
@@ -179,10 +186,16 @@ class LossChangeRecorder(TrainingHook):
     def _looks_at_ends(self) -> bool:
         return self.rule.first > 0 or self.rule.last > 0
 
+    def _move(self, step: Step) -> None:
+        """Let the sets that are batches be this update's; what is known of the last one's is of no use."""
+        self.sets = tuple(of_step(one, step) if one.moving else one for one in self.sets)
+        self._losses[[self.sets[index].moving for index, _ in self.targets]] = np.nan
+
     def _open(self, module: PreTrainedModel) -> None:
-        for index in range(len(self.sets)):
-            for part in range(self.parts):
-                self._opening |= self._at_end(module, index, part)
+        for row, (index, _) in enumerate(self.targets):
+            if np.isnan(self._losses[row]).any():  # the first term of a set brings the others
+                for part in range(self.parts):
+                    self._opening |= self._at_end(module, index, part)
 
     def _close(self, module: PreTrainedModel, update: int) -> None:
         start = self.history.ends_W2[-1, 1] if len(self.history) else 0
@@ -283,6 +296,8 @@ class LossChangeRecorder(TrainingHook):
             shares = self._half_shares()
             counts.compare(even / shares[0], odd / shares[1])
             even = even.add_(odd)
+        if tail and self.histogram is not None:
+            self.histogram.add(even)
         return counts.add(even, update, tail)
 
     def _half_shares(self) -> tuple[float, float]:
@@ -328,7 +343,7 @@ class LossChangeRecorder(TrainingHook):
             losses, gradients = self._gradients(module, index, part)
         else:
             one = self.sets[index]
-            losses = _added_up(part_losses(module, one, part, _share()))
+            losses = added_up(part_losses(module, one, part, share()))
             losses, gradients = self._divided(index, losses), {}
         for term, loss in losses.items():
             self._losses[self._row((index, term, part)), part] = loss
@@ -339,13 +354,13 @@ class LossChangeRecorder(TrainingHook):
     ) -> tuple[dict[str, float], dict[Channel, Tensor]]:
         """Loss and gradient of each term on a part, as shares of the mean over the whole set."""
         one = self.sets[index]
-        losses, gradients = part_gradients(module, self.flat, one, part, _share(), self.used)
+        losses, gradients = part_gradients(module, self.flat, one, part, share(), self.used)
         for term, gradient in gradients.items():
             gradient.div_(max(one.totals[term], 1))
-            if _rank()[1] > 1:
+            if rank()[1] > 1:
                 torch.distributed.all_reduce(gradient)
         named = {(index, term, part): gradient for term, gradient in gradients.items()}
-        return self._divided(index, _added_up(losses)), named
+        return self._divided(index, added_up(losses)), named
 
     def _divided(self, index: int, losses: dict[str, float]) -> dict[str, float]:
         totals = self.sets[index].totals
@@ -357,26 +372,3 @@ def _with_middle(inner: tuple[tuple[float, float], ...], middle: bool) -> tuple[
     if not middle or any(node == 0.5 for node, _ in inner):
         return inner
     return (*inner, (0.5, 0.0))
-
-
-def _rank() -> tuple[int, int]:
-    """This process's number and how many there are."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return torch.distributed.get_rank(), torch.distributed.get_world_size()
-    return 0, 1
-
-
-def _share() -> slice:
-    """The batches of a part that this process evaluates."""
-    rank, processes = _rank()
-    return slice(rank, None, processes)
-
-
-def _added_up(losses: dict[str, float]) -> dict[str, float]:
-    """Sums over processes, float64."""
-    if _rank()[1] == 1:
-        return losses
-    device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
-    values = torch.tensor(list(losses.values()), dtype=torch.float64, device=device)
-    torch.distributed.all_reduce(values)
-    return dict(zip(losses, values.tolist(), strict=True))

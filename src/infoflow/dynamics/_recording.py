@@ -9,10 +9,11 @@ import pandas as pd
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from infoflow.foundation import atomic_folder
+from infoflow.foundation import UserError, atomic_folder
 from infoflow.results import read_table, write_table
 
 from ._cells import ATTENTION, Cell
+from ._histogram import bin_edges
 from ._history import PARAMETER_FIGURES
 from ._hurting import NEVER
 from ._part_bootstrap import part_estimate
@@ -38,6 +39,7 @@ class Recording:
             "allocation_heads": _heads(recorder),
             "allocation_hurting": _hurting(recorder),
             "allocation_reliability": reliability_rows(recorder),
+            "allocation_histogram": _histogram(recorder),
         }
         tables = {schema.name: schema.conform(_frame(rows[schema.name], schema.column_names)) for schema in TABLES}
         return cls(tables=tables, parameters=_parameters(recorder))
@@ -56,7 +58,9 @@ class Recording:
         Raises:
             UserError: There is none.
         """
-        tables = {schema.name: read_table(folder / f"{schema.name}.parquet").frame for schema in TABLES}
+        tables = {file.stem: read_table(file).frame for file in sorted(folder.glob("*.parquet"))}
+        if not tables:
+            raise UserError(f"{folder} holds no recording: it has no tables. Give the folder a recorder wrote (`out`).")
         return cls(tables=tables, parameters=load_file(folder / "parameters.safetensors"))
 
 
@@ -213,6 +217,26 @@ def _hurting_parameters(recorder: LossChangeRecorder, chords: int) -> Rows:
             "largest_update": NEVER,  # each parameter's own lies beside the tables
         }
         for number, group in enumerate(groups)
+    ]
+
+
+def _histogram(recorder: LossChangeRecorder) -> Rows:
+    """Bins that any of a group's parameters fell into, on the first target."""
+    histogram = recorder.histogram
+    if histogram is None:
+        return []
+    edges, counts = bin_edges(), histogram.counts_GB
+    return [
+        {
+            **_targets(recorder)[0],
+            **_keys(group),
+            "low": edges[place][0],
+            "high": edges[place][1],
+            "count": counts[number, place],
+            "chords": histogram.chords,
+        }
+        for number, group in enumerate(histogram.groups)
+        for place in np.flatnonzero(counts[number])
     ]
 
 

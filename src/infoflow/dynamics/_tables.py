@@ -133,6 +133,20 @@ ALLOCATION_RELIABILITY = TableSchema(
         _text("unit", "its unit"),
     ),
 )
+ALLOCATION_HISTOGRAM = TableSchema(
+    name="allocation_histogram",
+    version=1,
+    description="Allocations of single parameters in the chords that end a window, counted in bins of half a decade; "
+    "bins without any are left out. Negative: the parameter lowered the loss.",
+    columns=(
+        *_TARGET,
+        *_GROUP,
+        _number("low", "nats per item", "lower end of the bin; both ends 0: exactly 0"),
+        _number("high", "nats per item", "upper end"),
+        _whole("count", "parameters and chords", "allocations in the bin"),
+        _whole("chords", "", "chords that were counted"),
+    ),
+)
 TABLES = (
     ALLOCATION_WINDOWS,
     ALLOCATION_STEPS,
@@ -140,4 +154,5 @@ TABLES = (
     ALLOCATION_HEADS,
     ALLOCATION_HURTING,
     ALLOCATION_RELIABILITY,
+    ALLOCATION_HISTOGRAM,
 )

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ._jobs import Job, StudyJobs
 
 _VERSION = 1  # raise when the same plan records otherwise
+_LATER = ("allocation_histogram",)  # tables that older recordings lack: no reason to train again
 _STAGE = "recorded"
 _BEGUN_WITH = "recording.key"  # in a training's folder: the recording that began with it
 
@@ -36,7 +37,8 @@ _BEGUN_WITH = "recording.key"  # in a training's folder: the recording that bega
 def recording_key(jobs: "StudyJobs", job: "Job") -> str:
     """What the recording of the job's training depends on."""
     settings = {k: v for k, v in dataclasses.asdict(jobs.plan.dynamics).items() if k != "on"}
-    return digest([_VERSION, [[t.name, t.version] for t in TABLES], jobs.train_key(job), settings])
+    tables = [[t.name, t.version] for t in TABLES if t.name not in _LATER]
+    return digest([_VERSION, tables, jobs.train_key(job), settings])
 
 
 def is_recorded(jobs: "StudyJobs", job: "Job") -> bool:
@@ -81,7 +83,9 @@ def recorded_tables(jobs: "StudyJobs", training: "Sequence[Job]") -> Iterator[tu
         part = jobs.bench.read(_STAGE, recording_key(jobs, job))
         parts.append({name: frame.assign(**keys) for name, frame in part.items()})
     for schema in TABLES:
-        yield schema, pd.concat([part[schema.name] for part in parts], ignore_index=True)
+        frames = [part[schema.name] for part in parts if schema.name in part]
+        if frames:
+            yield schema, pd.concat(frames, ignore_index=True)
     groups = pd.concat([part["allocation_groups"] for part in parts], ignore_index=True)
     yield ALLOCATION_SIMILARITY, compare_trainings(groups)
 

@@ -1,0 +1,54 @@
+"""The batch of each update as the set that its loss change is taken on."""
+
+import dataclasses
+
+from infoflow.foundation import UserError
+from infoflow.objectives import AbstractObjective
+from infoflow.training import Step
+
+from ._evaluation_set import EvaluationSet
+from ._sharing import rank
+
+
+def batch_set(objective: AbstractObjective) -> EvaluationSet:
+    r"""Stands for the batch $B_t$ of each update (`batch` mode): needs no examples of its own.
+
+    $$ A_{t,i} = \Delta_{t,i} \int_0^1 \partial_i L_{B_t}(\theta_t + s\Delta_t)\,ds $$
+
+    It tells what an update did to the loss of the very sentences and noise it was computed from, without dropout. That
+    loss falls more than the loss of other sentences, since the update follows its gradient, own noise included; and as
+    every update has other sentences, sums over updates are the change of no single loss. Use a fixed set to say what
+    was learned, this one to see what updates aim at. End points cannot be shared: each rule costs one gradient more.
+
+    Of one process, on single updates (`RecordConfig(every=1)`). Examples and tokens in `allocation_reliability` are
+    those of the last batch.
+
+    Source: [@lan2019lca] take the loss on the whole training set; this mode is its cheap stand-in.
+    """
+    counts = dict.fromkeys(objective.term_weights, 0)
+    return EvaluationSet(
+        name="batch", objective=objective, parts=((),), counts=(counts,), sentences=0, tokens=0, moving=True
+    )
+
+
+def of_step(one: EvaluationSet, step: Step) -> EvaluationSet:
+    """The batch set of an update.
+
+    Raises:
+        UserError: Several processes train: none of them has the whole batch.
+    """
+    if rank()[1] > 1:
+        raise UserError(
+            f"The set of each update's batch is for one process. Got {rank()[1]}: give the recorder a fixed set."
+        )
+    counts = dict.fromkeys(one.objective.term_weights, 0)
+    for batch in step.batches:
+        for name, count in one.objective.counts(batch).items():
+            counts[name] += count
+    return dataclasses.replace(
+        one,
+        parts=(tuple(step.batches),),
+        counts=(counts,),
+        sentences=sum(len(batch.input_ids) for batch in step.batches),
+        tokens=sum(batch.source_tokens for batch in step.batches),
+    )
