@@ -36,7 +36,7 @@ from ._dynamics import is_recorded, record, recorders
 from ._measures import measures_by_table, pair_measures, standard_measures
 from ._plan import StudyPlan
 from ._pruning import is_pruned, pruned
-from ._pruning_pieces import PIECE_COSTS, UNPRUNED, curves, needed
+from ._pruning_pieces import PIECE_COSTS, needed, pieces
 from ._scores import TASK_SCORES, bleu_scores, task_scores
 from ._workbench import Part, Schemas, Workbench
 
@@ -317,9 +317,10 @@ def pruning_jobs(plan: StudyPlan) -> list[Job]:
     if not plan.pruning.on:
         return []
     models = [(name, seed) for name in plan.pruning.objectives for seed in plan.seeds]
-    pieces = {name: [UNPRUNED, *(curve.write() for curve in curves(plan, name))] for name in plan.pruning.objectives}
     return [
-        Job(kind="prune", objective=name, seed=seed, piece=piece) for name, seed in models for piece in pieces[name]
+        Job(kind="prune", objective=name, seed=seed, piece=piece)
+        for name, seed in models
+        for piece in pieces(plan, name)
     ]
 
 

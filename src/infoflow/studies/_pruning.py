@@ -18,7 +18,7 @@ from infoflow.pruning import PRUNED_HEADS, PRUNED_ROLES, PRUNING, point_tables, 
 from infoflow.results import TableSchema
 
 from ._data import at_most
-from ._pruning_pieces import STAGE, UNPRUNED, Curve, places, table_keys, too_many
+from ._pruning_pieces import STAGE, UNPRUNED, Curve, Place, curves, places, table_keys, too_many
 from ._pruning_points import Point, pass_options, points
 from ._workbench import Part, stacked
 
@@ -32,32 +32,47 @@ def is_pruned(jobs: "StudyJobs", job: "Job") -> bool:
     """Whether nothing of the job's piece is missing."""
     if job.piece == UNPRUNED:
         return all(jobs.bench.done(STAGE, key) for key in _unpruned_keys(jobs, job).values())
-    curve = Curve.parse(job.piece)
+    return all(_is_drawn(jobs, job, curve) for curve in _curves(jobs, job))
+
+
+def pruned(jobs: "StudyJobs", job: "Job") -> None:
+    """Do the job's piece, as far as it is not there."""
+    before = _unpruned(jobs, job)
+    full = before[PRUNING.name].set_index("metric")["value"].to_dict()
+    for curve in _curves(jobs, job):
+        _draw(jobs, job, curve, full)
+
+
+def _draw(jobs: "StudyJobs", job: "Job", curve: Curve, full: dict[str, float]) -> None:
+    """The missing points of a curve."""
+    for k in too_many(jobs, job, curve):
+        current_display().warn(f"{job.model} has fewer heads than {k} in {curve.scope}: {curve.method} leaves it out.")
+    every = _places(jobs, job, curve)
+    wanted = [place for place in every if jobs.bench.missing(STAGE, table_keys(jobs, curve, place.origin))]
+    if not wanted:
+        return
+    for point in points(jobs, job, curve, wanted, every):
+        keys = table_keys(jobs, curve, point.place.origin)
+        jobs.bench.each_table(
+            STAGE, keys, _SCHEMAS, lambda names, point=point: _tables(jobs, job, curve, point, full, names)
+        )
+
+
+def _is_drawn(jobs: "StudyJobs", job: "Job", curve: Curve) -> bool:
     there = places(jobs, job, curve)
     return there is not None and all(
         jobs.bench.done(STAGE, key) for place in there for key in table_keys(jobs, curve, place.origin).values()
     )
 
 
-def pruned(jobs: "StudyJobs", job: "Job") -> None:
-    """Do the job's piece, as far as it is not there."""
-    before = _unpruned(jobs, job)
-    if job.piece == UNPRUNED:
-        return
-    curve = Curve.parse(job.piece)
+def _curves(jobs: "StudyJobs", job: "Job") -> list[Curve]:
+    return [curve for curve in curves(jobs.plan, job.objective) if curve.piece == job.piece]
+
+
+def _places(jobs: "StudyJobs", job: "Job", curve: Curve) -> list[Place]:
     every = places(jobs, job, curve)
     assert every is not None, "its sweep comes before"
-    for k in too_many(jobs, job, curve):
-        current_display().warn(f"{job.model} has fewer heads than {k} in {curve.scope}: {curve.method} leaves it out.")
-    wanted = [place for place in every if jobs.bench.missing(STAGE, table_keys(jobs, curve, place.origin))]
-    if not wanted:
-        return
-    full = before[PRUNING.name].set_index("metric")["value"].to_dict()
-    for point in points(jobs, job, curve, wanted, every):
-        keys = table_keys(jobs, curve, point.place.origin)
-        jobs.bench.each_table(
-            STAGE, keys, _SCHEMAS, lambda names, point=point: _tables(jobs, job, curve, point, full, names)
-        )
+    return every
 
 
 def pruned_tables(jobs: "StudyJobs", pruning: "list[Job]") -> Iterator[tuple[TableSchema, pd.DataFrame]]:
@@ -73,22 +88,21 @@ def pruned_tables(jobs: "StudyJobs", pruning: "list[Job]") -> Iterator[tuple[Tab
 
 
 def _parts(jobs: "StudyJobs", job: "Job") -> Iterator[Part]:
-    """The points of a piece in their places, behind the roles of the unpruned model."""
+    """The points of a piece's curves in their places, each curve behind the roles of the unpruned model."""
     before = jobs.bench.read_each(STAGE, _unpruned_keys(jobs, job))
     if job.piece == UNPRUNED:
         scores = before[PRUNING.name]
         yield {PRUNING.name: scores.assign(baseline=scores["value"])}
         return
-    curve = Curve.parse(job.piece)
-    every = places(jobs, job, curve)
-    assert every is not None, "its sweep comes before"
-    if every and PRUNED_ROLES.name in table_keys(jobs, curve, ""):
-        yield {PRUNED_ROLES.name: before[PRUNED_ROLES.name].assign(method=curve.method, draw=curve.draw(job))}
-    for place in every:
-        part = jobs.bench.read_each(STAGE, table_keys(jobs, curve, place.origin))
-        # Two points may have the same heads, and so one part.
-        part[PRUNING.name] = part[PRUNING.name].assign(setting=place.setting)
-        yield {name: frame.assign(point=place.index) for name, frame in part.items()}
+    for curve in _curves(jobs, job):
+        every = _places(jobs, job, curve)
+        if every and PRUNED_ROLES.name in table_keys(jobs, curve, ""):
+            yield {PRUNED_ROLES.name: before[PRUNED_ROLES.name].assign(method=curve.method, draw=curve.draw(job))}
+        for place in every:
+            part = jobs.bench.read_each(STAGE, table_keys(jobs, curve, place.origin))
+            # Two points may have the same heads, and so one part.
+            part[PRUNING.name] = part[PRUNING.name].assign(setting=place.setting)
+            yield {name: frame.assign(point=place.index) for name, frame in part.items()}
 
 
 def _unpruned_keys(jobs: "StudyJobs", job: "Job") -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The pieces of a study's pruning: one for each way of choosing heads, and what each of their points depends on."""
+"""The pieces of a study's pruning, the curves that each draws, and what each point of these depends on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 STAGE = "pruned"
 UNPRUNED = "unpruned"
 """The piece that every other one is compared with: the converged model."""
-LEARNED, SUBSET, SCRATCH, RANDOM = "hard-concrete", "subset", "scratch", "random"
+LEARNED, SUBSET, SCRATCH, RANDOM, GREEDILY = "hard-concrete", "subset", "scratch", "random", "greedy"
 
 PIECE_COSTS = {UNPRUNED: 0.1, LEARNED: 2.0, SUBSET: 2.0, SCRATCH: 6.0}
 """Rough cost relative to the training of a masked LM."""
@@ -48,13 +48,10 @@ class Curve:
         """Its number in tables: of the random order, or the seed of the gates."""
         return job.seed if self.way in (LEARNED, SUBSET, SCRATCH) else self.order
 
-    @classmethod
-    def parse(cls, piece: str) -> "Curve":
-        way, scope, order = piece.split("/")
-        return cls(way=way, scope=scope, order=int(order))
-
-    def write(self) -> str:
-        return f"{self.way}/{self.scope}/{self.order}"
+    @property
+    def piece(self) -> str:
+        """The piece that draws it: greedy choices, which cost little, go together."""
+        return f"{self.way if self.way in (LEARNED, SUBSET, SCRATCH) else GREEDILY}/{self.scope}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,14 +83,17 @@ def scopes(plan: StudyPlan, objective: str) -> list[str]:
     return [scope for scope in there if scope != ALL_HEADS or len(kinds) > 1 or there == [ALL_HEADS]]
 
 
+def pieces(plan: StudyPlan, objective: str) -> list[str]:
+    """The pieces for a model of the objective, each behind what it needs."""
+    return [UNPRUNED, *dict.fromkeys(curve.piece for curve in curves(plan, objective))]
+
+
 def needed(piece: str) -> str | None:
     """The piece that must be there before; None: the trained model."""
     if piece == UNPRUNED:
         return None
-    curve = Curve.parse(piece)
-    if curve.way in (LEARNED, SUBSET):
-        return UNPRUNED
-    return Curve(way=LEARNED, scope=curve.scope).write()
+    group, scope = piece.split("/")
+    return UNPRUNED if group in (LEARNED, SUBSET) else Curve(way=LEARNED, scope=scope).piece
 
 
 def num_heads(plan: StudyPlan, objective: str, scope: str) -> int:
