@@ -323,7 +323,7 @@ def test_a_language_model_is_scored_by_its_loss(plan, tmp_path) -> None:
         ({"greedy": ["size"]}, r"pruning\.greedy must be among importance"),
         ({"keep": [2.5]}, "numbers of heads, or shares below 1. Got 2.5"),
         ({"subset": [-1]}, "numbers of heads, or shares below 1. Got -1"),
-        ({"scratch_points": [9]}, r"scratch_points must lie in 0\.\.4, one for each penalty\. Got 9"),
+        ({"scratch_points": [9]}, r"scratch_points must lie in 0\.\.5, one for each penalty\. Got 9"),
         ({"gate_rate": 0}, "gate_rate must be positive"),
         ({"updates": 0}, r"pruning\.updates must be at least 1"),
         ({"metric": "accuracy"}, r"pruning\.metric must be bleu or loss"),
