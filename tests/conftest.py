@@ -9,6 +9,18 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
+_BUILT_ONCE = ("tiny_run", "finished", "compared")
+"""Fixtures that take long: what needs one stays in one of the processes of `make test`."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of one file, or of one long fixture, go to one process (`--dist loadgroup`)."""
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        group = next((name for name in _BUILT_ONCE if name in fixtures), item.nodeid.partition("::")[0])
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread():
     import torch

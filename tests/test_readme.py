@@ -28,6 +28,12 @@ clusters = 10
 distance_occurrences = 300
 neighbour_occurrences = 300
 neighbours = 5
+frequency_occurrences = 200
+lens_steps = 4
+relevance_sentences = 4
+importance_sentences = 20
+ablation_sentences = 6
+probe_sentences = 30
 untrained = false
 """
 

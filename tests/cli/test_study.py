@@ -20,6 +20,7 @@ def test_seed_device_and_settings_change_the_plan(infoflow, plan, tmp_path):
     answer = infoflow(
         "study", plan, "--seed=3", "--seed=4", "--device=cpu", "--set=training.updates=2", "--processes=1",
         "--set", 'objectives=["causal-lm"]', "--set", "analysis.untrained=false", "--set=title=Other",
+        "--set", 'analysis.tables=["task_scores"]',
     )  # fmt: skip
     assert answer.code == 0, answer.err
     written = json.loads((tmp_path / "runs" / "tiny" / "run.json").read_text())["plan"]

@@ -146,7 +146,8 @@ def test_a_changed_plan_redoes_only_what_changed(tiny_run: Run, tiny_plan: Study
     shutil.copytree(tiny_run.path, tmp_path / "run")
     run = RunFolder(tmp_path / "run")
     more_seeds = dataclasses.replace(tiny_plan, seeds=(0, 1, 2))
-    missing = [job for job in study_jobs(more_seeds) if not StudyJobs(more_seeds, run).is_done(job)]
+    jobs = StudyJobs(more_seeds, run)
+    missing = [job for job in study_jobs(more_seeds) if not jobs.is_done(job)]
     assert {job.seed for job in missing if job.kind == "train"} == {2}
     faster = dataclasses.replace(tiny_plan, training=dataclasses.replace(tiny_plan.training, learning_rate=1e-3))
     jobs = StudyJobs(faster, run)
@@ -191,7 +192,9 @@ if __name__ == "__main__":
 @pytest.mark.slow
 def test_killed_in_two_processes_it_ends_with_the_weights_and_numbers_of_one(tiny_toml: str, tmp_path) -> None:
     settings = tiny_toml.replace("seeds = [0, 1]", 'seeds = [5]\nobjectives = ["causal-lm", "masked-lm"]')
-    (tmp_path / "tiny.toml").write_text(settings.replace("[analysis]", "[analysis]\nuntrained = false"))
+    one_of_each_kind = ["task_scores", "head_confidence", "mutual_information", "head_ablation", "model_distance"]
+    fewer = f"[analysis]\nuntrained = false\ntables = {json.dumps(one_of_each_kind)}"
+    (tmp_path / "tiny.toml").write_text(settings.replace("[analysis]", fewer))
     (tmp_path / "run.py").write_text(SCRIPT)
     expected = study(tmp_path / "tiny.toml", tmp_path / "expected", num_processes=1)
     command = [sys.executable, str(tmp_path / "run.py"), str(tmp_path / "tiny.toml"), str(tmp_path / "run")]
@@ -210,6 +213,6 @@ def test_killed_in_two_processes_it_ends_with_the_weights_and_numbers_of_one(tin
         ours, theirs = load_file(path), load_file(tmp_path / "run" / path.relative_to(expected.path))
         assert all(torch.equal(ours[name], theirs[name]) for name in ours), path
     resumed = RunFolder(tmp_path / "run").tables
-    assert set(resumed) == set(expected.tables)
+    assert set(resumed) == set(expected.tables) == {*one_of_each_kind, "findings", "learning_curves", "training_runs"}
     for name in set(resumed) - {"training_runs"}:
         pd.testing.assert_frame_equal(expected.tables[name], resumed[name], rtol=1e-9)
