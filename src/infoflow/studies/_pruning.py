@@ -133,8 +133,10 @@ def _tables(
     part: Part = {}
     if {PRUNING.name, PRUNED_HEADS.name} & set(names):
         more = {**keys, "setting": point.place.setting, "undecided": point.undecided}
-        part |= _scores(jobs, point.model, point.removed, more, full, point.learned)
-        _tell(job, part[PRUNING.name])
+        asked = full if PRUNING.name in names else {}  # which heads are left takes no reading
+        part |= _scores(jobs, point.model, point.removed, more, asked, point.learned)
+        if asked:
+            _tell(job, part[PRUNING.name])
     if PRUNED_ROLES.name in names:
         part[PRUNED_ROLES.name] = _roles(jobs, point.model, point.removed, keys)
     return part

@@ -146,7 +146,10 @@ def table_keys(jobs: "StudyJobs", curve: Curve | None, origin: str) -> dict[str,
     """What each table of a point depends on; without a curve, of the converged model."""
     plan, analysis = jobs.plan.pruning, jobs.plan.analysis
     scored = [origin, plan.metric, analysis.sentences, plan.score_sentences, analysis.beams]
-    keys = {schema.name: digest([schema.name, schema.version, scored]) for schema in (PRUNING, PRUNED_HEADS)}
+    keys = {
+        PRUNING.name: digest([PRUNING.name, PRUNING.version, scored]),
+        PRUNED_HEADS.name: digest([PRUNED_HEADS.name, PRUNED_HEADS.version, origin]),
+    }
     if plan.roles and (curve is None or curve.way in _WITH_ROLES):
         measures = [describe_measure(measure) for measure in role_measures()]
         looked_at = [origin, analysis.sentences, plan.role_sentences, measures]

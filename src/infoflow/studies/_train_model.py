@@ -10,7 +10,7 @@ from infoflow.foundation import UserError, provenance
 from infoflow.results import RunFolder
 
 from ._jobs import Job, StudyJobs
-from ._plan import StudyPlan
+from ._plan import PruningPlan, StudyPlan
 from ._study import only_one
 
 
@@ -33,7 +33,7 @@ def train_model(
         UserError: The objective is unknown, or the plan, the corpus or the folder does not allow it.
     """
     plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
-    plan = dataclasses.replace(plan, objectives=(objective,), seeds=(seed,))
+    plan = dataclasses.replace(plan, objectives=(objective,), seeds=(seed,), pruning=PruningPlan())
     run = RunFolder(out or Path("runs") / objective)
     with only_one(run):
         kind = run.read().get("kind", "study")
