@@ -176,7 +176,7 @@ def test_every_column_that_a_claim_reads_is_required():
     from infoflow.findings import FINDINGS, evaluate
 
     tables = Sweeps(draws=1).tables()
-    shown = ("model", "trained", "low", "high", "count", "gate", "score", "baseline", "kept_encoder_self")
+    shown = ("model", "trained", "low", "high", "count", "gate", "score", "baseline", "kept_encoder_self", "signature")
     for source, table in tables.items():
         claims = [FINDINGS[name] for name in IDS if source in FINDINGS[name].tables]
         for column in set(table) - set(shown):

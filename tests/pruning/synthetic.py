@@ -91,7 +91,8 @@ class Sweeps:
                     continue
                 for method in self.methods:
                     for draw in range(self.draws if method == "random" else 1):
-                        yield {**model, "method": method + end, "draw": draw}, self._left(kinds, end, method)
+                        name = method + ("" if end or "encoder-self" in kinds else f"-{kinds[0]}") + end
+                        yield {**model, "method": name, "draw": draw}, self._left(kinds, end, method)
 
     def _left(self, kinds: tuple[str, ...], end: str, method: str) -> list[dict[str, int]]:
         """Heads left of each kind; greedy methods take the same share of every kind."""
@@ -106,7 +107,7 @@ class Sweeps:
 
     def _points(self) -> Iterator[dict[str, Any]]:
         for keys, left in self._sweeps():
-            method, learned = keys["method"].removesuffix("-all"), "hard-concrete" in keys["method"]
+            method, learned = _way(keys["method"]), "hard-concrete" in keys["method"]
             total = len(left[0]) * self.size
             pool = total if keys["method"].endswith("-all") else self.size
             for point, kinds in enumerate(left):
@@ -143,6 +144,7 @@ class Sweeps:
             "baseline": FULL[metric],
             "count": 1000,
             "replicates": drawn.tolist(),
+            "signature": "nrefs:1|case:lc|eff:no|tok:13a|smooth:exp|version:2" if metric == "bleu" else "",
         }
 
     def _alive(self, keys: dict[str, Any], kind: str, number: int) -> set[tuple[int, int]]:
@@ -183,7 +185,7 @@ class Sweeps:
     def _roles(self) -> Iterator[dict[str, Any]]:
         """Roles of heads of the first kind, measured again with gates: heads keep the ones they had."""
         for keys, left in self._sweeps():
-            if keys["method"] != "hard-concrete":
+            if keys["method"] not in ("hard-concrete", "hard-concrete-decoder-self"):
                 continue
             kind = KINDS[keys["objective"]][0]
             place = dict(zip(("stack", "kind"), kind.split("-"), strict=True))
@@ -196,6 +198,10 @@ class Sweeps:
                             score = {"score": 0.95 if holds else 0.1, "baseline": 0.2, "low": 0.09, "high": 0.96}
                             yield {**keys, "point": point, **place, "layer": layer, "head": head, "role": role,
                                    **score, "present": holds, "alive": (layer, head) in alive}  # fmt: skip
+
+
+def _way(method: str) -> str:
+    return method.removesuffix("-all").removesuffix("-decoder-self")
 
 
 def task_scores(sweeps: Sweeps) -> pd.DataFrame:

@@ -30,7 +30,6 @@ SETTINGS = {
     "learning_rate": 1e-3,
     "gate_rate": 800.0,
     "keep": [0.75, 40],
-    "subset": [2, 40],
     "greedy": ["random"],
     "random_draws": 1,
     "scratch": True,
@@ -101,15 +100,15 @@ def test_every_way_of_choosing_gives_a_curve(run) -> None:
     curve = run.tables["pruning"]
     assert set(curve["model"]) == {MODEL}
     assert curve["trained"].all()
-    ways = {"hard-concrete", "subset", "random"}
+    ways = {"hard-concrete", "random"}
     assert set(curve["method"]) == ways | {f"{way}-all" for way in ways} | {"scratch", "unpruned"}
     assert set(curve["metric"]) == {"loss", "bleu"}
+    assert (curve["signature"].str.startswith("nrefs:1|case:lc") == (curve["metric"] == "bleu")).all()
     loss = curve[curve["metric"] == "loss"].set_index(["method", "draw", "point"])["setting"].sort_index()
     assert loss["hard-concrete", 0].tolist() == [0.0, 500.0]
     assert loss["scratch", 0].tolist() == [0.0]
     assert loss["random", 0].tolist() == [3]  # three quarters of four heads, which have no 40
     assert loss["random-all", 0].tolist() == [9]
-    assert loss["subset-all", 0].tolist() == [2]
     unpruned = curve[curve["method"] == "unpruned"]
     assert (unpruned["value"] == unpruned["baseline"]).all()
     assert (unpruned[["point", "kept"]] == [-1, 12]).all(axis=None)
@@ -121,7 +120,7 @@ def test_every_way_of_choosing_gives_a_curve(run) -> None:
 
 def test_what_cannot_be_kept_and_gates_that_do_not_decide_are_told(told) -> None:
     _, texts = told
-    assert any("fewer heads than 40 in encoder-self: subset leaves it out" in text for text in texts)
+    assert any("fewer heads than 40 in encoder-self: random leaves it out" in text for text in texts)
     assert any("fewer heads than 40 in all: random-all leaves it out" in text for text in texts)
     assert any("penalty 500 closed every gate" in text for text in texts)
     assert any("gates are still between 0 and 1 at penalty 0:" in text for text in texts)
@@ -181,9 +180,7 @@ def test_roles_are_measured_again_at_each_point(run, jobs) -> None:
 
     roles = run.tables["pruned_roles"]
     assert set(roles.columns) == {*PRUNED_ROLES.column_names, "model", "objective", "seed", "trained"}
-    assert set(roles["method"]) == {m for w in ("hard-concrete", "subset", "random") for m in (w, f"{w}-all")} | {
-        "scratch"
-    }
+    assert set(roles["method"]) == {m for w in ("hard-concrete", "random") for m in (w, f"{w}-all")} | {"scratch"}
     assert {"positional -1", "positional +1"} < set(roles["role"])
     assert roles["role"].str.contains("dependent").any()  # the grammar's trees
     before = roles[roles["point"] == -1]
@@ -213,7 +210,7 @@ def test_published_models_stay_as_they_are(run, jobs, plan, tmp_path) -> None:
 
 
 def test_an_interrupted_study_ends_with_the_same_tables(run, jobs, tmp_path, monkeypatch) -> None:
-    cut = planned(jobs, scopes=("encoder-self",), subset=(), save_every=2)
+    cut = planned(jobs, scopes=("encoder-self",), save_every=2)
     cut.run, cut.bench = RunFolder(tmp_path / "cut"), Workbench(tmp_path / "cut" / "work")
     todo = [job for job in study_jobs(cut.plan) if job.kind != "measure"]
 
@@ -292,7 +289,7 @@ def test_a_language_model_is_scored_by_its_loss(plan, tmp_path) -> None:
         objectives=("masked-lm",),
         greedy=("importance", "iterative"),
         keep=(),
-        subset=(),
+        subset=(2, 40),
         scratch=False,
         roles=False,
     )
@@ -311,6 +308,8 @@ def test_a_language_model_is_scored_by_its_loss(plan, tmp_path) -> None:
         set(curve.loc[curve["method"] == method, "kept"]) for method in ("hard-concrete", "importance", "iterative")
     )
     assert learned == once == again  # as many as the gates left
+    subset = curve[curve["method"] == "subset"]
+    assert subset[["kept", "setting"]].to_numpy().tolist() == [[2, 2]]  # there are no 40
     assert set(tables) == {PRUNING.name, PRUNED_HEADS.name}
 
 

@@ -35,6 +35,7 @@ class VariantScores:
     sums_VKS: Float[np.ndarray, "variant block statistic"]
     score: Callable[[np.ndarray], np.ndarray]  # (…, S) → (…,)
     num_sentences: int
+    signature: str = ""  # sacreBLEU's
 
     def changes(self) -> Float[np.ndarray, "variant row"]:
         """Score of each variant less the full model's: the estimate, then its bootstrap replicates (V − 1, 1 + R)."""
@@ -97,18 +98,26 @@ def corpus_scores(
     Raises:
         UserError: BLEU of a corpus without translations, or a function that does not give a number per sentence.
     """
-    blocks, sums = block_of(corpus.ids), []
+    blocks, sums, signature = block_of(corpus.ids), [], ""
     with current_display().progress(f"Ablating heads of {model.name}", 1 + len(variants), "variants") as progress:
         for heads in [frozenset(), *variants]:
             with ablate(model, sorted(heads), mode, reference=None if mode == "zero" else corpus):
                 if callable(metric):
                     sums.append(_function_sums(metric, model, corpus, blocks))
                 else:
-                    sums.append(_bleu_sums(model, corpus, blocks, beams))
+                    found, signature = _bleu_sums(model, corpus, blocks, beams)
+                    sums.append(found)
             progress.advance(1)
     name, unit = ("bleu", "percent") if not callable(metric) else (getattr(metric, "__name__", "metric"), "")
     score = _ratio if callable(metric) else _bleu
-    return VariantScores(metric=name, unit=unit, sums_VKS=np.stack(sums), score=score, num_sentences=len(corpus))
+    return VariantScores(
+        metric=name,
+        unit=unit,
+        sums_VKS=np.stack(sums),
+        score=score,
+        num_sentences=len(corpus),
+        signature=signature,
+    )
 
 
 def _ratio(sums: np.ndarray) -> np.ndarray:
@@ -129,18 +138,20 @@ def _bleu(sums: np.ndarray) -> np.ndarray:
     return np.array([score(row) for row in sums.reshape(-1, 10)]).reshape(sums.shape[:-1])
 
 
-def _bleu_sums(model: Model, corpus: Corpus, blocks: np.ndarray, beams: int) -> np.ndarray:
+def _bleu_sums(model: Model, corpus: Corpus, blocks: np.ndarray, beams: int) -> tuple[np.ndarray, str]:
+    """Statistics of each block, and sacreBLEU's signature."""
     if "translation" not in corpus.columns:
         raise UserError(f"BLEU compares with translations, and {corpus.name} has none. Give a parallel corpus.")
     sentences = list(corpus)
     output = translate(model, [sentence.text for sentence in sentences], beams=beams)
-    sums = np.zeros((NUM_BLOCKS, 10))
+    sums, signature = np.zeros((NUM_BLOCKS, 10)), ""
     for block in np.unique(blocks):
         rows = np.flatnonzero(blocks == block)
         references = [[sentences[row].translation or ""] for row in rows]
         found = bleu_statistics([output[row] for row in rows], references, lowercase=True)
         sums[block] = [*found.correct, *found.total, found.hypothesis_length, found.reference_length]
-    return sums
+        signature = found.signature
+    return sums, signature
 
 
 def _function_sums(metric: SentenceFunction, model: Model, corpus: Corpus, blocks: np.ndarray) -> np.ndarray:

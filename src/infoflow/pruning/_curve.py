@@ -26,7 +26,7 @@ KINDS = ("encoder-self", "decoder-self", "decoder-cross")
 
 PRUNING = TableSchema(
     name="pruning",
-    version=1,
+    version=2,
     description="quality of a model against the number of its heads that are left, by how they were chosen",
     columns=(
         Column(
@@ -72,6 +72,7 @@ PRUNING = TableSchema(
             "score of the model before any head went",
             "sentences",
         ),
+        Column(name="signature", dtype="string", unit="", description="sacreBLEU's signature; empty for other metrics"),
     ),
 )
 
@@ -113,7 +114,7 @@ def quality(
     beams: int = 5,
     options: PassOptions | None = None,
 ) -> dict[str, Any]:
-    """Score of a model without some heads: metric, estimate, replicates (1 + R) and number of sentences.
+    """Score of a model without some heads: metric, sacreBLEU's signature, estimate and replicates (1 + R), sentences.
 
     Args:
         model: The model, with learned gates attached or not.
@@ -136,7 +137,8 @@ def quality(
             scores = loss_scores(scorer, scorer.choose(None, ""), [], "zero", options)
         else:
             scores = corpus_scores(model, corpus, [], metric, beams=beams)
-    return {"metric": scores.metric, "scores": scores.scores()[0], "count": scores.num_sentences}
+    facts = {"metric": scores.metric, "signature": scores.signature}
+    return {**facts, "scores": scores.scores()[0], "count": scores.num_sentences}
 
 
 def point_tables(
@@ -181,6 +183,7 @@ def curve_row(model: Model, keys: Mapping[str, Any], removed: HeadSet, found: Ma
         **{f"kept_{kind.replace('-', '_')}": left.count(kind) for kind in KINDS},
         "metric": found["metric"],
         **estimate(float(scores[0]), scores[1:], full, found["count"]),
+        "signature": found["signature"],
     }
 
 
