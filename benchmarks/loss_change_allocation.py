@@ -12,9 +12,9 @@ Seen on two busy cores (masked LM, width 64, 6 layers, |B| = 1,024): trapezoid 0
 
 Why 1.3 and not 1, counted on 1,024 tokens of Tatoeba's short sentences: a training batch has sentences of one length,
 so one pass, no padding and no mask, 42 ms with its backward pass in a step of 51 ms. The set has 96 sentences of 5 to
-23 tokens: in the four passes that cost least 1,134 padded tokens at .042 ms, 3.4 ms a pass whatever its size (Python and
-autograd's nodes, which larger models and sets do not feel) and masks, 69 ms. One pass would be 2,208 padded tokens. All
-but gradients was 8 ms; counting single parameters, 6.6 ms of CPU with two parts then, takes 2.9 now.
+23 tokens: in the four passes that cost least 1,134 padded tokens at .042 ms, 3.4 ms a pass whatever its size (Python
+and autograd's nodes, which larger models and sets do not feel) and masks, 69 ms. One pass would be 2,208 padded tokens.
+All but gradients was 8 ms; counting single parameters, 6.6 ms of CPU with two parts then, takes 2.9 now.
 """
 
 import argparse
