@@ -130,9 +130,15 @@ def test_charts_name_colours_as_variables_and_have_a_control(figures) -> None:
 
 
 def test_models_of_one_stack_have_one_pool(tmp_path) -> None:
-    figures = _run(tmp_path, objectives=("masked-lm", "translation"), seeds=(0,), methods=("hard-concrete", "random"))
-    titles = [panel.title for panel in figures["pruning-quality"].payload["metrics"][1].panels]
-    assert titles == ["masked LM, encoder heads", "translation, encoder heads", "translation, all heads"]
+    objectives, methods = ("causal-lm", "masked-lm", "translation"), ("hard-concrete", "random")
+    figures = _run(tmp_path, objectives=objectives, seeds=(0,), methods=methods)
+    bleu, loss = figures["pruning-quality"].payload["metrics"]
+    titles = ["translation, encoder heads", "translation, all heads"]
+    assert [panel.title for panel in bleu.panels] == titles
+    own = ["causal LM, decoder self-attention heads", "masked LM, encoder heads"]
+    assert [panel.title for panel in loss.panels] == own + titles
+    first = figures["pruning-quality"].answer[0]
+    assert first.startswith("Decoder self-attention heads of causal LM: with 6 of 16 left (learned gates) loss is 2.0")
     assert "pruning-scratch" not in figures
     assert "Encoder heads of masked LM" in " ".join(figures["pruning-kinds"].answer)
     assert "masked LM: heads by functions" in [panel.title for panel in figures["pruning-functions"].panels]

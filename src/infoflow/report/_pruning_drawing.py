@@ -15,12 +15,8 @@ RANDOM_NAME = ("– –", "random choice", "var(--soft)")
 SCRATCH_NAME = ("– –", "from scratch", "var(--soft)")
 _LINE = 14  # pixels between names
 _GAP = 0.04  # between squares, as a part of their distance
-_TYPE = {"baseline": "top", "fontSize": 11, "fontWeight": "bold"}
-_PLACE = {
-    "y": alt.Y("at:Q", scale=None, axis=None),  # in pixels
-    "text": alt.Text("text:N"),
-    "color": alt.Color("color:N", scale=None),
-}
+_LETTER, _ROOM = 6, 270  # pixels of a letter, and of a narrow picture
+_TITLE = 24  # above the picture, for the title of the axis
 
 
 def heads_left(size: int) -> alt.X:
@@ -96,20 +92,27 @@ def span_of(pool: Pool, curves: pd.DataFrame) -> list[float]:
     return [low - margin, high + margin]
 
 
-def corner_names(found: list[tuple[str, str, str]], height: int, low: bool) -> alt.Chart:
-    """(mark, name, colour) at the left end, in the corner that lines leave as they go down (`low`) or up."""
-    top = height - _LINE * len(found) - 2 if low else 4
-    rows = [{"text": f"{mark} {name}", "color": color, "at": top + _LINE * row} for row, (mark, name, color) in
-            enumerate(found)]  # fmt: skip
-    return _names(rows).mark_text(align="left", **_TYPE).encode(**_PLACE, x=alt.value(6))
-
-
-def right_names(found: list[tuple[str, str, str]], top: int) -> alt.Chart:
-    """(mark, name, colour) at the right end, from `top` down."""
-    rows = [{"text": f"{name} {mark}", "color": color, "at": top + _LINE * row} for row, (mark, name, color) in
-            enumerate(found)]  # fmt: skip
-    return _names(rows).mark_text(align="right", **_TYPE).encode(**_PLACE, x=alt.value("width"))
-
-
-def _names(rows: list[dict]) -> alt.Chart:
-    return alt.Chart(pd.DataFrame(rows))
+def names_above(found: list[tuple[str, str, str]]) -> alt.Chart:
+    """(mark, name, colour) above the picture, since in it any corner may hold a line; in two columns where they fit."""
+    texts = [f"{mark} {name}" for mark, name, _ in found]
+    half = -(-len(texts) // 2)
+    first, second = (max((_LETTER * len(text) for text in part), default=0) for part in (texts[:half], texts[half:]))
+    rows = half if first + second < _ROOM else len(texts)
+    table = pd.DataFrame(
+        {
+            "text": texts,
+            "color": [color for _, _, color in found],
+            "across": [(first + 12) * (index // rows) for index in range(len(texts))],
+            "at": [_LINE * (index % rows - rows) - _TITLE for index in range(len(texts))],
+        }
+    )
+    return (
+        alt.Chart(table)
+        .mark_text(align="left", baseline="top", fontSize=11, fontWeight="bold")
+        .encode(
+            x=alt.X("across:Q", scale=None, axis=None),  # in pixels, as the other one
+            y=alt.Y("at:Q", scale=None, axis=None),
+            text="text:N",
+            color=alt.Color("color:N", scale=None),
+        )
+    )

@@ -10,7 +10,7 @@ from ._language import Cast
 from ._layer_chart import CONTROL, finished
 from ._numbers import estimate_text, listed
 from ._pruned_rows import LEARNED, Pool, pools_of
-from ._pruning_drawing import lean, lit, points_axis, right_names
+from ._pruning_drawing import lean, lit, names_above, points_axis
 from ._samples import Estimate, Samples
 
 _LOOKS = (((1, 0), "circle", "●"), ((6, 2), "square", "■"), ((2, 2), "triangle-up", "▲"), ((4, 2), "diamond", "◆"))
@@ -93,4 +93,4 @@ def _chart(table: pd.DataFrame, starts: dict[Pool, float], name: str) -> dict[st
             base.mark_point(filled=True, size=36, shape=shape, opacity=1).encode(x=x, y=y, **look, tooltip=tooltip),
         ]
         entries.append((mark, pool.title, pool.series.color))
-    return lean(finished(alt.layer(*layers, right_names(entries, top=22)), _HEIGHT))
+    return lean(finished(alt.layer(*layers, names_above(entries)), _HEIGHT))

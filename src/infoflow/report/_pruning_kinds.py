@@ -11,7 +11,7 @@ from ._language import Cast, Series
 from ._layer_chart import CONTROL, finished
 from ._numbers import listed, number
 from ._pruned_rows import LEARNED, SUBSET, Pool, pools_of
-from ._pruning_drawing import corner_names, folded, heads_left, lean, lit, points_axis, rows_axis, squares
+from ._pruning_drawing import folded, heads_left, lean, lit, names_above, points_axis, rows_axis, squares
 
 _LOOKS = {
     "encoder self-attention": ((1, 0), "circle", "●"),
@@ -117,6 +117,9 @@ def _sentence(pool: Pool, table: pd.DataFrame) -> str:
 def _lines(table: pd.DataFrame, series: Series) -> dict[str, Any]:
     size, kinds = int(table["size"].iloc[0]), _kinds(table)
     rows = _by_kind(table).assign(percent=lambda f: 100 * f["share"])
+    if rows["left"].max() < size:  # every line starts at the unpruned model
+        starts = pd.DataFrame({"name": kinds, "left": float(size), "percent": 100.0})
+        rows = pd.concat([starts, rows]).sort_values(["name", "left"], ascending=False)
     base = folded(rows[["name", "left", "percent"]].round(1), "name")
     even = pd.DataFrame([{"left": size, "percent": 100.0}, {"left": 0, "percent": 0.0}])
     x = heads_left(size)
@@ -134,7 +137,7 @@ def _lines(table: pd.DataFrame, series: Series) -> dict[str, Any]:
         base.mark_point(filled=True, size=30, opacity=1).encode(
             x=x, y=y, shape=shape, color=color, opacity=lit(series), tooltip=tooltip
         ),
-        corner_names(names, _HEIGHT, low=True),
+        names_above(names),
     ]
     return lean(finished(alt.layer(*layers), _HEIGHT))
 

@@ -10,7 +10,7 @@ from ._language import Cast
 from ._layer_chart import CONTROL, finished
 from ._numbers import number
 from ._pruned_rows import CHEAP, METRICS, RANDOM, SCRATCH, WAYS, Pool, metrics_of, pools_of, quality_curves, several
-from ._pruning_drawing import RANDOM_NAME, UNPRUNED, UNPRUNED_NAME, corner_names, folded, heads_left, lean, lit, span_of
+from ._pruning_drawing import RANDOM_NAME, UNPRUNED, UNPRUNED_NAME, folded, heads_left, lean, lit, names_above, span_of
 
 _HEIGHT = 240
 
@@ -60,9 +60,13 @@ def _group(curves: pd.DataFrame, metric: str, cast: Cast) -> PanelGroup:
 
 
 def _sentences(curves: pd.DataFrame, cast: Cast) -> list[str]:
-    metric = metrics_of(curves)[0]
-    own = curves.loc[curves["metric"] == metric]
-    return [_sentence(pool.of(own), pool, metric) for pool in pools_of(own, cast)]
+    """One for each pool, in the first metric that it has."""
+    told = []
+    for pool in pools_of(curves, cast):
+        own = pool.of(curves)
+        metric = metrics_of(own)[0]
+        told.append(_sentence(own.loc[own["metric"] == metric], pool, metric))
+    return told
 
 
 def _sentence(own: pd.DataFrame, pool: Pool, metric: str) -> str:
@@ -139,7 +143,7 @@ def _chart(own: pd.DataFrame, pool: Pool, metric: str, span: list[float]) -> dic
         base.mark_point(filled=True, size=26, opacity=1).encode(
             x=x, y=y, shape=shape, color=color, opacity=lit(pool.series), tooltip=tooltip
         ),
-        _names(own, pool, metric),
+        _names(own, pool),
     ]
     return lean(finished(alt.layer(*layers), _HEIGHT))
 
@@ -157,7 +161,7 @@ def _places(metric: str) -> int:
     return 2 if metric == "bleu" else 3
 
 
-def _names(own: pd.DataFrame, pool: Pool, metric: str) -> alt.Chart:
+def _names(own: pd.DataFrame, pool: Pool) -> alt.Chart:
     found = [UNPRUNED_NAME] + [RANDOM_NAME] * int((own["way"] == RANDOM).any())
     found += [(way.mark, way.label, pool.series.color) for way in WAYS if bool((own["way"] == way.key).any())]
-    return corner_names(found, _HEIGHT, low=metric == "bleu")
+    return names_above(found)

@@ -11,7 +11,7 @@ from ._layer_chart import CONTROL, finished
 from ._numbers import listed
 from ._pruned_functions import BEFORE, Functions, functions
 from ._pruned_rows import LEARNED, SUBSET, pools_of
-from ._pruning_drawing import corner_names, folded, heads_left, lean, lit, points_axis, rows_axis, squares
+from ._pruning_drawing import folded, heads_left, lean, lit, names_above, points_axis, rows_axis, squares
 from ._samples import Samples
 
 _ROW = 18  # pixels of a function's row
@@ -31,7 +31,7 @@ def roles_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         return None
     sweeps, many = list(found.values()), len(found) > 1
     matrices = [panel for told in sweeps for panel in _matrices(told, many)]
-    overviews = [panel for told in sweeps for panel in _overviews(told, many)]
+    overviews = _overviews(sweeps)
     longest = max(sweeps, key=lambda told: len(told.points))
     data = pd.concat([_as_data(told) for told in sweeps], ignore_index=True)
     return Figure(
@@ -114,13 +114,12 @@ def _matrices(told: Functions, several: bool) -> list[Panel]:
     ]
 
 
-def _overviews(told: Functions, several: bool) -> list[Panel]:
-    """The whole sweep at a glance."""
-    name = f"{told.pool.series.label}: " if several else ""
-    return [
-        Panel(spec=_curve(told), title=f"{name}functions left"),
-        Panel(spec=_holders(told), title=f"{name}heads that hold each"),
-    ]
+def _overviews(sweeps: list[Functions]) -> list[Panel]:
+    """The whole sweep of each model at a glance."""
+    names = [f"{told.pool.series.label}: " if len(sweeps) > 1 else "" for told in sweeps]
+    pairs = list(zip(names, sweeps, strict=True))
+    curves = [Panel(spec=_curve(told), title=f"{name}functions left") for name, told in pairs]
+    return curves + [Panel(spec=_holders(told), title=f"{name}heads that hold each") for name, told in pairs]
 
 
 def _curve(told: Functions) -> dict[str, Any]:
@@ -150,7 +149,7 @@ def _curve(told: Functions) -> dict[str, Any]:
         base.mark_point(filled=True, size=30, opacity=1).encode(
             x=x, y=y, color=color, opacity=lit(series), tooltip=tooltip
         ),
-        corner_names([("– –", "random heads", "var(--soft)"), ("●", "learned gates", series.color)], _HEIGHT, low=True),
+        names_above([("– –", "random heads", "var(--soft)"), ("●", "learned gates", series.color)]),
     ]
     return lean(finished(alt.layer(*layers), _HEIGHT))
 

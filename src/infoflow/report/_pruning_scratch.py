@@ -10,7 +10,7 @@ from ._language import Cast
 from ._layer_chart import CONTROL, finished
 from ._numbers import estimate_text
 from ._pruned_rows import LEARNED, METRICS, SCRATCH, Pool, metrics_of, pools_of, quality_curves, several
-from ._pruning_drawing import SCRATCH_NAME, UNPRUNED, UNPRUNED_NAME, corner_names, heads_left, lean, lit, span_of
+from ._pruning_drawing import SCRATCH_NAME, UNPRUNED, UNPRUNED_NAME, heads_left, lean, lit, names_above, span_of
 from ._samples import Samples
 
 _HEIGHT = 220
@@ -26,17 +26,17 @@ def scratch_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     )
     if pairs.empty:
         return None
-    metric = metrics_of(pairs)[0]
-    pairs = pairs.loc[pairs["metric"] == metric]
-    both = pd.MultiIndex.from_frame(pairs[_KEYS])
-    frame = frame.loc[(frame["metric"] == metric) & pd.MultiIndex.from_frame(frame[_KEYS]).isin(both)]
+    pools = pools_of(pairs, cast)
+    metric = {pool: metrics_of(pool.of(pairs))[0] for pool in pools}
+    pairs = pd.concat([pool.of(pairs).loc[lambda own, pool=pool: own["metric"] == metric[pool]] for pool in pools])
+    keys = [*_KEYS, "metric"]
+    frame = frame.loc[pd.MultiIndex.from_frame(frame[keys]).isin(pd.MultiIndex.from_frame(pairs[keys]))]
     curves = quality_curves(frame)
-    pools = pools_of(curves, cast)
     return Figure(
         id="pruning-scratch",
         question="Could a model with so few heads have been trained from the start?",
-        answer=[_sentence(pool.of(pairs), pool, metric) for pool in pools],
-        panels=[Panel(spec=_chart(pool.of(curves), pool, metric, curves), title=pool.title) for pool in pools],
+        answer=[_sentence(pool.of(pairs), pool, metric[pool]) for pool in pools],
+        panels=[Panel(spec=_chart(pool.of(curves), pool, metric[pool], curves), title=pool.title) for pool in pools],
         caption=f"{several(frame)}; {int(frame['count'].median()):,} sentences behind each point.",
         how_to_read=[
             "In colour: the model that learned gates pruned. Grey and dashed, the control: a model that had exactly "
@@ -109,6 +109,6 @@ def _chart(own: pd.DataFrame, pool: Pool, metric: str, curves: pd.DataFrame) -> 
         alt.Chart(pruned)
         .mark_point(filled=True, size=30, opacity=1)
         .encode(x=x, y=y, color=color, opacity=lit(pool.series), tooltip=tooltip),
-        corner_names([UNPRUNED_NAME, SCRATCH_NAME, ("●", "pruned", pool.series.color)], _HEIGHT, low=metric == "bleu"),
+        names_above([UNPRUNED_NAME, SCRATCH_NAME, ("●", "pruned", pool.series.color)]),
     ]
     return lean(finished(alt.layer(*layers), _HEIGHT))
