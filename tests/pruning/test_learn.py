@@ -23,7 +23,7 @@ from infoflow.pruning import (
     quality,
     rank_heads,
 )
-from infoflow.training import TrainConfig, TrainingData
+from infoflow.training import TrainConfig, TrainingData, read_log
 
 CONFIG = TrainConfig(
     updates=6, batch_tokens=128, learning_rate=1e-3, warmup=0, schedule="constant", weight_decay=0.0, device="cpu",
@@ -97,6 +97,8 @@ def test_encoder_gates_leave_the_decoder_as_it_is(model, data, tmp_path):
     assert changed
     assert all(name.startswith("encoder.") for name in changed)
     assert all(parameter.requires_grad for parameter in model.module.parameters())
+    for line in (line for line in read_log(point.folder / "log.jsonl") if "loss" in line):  # what is minimised
+        assert line["loss"] == pytest.approx(line["losses"]["translation"] + 0.1 * line["losses"]["gates"], rel=1e-6)
 
 
 def test_a_large_penalty_closes_every_gate_and_none_opens_them(model, data, parallel_corpus, tmp_path):

@@ -3,6 +3,7 @@
 import json
 import math
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +51,13 @@ class LogWindow:
         """Whether every loss and gradient since the last line is finite."""
         return math.isfinite(float(self._norms)) and all(math.isfinite(float(loss)) for loss in self._losses.values())
 
-    def close(self) -> dict[str, Any]:
-        """Means since the last line, and a fresh start."""
+    def close(self, weights: Mapping[str, float]) -> dict[str, Any]:
+        """Means since the last line, `loss` that of the terms by their weights, and a fresh start."""
         losses = {name: float(loss) / max(self._counts[name], 1) for name, loss in self._losses.items()}
         norm = float(self._norms) / max(self._updates, 1)
         wall, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
         line = {
-            "loss": sum(losses.values()),
+            "loss": sum(weights[name] * loss for name, loss in losses.items()),
             "losses": losses,
             "gradient_norm": norm,
             "tokens_per_second": round(self._tokens / max(wall, 1e-9)),

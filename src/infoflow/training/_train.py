@@ -176,7 +176,7 @@ class _Run:
         if state.update % self.config.log_every and state.update < self.config.updates:
             return {}
         self._require_finite()
-        line = self.window.close()
+        line = self.window.close(self.objective.term_weights)
         if self.accelerator.is_main_process:
             self.log.write(
                 update=state.update,
