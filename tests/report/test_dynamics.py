@@ -3,6 +3,7 @@
 import json
 import re
 
+import pandas as pd
 import pytest
 from dynamics.synthetic import Recordings, write_run
 
@@ -65,9 +66,41 @@ def test_charts_follow_the_slider_and_name_colours_as_variables(figures) -> None
     for panel in figures["allocation-bars"].panels:
         text = json.dumps(panel.spec)
         assert '"frame"' in text
-        assert "datum.frame === frame" in text
+        assert "datum.shares[shown][frame]" in text
     for figure in figures.values():
         assert not re.findall(r'"#[0-9a-f]{6}"', json.dumps([panel.spec for panel in figure.panels]))
+
+
+def test_the_sentences_can_be_chosen(run, figures, tmp_path) -> None:
+    other = RunFolder(tmp_path)
+    other.update(kind="study", title="On two sets")
+    for name in run.tables:
+        stored = run.tables.stored(name)
+        frame = stored.frame
+        if "set" in frame:
+            held_out = frame.assign(set="held-out")
+            if "value" in frame and name != "allocation_reliability":
+                held_out = held_out.assign(value=frame["value"].where(frame["layer"] != 2, frame["value"] / 2))
+            frame = pd.concat([frame, held_out], ignore_index=True)
+        other.tables.write(frame, stored.schema)
+    section = dynamics_section(other, Cast.of(other))
+    assert section is not None
+    found = {figure.id: figure for figure in section.figures}
+    for name in ("allocation-bars", "allocation-loss", "allocation-heads"):
+        assert found[name].payload["sets"] == ["training sentences", "held-out sentences"]
+        assert figures[name].payload["sets"] == ["training sentences"]
+        data = found[name].data
+        pd.testing.assert_frame_equal(
+            data[data["set"] == "train"].reset_index(drop=True), figures[name].data, check_like=True
+        )
+    (bars,) = [panel.spec for panel in found["allocation-bars"].panels if panel.title == "masked LM"]
+    for row in bars["layer"][0]["data"]["values"]:
+        on_train, on_held_out = (moments[-1] for moments in row["shares"])
+        assert (on_held_out < on_train) == (row["layer"] == 2)
+    assert "On held-out sentences no share" in " ".join(found["allocation-bars"].answer)
+    assert "On held-out sentences the loss fell by causal LM" in " ".join(found["allocation-loss"].answer)
+    page = write_report(other).read_text()
+    assert page.count('class="shown-set"') == 3
 
 
 def test_heads_are_shares_of_the_whole_map(figures) -> None:

@@ -11,14 +11,15 @@ from ._dynamics_bars import bars_figure
 from ._dynamics_corpora import corpora_figure
 from ._dynamics_heads import allocation_heads_figure
 from ._dynamics_hurting import hurting_figure
-from ._dynamics_rows import on_train
+from ._dynamics_rows import SETS, by_set, on_train
 from ._dynamics_similarity import share_similarity_figure
 from ._figure import Figure, Panel, Section
 from ._language import Cast, Series
 from ._layer_chart import HEIGHT, color_of, dash_of, finished, lit
 from ._numbers import listed, number
 
-_TABLES = ("allocation_windows", "allocation_steps", "allocation_groups", "allocation_heads", "allocation_hurting")
+_BY_SET, _ON_TRAIN = ("windows", "steps", "heads"), ("groups", "hurting", "reliability")
+_TABLES = tuple(f"allocation_{name}" for name in (*_BY_SET, *_ON_TRAIN))
 
 
 def dynamics_section(run: RunFolder, cast: Cast) -> Section | None:
@@ -27,19 +28,19 @@ def dynamics_section(run: RunFolder, cast: Cast) -> Section | None:
         return _section([corpora_figure(run.tables["allocation_corpora"], cast)], list(cast.series))
     if any(name not in run.tables or run.tables[name].empty for name in _TABLES):
         return None
-    frames = {name: on_train(cast.named(run.tables[name])) for name in _TABLES}
-    if frames["allocation_windows"].empty:
+    windows, steps, heads = (by_set(cast.named(run.tables[f"allocation_{name}"])) for name in _BY_SET)
+    groups, hurting, reliability = (on_train(cast.named(run.tables[f"allocation_{name}"])) for name in _ON_TRAIN)
+    if windows["train"].empty:
         return None
-    reliability = on_train(cast.named(run.tables["allocation_reliability"]))
     figures = [
-        bars_figure(frames["allocation_steps"], frames["allocation_groups"], cast),
-        _loss_figure(frames["allocation_windows"], reliability, cast),
-        allocation_heads_figure(frames["allocation_heads"], cast),
-        hurting_figure(frames["allocation_hurting"], reliability, cast),
+        bars_figure(steps, groups, cast),
+        _loss_figure(windows, reliability, cast),
+        allocation_heads_figure(heads, cast),
+        hurting_figure(hurting, reliability, cast),
     ]
     if "allocation_similarity" in run.tables and len(run.tables["allocation_similarity"]):
         figures.append(share_similarity_figure(run.tables["allocation_similarity"], cast))
-    return _section(figures, cast.present(frames["allocation_windows"]))
+    return _section(figures, cast.present(windows["train"]))
 
 
 def _section(figures: list[Figure], series: list[Series]) -> Section:
@@ -54,16 +55,17 @@ def _section(figures: list[Figure], series: list[Series]) -> Section:
     )
 
 
-def _loss_figure(windows: pd.DataFrame, reliability: pd.DataFrame, cast: Cast) -> Figure:
-    table = _curves(windows)
+def _loss_figure(windows: dict[str, pd.DataFrame], reliability: pd.DataFrame, cast: Cast) -> Figure:
+    curves = {name: _curves(frame) for name, frame in windows.items()}
+    table = curves["train"]
     series = cast.present(table)
     residuals = reliability[reliability["statistic"] == "residual of the total"]
     return Figure(
         id="allocation-loss",
         question="Do the parts add up to the loss?",
-        answer=[_loss_sentence(table, residuals, series)],
-        panels=[Panel(spec=_loss_chart(table, series))],
-        caption=f"Loss on fixed training sentences with frozen noise and without dropout; "
+        answer=[_loss_sentence(table, residuals, series), *_held_out_sentence(curves, series)],
+        panels=[Panel(spec=_loss_chart(list(curves.values()), series))],
+        caption=f"Loss on fixed sentences with frozen noise and without dropout; "
         f"{_seeds_text(table)} {int(table.groupby('series')['update'].nunique().max())} points.",
         how_to_read=[
             "Solid: the loss. Dots: the loss at the start plus all allocations until then. Where dots leave the line, "
@@ -71,9 +73,11 @@ def _loss_figure(windows: pd.DataFrame, reliability: pd.DataFrame, cast: Cast) -
             "Losses of different objectives cannot be compared with each other.",
         ],
         method="loss-change",
-        data=table,
+        data=pd.concat([curve.assign(set=name) for name, curve in curves.items()], ignore_index=True),
         tables=("allocation_windows", "allocation_reliability"),
         findings=("dynamics:L6",),
+        template="evaluated.html.jinja",
+        payload={"sets": [SETS[name] for name in curves]},
     )
 
 
@@ -106,22 +110,43 @@ def _loss_sentence(table: pd.DataFrame, residuals: pd.DataFrame, series: list[Se
     for one in series:
         own = table[table["series"] == one.key]
         rules = used[one.key]
-        first = f", first order would be off by {100 * rules['first-order']:.2g}%" if "first-order" in rules else ""
+        first = f", first order would be off by {_percent(rules['first-order'])}" if "first-order" in rules else ""
         fall = float(own["value"].iloc[0] - own["value"].iloc[-1])
         parts.append(
-            f"{one.label} {100 * rules.iloc[0]:.2g}% of a fall of {number(fall)} nats ({rules.index[0]}{first})"
+            f"{one.label} {_percent(rules.iloc[0])} of a fall of {number(fall)} nats ({rules.index[0]}{first})"
         )
     return f"Sum of all allocations against the loss change: off by {listed(parts)}."
 
 
-def _loss_chart(table: pd.DataFrame, series: list[Series]) -> dict[str, Any]:
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}%" if share >= 0.1 else f"{100 * share:.2g}%"
+
+
+def _held_out_sentence(curves: dict[str, pd.DataFrame], series: list[Series]) -> list[str]:
+    """What is left of the fall on sentences that no update saw."""
+    if "held-out" not in curves:
+        return []
+    parts = []
+    for one in series:
+        falls = [
+            float(own["value"].iloc[0] - own["value"].iloc[-1])
+            for own in (curve[curve["series"] == one.key] for curve in curves.values())
+        ]
+        parts.append(f"{one.label} {number(falls[1])} nats ({100 * falls[1] / falls[0]:.0f}% of it)")
+    return [f"On held-out sentences the loss fell by {listed(parts)}."]
+
+
+def _loss_chart(tables: list[pd.DataFrame], series: list[Series]) -> dict[str, Any]:
+    """The curves of one set of sentences at a time: the page sets `shown` to its number."""
+    table = pd.concat([table.assign(set=number) for number, table in enumerate(tables)], ignore_index=True)
     base, color = alt.Chart(table), color_of(series)
     x = alt.X("update:Q", title="updates", axis=alt.Axis(format="~s", tickCount=6))
-    scale = alt.Scale(zero=False)
+    values = table[["low", "high", "rebuilt"]].to_numpy(dtype=float)
+    scale = alt.Scale(zero=False, domain=[float(values.min()), float(values.max())])
     y = alt.Y("value:Q", title="loss (nats per item)", scale=scale, axis=alt.Axis(tickCount=6))
     tooltip = [alt.Tooltip("series:N"), alt.Tooltip("update:Q"), alt.Tooltip("value:Q", title="loss", format=".3f")]
     tooltip += [alt.Tooltip("rebuilt:Q", title="from allocations", format=".3f")]
-    ends = table.loc[table.groupby("series")["update"].idxmax()]
+    ends = table.loc[table.groupby(["set", "series"])["update"].idxmax()]
     ends = ends.assign(name=ends["series"].map({one.key: one.label for one in series}))
     layers = [
         base.mark_area().encode(
@@ -136,4 +161,5 @@ def _loss_chart(table: pd.DataFrame, series: list[Series]) -> dict[str, Any]:
         .mark_text(align="right", dy=-8, fontWeight="bold", fontSize=11)
         .encode(x=x, y=alt.Y("value:Q", scale=scale), text="name:N", color=color, opacity=lit(1.0, 0.25)),
     ]
-    return finished(alt.layer(*layers), HEIGHT)
+    chart = alt.layer(*(layer.transform_filter("datum.set === shown") for layer in layers))
+    return finished(chart.add_params(alt.param(name="shown", value=0)), HEIGHT)

@@ -6,7 +6,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from ._dynamics_rows import COMPONENTS, Part, of_part, parts_of, shown_component
+from ._dynamics_rows import COMPONENTS, SETS, Part, of_part, parts_of, shown_component
 from ._figure import Figure, Panel
 from ._language import Cast
 from ._layer_chart import finished
@@ -16,18 +16,29 @@ _FRAMES = 24
 _FEED_FORWARD = ("mlp_in", "mlp_out")
 
 
-def bars_figure(steps: pd.DataFrame, groups: pd.DataFrame, cast: Cast) -> Figure:
+def bars_figure(steps: dict[str, pd.DataFrame], groups: pd.DataFrame, cast: Cast) -> Figure:
     """Shares of each layer and component in the loss change inside the blocks of a stack, up to a chosen update."""
     parts = parts_of(groups, cast)
-    tables = {part: _frames(of_part(steps, part)) for part in parts}
+    all_tables = {name: {part: _frames(of_part(own, part)) for part in parts} for name, own in steps.items()}
+    tables = all_tables["train"]
     frames = _moments(next(iter(tables.values())))
-    reach = _reach(list(tables.values()))
-    data = pd.concat([table.assign(series=p.series, stack=p.stack) for p, table in tables.items()], ignore_index=True)
+    reach = _reach([table for each in all_tables.values() for table in each.values()])
+    data = pd.concat(
+        [
+            table.assign(series=part.series, stack=part.stack, set=name)
+            for name, each in all_tables.items()
+            for part, table in each.items()
+        ],
+        ignore_index=True,
+    )
     return Figure(
         id="allocation-bars",
         question="Which layers and components lowered the loss?",
-        answer=[_blocks_sentence(tables), _outside_sentence(groups, cast)],
-        panels=[Panel(spec=_chart(table, reach), title=part.label) for part, table in tables.items()],
+        answer=[_blocks_sentence(tables), _outside_sentence(groups, cast), *_held_out_sentence(all_tables)],
+        panels=[
+            Panel(spec=_chart([each[part] for each in all_tables.values()], frames, reach), title=part.label)
+            for part in parts
+        ],
         caption=f"Means over {int(groups['seed'].nunique())} seeds. 100% is what all blocks of a stack lowered the "
         "loss by until the end of training; to the left of 0 are parts that raised it.",
         how_to_read=[
@@ -44,6 +55,7 @@ def bars_figure(steps: pd.DataFrame, groups: pd.DataFrame, cast: Cast) -> Figure
         template="replay.html.jinja",
         payload={
             "frames": [int(update) for update in frames],
+            "sets": [SETS[name] for name in steps],
             "legend": [{"label": label, "color": color} for label, color in _legend(data)],
         },
     )
@@ -81,17 +93,12 @@ def _reach(tables: list[pd.DataFrame]) -> tuple[float, float]:
     return min(ends), max(ends)
 
 
-def _chart(table: pd.DataFrame, reach: tuple[float, float]) -> dict[str, Any]:
-    last = int(table["frame"].max())
-    names = {name: label for name, (label, _) in COMPONENTS.items()}
-    order = {name: index for index, name in enumerate(COMPONENTS)}
-    table = table.assign(
-        name=table["component"].map(names), order=table["component"].map(order), share=table["share"].round(3)
-    )
-    layers = sorted(set(table["layer"]), reverse=True)
-    base = alt.Chart(table[["frame", "update", "layer", "name", "order", "share"]]).transform_filter(
-        "datum.frame === frame"
-    )
+def _chart(tables: list[pd.DataFrame], moments: list[int], reach: tuple[float, float]) -> dict[str, Any]:
+    """One bar per layer: the page sets `shown` to a set of sentences and `frame` to a moment."""
+    rows = _rows(tables, len(moments))
+    layers = sorted({row["layer"] for row in rows}, reverse=True)
+    data = alt.Data(values=rows)  # type: ignore[call-arg]
+    base = alt.Chart(data).transform_calculate(share="datum.shares[shown][frame]", update=f"{moments}[frame]")
     labels = [label for label, _ in COMPONENTS.values()]
     bars = base.mark_bar(height={"band": 0.78}).encode(
         x=alt.X(
@@ -113,8 +120,40 @@ def _chart(table: pd.DataFrame, reach: tuple[float, float]) -> dict[str, Any]:
         ],
     )
     zero = alt.Chart(pd.DataFrame([{"share": 0.0}])).mark_rule(color="var(--control)").encode(x="share:Q")
-    chart = alt.layer(bars, zero).add_params(alt.param(name="frame", value=last))
+    chart = alt.layer(bars, zero).add_params(
+        alt.param(name="frame", value=len(moments) - 1), alt.param(name="shown", value=0)
+    )
     return finished(chart, 24 * len(layers) + 10)
+
+
+def _rows(tables: list[pd.DataFrame], num_moments: int) -> list[dict[str, Any]]:
+    """One row per layer and component, with its shares by set and moment: a twentieth of the bytes of a long table."""
+    grids = [table.pivot_table(index=["layer", "component"], columns="frame", values="share") for table in tables]
+    grids = [grid.reindex(index=grids[0].index, columns=range(num_moments)).fillna(0.0).round(2) for grid in grids]
+    order = list(COMPONENTS)
+    return [
+        {
+            "layer": int(layer),
+            "name": COMPONENTS[component][0],
+            "order": order.index(component),
+            "shares": [grid.loc[(layer, component)].tolist() for grid in grids],
+        }
+        for layer, component in grids[0].index
+    ]
+
+
+def _held_out_sentence(tables: dict[str, dict[Part, pd.DataFrame]]) -> list[str]:
+    """How far the final shares on held-out sentences are from those on training sentences."""
+    if "held-out" not in tables:
+        return []
+    gaps = []
+    for part, table in tables["train"].items():
+        one, other = (
+            each[each["frame"] == each["frame"].max()].set_index(["layer", "component"])["share"]
+            for each in (table, tables["held-out"][part])
+        )
+        gaps.append(float((one - other).abs().max()))
+    return [f"On held-out sentences no share of a layer and component differs by more than {max(gaps):.1f} points."]
 
 
 def _blocks_sentence(tables: dict[Part, pd.DataFrame]) -> str:

@@ -5,33 +5,37 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from ._dynamics_rows import Part, of_part, parts_of
+from ._dynamics_rows import SETS, Part, of_part, parts_of
 from ._figure import Figure, Panel
 from ._language import Cast
 from ._layer_chart import finished
 from ._numbers import number
 
 
-def allocation_heads_figure(heads: pd.DataFrame, cast: Cast) -> Figure:
-    """One map per stack and kind of attention."""
-    maps = {
-        (part, kind): _map(rows[rows["kind"] == kind])
-        for part in parts_of(heads, cast)
-        for rows in [of_part(heads, part)]
-        for kind in ("self", "cross")
-        if kind in set(rows["kind"])
-    }
-    limit = max(float(table["map"].abs().max()) for table in maps.values())
+def allocation_heads_figure(by_set: dict[str, pd.DataFrame], cast: Cast) -> Figure:
+    """One map per stack and kind of attention, on one set of sentences at a time."""
+    heads = by_set["train"]
+    all_maps = {name: _maps(frame, cast) for name, frame in by_set.items()}
+    maps = all_maps["train"]
+    limit = max(float(table["map"].abs().max()) for each in all_maps.values() for table in each.values())
     data = pd.concat(
-        [t.assign(series=p.series, stack=p.stack, kind=kind) for (p, kind), t in maps.items()], ignore_index=True
+        [
+            table.assign(series=part.series, stack=part.stack, kind=kind, set=name)
+            for name, each in all_maps.items()
+            for (part, kind), table in each.items()
+        ],
+        ignore_index=True,
     )
     return Figure(
         id="allocation-heads",
         question="Which attention heads lowered the loss?",
         answer=[f"{'; '.join(_sentence(part, kind, table) for (part, kind), table in maps.items())}."],
         panels=[
-            Panel(spec=_chart(table, limit), title=part.label + (" (cross-attention)" if kind == "cross" else ""))
-            for (part, kind), table in maps.items()
+            Panel(
+                spec=_chart([each[part, kind] for each in all_maps.values()], limit),
+                title=part.label + (" (cross-attention)" if kind == "cross" else ""),
+            )
+            for part, kind in maps
         ],
         caption=f"Means over {int(heads['seed'].nunique())} seeds: a head's rows of the query, key and value "
         "projections with their biases and its columns of the output projection, over the whole training.",
@@ -45,7 +49,19 @@ def allocation_heads_figure(heads: pd.DataFrame, cast: Cast) -> Figure:
         data=data,
         tables=("allocation_heads",),
         findings=("dynamics:V8",),
+        template="evaluated.html.jinja",
+        payload={"sets": [SETS[name] for name in by_set]},
     )
+
+
+def _maps(heads: pd.DataFrame, cast: Cast) -> dict[tuple[Part, str], pd.DataFrame]:
+    return {
+        (part, kind): _map(rows[rows["kind"] == kind])
+        for part in parts_of(heads, cast)
+        for rows in [of_part(heads, part)]
+        for kind in ("self", "cross")
+        if kind in set(rows["kind"])
+    }
 
 
 def _map(rows: pd.DataFrame) -> pd.DataFrame:
@@ -71,9 +87,12 @@ def _sentence(part: Part, kind: str, table: pd.DataFrame) -> str:
     )
 
 
-def _chart(table: pd.DataFrame, limit: float) -> dict[str, Any]:
+def _chart(tables: list[pd.DataFrame], limit: float) -> dict[str, Any]:
+    """The map of one set of sentences at a time: the page sets `shown` to its number."""
+    table = pd.concat([table.assign(set=number) for number, table in enumerate(tables)], ignore_index=True)
     layers = sorted(set(table["layer"]), reverse=True)
     table = table.assign(text=[f"{value:.1f}".replace("-", "−") for value in table["map"]], size=table["map"].abs())
+    table = table[["set", "layer", "head", "map", "layer_share", "text", "size"]].round(3)
     x = alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0))
     y = alt.Y("layer:O", title="layer", sort=layers)
     base = alt.Chart(table)
@@ -94,4 +113,5 @@ def _chart(table: pd.DataFrame, limit: float) -> dict[str, Any]:
             alt.when(f"datum.size > {0.55 * limit}").then(alt.value("var(--paper)")).otherwise(alt.value("var(--ink)"))
         )
         layers_of_chart.append(base.mark_text(fontSize=9.5).encode(x=x, y=y, text="text:N", color=ink))
-    return finished(alt.layer(*layers_of_chart), 25 * len(layers) + 10)
+    chart = alt.layer(*(layer.transform_filter("datum.set === shown") for layer in layers_of_chart))
+    return finished(chart.add_params(alt.param(name="shown", value=0)), 25 * len(layers) + 10)

@@ -32,7 +32,7 @@ def hurting_figure(hurting: pd.DataFrame, reliability: pd.DataFrame, cast: Cast)
         question="Which components hurt, and how often?",
         answer=[f"{'; '.join(_sentence(part, table) for part, table in tables.items())}.{sure}"],
         panels=[Panel(spec=_chart(table, step), title=part.label) for part, table in tables.items()],
-        caption=f"Means over {int(hurting['seed'].nunique())} seeds, "
+        caption=f"On training sentences; means over {int(hurting['seed'].nunique())} seeds, "
         f"{count_text(float(hurting['chords'].max()))} {step} each; bars go from the lowest seed to the highest.",
         how_to_read=[
             "Filled: the share of steps in which a component, added up over all layers, raised the loss. Hollow: the "

@@ -27,10 +27,25 @@ class Part(NamedTuple):
     label: str
 
 
+SETS = {"train": "training sentences", "held-out": "held-out sentences"}
+
+
 def on_train(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows of training sentences and of each model's first term of the loss."""
-    frame = frame.loc[frame["set"] == "train"]
+    return on_set(frame, "train")
+
+
+def on_set(frame: pd.DataFrame, name: str) -> pd.DataFrame:
+    """The rows of a set of sentences and of each model's first term of the loss."""
+    frame = frame.loc[frame["set"] == name]
     return frame.loc[frame["term"] == frame.groupby("model")["term"].transform("first")]
+
+
+def by_set(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The rows of each set that all models were evaluated on, training sentences first."""
+    sets = {name: on_set(frame, name) for name in SETS}
+    models = set(sets["train"]["model"])
+    return {name: rows for name, rows in sets.items() if set(rows["model"]) == models}
 
 
 def parts_of(frame: pd.DataFrame, cast: Cast) -> list[Part]:

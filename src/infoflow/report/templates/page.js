@@ -17,7 +17,7 @@ const page = (() => {
     return element;
   };
 
-  // ---- the address keeps the state: #figure;model=…;statistic=…;metric=…;view=…;seed=…;head=…;layer=…
+  // ---- the address keeps the state: #figure;model=…;statistic=…;metric=…;view=…;seed=…;head=…;layer=…;sentences=…
   const state = { place: "" };
   const readState = () => {
     const [place, ...pairs] = location.hash.slice(1).split(";");

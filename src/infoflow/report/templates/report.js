@@ -31,6 +31,8 @@
     light(view, pinned());
     const slider = one("input.replay", panel.closest("figure"));
     if (slider) replay(view, slider);
+    const set = one("select.shown-set", panel.closest("figure"));
+    if (set) onSet(view, set.value);
   };
   const watcher = new IntersectionObserver((entries) => {
     for (const entry of entries) if (entry.isIntersecting) { watcher.unobserve(entry.target); draw(entry.target); }
@@ -51,6 +53,23 @@
     slider.addEventListener("input", () => {
       if (key) remember({ [key]: slider.value, place: slider.closest("figure").id });
       paint();
+    });
+    return paint;
+  });
+
+  // ---- the sentences that losses were taken on, chosen for all charts of a section
+  const onSet = (view, set) => {
+    try { view.signal("shown", Number(set)).runAsync(); } catch { /* a chart of one set */ }
+  };
+  const setChoices = all("select.shown-set").map((choice) => {
+    const paint = () => {
+      const wanted = state.sentences || "0";
+      choice.value = [...choice.options].some((option) => option.value === wanted) ? wanted : "0";
+      for (const view of views.get(choice.closest("section")) || []) onSet(view, choice.value);
+    };
+    choice.addEventListener("change", () => {
+      remember({ sentences: choice.value === "0" ? "" : choice.value, place: choice.closest("figure").id });
+      for (const repaint of setChoices) repaint();
     });
     return paint;
   });
@@ -432,7 +451,7 @@
   };
 
   // ---- start, and follow the address
-  const paints = [...sliders, ...all("[data-map]").map(headMap), ...all("[data-maps]").map(maps), ...all("[data-metrics]").map(metrics)];
+  const paints = [...sliders, ...setChoices, ...all("[data-map]").map(headMap), ...all("[data-maps]").map(maps), ...all("[data-metrics]").map(metrics)];
   const follow = (jump) => {
     readState();
     for (const paint of paints) paint();
