@@ -217,8 +217,8 @@ def task_scores(sweeps: Sweeps) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def write_run(path: Path, sweeps: Sweeps) -> Any:
-    """A run folder that holds these tables and the verdicts on them."""
+def write_run(path: Path, sweeps: Sweeps, judged: bool = True) -> Any:
+    """A run folder that holds these tables and, if `judged`, the verdicts on them."""
     from infoflow.findings import FINDINGS, FINDINGS_TABLE, evaluate
     from infoflow.foundation import provenance
     from infoflow.pruning import PRUNED_HEADS, PRUNING
@@ -235,8 +235,10 @@ def write_run(path: Path, sweeps: Sweeps) -> Any:
             for column in frame.columns
         )
         run.tables.write(frame, TableSchema(name=name, version=1, description=f"Synthetic {name}.", columns=columns))
-    claims = [finding for name, finding in FINDINGS.items() if name in {f"heads:V{n}" for n in range(1, 6)}]
-    run.tables.write(evaluate(run.tables, claims), FINDINGS_TABLE)
+    names = {f"heads:V{number}" for number in range(1, 6)} if judged else set()
+    claims = [finding for name, finding in FINDINGS.items() if name in names]
+    if claims:
+        run.tables.write(evaluate(run.tables, claims), FINDINGS_TABLE)
     models = [
         {"name": f"{objective}/seed-{seed}", "objective": objective, "seed": seed, "parameters": 10, "seconds": 1.0}
         for objective in sweeps.objectives

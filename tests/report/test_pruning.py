@@ -43,7 +43,7 @@ def _figures(run):
 
 
 def _run(path, **changes):
-    return _figures(write_run(path, Sweeps(**changes)))
+    return _figures(write_run(path, Sweeps(**changes), judged=False))
 
 
 def test_every_question_is_answered_from_the_data(figures) -> None:
@@ -67,6 +67,7 @@ def test_curves_are_means_over_seeds_with_random_choices_as_control(run, figures
     band = band[band["point"] == 2].iloc[0]
     assert (band["low"], band["high"]) == pytest.approx((drawn["value"].min(), drawn["value"].max()), abs=1e-4)
     assert set(data["unpruned"].round(6)) == {30.0, 2.0}
+    assert "sacreBLEU signature: nrefs:1|case:lc" in figures["pruning-quality"].caption
 
 
 def test_metrics_can_be_chosen_and_one_needs_no_choice(figures, tmp_path) -> None:
@@ -175,7 +176,9 @@ def test_the_page_holds_the_section_and_is_small(page) -> None:
 
 def test_names_of_roles_and_methods_are_escaped(tmp_path) -> None:
     evil = "<script>alert(1)</script>"
-    run = write_run(tmp_path, Sweeps(seeds=(0,), roles={evil: ((0, 0),), "rarest token": ((1, 1),)}, keeps_roles=False))
+    roles = {evil: ((0, 0),), "rarest token": ((1, 1),)}
+    sweeps = Sweeps(seeds=(0,), metrics=("loss",), methods=("hard-concrete",), ends=("",), roles=roles)
+    run = write_run(tmp_path, sweeps, judged=False)
     page = write_report(run).read_text(encoding="utf-8")
     assert evil not in page
     assert "&lt;script&gt;alert(1)" in page
@@ -201,6 +204,7 @@ def test_the_slider_moves_the_picture_and_the_address(run, page, visit) -> None:
     assert figure.locator("output").inner_text() == "1 of 16 left"
     figure.locator("text=1 head lives").wait_for()
     assert "pruned=6" in open_page.evaluate("location.hash")
-    narrow = visit(run.report, "#pruning-functions;pruned=2", width=390)
-    narrow.locator("#pruning-functions output", has_text="13 of 16 left").wait_for()
-    assert narrow.evaluate("document.documentElement.scrollWidth") == 390
+    open_page.set_viewport_size({"width": 390, "height": 800})
+    open_page.evaluate("location.hash = '#pruning-functions;pruned=2'")
+    figure.locator("output", has_text="13 of 16 left").wait_for()
+    assert open_page.evaluate("document.documentElement.scrollWidth") == 390

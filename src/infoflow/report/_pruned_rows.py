@@ -132,6 +132,12 @@ def metrics_of(frame: pd.DataFrame) -> list[str]:
     return [metric for metric in METRICS if metric in present]
 
 
+def signature(frame: pd.DataFrame) -> str:
+    """How BLEU was computed, as a caption ends; empty where it was not."""
+    found = [name for name in dict.fromkeys(frame.get("signature", pd.Series(dtype=str))) if name]
+    return f" sacreBLEU signature: {found[0]}." if found else ""
+
+
 def several(frame: pd.DataFrame) -> str:
     """What values and bands of a caption's figure are, by the number of seeds."""
     seeds = int(frame["seed"].nunique())

@@ -9,7 +9,19 @@ from ._figure import Figure, Panel, PanelGroup
 from ._language import Cast
 from ._layer_chart import CONTROL, finished
 from ._numbers import number
-from ._pruned_rows import CHEAP, METRICS, RANDOM, SCRATCH, WAYS, Pool, metrics_of, pools_of, quality_curves, several
+from ._pruned_rows import (
+    CHEAP,
+    METRICS,
+    RANDOM,
+    SCRATCH,
+    WAYS,
+    Pool,
+    metrics_of,
+    pools_of,
+    quality_curves,
+    several,
+    signature,
+)
 from ._pruning_drawing import RANDOM_NAME, UNPRUNED, UNPRUNED_NAME, folded, heads_left, lean, lit, names_above, span_of
 
 _HEIGHT = 240
@@ -30,7 +42,7 @@ def quality_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         answer=_sentences(curves, cast),
         panels=groups[0].panels,
         caption=f"{several(frame)}; {int(frame['count'].median()):,} sentences behind each point.{grey} Dotted: the "
-        "model before any head went.",
+        f"model before any head went.{signature(frame)}",
         how_to_read=[
             "Across: the heads that are left, all of them at the left end. Up: the quality of what is left. Flat, then "
             "steep means that most heads were not needed; the further right the bend, the fewer are.",

@@ -9,7 +9,7 @@ from ._figure import Figure, Panel
 from ._language import Cast
 from ._layer_chart import CONTROL, finished
 from ._numbers import estimate_text
-from ._pruned_rows import LEARNED, METRICS, SCRATCH, Pool, metrics_of, pools_of, quality_curves, several
+from ._pruned_rows import LEARNED, METRICS, SCRATCH, Pool, metrics_of, pools_of, quality_curves, several, signature
 from ._pruning_drawing import SCRATCH_NAME, UNPRUNED, UNPRUNED_NAME, heads_left, lean, lit, names_above, span_of
 from ._samples import Samples
 
@@ -37,7 +37,7 @@ def scratch_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         question="Could a model with so few heads have been trained from the start?",
         answer=[_sentence(pool.of(pairs), pool, metric[pool]) for pool in pools],
         panels=[Panel(spec=_chart(pool.of(curves), pool, metric[pool], curves), title=pool.title) for pool in pools],
-        caption=f"{several(frame)}; {int(frame['count'].median()):,} sentences behind each point.",
+        caption=f"{several(frame)}; {int(frame['count'].median()):,} sentences behind each point.{signature(frame)}",
         how_to_read=[
             "In colour: the model that learned gates pruned. Grey and dashed, the control: a model that had exactly "
             "these heads from its first update on, with as many updates as the model had before pruning. Dotted: the "
