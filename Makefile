@@ -47,7 +47,7 @@ format: $(VENV)/.dev
 
 bench:
 	@echo "Each prints ratios measured in one run. Start one with: $(BIN)/python FILE"
-	@ls benchmarks/*.py
+	@ls benchmarks/[a-z]*.py
 
 # Renew constraints.txt from what is installed; local builds such as +cpu are left out, so that any build of torch fits.
 pins: $(VENV)/.dev

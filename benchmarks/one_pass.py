@@ -8,10 +8,11 @@ masked LM (width 64, 6 layers); token samples lie on disk and are bounded by the
 """
 
 import argparse
-import resource
 import subprocess
 import sys
 import time
+
+from _memory import peak_megabytes
 
 
 def tiny_model(corpus):
@@ -60,7 +61,7 @@ def one_pass_against_many(sentences: int) -> None:
     print(f"one pass for 6 measures {together:.1f} s, one pass each {apart:.1f} s: ratio {apart / together:.2f}")
 
 
-def peak_megabytes(sentences: int) -> float:
+def peak_of_child(sentences: int) -> float:
     """Peak resident memory of a fresh process that measures so many sentences."""
     command = [sys.executable, __file__, "--child", str(sentences)]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
@@ -74,7 +75,7 @@ def child(sentences: int) -> None:
     set_threads(2)
     corpus = generate_grammar(sentences)
     measure(tiny_model(corpus), corpus, measures())
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    print(peak_megabytes())
 
 
 def main() -> None:
@@ -86,7 +87,7 @@ def main() -> None:
         child(arguments.child)
         return
     one_pass_against_many(arguments.sentences)
-    small, large = peak_megabytes(arguments.sentences), peak_megabytes(10 * arguments.sentences)
+    small, large = peak_of_child(arguments.sentences), peak_of_child(10 * arguments.sentences)
     print(
         f"peak memory {small:.0f} MiB on {arguments.sentences:,} sentences, {large:.0f} MiB on ten times as many: "
         f"ratio {large / small:.3f}"

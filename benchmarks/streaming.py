@@ -11,7 +11,6 @@ a fresh process's peak resident size during the loop.
 """
 
 import argparse
-import resource
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from _memory import peak_megabytes
 
 WIDTH, LAYERS, HEADS = 384, 6, 12
 BATCH = 32
@@ -222,9 +222,9 @@ def memory(which: str, number: int) -> None:
         "padded": lambda part, part_corpus: user_loop(model, part, BATCH, store=True),
     }
     runs[which](sentences[:8], corpus.select(np.arange(8)))  # imports and kernels
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_megabytes()
     runs[which](sentences, corpus)
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+    print(round(peak_megabytes() - before))
 
 
 def main() -> None:
