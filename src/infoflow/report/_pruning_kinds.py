@@ -117,7 +117,7 @@ def _sentence(pool: Pool, table: pd.DataFrame) -> str:
 def _lines(table: pd.DataFrame, series: Series) -> dict[str, Any]:
     size, kinds = int(table["size"].iloc[0]), _kinds(table)
     rows = _by_kind(table).assign(percent=lambda f: 100 * f["share"])
-    if rows["left"].max() < size:  # every line starts at the unpruned model
+    if int(rows["left"].max()) < size:  # every line starts at the unpruned model
         starts = pd.DataFrame({"name": kinds, "left": float(size), "percent": 100.0})
         rows = pd.concat([starts, rows]).sort_values(["name", "left"], ascending=False)
     base = folded(rows[["name", "left", "percent"]].round(1), "name")
