@@ -13,6 +13,7 @@ _BUILT_ONCE = ("tiny_run", "finished", "compared")
 """Fixtures that take long: what needs one stays in one of the processes of `make test`."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of one file, or of one long fixture, go to one process (`--dist loadgroup`)."""
     for item in items:
