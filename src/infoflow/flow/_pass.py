@@ -210,8 +210,8 @@ def _token_budget(model: Model, options: PassOptions) -> int:
     width 384, batches of 1,024 tokens reached 65 % of the matrix multiplications' floor, of 4,096 tokens 57 %, and held
     78 MB in place of 273 (benchmarks/streaming.py)."""
     wide = max(stack.width for stack in model.anatomy.stacks) >= _WIDE
-    most = _CPU_TOKENS if wide and model.device.type == "cpu" else options.tokens_per_batch
-    return min(options.tokens_per_batch, most)
+    most = options.tokens_per_batch
+    return min(most, _CPU_TOKENS) if wide and model.device.type == "cpu" else most
 
 
 def _no_target(model: Model, corpus: Corpus) -> str | None:

@@ -137,9 +137,8 @@ def _settings(plan: CorpusPlan, validation: Corpus, test: Corpus) -> dict[str, A
     """What of the plan the data depends on: published parts by their content, left out where there are none."""
     settings = dataclasses.asdict(plan)
     for name, part in (("validation_name", validation), ("test_name", test)):
-        settings[name] = part.digest
-        if not getattr(plan, name):
-            del settings[name]
+        if settings.pop(name):
+            settings[name] = part.digest
     return settings
 
 

@@ -37,14 +37,12 @@ class Point:
 def points(
     jobs: "StudyJobs", job: "Job", curve: Curve, wanted: Sequence[Place], every: Sequence[Place]
 ) -> Iterator[Point]:
-    """The points `wanted` of a curve whose points are `every`; a sweep passes through those before as well."""
+    """The points `wanted` of a curve whose points are `every`; what goes on from point to
+    point passes through those before as well."""
     last = max(place.index for place in wanted)
+    passed = [place for place in every if place.index <= last] if curve.way in (LEARNED, "iterative") else wanted
     ways: dict[str, Callable[..., Iterator[Point]]] = {LEARNED: _swept, SUBSET: _subsets, SCRATCH: _from_scratch}
-    if curve.way in ways:
-        passed = [place for place in every if place.index <= last] if curve.way == LEARNED else wanted
-        return ways[curve.way](jobs, job, curve, passed)
-    passed = [place for place in every if place.index <= last] if curve.way == "iterative" else wanted
-    return _chosen(jobs, job, curve, passed)
+    return ways.get(curve.way, _chosen)(jobs, job, curve, passed)
 
 
 def _swept(jobs: "StudyJobs", job: "Job", curve: Curve, places: Sequence[Place]) -> Iterator[Point]:
