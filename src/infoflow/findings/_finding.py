@@ -39,7 +39,7 @@ class Finding:
     test: Test
     controls: tuple[Control, ...]
     learned: tuple[Objective, ...]  # objectives whose models must have learned their task
-    minimum_seeds: int = 3
+    minimum_seeds: int = 3  # 1 for a claim about each model by itself: nothing in it is a difference between models
 
     def conditions(self, curves: Curves) -> list[Condition]:
         """The claim's conditions on rows of curves; a ratio to zero is infinite or undefined and decides nothing."""
@@ -51,3 +51,7 @@ class Finding:
         """The tables that are read, in order of first use; task scores last."""
         readings = [*self.reads.values(), *(r for control in self.controls for r in control.reads.values())]
         return tuple(dict.fromkeys([*(table for reading in readings for table in reading.sources), "task_scores"]))
+
+
+def several(num_seeds: int) -> str:
+    return "1 seed" if num_seeds == 1 else f"{num_seeds} seeds"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from . import claims
-from ._finding import Finding
+from ._finding import Finding, several
 
 
 def _natural(finding: Finding) -> list[tuple[bool, int, str]]:
@@ -46,7 +46,7 @@ def _section(finding: Finding) -> str:
             f"- Test: {finding.statistic}",
             f"- Controls: {controls}",
             f"- Published: {finding.published}",
-            f"- Needs: {finding.minimum_seeds} seeds; models that have learned their task: {learned}",
+            f"- Needs: {several(finding.minimum_seeds)}; models that have learned their task: {learned}",
             f"- Tables: {', '.join(finding.tables)}",
             f"- Source: {finding.source}",
         ]

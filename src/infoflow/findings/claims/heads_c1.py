@@ -52,4 +52,5 @@ FINDING = Finding(
     test=test,
     controls=(Control(name="untrained model", reads=untrained(READS)),),
     learned=("masked-lm",),
+    minimum_seeds=1,
 )

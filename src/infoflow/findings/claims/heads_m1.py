@@ -40,4 +40,5 @@ FINDING = Finding(
     test=test,
     controls=(Control(name="all but one cross-attention head of a layer removed", reads={"heads": KEPT_ALONE}),),
     learned=("translation",),
+    minimum_seeds=1,
 )

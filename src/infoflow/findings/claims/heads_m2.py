@@ -57,4 +57,5 @@ FINDING = Finding(
         Control(name="a random head left", reads=baselines(READS), decisive=False),
     ),
     learned=("translation",),
+    minimum_seeds=1,
 )

@@ -54,4 +54,5 @@ FINDING = Finding(
         Control(name="untrained model", reads=untrained(READS)),
     ),
     learned=("translation",),
+    minimum_seeds=1,
 )

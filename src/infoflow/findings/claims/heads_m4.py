@@ -46,4 +46,5 @@ FINDING = Finding(
         Control(name="random orders", reads=RANDOM, decisive=False),
     ),
     learned=("translation",),
+    minimum_seeds=1,
 )

@@ -34,4 +34,5 @@ FINDING = Finding(
     test=test,
     controls=(Control(name="shuffled heads", reads=baselines(READS)),),
     learned=("translation",),
+    minimum_seeds=1,
 )

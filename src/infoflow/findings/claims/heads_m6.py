@@ -42,4 +42,5 @@ FINDING = Finding(
         Control(name="untrained model", reads=untrained(READS)),
     ),
     learned=("translation",),
+    minimum_seeds=1,
 )

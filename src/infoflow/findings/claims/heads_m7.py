@@ -54,4 +54,5 @@ FINDING = Finding(
         ),
     ),
     learned=("translation",),
+    minimum_seeds=1,
 )

@@ -50,4 +50,5 @@ FINDING = Finding(
     test=test,
     controls=(Control(name="untrained model", reads=untrained(READS)),),
     learned=("translation",),
+    minimum_seeds=1,
 )

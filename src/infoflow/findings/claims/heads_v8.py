@@ -61,4 +61,5 @@ FINDING = Finding(
         Control(name="a random admissible key, uniform attention", reads=baselines(READS)),
     ),
     learned=("translation",),
+    minimum_seeds=1,
 )

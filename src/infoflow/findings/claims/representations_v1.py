@@ -41,4 +41,5 @@ FINDING = Finding(
     test=test,
     controls=(Control(name="untrained model", reads=untrained(READS)), clustering_control(READS)),
     learned=("causal-lm",),
+    minimum_seeds=1,
 )

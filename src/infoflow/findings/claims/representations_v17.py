@@ -65,4 +65,5 @@ FINDING = Finding(
     test=test,
     controls=(Control(name="layers in permuted order (95 % quantile)", reads=READS, transform=permuted_layers),),
     learned=OBJECTIVES,
+    minimum_seeds=1,
 )

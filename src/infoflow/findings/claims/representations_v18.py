@@ -44,4 +44,5 @@ FINDING = Finding(
     test=test,
     controls=(Control(name="trained causal LM, which must lose it", reads=dict.fromkeys(READS, TRAINED)),),
     learned=("causal-lm",),
+    minimum_seeds=1,
 )

@@ -55,4 +55,5 @@ FINDING = Finding(
         clustering_control(READS),
     ),
     learned=("masked-lm",),
+    minimum_seeds=1,
 )

@@ -63,4 +63,5 @@ FINDING = Finding(
         Control(name="untrained models", reads=untrained(READS)),
     ),
     learned=("causal-lm", "masked-lm"),
+    minimum_seeds=1,
 )

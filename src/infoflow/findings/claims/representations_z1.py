@@ -57,4 +57,5 @@ FINDING = Finding(
         ),
     ),
     learned=("masked-lm",),
+    minimum_seeds=1,
 )

@@ -62,4 +62,5 @@ FINDING = Finding(
         Control(name="untrained models", reads=untrained(READS), decisive=False),
     ),
     learned=OBJECTIVES,
+    minimum_seeds=1,
 )
