@@ -18,7 +18,7 @@ from infoflow.results import Column, TableSchema, estimate_columns, ratio_estima
 from ._annotation import Annotation
 from ._head_measure import HEAD_KEYS
 from ._mentions import Mention, antecedents, head_match, nearest, read_mentions
-from ._summed import SummedMeasure
+from ._summed import SummedMeasure, each_head
 from ._word_attention import membership, word_attention
 
 TYPES = ("all", "pronoun", "proper", "nominal")
@@ -89,7 +89,7 @@ class Coreference(SummedMeasure):
             questions.hits(word_attention(weights.float(), stream.words), allowed)
             for weights in activations.attention[key]
         ]
-        self._add("hits", np.stack(hits, axis=1))
+        self._add_layers("hits", hits)
 
     def _mentions(self, sentence_ids: np.ndarray) -> list[tuple[list[Mention], Sequence[str]]]:
         assert self._annotation is not None
@@ -98,18 +98,18 @@ class Coreference(SummedMeasure):
         return [(read_mentions(s[self.column], s.get("head"), s.get("upos")), s["words"]) for s in sentences]
 
     def result(self) -> pd.DataFrame:
-        rows = self._rows() if "hits" in self._sums else []
+        rows = self._rows() if "hits.0" in self._sums else []
         return pd.DataFrame(rows, columns=self.table.column_names)
 
     def _rows(self) -> list[dict[str, Any]]:
-        hits, count, near, match = (self._sums[name] for name in ("hits", "count", "nearest", "match"))
+        count, near, match = (self._sums[name] for name in ("count", "nearest", "match"))
         rows = []
         for number, kind in enumerate(TYPES):
             total = count[:, number].sum()
             if total == 0:
                 continue
-            for layer, head in np.ndindex(hits.shape[1:3]):
-                estimate = ratio_estimate(hits[:, layer, head, number], count[:, number], near[:, number].sum() / total)
+            for layer, head, hits in each_head(self._layers("hits")):
+                estimate = ratio_estimate(hits[:, number], count[:, number], near[:, number].sum() / total)
                 where = {"stack": self._stack, "kind": "self", "layer": layer, "head": head}
                 rows.append(where | {"mention": kind, "head_match": match[:, number].sum() / total} | estimate)
         return rows

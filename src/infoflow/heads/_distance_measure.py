@@ -1,6 +1,6 @@
 """How differently heads attend: distances between all pairs, and between layers, over a corpus."""
 
-# N bootstrap block (64), G heads of one stack and kind (layer · heads + head)
+# N bootstrap block (64), G heads of one stack and kind, layer by layer
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -16,6 +16,7 @@ from infoflow.results import Column, TableSchema, estimate_columns, ratio_estima
 
 from ._head_measure import HEAD_KEYS
 from ._head_pairs import head_pairs
+from ._head_sets import all_heads
 from ._rows import Rows
 from ._summed import SummedMeasure
 
@@ -74,22 +75,24 @@ class _HeadPairs(SummedMeasure):
             )
         self.sentences, self.smoothing, self.special, self.seed = sentences, smoothing, special, seed
         self._limit = np.uint64(2**64 - 1)
-        self._heads: dict[tuple[str, ...], int] = {}
+        self._heads: dict[tuple[str, ...], list[tuple[int, int]]] = {}
 
     def prepare(self, reader: Reader) -> None:
         hashes = np.sort(hash64_array(("head-distance", self.seed), reader.corpus.ids))
         self._limit = hashes[min(self.sentences, len(hashes)) - 1]
-        self._heads = {(one.stack, one.kind): one.num_heads for one in reader.model.anatomy.attentions()}
+        self._heads = {}
+        for stack, kind, layer, head in all_heads(reader.model.anatomy):
+            self._heads.setdefault((stack, kind), []).append((layer, head))
 
     def update(self, activations: Activations) -> None:
         hashes = hash64_array(("head-distance", self.seed), activations.sentence_ids)
         chosen = np.flatnonzero(hashes <= self._limit)
         blocks = activations.blocks.cpu().numpy()[chosen]
-        for key, layers in activations.attention.items():
+        for key in activations.attention:
             queries, keys = activations.streams[key[0]], activations.keys_stream(key)
             real = (queries.real, keys.real) if self.special else (queries.valid, keys.valid)
             rows = Rows.of_activations(activations, key, *real)
-            if len(chosen) == 0 or len({layer.shape[1] for layer in layers}) > 1:
+            if len(chosen) == 0:
                 continue
             pairs = head_pairs(activations, key, chosen, rows, self.smoothing).numpy()
             sums = np.zeros((NUM_BLOCKS, *pairs.shape[1:]))
@@ -103,8 +106,8 @@ class _HeadPairs(SummedMeasure):
         rows = [{"stack": key[0], "kind": key[1], **row} for key in keys for row in self._rows(key)]
         return pd.DataFrame(rows, columns=self.table.column_names)
 
-    def _parts(self, key: Sequence[str]) -> tuple[np.ndarray, np.ndarray, int]:
-        """Sums (64, G, G), queries (64,) and heads per layer."""
+    def _parts(self, key: Sequence[str]) -> tuple[np.ndarray, np.ndarray, list[tuple[int, int]]]:
+        """Sums (64, G, G), queries (64,), and the G heads, each as (layer, head)."""
         return self._sums[_name(key, "pairs")], self._sums[_name(key, "count")], self._heads[tuple(key)]
 
     @abstractmethod
@@ -133,10 +136,7 @@ class HeadDistance(_HeadPairs):
         for a, b in zip(*np.triu_indices(sums.shape[1], k=1), strict=True):
             estimate = ratio_estimate(sums[:, a, b], count, float("nan"))
             yield {
-                "layer_a": a // heads,
-                "head_a": a % heads,
-                "layer_b": b // heads,
-                "head_b": b % heads,
+                **dict(zip(("layer_a", "head_a", "layer_b", "head_b"), (*heads[a], *heads[b]), strict=True)),
                 "distance": estimate["value"],
                 "total": sums[:, a, b].sum(),
                 **{name: estimate[name] for name in ("low", "high", "count")},
@@ -160,9 +160,9 @@ class HeadLayerDistance(_HeadPairs):
 
     def _rows(self, key: Sequence[str]) -> Iterator[dict[str, Any]]:
         sums, count, heads = self._parts(key)
-        layers = np.arange(sums.shape[1]) // heads
-        if layers[-1] == 0 or heads == 1:
-            return
+        layers = np.array([layer for layer, _ in heads])
+        if len(set(layers)) == 1 or len(set(layers)) == len(layers):
+            return  # no pair from two layers, or none within one
         measured = _contrasts(sums, layers)
         generator = stream("permuted-layers", self.seed)
         total = sums.sum(0, keepdims=True)

@@ -1,7 +1,5 @@
 """Jensen–Shannon divergence between all pairs of heads, batch by batch."""
 
-# L layer, H head, G = L · H heads of one stack and kind
-
 import weakref
 
 import numpy as np
@@ -37,7 +35,7 @@ def head_pairs(
         smoothing: ε.
 
     Returns:
-        (chosen sentence, layer · heads + head, likewise), float64.
+        (chosen sentence, head, likewise), float64; all heads of the layers, in order.
 
     Source: [@clark2019], the authors' code.
     """
@@ -47,8 +45,7 @@ def head_pairs(
         layers = [weights[chosen] for weights in activations.attention[key]]
         admissible = rows.admissible[chosen]
         found = [
-            _sentence(torch.stack([layer[b] for layer in layers]).flatten(0, 1), admissible[b], smoothing)
-            for b in range(len(chosen))
+            _sentence(torch.cat([layer[b] for layer in layers]), admissible[b], smoothing) for b in range(len(chosen))
         ]
         held[asked] = torch.stack(found).cpu() if found else torch.zeros(0, 0, 0, dtype=torch.float64)
     return held[asked]

@@ -15,15 +15,6 @@ def all_heads(anatomy: Anatomy) -> list[Head]:
     return [(a.stack, a.kind, a.layer, head) for a in anatomy.attentions() for head in range(a.num_heads)]
 
 
-def uneven_heads(model: Model) -> str | None:
-    """Why what compares heads layer by layer says nothing of a model whose layers differ in their number of heads."""
-    counts: dict[tuple[str, str], set[int]] = {}
-    for one in model.anatomy.attentions():
-        counts.setdefault((one.stack, one.kind), set()).add(one.num_heads)
-    uneven = any(len(numbers) > 1 for numbers in counts.values())
-    return "its layers do not all have the same number of heads (it was pruned)" if uneven else None
-
-
 def head_set(model: Model, heads: Iterable[Sequence[str | int]]) -> HeadSet:
     """The heads as a set, checked.
 

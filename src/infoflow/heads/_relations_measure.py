@@ -19,7 +19,7 @@ from ._annotation import Annotation
 from ._edges import ALL, DIRECTIONS, Edges, clark_edges, reachable, read_edges, voita_edges
 from ._head_measure import HEAD_KEYS, compact
 from ._relations import MULTIPLES
-from ._summed import SummedMeasure
+from ._summed import SummedMeasure, each_head
 from ._word_attention import MERGES, membership, word_attention
 
 CONVENTIONS = ("voita", "clark")
@@ -122,7 +122,7 @@ class RelationScores(SummedMeasure):
                 found = _predictions(merged, present, name)
                 hits[name].append(self._hits(name, found, asked, blocks))
         for name, layers in hits.items():
-            self._add(f"{name}.hits", np.stack(layers, axis=1))
+            self._add_layers(f"{name}.hits", layers)
 
     def _questions(self, edges: dict[str, np.ndarray], causal: bool) -> Iterator[tuple[str, Edges]]:
         """What each convention asks in each direction, by `convention.direction number`."""
@@ -171,11 +171,12 @@ class RelationScores(SummedMeasure):
         self._add(f"{name}.offsets", sums.reshape(NUM_BLOCKS, len(self._codes), len(near)))
 
     def result(self) -> pd.DataFrame:
-        rows = [row for name in self._sums if name.endswith(".hits") for row in self._question_rows(name[:-5])]
+        rows = [row for name in self._sums if name.endswith(".hits.0") for row in self._question_rows(name[:-7])]
         return pd.DataFrame(rows, columns=self.table.column_names)
 
     def _question_rows(self, name: str) -> Iterator[dict[str, Any]]:
-        hits, count, offsets = (self._sums[f"{name}.{part}"] for part in ("hits", "count", "offsets"))
+        layers = self._layers(f"{name}.hits")
+        count, offsets = self._sums[f"{name}.count"], self._sums[f"{name}.offsets"]
         convention, number = name.split(".")
         for relation, code in self._codes.items():
             total = count[:, code].sum()
@@ -185,8 +186,8 @@ class RelationScores(SummedMeasure):
             offset = best - _REACH if convention == "voita" else _CLARK_OFFSETS[best]
             keys = {"relation": relation, "direction": DIRECTIONS[int(number)], "convention": convention}
             baseline = offsets[:, code, best].sum() / total
-            for layer, head in np.ndindex(hits.shape[1:3]):
-                estimate = compact(ratio_estimate(hits[:, layer, head, code], count[:, code], baseline))
+            for layer, head, hits in each_head(layers):
+                estimate = compact(ratio_estimate(hits[:, code], count[:, code], baseline))
                 where = {"stack": self._stack, "kind": "self", "layer": layer, "head": head}
                 yield {**where, **keys, "offset": offset, **estimate}
 
