@@ -1,5 +1,7 @@
 """Tables of an imaginary study, in which every claim is true or false by a known margin."""
 
+from functools import cache
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -145,6 +147,11 @@ def numbers(text):
     return np.array([float(number) for number in text.split()])
 
 
+@cache
+def drawn(key):
+    return np.random.default_rng(key).standard_normal(1 + REPLICATES)
+
+
 class Study:
     """Builds tables; change the curves before calling `tables`.
 
@@ -209,9 +216,9 @@ class Study:
         }
 
     def estimate(self, value, baseline, *key, scale=1.0):
-        rng = np.random.default_rng([sum(map(ord, str(part))) for part in key])
-        value = value + scale * self.between * rng.standard_normal()
-        replicates = value + scale * self.noise * rng.standard_normal(REPLICATES)
+        draws = drawn(tuple(sum(map(ord, str(part))) for part in key))
+        value = value + scale * self.between * draws[0]
+        replicates = value + scale * self.noise * draws[1:]
         return {
             "value": value,
             "low": value - 2 * self.noise,

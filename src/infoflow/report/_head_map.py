@@ -1,6 +1,7 @@
 """All heads at a glance: the layer × head grid of each model, one statistic at a time, the same scale everywhere."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,10 +27,11 @@ def head_map_figure(frames: dict[str, pd.DataFrame], cast: Cast, examples: pd.Da
     if not statistics:
         return None
     grids, roles = _grids(rows, cast), roles_by_place(frames)
+    limits = {one.id: _limits(rows, one.id) for one in statistics}
     live = {
         "groups": [group for group in GROUPS if any(one.group == group for one in statistics)],
-        "statistics": [_statistic_payload(rows, statistic, cast) for statistic in statistics],
-        "grids": [_grid_payload(grid, statistics, rows, roles) for grid in grids],
+        "statistics": [_statistic_payload(rows, statistic, limits[statistic.id], cast) for statistic in statistics],
+        "grids": [_grid_payload(grid, statistics, limits, roles) for grid in grids],
         "roles": bool(roles),
         "seeds": sorted({grid.seed for grid in grids}),
         "untrained": any(not grid.trained for grid in grids),
@@ -116,18 +118,10 @@ class _Grid:
     trained: bool
     layers: int
     heads: int
-    rows: pd.DataFrame
-
-    def part(self, statistic: str) -> pd.DataFrame | None:
-        """Its rows of one statistic by layer, then head; None where it has none."""
-        own = self.rows[self.rows["statistic"] == statistic]
-        if own.empty:
-            return None
-        index = pd.MultiIndex.from_product([range(self.layers), range(self.heads)])
-        return own.drop_duplicates(["layer", "head"]).set_index(["layer", "head"]).reindex(index)
+    parts: Mapping[str, pd.DataFrame]  # its rows of each statistic it has, by layer, then head
 
     def values(self, statistic: str) -> list[float | None]:
-        part = self.part(statistic)
+        part = self.parts.get(statistic)
         values = [math.nan] * (self.layers * self.heads) if part is None else part["value"].astype(float)
         return [float(f"{value:.4g}") if math.isfinite(value) else None for value in values]
 
@@ -139,6 +133,7 @@ def _grids(rows: pd.DataFrame, cast: Cast) -> list[_Grid]:
         for stack, kind in _kinds_of(own, series.key):
             of_kind: Any = own[(own["stack"] == stack) & (own["kind"] == kind)].groupby(["seed", "trained"])
             for (seed, trained), grid in of_kind:
+                layers, heads = int(grid["layer"].max()) + 1, int(grid["head"].max()) + 1
                 grids.append(
                     _Grid(
                         id=f"{series.key}/{stack}/{kind}",
@@ -148,20 +143,30 @@ def _grids(rows: pd.DataFrame, cast: Cast) -> list[_Grid]:
                         kind=kind_label(stack, kind),
                         seed=int(seed),
                         trained=bool(trained),
-                        layers=int(grid["layer"].max()) + 1,
-                        heads=int(grid["head"].max()) + 1,
-                        rows=grid,
+                        layers=layers,
+                        heads=heads,
+                        parts=_by_statistic(grid, layers, heads),
                     )
                 )
     return grids
 
 
+def _by_statistic(grid: pd.DataFrame, layers: int, heads: int) -> dict[str, pd.DataFrame]:
+    """Rows of each statistic, one for every layer and head; empty ones where a head has none."""
+    index = pd.MultiIndex.from_product([range(layers), range(heads)])
+    own: Any = grid.drop_duplicates(["statistic", "layer", "head"]).groupby("statistic")
+    return {str(name): part.set_index(["layer", "head"]).reindex(index) for name, part in own}
+
+
 def _grid_payload(
-    grid: _Grid, statistics: list[Statistic], rows: pd.DataFrame, roles: dict[Place, dict[tuple[int, int], list[str]]]
+    grid: _Grid,
+    statistics: list[Statistic],
+    limits: Mapping[str, tuple[float, float]],
+    roles: dict[Place, dict[tuple[int, int], list[str]]],
 ) -> dict[str, Any]:
     """The grid's facts, and its numbers in steps between the limits of each statistic."""
     facts = {name: getattr(grid, name) for name in ("id", "label", "series", "slot", "kind", "seed", "trained")}
-    numbers = {one.id: _cells(grid, one, _limits(rows, one.id)) for one in statistics}
+    numbers = {one.id: _cells(grid, one, limits[one.id]) for one in statistics}
     stack, kind = grid.id.split("/")[-2:]
     held = roles.get((grid.series, grid.seed, stack, kind), {}) if grid.trained else {}
     return {
@@ -175,7 +180,7 @@ def _grid_payload(
 
 def _cells(grid: _Grid, statistic: Statistic, limits: tuple[float, float]) -> dict[str, Any]:
     """value, low, high, baseline and notes by layer and head; of an untrained model only what the page shows of it."""
-    part = grid.part(statistic.id)
+    part = grid.parts.get(statistic.id)
     if part is None:
         return {}
     columns = ("value", "low", "high", "baseline") if grid.trained else ("value", *(("baseline",) * statistic.margin))
@@ -196,7 +201,9 @@ def _kinds_of(rows: pd.DataFrame, series: str) -> list[tuple[str, str]]:
     return sorted(pairs, key=lambda pair: (order.index(pair) if pair in order else 99, pair))
 
 
-def _statistic_payload(rows: pd.DataFrame, statistic: Statistic, cast: Cast) -> dict[str, Any]:
+def _statistic_payload(
+    rows: pd.DataFrame, statistic: Statistic, limits: tuple[float, float], cast: Cast
+) -> dict[str, Any]:
     own = rows[rows["statistic"] == statistic.id]
     keys = ["series", "seed", "stack", "kind", "layer", "head"]
     both = own[own["trained"]].merge(own[~own["trained"]], on=keys, suffixes=("", "_untrained"))
@@ -211,7 +218,7 @@ def _statistic_payload(rows: pd.DataFrame, statistic: Statistic, cast: Cast) -> 
         "group": statistic.group,
         "signed": statistic.signed,
         "margin": statistic.margin,
-        "limits": _limits(rows, statistic.id),
+        "limits": limits,
         "top": float(f"{statistic.top:.3g}"),
         "change": float(f"{change:.3g}") or 1.0,
         "sentence": _sentence(rows, statistic, cast),
