@@ -64,8 +64,7 @@ def shared(layers: Layers) -> np.ndarray:
     first, second = ([LayerSpace(states, layers.groups) for states in model] for model in (layers.first, layers.second))
 
     def value(x: LayerSpace, y: LayerSpace) -> float:
-        overlap = (x.directions.mT @ y.directions).to(torch.float64)
-        return weighted_mean(canonical_of_overlap(overlap, x.loadings, y.loadings), "x")
+        return weighted_mean(canonical_of_overlap(x.overlap(y), x.loadings, y.loadings), "x")
 
     return np.array([[value(x, y) for y in second] for x in first])
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from infoflow.corpus import Corpus
 from infoflow.foundation import UserError, current_display
-from infoflow.models import Model, Tap, tap
+from infoflow.models import FastLinear, Model, Tap, tap
 
 from ._activations import Activations, Need, Regime
 from ._fill import SampleFiller
@@ -228,19 +228,20 @@ def _no_target(model: Model, corpus: Corpus) -> str | None:
 def forward(model: Model, batch: PaddedBatch) -> None:
     """Run the stacks that the batch has streams for, without the output head where it can be left out."""
     streams = batch.streams
-    if len(model.anatomy.stacks) > 1:
-        source = streams["encoder"]
-        arguments = {"input_ids": source.input_ids, "attention_mask": source.real.long()}
+    with FastLinear():
+        if len(model.anatomy.stacks) > 1:
+            source = streams["encoder"]
+            arguments = {"input_ids": source.input_ids, "attention_mask": source.real.long()}
+            if "decoder" in streams:
+                model.module(**arguments, decoder_input_ids=streams["decoder"].input_ids, use_cache=False)
+            else:
+                model.module.get_encoder()(**arguments)
+            return
+        (stream,) = streams.values()
+        arguments = {"input_ids": stream.input_ids, "attention_mask": stream.real.long()}
         if "decoder" in streams:
-            model.module(**arguments, decoder_input_ids=streams["decoder"].input_ids, use_cache=False)
-        else:
-            model.module.get_encoder()(**arguments)
-        return
-    (stream,) = streams.values()
-    arguments = {"input_ids": stream.input_ids, "attention_mask": stream.real.long()}
-    if "decoder" in streams:
-        arguments["use_cache"] = False
-    model.module.base_model(**arguments)
+            arguments["use_cache"] = False
+        model.module.base_model(**arguments)
 
 
 def check_finite(model: Model, hidden: Mapping[str, Sequence[Tensor]], batch: PaddedBatch | Activations) -> None:

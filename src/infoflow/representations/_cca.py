@@ -10,7 +10,8 @@ from torch import Tensor
 
 from infoflow.foundation import UserError, as_tensor
 
-from ._svd import thin_svd
+from ._svd import correlations_svd, thin_svd
+from ._token_products import gram
 from ._views import Matrix, as_views, centred
 
 _EIGENVALUE_FLOOR = 1e-12
@@ -74,7 +75,7 @@ def canonical_of(x: Matrix, y: Matrix) -> Canonical:
     """Canonical correlations of two views as a user gives them."""
     raw_x, raw_y = as_tensor(x), as_tensor(y)
     view_x, view_y = (centred(view) for view in as_views(raw_x, raw_y))
-    white_x, white_y = whiten(view_x.mT @ view_x), whiten(view_y.mT @ view_y)
+    white_x, white_y = whiten(gram(view_x)), whiten(gram(view_y))
     for name, white in (("x", white_x), ("y", white_y)):
         if len(white.loadings) == 0:
             raise UserError(f"{name} must vary over tokens. All its rows are equal, so it correlates with nothing.")
@@ -127,7 +128,7 @@ def canonical_of_overlap(
     loadings_y: Float[Tensor, "direction_y width_y"],
 ) -> Canonical:
     """Canonical correlations from the inner products of orthonormal directions and the loadings of both views."""
-    left, correlations, right = thin_svd(overlap)
+    left, correlations, right = correlations_svd(overlap)
     return Canonical(
         correlations=correlations.clamp(0, 1),
         weights_x=(left.mT @ loadings_x).abs().sum(1),

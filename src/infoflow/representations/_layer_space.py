@@ -12,6 +12,7 @@ from torch import Tensor
 from ._cca import orthonormal, singular_floor, whiten
 from ._cka import LEAST_ROWS, hsic_debiased
 from ._paired_distance import BlockGroups
+from ._token_products import by_direction, gram, product
 from ._views import centred
 
 _SHARE = 0.99  # of the variance, explained by the components that SVCCA keeps
@@ -27,16 +28,16 @@ class LayerSpace:
 
     def __init__(self, states: Float[np.ndarray, "token width"], groups: BlockGroups) -> None:
         raw = torch.from_numpy(states)
-        x = centred(raw.to(torch.float64)[groups.order])
-        white = whiten(x.mT @ x)
+        x = centred(raw[groups.order].to(torch.float64))
+        white = whiten(gram(x))
         if white.safe or len(white.loadings) == 0:
             directions, loadings = x @ white.basis, white.loadings
         else:
             directions, loadings = orthonormal(x, singular_floor(raw.dtype))
         self.groups = groups
-        self.directions: Float[Tensor, "token direction"] = directions.to(torch.float32)
+        self.directions: Float[Tensor, "token direction"] = by_direction(directions)
         self.loadings: Float[Tensor, "direction width"] = loadings
-        self.squares: Float[Tensor, " token"] = x.square().sum(1)
+        self.squares: Float[Tensor, " token"] = torch.linalg.vector_norm(x, dim=1).square()
 
     @property
     def varies(self) -> bool:
@@ -63,6 +64,13 @@ class LayerSpace:
         values, vectors = torch.linalg.eigh(self.spread)
         explained = values.flip(0).cumsum(0) / values.sum()
         return vectors.flip(1)[:, : int((explained < _SHARE).sum()) + 1]
+
+    def overlap(
+        self, other: "LayerSpace", order: Int[Tensor, " token"] | None = None
+    ) -> Float[Tensor, "direction other_direction"]:
+        """Q'Q_other, the other layer's rows in another `order`."""
+        directions = other.directions if order is None else other.directions.mT[:, order].mT
+        return product(self.directions, directions).to(torch.float64)
 
     def hsic(
         self,

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -30,8 +29,7 @@ class Meeting:
     @classmethod
     def shuffled(cls, x: LayerSpace, y: LayerSpace, order: Int[Tensor, " token"]) -> "Meeting":
         """Tokens that have nothing to do with each other: the baseline."""
-        overlap = (x.directions.mT @ y.directions[order]).to(torch.float64)
-        return cls(x, y, overlap.unsqueeze(0), (x.squares @ y.squares[order]).unsqueeze(0), order)
+        return cls(x, y, x.overlap(y, order).unsqueeze(0), (x.squares @ y.squares[order]).unsqueeze(0), order)
 
     @property
     def overlap(self) -> Float[Tensor, "direction_x direction_y"]:

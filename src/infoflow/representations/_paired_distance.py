@@ -15,6 +15,7 @@ from infoflow.results import estimate, linear_replicates
 
 from ._cca import Whitening, canonical_by_qr, canonical_of_covariance, singular_floor, whiten
 from ._pwcca import weighted_mean
+from ._token_products import product
 from ._views import centred
 
 _WIDE = 256
@@ -46,7 +47,7 @@ class BlockGroups:
     ) -> Float[Tensor, "leave_out width_x width_y"]:
         """Unnormalised cross-covariances of centred views in group order: of all rows, then without each group."""
         parts_x, parts_y = x.split(self.counts.tolist()), y.split(self.counts.tolist())
-        products = torch.stack([a.mT @ b for a, b in zip(parts_x, parts_y, strict=True)]).to(torch.float64)
+        products = torch.stack([product(a, b) for a, b in zip(parts_x, parts_y, strict=True)]).to(torch.float64)
         sums_x, sums_y = (
             torch.stack([part.sum(0, dtype=torch.float64) for part in parts]) for parts in (parts_x, parts_y)
         )

@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+_LEAST_CORRELATION = 1e-5
+
 
 class SVD(NamedTuple):
     """`left @ diag(singular) @ right`, singular values descending."""
@@ -19,6 +21,23 @@ class SVD(NamedTuple):
 def thin_svd(matrix: Float[Tensor, "row column"]) -> SVD:
     """As many directions as the smaller side has."""
     return _svd(matrix, complete=False)
+
+
+def correlations_svd(overlap: Float[Tensor, "row column"]) -> SVD:
+    r"""`thin_svd` of a matrix in float64 whose singular values are correlations, in half the time.
+
+    $O^\top O = V \mathrm{diag}(\sigma^2) V^\top$ and $U = O V \mathrm{diag}(1 / \sigma)$. Squares lose the digits
+    of small correlations: vectors err by about $\varepsilon / \sigma^2$, which is 2e-6 for the least σ that goes this
+    way. With a smaller one the whole decomposition goes the ordinary way.
+    """
+    if overlap.shape[0] < overlap.shape[1]:
+        turned = correlations_svd(overlap.mT)
+        return SVD(turned.right.mT, turned.singular, turned.left.mT)
+    squares, vectors = torch.linalg.eigh(overlap.mT @ overlap)
+    if len(squares) == 0 or squares[0] < _LEAST_CORRELATION**2:
+        return thin_svd(overlap)
+    singular, right = squares.flip(0).sqrt(), vectors.flip(1).mT
+    return SVD(overlap @ (right.mT / singular), singular, right)
 
 
 def complete_svd(matrix: Float[Tensor, "row column"]) -> SVD:

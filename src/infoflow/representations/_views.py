@@ -53,9 +53,12 @@ def as_views(
 
 def centred(x: Float[Tensor, "token width"]) -> Float[Tensor, "token width"]:
     """`x` less its column means; constant columns, whose mean may round, become exactly 0."""
-    shifted = x - x.mean(dim=0)
-    constant = torch.linalg.vector_norm(shifted, dim=0) <= _CONSTANT * torch.linalg.vector_norm(x, dim=0)
-    return shifted.masked_fill(constant, 0)
+    mean = x.mean(dim=0)
+    shifted = x - mean
+    # The raw norm is the centred one and the mean's together; hypot, since squares of huge states overflow.
+    norms = torch.linalg.vector_norm(shifted, dim=0)
+    constant = norms <= _CONSTANT * torch.hypot(norms, mean * len(x) ** 0.5)
+    return shifted.masked_fill_(constant, 0) if bool(constant.any()) else shifted
 
 
 def as_labels(labels: Tensor | np.ndarray | list, name: str, length: int | None = None) -> np.ndarray:

@@ -1,0 +1,87 @@
+"""Layers through oneDNN give what they give without it, and only where they may go that way."""
+
+import pytest
+import torch
+from torch import nn
+
+
+@pytest.fixture(params=["oneDNN", "MKL"])
+def library(request, monkeypatch):
+    """Both ways, whatever this processor would choose."""
+    from infoflow.models import _fast_linear
+
+    if request.param == "oneDNN" and not torch.backends.mkldnn.is_available():
+        pytest.skip("this build of PyTorch has no oneDNN")
+    monkeypatch.setattr(_fast_linear, "_has_onednn", lambda: request.param == "oneDNN")
+    return request.param
+
+
+@pytest.fixture
+def routed(monkeypatch):
+    """Shapes of the inputs that go through oneDNN."""
+    seen, convert = [], torch.Tensor.to_mkldnn
+
+    def spy(x):
+        seen.append(tuple(x.shape))
+        return convert(x)
+
+    monkeypatch.setattr(torch.Tensor, "to_mkldnn", spy)
+    return seen
+
+
+def layer(inputs=6, outputs=5, bias=True):
+    torch.manual_seed(0)
+    return nn.Linear(inputs, outputs, bias=bias)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(40, 6), (3, 20, 6), (2, 6)])
+def test_the_layers_output_is_the_same(library, routed, bias, shape):
+    from infoflow.models import FastLinear
+
+    module, x = layer(bias=bias), torch.randn(shape)
+    with torch.inference_mode():
+        expected = x.double() @ module.weight.double().mT + (module.bias.double() if bias else 0)
+        with FastLinear():
+            found = module(x)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
+    assert not found.is_mkldnn
+    assert bool(routed) == (library == "oneDNN" and shape != (2, 6))
+
+
+def test_strided_inputs(library):
+    from infoflow.models import fast_linear
+
+    x, weight = torch.randn(6, 64).mT, torch.randn(6, 5).mT
+    torch.testing.assert_close(fast_linear(x, weight), x @ weight.mT, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", ["gradients", "float64", "autocast", "outside"])
+def test_what_stays_as_it_is(library, routed, case):
+    from contextlib import ExitStack
+
+    from infoflow.models import FastLinear
+
+    dtype = torch.float64 if case == "float64" else torch.float32
+    module, x = layer().to(dtype), torch.randn(64, 6, dtype=dtype)
+    with ExitStack() as stack:
+        stack.enter_context(torch.set_grad_enabled(case == "gradients"))
+        if case == "autocast":
+            stack.enter_context(torch.autocast("cpu", torch.bfloat16))
+        expected = module(x)
+        if case != "outside":
+            stack.enter_context(FastLinear())
+        found = module(x)
+    assert torch.equal(found, expected)
+    assert found.requires_grad == (case == "gradients")
+    assert not routed
+
+
+def test_nothing_is_left_after_an_error(library, routed):
+    from infoflow.models import FastLinear
+
+    with pytest.raises(ZeroDivisionError), FastLinear():
+        _ = 1 / 0
+    with torch.no_grad():
+        layer()(torch.randn(64, 6))
+    assert not routed
