@@ -104,7 +104,7 @@ def main() -> None:
         plain, batch = _seconds(objective, config, data, fresh(), Path(folder) / "plain", [])
         for details in (False, True):
             for rule, panels in (each for each in RULES if each[0] in arguments.rules):
-                settings = RecordConfig(rule=rule, splits=panels, parameters=details, check_rules=False, windows=10**6)
+                settings = RecordConfig(rule=rule, splits=panels, parameters=details, check_rules=False, windows=2)
                 recorder = Timed([one], load_model(fresh()).anatomy, settings)
                 name = f"{rule}-{panels}-{details}"
                 total, read = _seconds(objective, config, data, fresh(), Path(folder) / name, [recorder])

@@ -20,6 +20,7 @@ class EvaluationSet:
     counts: tuple[dict[str, int], ...]  # of each part: supervised items of each term of the loss
     sentences: int
     tokens: int  # source tokens, without padding
+    micro_tokens: int = 4096  # padded tokens of one pass
     moving: bool = False  # the batch of each update, see `batch_set`
 
     @property
@@ -74,6 +75,7 @@ def evaluation_set(
         counts=tuple(_counts(objective, part) for part in batches),
         sentences=len(chosen),
         tokens=int(lengths[chosen].sum()),
+        micro_tokens=micro_tokens,
     )
 
 

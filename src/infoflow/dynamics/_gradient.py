@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from infoflow.foundation import UserError
+from infoflow.objectives import AbstractObjective
 
-from ._evaluation_set import EvaluationSet
+from ._pass import Pass
 
 
 class FlatParameters:
@@ -30,6 +31,10 @@ class FlatParameters:
         self.parameters = [p for _, p in named]
         self._sizes = [p.numel() for p in self.parameters]
         self._shapes = [p.shape for p in self.parameters]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.parameters[0].dtype
 
     @property
     def size(self) -> int:
@@ -74,29 +79,29 @@ def undisturbed(module: nn.Module) -> Iterator[None]:
             buffer.copy_(before)
 
 
-def part_losses(module: PreTrainedModel, one: EvaluationSet, part: int, share: slice) -> dict[str, float]:
-    """Sum of each term over a part's batches in `share`, in nats; forward passes only."""
-    totals = dict.fromkeys(one.objective.term_weights, 0.0)
+def pass_losses(module: PreTrainedModel, objective: AbstractObjective, passes: Sequence[Pass]) -> dict[str, float]:
+    """Sum of each term over the passes, in nats; forward only."""
+    totals = dict.fromkeys(objective.term_weights, 0.0)
     with torch.no_grad():
-        for batch in one.parts[part][share]:
-            for name, term in one.objective.loss(module, batch.to(module.device)).items():
+        for each in passes:
+            for name, term in each.loss(module, objective).items():
                 totals[name] += float(term.total)
     return totals
 
 
-def part_gradients(
-    module: PreTrainedModel, flat: FlatParameters, one: EvaluationSet, part: int, share: slice, used: set[int]
+def pass_gradients(
+    module: PreTrainedModel, flat: FlatParameters, objective: AbstractObjective, passes: Sequence[Pass], used: set[int]
 ) -> tuple[dict[str, float], dict[str, Tensor]]:
-    """Sum of each term over a part's batches in `share` and its gradient as a vector, both undivided.
+    """Sum of each term over the passes and its gradient as a vector, both undivided.
 
     `.grad` is neither read nor written. The numbers of parameters that any term depends on are added to `used`.
     """
-    names = list(one.objective.term_weights)
+    names = list(objective.term_weights)
     totals = dict.fromkeys(names, 0.0)
     gradients = {name: flat.empty() for name in names}
     views = {name: flat.views(gradients[name]) for name in names}
-    for batch in one.parts[part][share]:
-        terms = one.objective.loss(module, batch.to(module.device))
+    for each in passes:
+        terms = each.loss(module, objective)
         for index, name in enumerate(names):
             totals[name] += float(terms[name].total.detach())
             keep = index + 1 < len(names)

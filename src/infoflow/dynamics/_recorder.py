@@ -24,14 +24,16 @@ from ._batch_set import of_step
 from ._cells import Cells, find_cells
 from ._config import RecordConfig
 from ._evaluation_set import EvaluationSet
-from ._gradient import FlatParameters, part_gradients, part_losses, undisturbed
+from ._gradient import FlatParameters, pass_gradients, pass_losses, undisturbed
 from ._histogram import Histogram
 from ._history import PARAMETER_FIGURES, Chord, History
 from ._hurting import GroupCounts, ParameterCounts
 from ._levels import Levels
+from ._pass import Pass
+from ._passes import passes_of, plain
 from ._residuals import Residuals, free_residuals
 from ._rules import Rule, quadrature
-from ._sharing import added_up, rank, share
+from ._sharing import added_up, rank
 
 Channel = tuple[int, str, int]  # set, term of the loss, part
 
@@ -73,6 +75,7 @@ class LossChangeRecorder(TrainingHook):
         self.seconds, self.updates = 0.0, 0
         self.used: set[int] = set()
         self._flat: FlatParameters | None = None
+        self._passes: list[tuple[tuple[Pass, ...], ...]] = []  # by set and part
         self._restored: dict[str, Tensor] | None = None
         self._start: Tensor | None = None  # weights at the start of the open chord
         self._opening: dict[Channel, Tensor] = {}  # gradients there, each divided by the items of its whole set
@@ -143,6 +146,8 @@ class LossChangeRecorder(TrainingHook):
 
     def _prepare(self, step: Step) -> None:
         self._flat = FlatParameters(step.module)
+        with undisturbed(step.module):
+            self._passes = [passes_of(step.module, self._flat, self.anatomy, one) for one in self.sets]
         self.cells: Cells = find_cells(step.module, self.anatomy, self.config.separate_bias)
         self.levels = Levels.of(self.cells)
         chords = -(-step.total // self.config.every)
@@ -189,6 +194,9 @@ class LossChangeRecorder(TrainingHook):
     def _move(self, step: Step) -> None:
         """Let the sets that are batches be this update's; what is known of the last one's is of no use."""
         self.sets = tuple(of_step(one, step) if one.moving else one for one in self.sets)
+        for index, one in enumerate(self.sets):
+            if one.moving:
+                self._passes[index] = (plain([batch.to(step.module.device) for batch in step.batches]),)
         self._losses[[self.sets[index].moving for index, _ in self.targets]] = np.nan
 
     def _open(self, module: PreTrainedModel) -> None:
@@ -342,8 +350,8 @@ class LossChangeRecorder(TrainingHook):
         if self._looks_at_ends:
             losses, gradients = self._gradients(module, index, part)
         else:
-            one = self.sets[index]
-            losses = added_up(part_losses(module, one, part, share()))
+            passes = self._passes[index][part]
+            losses = added_up(pass_losses(module, self.sets[index].objective, passes))
             losses, gradients = self._divided(index, losses), {}
         for term, loss in losses.items():
             self._losses[self._row((index, term, part)), part] = loss
@@ -353,8 +361,8 @@ class LossChangeRecorder(TrainingHook):
         self, module: PreTrainedModel, index: int, part: int
     ) -> tuple[dict[str, float], dict[Channel, Tensor]]:
         """Loss and gradient of each term on a part, as shares of the mean over the whole set."""
-        one = self.sets[index]
-        losses, gradients = part_gradients(module, self.flat, one, part, share(), self.used)
+        one, passes = self.sets[index], self._passes[index][part]
+        losses, gradients = pass_gradients(module, self.flat, one.objective, passes, self.used)
         for term, gradient in gradients.items():
             gradient.div_(max(one.totals[term], 1))
             if rank()[1] > 1:
