@@ -29,7 +29,7 @@ study: $(VENV)/.infoflow
 install: $(VENV)/.infoflow
 
 test: $(VENV)/.dev $(VENV)/.checkpoints
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -1,25 +1,16 @@
 """What tests of several rooms share. Imports of infoflow stay inside fixtures: jaxtyping's hook comes first."""
 
+import fcntl
 import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-
-_BUILT_ONCE = ("tiny_run", "finished", "compared")
-"""Fixtures that take long: what needs one stays in one of the processes of `make test`."""
-
-
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of one file, or of one long fixture, go to one process (`--dist loadgroup`)."""
-    for item in items:
-        fixtures = getattr(item, "fixturenames", ())
-        group = next((name for name in _BUILT_ONCE if name in fixtures), item.nodeid.partition("::")[0])
-        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -33,6 +24,24 @@ def _one_thread():
 def _cache_folder(tmp_path_factory):
     """Tests never touch the user's cache."""
     os.environ["INFOFLOW_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="session")
+def built_once(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Path]:
+    """A folder that takes long to build, built by whichever process of `make test` asks first; only read from then on."""
+
+    def folder(name: str, build: Callable[[Path], object]) -> Path:
+        base = tmp_path_factory.getbasetemp()
+        shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+        with shared.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not shared.with_suffix(".done").exists():
+                shutil.rmtree(shared, ignore_errors=True)  # a build that failed
+                build(shared)
+                shared.with_suffix(".done").touch()
+        return shared
+
+    return folder
 
 
 WORDS = {

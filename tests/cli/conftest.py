@@ -88,14 +88,16 @@ def plan(tmp_path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory) -> Path:
+def finished(built_once) -> Path:
     """The run folder of the tiny study, done without an interruption. Tests do not write to it."""
     from infoflow.cli._main import run
 
-    folder = tmp_path_factory.mktemp("study")
-    (folder / "tiny.toml").write_text(PLAN)
-    assert run(["study", str(folder / "tiny.toml"), "--processes=1", f"--out={folder / 'run'}", "--log=plain"]) == 0
-    return folder / "run"
+    def build(folder: Path) -> None:
+        folder.mkdir()
+        (folder / "tiny.toml").write_text(PLAN)
+        assert run(["study", str(folder / "tiny.toml"), "--processes=1", f"--out={folder / 'run'}", "--log=plain"]) == 0
+
+    return built_once("command-line-study", build) / "run"
 
 
 @pytest.fixture

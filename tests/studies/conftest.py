@@ -57,7 +57,7 @@ def tiny_plan(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def tiny_run(tiny_plan, tmp_path_factory):
-    from infoflow.studies import study
+def tiny_run(tiny_plan, built_once):
+    from infoflow.studies import Run, study
 
-    return study(tiny_plan, tmp_path_factory.mktemp("runs") / "tiny", num_processes=1)
+    return Run.open(built_once("tiny-study", lambda folder: study(tiny_plan, folder, num_processes=1)))
