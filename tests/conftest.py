@@ -28,7 +28,7 @@ def _cache_folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def built_once(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Path]:
-    """A folder that takes long to build, built by whichever process of `make test` asks first; only read from then on."""
+    """A folder that takes long to build, built by whichever process asks first; only read from then on."""
 
     def folder(name: str, build: Callable[[Path], object]) -> Path:
         base = tmp_path_factory.getbasetemp()
