@@ -7,6 +7,7 @@ after the update   Δ ← θ − θ0; for inner nodes a: A += w_a · gradient(θ
 ```
 """
 
+import dataclasses
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ from ._gradient import FlatParameters, pass_gradients, pass_losses, undisturbed
 from ._histogram import Histogram
 from ._history import PARAMETER_FIGURES, Chord, History
 from ._hurting import GroupCounts, ParameterCounts
+from ._lags import Lags
 from ._levels import Levels
 from ._pass import Pass
 from ._passes import passes_of, plain
@@ -70,7 +72,8 @@ class LossChangeRecorder(TrainingHook):
         self.sets, self.anatomy, self.config, self.out = tuple(sets), anatomy, config, out
         self.targets = [(index, term) for index, one in enumerate(sets) for term in one.objective.term_weights]
         self.parts = len(sets[0].parts)
-        self._key = digest([config, [[s.name, s.sentences, s.tokens, s.totals, self.parts] for s in sets]])
+        settings = {name: value for name, value in dataclasses.asdict(config).items() if name != "lags" or value}
+        self._key = digest([settings, [[s.name, s.sentences, s.tokens, s.totals, self.parts] for s in sets]])
         self.rule = quadrature(config.rule, config.splits)
         self.seconds, self.updates = 0.0, 0
         self.used: set[int] = set()
@@ -155,6 +158,8 @@ class LossChangeRecorder(TrainingHook):
         self.group_counts = GroupCounts(len(self.targets), len(self.levels.groups))
         self.residuals = Residuals(len(self.targets))
         halves = self.parts > 1
+        reach = self.config.lags
+        self.lags = Lags(self._flat, self.cells, self.levels, reach) if reach else None
         self.parameter_counts, self.histogram = None, None
         if self.config.parameters:
             shapes = [parameter.shape for parameter in self._flat.parameters]
@@ -164,9 +169,9 @@ class LossChangeRecorder(TrainingHook):
             self._restore(self._restored)
             self._restored = None
 
-    def _pieces(self) -> dict[str, History | GroupCounts | Residuals | ParameterCounts | Histogram]:
+    def _pieces(self) -> dict[str, History | GroupCounts | Residuals | ParameterCounts | Histogram | Lags]:
         pieces = {"history": self.history, "groups": self.group_counts, "residuals": self.residuals}
-        details = {"parameters": self.parameter_counts, "histogram": self.histogram}
+        details = {"parameters": self.parameter_counts, "histogram": self.histogram, "lags": self.lags}
         return pieces | {name: piece for name, piece in details.items() if piece is not None}
 
     def _restore(self, state: dict[str, Tensor]) -> None:
@@ -215,6 +220,8 @@ class LossChangeRecorder(TrainingHook):
         assert self._start is not None
         delta = self._end_minus_start(end)
         before, first = self._losses.copy(), self._slopes(self._opening, delta)
+        if self.lags is not None:
+            self.lags.add(self._whole_gradient(), delta)
         sums = self._opening
         for channel in sums:
             sums[channel].mul_(self.rule.first)
@@ -242,6 +249,11 @@ class LossChangeRecorder(TrainingHook):
             last,
         )
         self._start = None
+
+    def _whole_gradient(self) -> Tensor:
+        """Gradient of the first target at the start of the chord, over all parts; a copy."""
+        index, term = self.targets[0]
+        return torch.stack([self._opening[index, term, part] for part in range(self.parts)]).sum(dim=0)
 
     def _end_minus_start(self, end: Tensor | None) -> Tensor:
         """Δ, in the memory of the start."""

@@ -40,6 +40,7 @@ class Recording:
             "allocation_hurting": _hurting(recorder),
             "allocation_reliability": reliability_rows(recorder),
             "allocation_histogram": _histogram(recorder),
+            "allocation_lags": _lags(recorder),
         }
         tables = {schema.name: schema.conform(_frame(rows[schema.name], schema.column_names)) for schema in TABLES}
         return cls(tables=tables, parameters=_parameters(recorder))
@@ -237,6 +238,27 @@ def _histogram(recorder: LossChangeRecorder) -> Rows:
         }
         for number, group in enumerate(histogram.groups)
         for place in np.flatnonzero(counts[number])
+    ]
+
+
+def _lags(recorder: LossChangeRecorder) -> Rows:
+    """One row per group and lag, on the first target."""
+    lags, levels = recorder.lags, recorder.levels
+    if lags is None:
+        return []
+    cosines = lags.cosines_KN
+    return [
+        {
+            **_targets(recorder)[0],
+            "level": levels.level[n],
+            **_keys(group),
+            "lag": lag,
+            "updates_per_chord": recorder.config.every,
+            "value": cosines[row, n],
+            "count": lags.counts_KN[row, n],
+        }
+        for n, group in enumerate(levels.groups)
+        for row, lag in enumerate(lags.lags)
     ]
 
 

@@ -147,6 +147,21 @@ ALLOCATION_HISTOGRAM = TableSchema(
         _whole("chords", "", "chords that were counted"),
     ),
 )
+ALLOCATION_LAGS = TableSchema(
+    name="allocation_lags",
+    version=1,
+    description="Cosine between a group's movement in a chord and the negative gradient at the start of the same, an "
+    "earlier or a later chord; mean over chords. 0: nothing to do with each other. Empty unless lags are recorded.",
+    columns=(
+        *_TARGET,
+        _text("level", "block (a component over all layers), layer, or group"),
+        *_GROUP,
+        _whole("lag", "chords", "above 0: the gradient is that many chords older than the movement"),
+        _whole("updates_per_chord", "updates", "1: every optimiser step is a chord"),
+        _number("value", "cosine in [-1, 1]", "mean cosine; below 0 at lag 0: the group moves against the loss"),
+        _whole("count", "chords", "pairs of chords in which both are not 0"),
+    ),
+)
 TABLES = (
     ALLOCATION_WINDOWS,
     ALLOCATION_STEPS,
@@ -155,4 +170,5 @@ TABLES = (
     ALLOCATION_HURTING,
     ALLOCATION_RELIABILITY,
     ALLOCATION_HISTOGRAM,
+    ALLOCATION_LAGS,
 )

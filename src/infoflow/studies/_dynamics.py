@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ._jobs import Job, StudyJobs
 
 _VERSION = 1  # raise when the same plan records otherwise
-_LATER = ("allocation_histogram",)  # tables that older recordings lack: no reason to train again
+_LATER = ("allocation_histogram", "allocation_lags")  # tables that older recordings lack: no reason to train again
 _STAGE = "recorded"
 _BEGUN_WITH = "recording.key"  # in a training's folder: the recording that began with it
 
