@@ -1,6 +1,7 @@
 """One pass: every batch runs once, and every measure and sample takes from it what it needs."""
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,7 +24,8 @@ from ._selection import select_occurrences, within_budget
 from ._strata import RankStrata, TypeStrata
 from ._tags import read_tags
 
-_WIDE, _CPU_TOKENS = 256, 1024  # width from which a CPU reads at most so many padded tokens at a time
+_WIDE = 256  # width from which a CPU reads small batches, see `_small_batches`
+_CPU_TOKENS, _CPU_ATTENTION_BYTES = 512, 1 << 23  # of such a batch in float32: padded tokens, attention weights
 _MAX_DRAWS = 16  # passes over the corpus in the training regime, where a sentence yields few occurrences
 _TYPES = 1000  # replacements in the training regime where no measure asks for a number of types
 SampleKey = tuple[str, Regime]  # (stack, regime)
@@ -133,16 +135,21 @@ class Pass:
                         self._run_batch(tapped, needs, regime, draw, rows)
                         progress.advance(self.reader.num_tokens(rows))
 
+    @property
+    def _token_budget(self) -> int:
+        return int(min(self.options.tokens_per_batch, _CPU_TOKENS * _small_batches(self.model)))
+
     def _batches(self, regime: Regime) -> list[np.ndarray]:
         """Batches under the token budget, and under a byte budget where attention weights are held."""
-        batches = self.reader.batches(_token_budget(self.model, self.options))
+        batches = self.reader.batches(self._token_budget)
         if "attention" not in self._needs(regime):
             return batches
+        attention_bytes = min(self.options.attention_bytes, _CPU_ATTENTION_BYTES * _small_batches(self.model))
         num_heads = sum(attention.num_heads for attention in self.model.anatomy.attentions())
         pieces = []
         for rows in batches:
             sentence_bytes = 4 * num_heads * self.reader.longest(rows) ** 2
-            size = max(1, self.options.attention_bytes // sentence_bytes)
+            size = max(1, int(attention_bytes // sentence_bytes))
             pieces += [rows[start : start + size] for start in range(0, len(rows), size)]
         return pieces
 
@@ -205,13 +212,15 @@ class Pass:
         return {key: filler.sample() for key, filler in self.fillers.items()}
 
 
-def _token_budget(model: Model, options: PassOptions) -> int:
-    """Padded tokens of a batch. On a processor's cores a wide model's states of a larger batch leave the cache: at
-    width 384, batches of 1,024 tokens reached 65 % of the matrix multiplications' floor, of 4,096 tokens 57 %, and held
-    78 MB in place of 273 (benchmarks/streaming.py)."""
+def _small_batches(model: Model) -> float:
+    """Size of this model's batches in units of `_CPU_TOKENS` and `_CPU_ATTENTION_BYTES`: infinite where none need be.
+
+    On a CPU a wide model's states of a large batch leave the cache. At width 384 in float32, batches of 512 tokens ran
+    as fast as of 1,024 and held 40 MB in place of 85; of 2,048 they took a fifth longer. In bf16, batches of 1,024
+    were the fastest (benchmarks/streaming.py).
+    """
     wide = max(stack.width for stack in model.anatomy.stacks) >= _WIDE
-    most = options.tokens_per_batch
-    return min(most, _CPU_TOKENS) if wide and model.device.type == "cpu" else most
+    return 4 // model.module.dtype.itemsize if wide and model.device.type == "cpu" else math.inf
 
 
 def _no_target(model: Model, corpus: Corpus) -> str | None:
