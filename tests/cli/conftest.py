@@ -27,21 +27,14 @@ updates = 40
 batch_tokens = 256
 log_every = 1
 save_every = 5
-[analysis]
+[analysis]  # one table of each kind: of a pass, of a sample of tokens, of single sentences, of pairs of models
+tables = ["task_scores", "head_confidence", "mutual_information", "head_ablation", "model_distance"]
 occurrences = 400
 types = 30
 clusters = 20
 clusterings = 1
 distance_occurrences = 400
-neighbour_occurrences = 400
-neighbours = 5
-frequency_occurrences = 200
-lens_steps = 4
-relevance_sentences = 4
-importance_sentences = 20
 ablation_sentences = 6
-probe_sentences = 30
-bleu_sentences = 10
 """
 _SMALL = {
     "clusters": 20,
