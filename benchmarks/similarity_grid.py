@@ -5,8 +5,8 @@
     python benchmarks/similarity_grid.py --only rsa   # the further pair of ranked layers alone
 
 Targets: the 13 × 13 grid at least 10 times faster than pair by pair (NumPy's QR, as the definition reads); all pairs of
-18 layers (20,000 × 512), weighted by either side, at least 15 times. Pair by pair is timed on three pairs of layers, and
-a pair weighted by both sides as two. Seconds are of the process, which other work on the machine disturbs least.
+18 layers (20,000 × 512), weighted by either side, at least 15 times. Pair by pair is timed on three pairs of layers,
+and a pair weighted by both sides as two. Seconds are of the process, which other work on the machine disturbs least.
 
 What the grid cannot do without, for n tokens and widths d: a product of 2 n d² operations in float32 per pair (4.0 of
 its 4.8 TFLOP at 13 × 13 × 20,000 × 768), 3.25 n d² in float64 per layer (covariance and directions), and a symmetric
