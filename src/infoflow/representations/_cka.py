@@ -9,6 +9,7 @@ from torch import Tensor
 
 from infoflow.foundation import UserError, current_display
 
+from ._token_products import gram
 from ._views import Matrix, as_views, centred
 
 LEAST_ROWS = 4
@@ -118,4 +119,4 @@ def _gram_product(x: Float[Tensor, "token width_x"], y: Float[Tensor, "token wid
     """tr(K L), through whichever of the two matrix shapes is smaller."""
     if len(x) < min(x.shape[1], y.shape[1]):
         return ((x @ x.mT) * (y @ y.mT)).sum()
-    return torch.linalg.matrix_norm(x.mT @ y).square()
+    return torch.linalg.matrix_norm(gram(x) if x is y else x.mT @ y).square()
