@@ -52,7 +52,7 @@ def _in_few_shapes(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Ten
     """`fast_linear`, its rows filled up to one of eight numbers per power of two.
 
     oneDNN keeps a kernel for every shape, about 0.2 MB each and a thousand of them: batches of a corpus have that many
-    shapes. Filling up costs 3 % more rows.
+    shapes. Filling up adds some 3 % of rows.
     """
     if not _suits(x, weight):
         return nn.functional.linear(x, weight, bias)
