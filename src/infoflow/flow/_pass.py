@@ -216,8 +216,8 @@ def _small_batches(model: Model) -> float:
     """Size of this model's batches in units of `_CPU_TOKENS` and `_CPU_ATTENTION_BYTES`: infinite where none need be.
 
     On a CPU a wide model's states of a large batch leave the cache. At width 384 in float32, batches of 512 tokens ran
-    about as fast as of 1,024 and held 40 MB in place of 85; of 2,048 they took a fifth longer. In bf16, batches of 1,024
-    were the fastest (benchmarks/streaming.py).
+    about as fast as of 1,024 and held 40 MB in place of 85; of 2,048 they took a fifth longer. In bf16, 1,024 were
+    the fastest (benchmarks/streaming.py).
     """
     wide = max(stack.width for stack in model.anatomy.stacks) >= _WIDE
     return 4 // model.module.dtype.itemsize if wide and model.device.type == "cpu" else math.inf
