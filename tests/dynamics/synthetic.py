@@ -73,6 +73,7 @@ class Recordings:
             "allocation_heads": self._heads(),
             "allocation_hurting": self._hurting(),
             "allocation_reliability": self._reliability(),
+            "allocation_histogram": self._histogram(),
             "allocation_similarity": compare_trainings(groups),
             "task_scores": _scores(),
         }
@@ -162,6 +163,32 @@ class Recordings:
                     figures = {"hurt": share, "helped": 1 - share - 0.01, "zero": 0.01}
                     last = {"last_hurt": self.last[objective] + seed, "largest": 0.1, "largest_update": 3}
                     rows.append({**keys, "level": level, "layer": layer, **place, **figures, **last})
+        return pd.DataFrame(rows)
+
+    def _histogram(self) -> pd.DataFrame:
+        """Sizes around 1e-8 nats, of which `helping` helped; a tenth of W1 did nothing."""
+        ends = 10.0 ** np.arange(-12, -4, 0.5)
+        counts = np.round(1e4 * np.exp(-(np.linspace(-3, 3, len(ends) - 1) ** 2))).astype(int)
+        sides = ((-1, self.helping), (1, 1 - self.helping))
+        bins = [
+            (*sorted((sign * low, sign * high)), int(share * count))
+            for sign, share in sides
+            for low, high, count in zip(ends, ends[1:], counts, strict=False)
+        ]
+        zeros = [(0.0, 0.0, int(counts.sum() / 9))]
+        rows = [
+            {
+                **keys,
+                "component": component,
+                "stack": stack,
+                "layer": 0,
+                "kind": "self" if component in BLOCK[:5] else "",
+            }
+            | {"low": low, "high": high, "count": count, "chords": WINDOWS}
+            for _, keys in _runs()
+            for stack, component in itertools.product(STACKS[keys["objective"]], BLOCK)
+            for low, high, count in bins + (zeros if component == "mlp_in" else [])
+        ]
         return pd.DataFrame(rows)
 
     def _reliability(self) -> pd.DataFrame:

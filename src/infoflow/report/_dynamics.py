@@ -10,6 +10,7 @@ from infoflow.results import RunFolder
 from ._dynamics_bars import bars_figure
 from ._dynamics_corpora import corpora_figure
 from ._dynamics_heads import allocation_heads_figure
+from ._dynamics_histogram import histogram_figure
 from ._dynamics_hurting import hurting_figure
 from ._dynamics_rows import SETS, by_set, on_train
 from ._dynamics_similarity import share_similarity_figure
@@ -38,6 +39,8 @@ def dynamics_section(run: RunFolder, cast: Cast) -> Section | None:
         allocation_heads_figure(heads, cast),
         hurting_figure(hurting, reliability, cast),
     ]
+    if "allocation_histogram" in run.tables and len(run.tables["allocation_histogram"]):
+        figures.append(histogram_figure(on_train(cast.named(run.tables["allocation_histogram"])), cast))
     if "allocation_similarity" in run.tables and len(run.tables["allocation_similarity"]):
         figures.append(share_similarity_figure(run.tables["allocation_similarity"], cast))
     return _section(figures, cast.present(windows["train"]))
