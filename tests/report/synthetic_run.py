@@ -71,6 +71,14 @@ def make_study(
     return run
 
 
+def without_tables(run: RunFolder) -> RunFolder:
+    """The study with no table but that of its trainings: for a test that writes the few it is about."""
+    for path in (run.path / "tables").glob("*.parquet"):
+        if path.stem != "training_runs":
+            path.unlink()
+    return run
+
+
 def make_analysis(path: Path, name: str = "bert-tiny", tables: tuple[str, ...] | None = None) -> RunFolder:
     """`analyze` of one encoder: one model, no control model, no findings; only `tables` where given."""
     run = RunFolder(path)
