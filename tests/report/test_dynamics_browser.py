@@ -1,5 +1,8 @@
 """The histogram of single parameters' loss changes in headless Chromium."""
 
+import itertools
+import re
+
 import pytest
 from dynamics.synthetic import Recordings, write_run
 
@@ -36,9 +39,15 @@ def test_what_helped_lies_to_the_left_of_what_did_nothing_and_what_hurt_to_the_r
     assert all(box["x"] + box["width"] <= zero[0]["x"] for box in helped)
     assert all(box["x"] >= zero[0]["x"] + zero[0]["width"] for box in hurt)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    title = page.locator(f"{PLACE} .panel").first.locator(".live svg text", has_text="lowered the loss").bounding_box()
+    shown = page.locator(f"{PLACE} .panel").first.locator(".live svg text")
+    title = shown.filter(has_text="nats").bounding_box()
     assert title["x"] >= 0
     assert title["x"] + title["width"] <= width
+    labels = shown.filter(has_text=re.compile("^(10⁻.*|0)$")).all()
+    ticks = [label.bounding_box() for label in labels if label.get_attribute("opacity") != "0"]
+    ticks.sort(key=lambda tick: tick["x"])
+    assert len(ticks) >= 3
+    assert all(one["x"] + one["width"] <= other["x"] for one, other in itertools.pairwise(ticks))
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -123,7 +123,7 @@ def _chart(table: pd.DataFrame, smallest: int, largest: int) -> dict[str, Any]:
     reach = largest - smallest + 1
     x = alt.X(
         "left:Q",
-        title="← lowered the loss · nats · raised it →",
+        title="← helped · nats · hurt →",
         scale=alt.Scale(domain=[-reach, reach], nice=False),
         axis=_axis(smallest, reach),
     )
@@ -167,13 +167,13 @@ def _expected(drawn: pd.DataFrame, x: alt.X, y: alt.Y) -> alt.Chart:
 
 
 def _axis(smallest: int, reach: int) -> alt.Axis:
-    """0 in the middle and every second or third power of ten to both sides."""
-    step = max(2, math.ceil(reach / 4))
-    places = list(range(reach, 0, -step))
+    """0 in the middle and up to four powers of ten to both sides: half of them, or the outermost, in narrow panels."""
+    places = list(range(reach, 0, -math.ceil(reach / 4)))
+    places = places[: 4 if len(places) > 3 else 2]  # so that dropping every other label keeps 0 and the ends
     labels = {place: "10" + str(smallest + place - 1).translate(_SUPERSCRIPT) for place in places}
     by_place = {str(side * place): text for place, text in labels.items() for side in (-1, 1)} | {"0": "0"}
     expression = f"{json.dumps(by_place, ensure_ascii=False)}[toString(datum.value)]"
-    return alt.Axis(values=sorted(int(place) for place in by_place), labelExpr=expression, labelOverlap=False)
+    return alt.Axis(values=sorted(int(place) for place in by_place), labelExpr=expression, labelOverlap="parity")
 
 
 def _sentence(part: Part, table: pd.DataFrame) -> str:
