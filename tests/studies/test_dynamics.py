@@ -14,7 +14,7 @@ JOB = Job(kind="train", objective="masked-lm", seed=0)
 
 @pytest.fixture(scope="module")
 def recorded_plan(tiny_plan) -> StudyPlan:
-    dynamics = DynamicsPlan(on=True, tokens=120, held_out_tokens=60, parts=2, windows=3)
+    dynamics = DynamicsPlan(on=True, tokens=120, held_out_tokens=60, parts=2, windows=3, lags=1)
     return dataclasses.replace(tiny_plan, objectives=("masked-lm",), seeds=(0,), dynamics=dynamics)
 
 
@@ -50,6 +50,7 @@ def test_recording_keeps_key_and_weights_and_may_come_later(recorded_plan, tmp_p
     steps = tables[0]["allocation_steps"]
     assert set(steps["set"]) == {"train", "held-out"}
     assert steps["window"].max() == 2
+    assert sorted(set(tables[0]["allocation_lags"]["lag"])) == [-1, 0, 1]
     assert list(recorded_tables(first, [JOB])) == []
 
 
@@ -58,10 +59,11 @@ def test_other_settings_are_another_recording_of_the_same_training(recorded_plan
     from infoflow.studies._dynamics import recording_key
 
     jobs = StudyJobs(recorded_plan, RunFolder(tmp_path / "run"))
-    dynamics = dataclasses.replace(recorded_plan.dynamics, every=2)
-    other = StudyJobs(dataclasses.replace(recorded_plan, dynamics=dynamics), RunFolder(tmp_path / "run"))
-    assert recording_key(jobs, JOB) != recording_key(other, JOB)
-    assert jobs.train_key(JOB) == other.train_key(JOB)
+    for setting in ({"every": 2}, {"lags": 2}, {"lags": 0}):
+        dynamics = dataclasses.replace(recorded_plan.dynamics, **setting)
+        other = StudyJobs(dataclasses.replace(recorded_plan, dynamics=dynamics), RunFolder(tmp_path / "run"))
+        assert recording_key(jobs, JOB) != recording_key(other, JOB)
+        assert jobs.train_key(JOB) == other.train_key(JOB)
 
 
 def test_settings_are_checked() -> None:

@@ -117,9 +117,12 @@ class DynamicsPlan:
     held_out_tokens: int = 1024  # of validation sentences; 0: none
     parts: int = 4  # disjoint parts of these: intervals and reliability come from them
     windows: int = 200  # rows over time at most
+    lags: int = (
+        0  # chords between a movement and the gradient it is compared with, at most; 2 copies of the weights each
+    )
 
     def __post_init__(self) -> None:
-        _at_least("dynamics", self, splits=1, every=1, tokens=1, held_out_tokens=0, parts=1)
+        _at_least("dynamics", self, splits=1, every=1, tokens=1, held_out_tokens=0, parts=1, lags=0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -37,7 +37,7 @@ FINDING = Finding(
     source=LOSS_CHANGE,
     published=(
         "some layers hurt overall, moving against the training gradient (the last layer of a ResNet: unverified; "
-        "explained by a phase lag in oscillation, which is not tested here)"
+        "explained by a phase lag in oscillation: the table allocation_lags, where a plan asks for it, has the cosines)"
     ),
     statistic="some layer of some stack has a negative share in the loss change of its stack",
     reads=READS,
