@@ -132,7 +132,7 @@ def test_leaves_no_trace_also_after_an_error(models, rows):
 
     with pytest.raises(RuntimeError, match="stop"):
         rerun_blocks(model, "encoder", [fail], lambda: model.module(**inputs))
-    assert torch.equal(model.module(**inputs).logits, expected)
+    torch.testing.assert_close(model.module(**inputs).logits, expected, rtol=1e-6, atol=1e-6)  # MKL's last bit varies
     assert not any(child._forward_hooks for child in model.module.modules())
     assert len(rerun(model, "encoder", inputs, torch.tensor(TARGETS))) == 3
 

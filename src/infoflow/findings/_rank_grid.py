@@ -13,7 +13,7 @@ from infoflow.foundation import stream
 
 from ._finding import Control, Curves
 from ._panel import Absent, Panel
-from ._reading import Number, Objective, Reading, Tables, chosen, replicates_of, require_rows, rows_of
+from ._reading import Number, Objective, Reading, Tables, check_layers, chosen, replicates_of, require_rows, rows_of
 from ._shapes import spearman
 
 RANK_BINS = (1, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000)
@@ -58,8 +58,9 @@ class RankGrid:
         if num_bins < _LEAST_BINS:
             names = f"{num_bins} of the published frequency bins"
             raise Absent(f"{self.table} has {names}, needed {_LEAST_BINS}: the vocabulary or the corpus is too small")
-        if len(layers) < 3 or bool(frame.duplicated(["seed", self.layer, "rank_low"]).to_numpy().any()):
-            raise Absent(f"{self.table} has {len(layers)} layers, needed 3, or holds a bin of one of them twice")
+        check_layers({tuple(layers)}, self.first_layer, self.table)
+        if bool(frame.duplicated(["seed", self.layer, "rank_low"]).to_numpy().any()):
+            raise Absent(f"{self.table} holds a bin of a layer twice")
         where = tuple(
             np.array([order.index(int(key)) for key in frame[column]])
             for column, order in (("seed", seeds), (self.layer, layers), ("rank_low", list(RANK_BINS)))

@@ -215,7 +215,7 @@ def _panel_of(frame: pd.DataFrame, unit: list[str], first_layer: int, number: Nu
     rows = [tuple(int(seed) for seed in seeds) for seeds in frame[unit].to_numpy()]
     curves = {key: frame.loc[[row == key for row in rows]] for key in dict.fromkeys(rows)}
     layers = {tuple(int(layer) for layer in group["layer"]) for group in curves.values()}
-    _check_layers(layers, first_layer, table)
+    check_layers(layers, first_layer, table)
     values = np.stack([group[number].to_numpy(dtype=float) for group in curves.values()])
     if not np.isfinite(values).all():
         raise Absent(f"{table} holds no number ({number}) at some layers")
@@ -225,7 +225,8 @@ def _panel_of(frame: pd.DataFrame, unit: list[str], first_layer: int, number: Nu
     return Panel(units=tuple(curves), layers=only, values_UK=values, replicates_URK=stacked.transpose(0, 2, 1))
 
 
-def _check_layers(layers: set[tuple[int, ...]], first_layer: int, table: str) -> None:
+def check_layers(layers: set[tuple[int, ...]], first_layer: int, table: str) -> None:
+    """Say which layers are missing, doubled or too few; `layers` are those of each model."""
     if len(layers) > 1:
         raise Absent(f"{table} holds different layers for different seeds")
     only = next(iter(layers), ())
