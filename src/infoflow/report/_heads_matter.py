@@ -179,8 +179,9 @@ def _scatter(pair: _Pair, series: Series) -> dict[str, Any]:
 
 
 def _span(rows: pd.DataFrame, axis: str) -> list[float]:
-    trained = rows[rows["trained"]]
-    low, high = float(trained[axis].min()), float(trained[axis].max())
+    """Of the trained models' points, upwards with the intervals that are drawn."""
+    ends = rows.loc[rows["trained"], ["y", "y_low", "y_high"] if axis == "y" else [axis]]
+    low, high = float(ends.min().min()), float(ends.max().max())
     margin = 0.06 * (high - low) or 1e-6
     return [min(low - margin, 0.0), high + margin]
 
