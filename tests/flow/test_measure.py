@@ -350,3 +350,20 @@ def test_two_stacks_without_a_head_are_read(parallel_corpus) -> None:
         ("decoder", "self"),
         ("decoder", "cross"),
     }
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_wide_models_of_any_precision_read_small_batches(parallel_corpus: Corpus, matched_models, dtype) -> None:
+    """Of width 256 and more on a CPU: one batch holds a few sentences, never none."""
+    from transformers import BertConfig, BertModel
+
+    tokenizer = matched_models["masked-lm"].tokenizer
+    shape = {"hidden_size": 256, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    torch.manual_seed(0)
+    wide = BertModel(BertConfig(vocab_size=len(tokenizer), **shape)).to(dtype)
+    table = measure(load_model(wide, tokenizer=tokenizer), parallel_corpus, [StateMean()])["state_mean"]
+    torch.manual_seed(0)
+    exact = BertModel(BertConfig(vocab_size=len(tokenizer), **shape)).to(dtype).double()
+    expected = measure(load_model(exact, tokenizer=tokenizer), parallel_corpus, [StateMean()])["state_mean"]
+    assert list(table["count"]) == list(expected["count"])
+    np.testing.assert_allclose(table["value"], expected["value"], atol=3e-3 if dtype == torch.bfloat16 else 1e-5)

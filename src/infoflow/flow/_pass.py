@@ -220,7 +220,7 @@ def _small_batches(model: Model) -> float:
     the fastest (benchmarks/streaming.py).
     """
     wide = max(stack.width for stack in model.anatomy.stacks) >= _WIDE
-    return 4 // model.module.dtype.itemsize if wide and model.device.type == "cpu" else math.inf
+    return 4 / model.module.dtype.itemsize if wide and model.device.type == "cpu" else math.inf
 
 
 def _no_target(model: Model, corpus: Corpus) -> str | None:
