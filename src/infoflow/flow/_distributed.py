@@ -1,7 +1,9 @@
 """Several processes, started by `torchrun` or `accelerate launch`: who am I, and what have the others seen?"""
 
+import atexit
 import os
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar
 
 import torch.distributed as dist
@@ -17,7 +19,14 @@ def processes() -> tuple[int, int]:
         if int(os.environ.get("WORLD_SIZE", "1")) == 1:
             return 0, 1
         dist.init_process_group("gloo")
+    _leave_at_exit()
     return dist.get_rank(), dist.get_world_size()
+
+
+@cache
+def _leave_at_exit() -> None:
+    """The threads of a group that is still there when the interpreter ends now and then abort the process."""
+    atexit.register(lambda: dist.destroy_process_group() if dist.is_initialized() else None)
 
 
 def exchange(state: Any) -> list[Any]:
