@@ -112,7 +112,7 @@ def test_types_of_stored_tables_are_read(published, tmp_path):
     assert set(frame["verdict"]) == {"holds"}
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_partial_tables_never_raise(published_tables, data):
     from infoflow.findings import evaluate

@@ -12,7 +12,7 @@ test = 0.3
 validation = 0.1
 [model]
 width = 32
-layers = 3
+layers = 2
 heads = 4
 feedforward = 64
 [training]
