@@ -11,7 +11,7 @@ from torch import Tensor
 
 from infoflow.flow import PaddedBatch
 from infoflow.foundation import hash64_array
-from infoflow.models import Site, first_block, recorded_blocks, skipped_blocks, tap
+from infoflow.models import FastLinear, Site, first_block, recorded_blocks, skipped_blocks, tap
 
 from ._head_edit import HeadEdit
 from ._head_sets import HeadSet
@@ -41,7 +41,7 @@ class VariantLosses:
         self, batch: ScoredBatch, variants: Sequence[HeadSet]
     ) -> tuple[Float[Tensor, " sentence"], Float[Tensor, "variant sentence"]]:
         """Summed loss of each sentence: of the model as it is, and of each variant; float64 on the CPU."""
-        with torch.no_grad():
+        with torch.no_grad(), FastLinear():
             with recorded_blocks(self._model) as recorded:
                 clean_B = self._scorer.losses(batch).double().cpu()
             losses_VB = clean_B.repeat(len(variants), 1)
