@@ -11,9 +11,9 @@ each layer, and each head's confidence and entropy. Times are the best of three,
 peak resident size during the loop. The floor is the time of the blocks' matrix products alone, as `x @ w` computes them
 and, where the package uses another library for them (`models.fast_linear`), by that.
 
-On one core of a busy AMD EPYC (Zen 5), 256 sentences: in float32 2.5 times as fast as one by one and 3.8 times as fast
-as 32 padded and stored, in bf16 (batches of 512 tokens, now 1,024) 3.8 and 5.7 times; 27 MB
-of extra memory (40 with two threads) against 795.
+On two quiet cores of an AMD EPYC (Zen 5), 256 sentences: in float32 3.0 times as fast as one by one and 3.6 times as
+fast as 32 padded and stored, in bf16 5.3 and 6.2 times (both against float32); 39 MB of extra memory against 796; the
+blocks' products as `x @ w` take 1.02 times the whole pass in float32, by the faster library half of it.
 """
 
 import argparse
