@@ -85,3 +85,14 @@ def test_nothing_is_left_after_an_error(library, routed):
     with torch.no_grad():
         layer()(torch.randn(64, 6))
     assert not routed
+
+
+@pytest.mark.parametrize("shape", [(0, 6), (6, 0)])
+def test_projections_to_and_from_nothing(shape):
+    """A pruned layer without heads."""
+    from infoflow.models import FastLinear
+
+    weight, x, bias = torch.randn(shape), torch.randn(64, shape[1]), torch.randn(shape[0])
+    with torch.no_grad(), FastLinear():
+        found = nn.functional.linear(x, weight, bias)
+    assert torch.equal(found, nn.functional.linear(x, weight, bias))

@@ -76,5 +76,6 @@ def _suits(x: Tensor, weight: Tensor) -> bool:
         and x.device.type == weight.device.type == "cpu"
         and x.ndim > 1
         and x.shape[-1] == weight.shape[-1]  # else the ordinary way says what is wrong
-        and x.numel() >= _LEAST_ROWS * x.shape[-1] > 0
+        and x.numel() >= _LEAST_ROWS * x.shape[-1]
+        and weight.numel() > 0  # a layer that lost all its heads has projections to and from nothing
     )
