@@ -195,6 +195,7 @@ def test_the_address_keeps_the_state(visit, view):
 def test_a_strange_address_does_no_harm(visit, view, address):
     page = visit(view, address)
     page.locator("#view canvas").first.wait_for()
+    assert page.locator("#view canvas").first.is_visible()
 
 
 @pytest.mark.parametrize("show", ["head", "model", "products"])

@@ -29,9 +29,7 @@ def passes_of(
     were, which is tried on a few sentences; else the set's own batches are used.
     """
     readers = _readers(module, anatomy)
-    packs = (
-        bool(readers) and not one.moving and _fits(one.parts, readers) and _changes_nothing(module, flat, one, readers)
-    )
+    packs = not one.moving and _fits(one.parts, readers) and _changes_nothing(module, flat, one, readers)
     parts: tuple[tuple[Pass, ...], ...] = tuple(
         packed(batches, readers, one.micro_tokens, share(), flat.dtype) if packs else plain(batches[share()])
         for batches in one.parts
