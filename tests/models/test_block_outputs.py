@@ -77,6 +77,39 @@ def test_lower_blocks_do_not_run_and_come_back_after_an_error(models, rows):
     assert seen == [2, 0, 1, 2]
 
 
+def test_the_first_attention_is_not_computed_again(model, rows):
+    inputs = padded(model, rows)
+    with torch.no_grad(), recorded_blocks(model) as recorded:
+        model.module(**inputs)
+    for stack in (one for one in model.anatomy.stacks if not one.shared):
+        ran = []
+        with (
+            torch.no_grad(),
+            skipped_blocks(model, recorded, stack.name, 1, 1),
+            tap(model, on_attention=lambda call, ran=ran: ran.append((call.stack, call.kind, call.layer))),
+        ):
+            model.module(**inputs)
+        own = [layer for name, kind, layer in ran if (name, kind) == (stack.name, "self")]
+        assert own == list(range(2, len(stack.layers)))
+        assert ran
+
+
+def test_heads_that_a_gate_halves_are_halved_once(model, rows):
+    inputs = padded(model, rows)
+    gates = {
+        (stack.name, kind): [torch.full((layer.attentions[kind].num_heads,), 0.5) for layer in stack.layers]
+        for stack in model.anatomy.stacks
+        for kind in stack.kinds
+    }
+    with torch.no_grad(), tap(model, gates=gates):
+        with recorded_blocks(model) as recorded:
+            whole = model.module(**inputs).logits
+        last = model.anatomy.stacks[-1]
+        with skipped_blocks(model, recorded, *first_block(model, last.name, 1), 1):
+            upper = model.module(**inputs).logits
+    torch.testing.assert_close(upper, whole, rtol=1e-4, atol=2e-5)
+
+
 def test_shared_layers_start_at_the_first(models):
     assert first_block(models("albert"), "encoder", 2) == ("encoder", 0)
     assert first_block(models("bert"), "encoder", 2) == ("encoder", 2)

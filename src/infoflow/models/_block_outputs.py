@@ -1,4 +1,8 @@
-"""Run the upper blocks only: the lower ones return what they returned before, repeated for several variants."""
+"""Run the upper blocks only: the lower ones return what they returned before, repeated for several variants.
+
+Of the first block that does run, the first attention reads the same states in every variant, so its heads are what
+they were: from the output projection on it runs.
+"""
 
 # B sentence, T token, D width, V variant
 
@@ -10,16 +14,30 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
+from ._anatomy import Attention
 from ._model import Model
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
+class AttentionOutput:
+    """What a block's first attention did in the first forward pass."""
+
+    attention: Attention
+    output: Any = None  # of the module that calls the attention function
+    heads: Tensor | None = None  # (B, T, head and its width), on their way to the output projection and its hooks
+    projected: Tensor | None = None  # (B, T, D), what the output projection made of them
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
 class BlockOutputs:
-    """What each block returned in the first forward pass."""
+    """What each block returned in the first forward pass, and its first attention."""
 
     outputs: dict[tuple[str, int], Any] = field(default_factory=dict)
     """(stack, layer) → the block's output as it returned it."""
+    attentions: dict[tuple[str, int], AttentionOutput] = field(default_factory=dict)
+    """(stack, layer) → the block's self-attention; none where layers share their modules."""
 
 
 @contextmanager
@@ -32,6 +50,11 @@ def recorded_blocks(model: Model) -> Iterator[BlockOutputs]:
             for block in {model.module.get_submodule(layer.block) for layer in anatomy.layers}:
                 handle = block.register_forward_hook(_keep(result, anatomy.name, calls))
                 stack.callback(handle.remove)
+            for layer in () if anatomy.shared else anatomy.layers:
+                kept = AttentionOutput(attention=layer.attentions["self"])
+                result.attentions[anatomy.name, layer.index] = kept
+                for handle in _keep_attention(model, kept):
+                    stack.callback(handle.remove)
         yield result
 
 
@@ -43,9 +66,30 @@ def _keep(result: BlockOutputs, stack: str, calls: deque[int]) -> Callable[[nn.M
     return keep
 
 
+def _keep_attention(model: Model, kept: AttentionOutput) -> Iterator[RemovableHandle]:
+    def keep_output(module: nn.Module, args: Any, output: Any) -> None:
+        if kept.output is None:
+            kept.output = output
+
+    def keep_heads(projection: nn.Module, args: Any) -> None:
+        if kept.heads is None:
+            kept.heads = args[0]
+
+    def keep_projected(projection: nn.Module, args: Any, output: Tensor) -> None:
+        if kept.projected is None:
+            kept.projected = output
+
+    projection = model.module.get_submodule(kept.attention.output_projection)
+    yield model.module.get_submodule(kept.attention.module).register_forward_hook(keep_output)
+    # Before other hooks: what they change, they change again where the kept heads go through the projection.
+    yield projection.register_forward_pre_hook(keep_heads, prepend=True)
+    yield projection.register_forward_hook(keep_projected)
+
+
 @contextmanager
 def skipped_blocks(model: Model, recorded: BlockOutputs, stack: str, layer: int, variants: int) -> Iterator[None]:
-    """Blocks that run before block `layer` of `stack` do not run: they return what was recorded.
+    """Blocks that run before block `layer` of `stack` do not run: they return what was recorded. Of that block's
+    self-attention only the output projection runs, on the recorded heads.
 
     The model is to be called on the recorded batch repeated `variants` times (`x.repeat(variants, 1)`), and so are the
     recorded states. Everything between the blocks is the model's own code. A stack whose layers are one shared module
@@ -62,7 +106,9 @@ def skipped_blocks(model: Model, recorded: BlockOutputs, stack: str, layer: int,
         for one, index in skipped:
             block = model.module.get_submodule(one.layers[index].block)
             output = _repeated(recorded.outputs[one.name, index], variants)
-            restore.enter_context(_returning(block, output))
+            restore.enter_context(_returning(block, lambda output=output: output))
+        if kept := recorded.attentions.get((stack, layer)):
+            restore.enter_context(_kept_heads(model, kept, variants))
         yield
 
 
@@ -72,16 +118,42 @@ def first_block(model: Model, stack: str, layer: int) -> tuple[str, int]:
 
 
 @contextmanager
-def _returning(block: nn.Module, output: Any) -> Iterator[None]:
-    saved = vars(block).get("forward")
-    block.forward = lambda *args, **kwargs: output
+def _kept_heads(model: Model, kept: AttentionOutput, variants: int) -> Iterator[None]:
+    """The attention hands its recorded heads to the output projection, be that a part of it (GPT-2) or not (BERT); one
+    that does anything else with what it projects (a residual connection, a norm) runs as ever."""
+    module = model.module.get_submodule(kept.attention.module)
+    first = kept.output[0] if isinstance(kept.output, tuple) else kept.output
+    if kept.heads is None or not isinstance(first, Tensor):
+        yield
+    elif _same(first, kept.heads):
+        output = _repeated(kept.output, variants)
+        with _returning(module, lambda: output):
+            yield
+    elif _same(first, kept.projected):
+        projection = model.module.get_submodule(kept.attention.output_projection)
+        heads = _repeated(kept.heads, variants)
+        rest = _repeated(kept.output, variants)[1:] if isinstance(kept.output, tuple) else None
+        with _returning(module, lambda: projection(heads) if rest is None else (projection(heads), *rest)):
+            yield
+    else:
+        yield
+
+
+def _same(one: Tensor, other: Tensor | None) -> bool:
+    return other is not None and one.shape == other.shape and torch.equal(one, other)
+
+
+@contextmanager
+def _returning(module: nn.Module, output: Callable[[], Any]) -> Iterator[None]:
+    saved = vars(module).get("forward")
+    module.forward = lambda *args, **kwargs: output()
     try:
         yield
     finally:
         if saved is None:
-            del block.forward
+            del module.forward
         else:
-            block.forward = saved
+            module.forward = saved
 
 
 def _repeated(output: Any, variants: int) -> Any:
