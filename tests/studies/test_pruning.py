@@ -290,6 +290,7 @@ def test_a_language_model_is_scored_by_its_loss(plan, tmp_path) -> None:
         greedy=("importance", "iterative"),
         keep=(),
         subset=(2, 40),
+        straight_through=True,
         scratch=False,
         roles=False,
     )
@@ -308,8 +309,9 @@ def test_a_language_model_is_scored_by_its_loss(plan, tmp_path) -> None:
         set(curve.loc[curve["method"] == method, "kept"]) for method in ("hard-concrete", "importance", "iterative")
     )
     assert learned == once == again  # as many as the gates left
-    subset = curve[curve["method"] == "subset"]
-    assert subset[["kept", "setting"]].to_numpy().tolist() == [[2, 2]]  # there are no 40
+    for method in ("subset", "straight-through"):
+        exactly = curve[curve["method"] == method]
+        assert exactly[["kept", "setting"]].to_numpy().tolist() == [[2, 2]]  # there are no 40
     assert set(tables) == {PRUNING.name, PRUNED_HEADS.name}
 
 

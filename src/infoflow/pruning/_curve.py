@@ -33,11 +33,11 @@ PRUNING = TableSchema(
             name="method",
             dtype="string",
             unit="",
-            description="hard-concrete (learned gates), subset (exactly k), importance, iterative, confidence, "
-            "relevance or random; scratch: trained from the start with the heads of the hard-concrete point of the "
-            "same place; unpruned: the model before, at point -1. In studies these choose among the heads of the "
-            "encoder's self-attention; with -all behind them (hard-concrete-all) among all heads, with another kind "
-            "(random-decoder-self) among that kind's",
+            description="hard-concrete (learned gates), subset (exactly k), straight-through (exactly k at every "
+            "update), importance, iterative, confidence, relevance or random; scratch: trained from the start with the "
+            "heads of the hard-concrete point of the same place; unpruned: the model before, at point -1. In "
+            "studies these choose among the heads of the encoder's self-attention; with -all behind them (hard-"
+            "concrete-all) among all heads, with another kind (random-decoder-self) among that kind's",
         ),
         Column(name="draw", dtype="int64", unit="", description="seed of the gates, or number of the random order"),
         Column(name="point", dtype="int64", unit="", description="place in the sweep, from 0"),

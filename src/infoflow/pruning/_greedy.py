@@ -7,7 +7,7 @@ import pandas as pd
 from infoflow.corpus import Corpus
 from infoflow.flow import Intervention, Measure, PassOptions, measure
 from infoflow.foundation import UserError, current_display, stream
-from infoflow.heads import Confidence, Head, HeadSet, Importance, Relevance, ablate, importance
+from infoflow.heads import Confidence, Head, HeadSet, Importance, Relevance, SentenceFunction, ablate, importance
 from infoflow.models import Model
 
 from ._curve import curve_row, frames, head_rows, quality
@@ -64,7 +64,7 @@ def greedy_pruning(
     by: str = "importance",
     keep: Sequence[int],
     kinds: Sequence[str] | None = None,
-    metric: str = "loss",
+    metric: str | SentenceFunction = "loss",
     draw: int = 0,
     options: PassOptions | None = None,
 ) -> dict[str, pd.DataFrame]:

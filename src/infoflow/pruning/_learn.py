@@ -22,7 +22,7 @@ class GatedPoint:
     """One point of a sweep: the gates as training left them. The model's weights are those of this point until the
     next one is asked for."""
 
-    method: str  # "hard-concrete" or "subset"
+    method: str  # "hard-concrete", "subset" or "straight-through"
     setting: float  # weight of the penalty, or k
     heads: tuple[Head, ...]  # that have a gate
     values: tuple[float, ...]  # log α, or logits
@@ -129,7 +129,7 @@ def learn_subset(
         folder = Path(out) / f"keep-{k:03}"
         train(weighed, config, data, model.module, folder)
         model.module.eval()
-    return _point("subset", float(k), gates, gates.logits, folder)
+    return _point("straight-through" if straight_through else "subset", float(k), gates, gates.logits, folder)
 
 
 def _point(

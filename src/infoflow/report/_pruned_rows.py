@@ -38,6 +38,9 @@ class Way:
 WAYS = (
     Way(key=LEARNED, label="learned gates", dash=(1, 0), shape="circle", mark="●"),
     Way(key=SUBSET, label="gates for exactly k", dash=(8, 3), shape="diamond", mark="◆"),
+    Way(
+        key="straight-through", label="exactly k, straight-through", dash=(8, 2, 2, 2), shape="triangle-right", mark="▶"
+    ),
     Way(key="iterative", label="importance, ranked anew", dash=(6, 2, 2, 2), shape="triangle-up", mark="▲"),
     Way(key="importance", label="importance", dash=(3, 2), shape="square", mark="■"),
     Way(key="confidence", label="confidence", dash=(1, 2), shape="triangle-down", mark="▼"),

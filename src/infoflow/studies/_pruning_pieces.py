@@ -18,12 +18,16 @@ STAGE = "pruned"
 UNPRUNED = "unpruned"
 """The piece that every other one is compared with: the converged model."""
 LEARNED, SUBSET, SCRATCH, RANDOM, GREEDILY = "hard-concrete", "subset", "scratch", "random", "greedy"
+STRAIGHT = "straight-through"
+EXACTLY = (SUBSET, STRAIGHT)
+"""Gates that let exactly k heads pass: in the limit of a falling temperature, or in every update."""
 
-PIECE_COSTS = {UNPRUNED: 0.1, LEARNED: 2.0, SUBSET: 2.0, SCRATCH: 6.0}
+PIECE_COSTS = {UNPRUNED: 0.1, LEARNED: 2.0, SUBSET: 2.0, STRAIGHT: 2.0, SCRATCH: 6.0}
 """Rough cost relative to the training of a masked LM."""
 
 _VERSION = 1  # raise when the same plan prunes or scores otherwise
-_WITH_ROLES = (LEARNED, SUBSET, SCRATCH, RANDOM)
+_TRAINED = (LEARNED, *EXACTLY, SCRATCH)
+_WITH_ROLES = (*_TRAINED, RANDOM)
 _KINDS = {"encoder": ("encoder-self",), "decoder": ("decoder-self",), "encoder-decoder": KINDS}
 
 
@@ -31,7 +35,7 @@ _KINDS = {"encoder": ("encoder-self",), "decoder": ("decoder-self",), "encoder-d
 class Curve:
     """One way of choosing heads, among those of one scope."""
 
-    way: str  # "hard-concrete", "subset", "scratch", or one of `GREEDY`
+    way: str  # "hard-concrete", "subset", "straight-through", "scratch", or one of `GREEDY`
     scope: str
     order: int = 0  # number of the random order
 
@@ -46,12 +50,12 @@ class Curve:
 
     def draw(self, job: "Job") -> int:
         """Its number in tables: of the random order, or the seed of the gates."""
-        return job.seed if self.way in (LEARNED, SUBSET, SCRATCH) else self.order
+        return job.seed if self.way in _TRAINED else self.order
 
     @property
     def piece(self) -> str:
         """The piece that draws it: greedy choices, which cost little, go together."""
-        return f"{self.way if self.way in (LEARNED, SUBSET, SCRATCH) else GREEDILY}/{self.scope}"
+        return f"{self.way if self.way in _TRAINED else GREEDILY}/{self.scope}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,7 +71,8 @@ def curves(plan: StudyPlan, objective: str) -> list[Curve]:
     """What the plan asks for of a model of the objective, in an order in which each finds what it needs."""
     pruning, found = plan.pruning, list[Curve]()
     for scope in scopes(plan, objective):
-        ways = [LEARNED, *([SUBSET] if pruning.subset else []), *(way for way in pruning.greedy if way != RANDOM)]
+        exactly = (SUBSET, *([STRAIGHT] if pruning.straight_through else [])) if pruning.subset else ()
+        ways = (LEARNED, *exactly, *(way for way in pruning.greedy if way != RANDOM))
         found += [Curve(way=way, scope=scope) for way in ways]
         if RANDOM in pruning.greedy:
             found += [Curve(way=RANDOM, scope=scope, order=order) for order in range(pruning.random_draws)]
@@ -93,7 +98,7 @@ def needed(piece: str) -> str | None:
     if piece == UNPRUNED:
         return None
     group, scope = piece.split("/")
-    return UNPRUNED if group in (LEARNED, SUBSET) else Curve(way=LEARNED, scope=scope).piece
+    return UNPRUNED if group in (LEARNED, *EXACTLY) else Curve(way=LEARNED, scope=scope).piece
 
 
 def num_heads(plan: StudyPlan, objective: str, scope: str) -> int:
@@ -112,7 +117,7 @@ def places(jobs: "StudyJobs", job: "Job", curve: Curve) -> list[Place] | None:
             Place(index=index, setting=penalty, origin=digest([base, plan.penalties[: index + 1]]))
             for index, penalty in enumerate(plan.penalties)
         ]
-    if curve.way == SUBSET:
+    if curve.way in EXACTLY:
         base = learning_key(jobs, job, curve)
         counts, _ = _counts(jobs, job, curve, plan.subset)
         return _numbered(counts, [[base, k] for k in counts])
@@ -130,7 +135,7 @@ def places(jobs: "StudyJobs", job: "Job", curve: Curve) -> list[Place] | None:
 def too_many(jobs: "StudyJobs", job: "Job", curve: Curve) -> list[int]:
     """Numbers of heads that the plan asks for and the scope does not have."""
     plan = jobs.plan.pruning
-    asked = plan.subset if curve.way == SUBSET else () if curve.way in (LEARNED, SCRATCH) else plan.keep
+    asked = plan.subset if curve.way in EXACTLY else () if curve.way in (LEARNED, SCRATCH) else plan.keep
     return _counts(jobs, job, curve, asked)[1]
 
 

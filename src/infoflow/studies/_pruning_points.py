@@ -15,7 +15,7 @@ from infoflow.pruning import GatedPoint, greedy_removals, learn_gates, learn_sub
 from infoflow.training import TrainConfig
 
 from ._data import at_most
-from ._pruning_pieces import LEARNED, SCRATCH, SUBSET, Curve, Place, learning_key, swept
+from ._pruning_pieces import EXACTLY, LEARNED, SCRATCH, STRAIGHT, Curve, Place, learning_key, swept
 
 if TYPE_CHECKING:
     from ._jobs import Job, StudyJobs
@@ -41,7 +41,9 @@ def points(
     point passes through those before as well."""
     last = max(place.index for place in wanted)
     passed = [place for place in every if place.index <= last] if curve.way in (LEARNED, "iterative") else wanted
-    ways: dict[str, Callable[..., Iterator[Point]]] = {LEARNED: _swept, SUBSET: _subsets, SCRATCH: _from_scratch}
+    ways: dict[str, Callable[..., Iterator[Point]]] = {LEARNED: _swept, SCRATCH: _from_scratch} | dict.fromkeys(
+        EXACTLY, _subsets
+    )
     return ways.get(curve.way, _chosen)(jobs, job, curve, passed)
 
 
@@ -74,6 +76,7 @@ def _subsets(jobs: "StudyJobs", job: "Job", curve: Curve, places: Sequence[Place
             jobs.bench.path(_FOLDER, learning_key(jobs, job, curve)),
             k=int(place.setting),
             kinds=curve.kinds,
+            straight_through=curve.way == STRAIGHT,
             rest="auto",
             seed=job.seed,
         )
