@@ -19,6 +19,7 @@ from infoflow.dynamics import (
     LossChangeRecorder,
     RecordConfig,
     Recording,
+    adaptive_allocation,
     batch_set,
     evaluation_set,
     loss_change_allocation,
@@ -138,6 +139,29 @@ def test_streamed_allocations_are_those_of_stored_weights(objective, rule, every
     assert recording.tables["allocation_reliability"].set_index("statistic")["value"]["unused parameters"] == 0
 
 
+@pytest.mark.parametrize("splits", [1, 2])
+def test_panels_double_as_with_stored_weights(splits: int, tmp_path: Path) -> None:
+    store, objective = StoreWeights(), Translation()
+    config = RecordConfig(rule="simpson", every=5, splits=splits, tolerance=5e-4, max_splits=8, windows=100)
+    recorder, _ = record(objective, tmp_path, store, config=config, held_out=True)
+    module = tiny_model(objective).eval()
+    losses = {one.name: loss_of(objective, module, one) for one in recorder.sets}
+    panels = []
+    for window, (start, end) in enumerate([(0, 5), (5, 10), (10, 14)]):
+        found = adaptive_allocation(
+            losses, store.weights[start], store.weights[end], tolerance=5e-4, splits=splits, max_splits=8
+        )
+        panels.append(found.splits)
+        for row, one in enumerate(recorder.sets):
+            allocation = found.allocations[one.name]
+            stored = recorder.cells.sums([allocation[name] for name in recorder.cells.names]).numpy()
+            np.testing.assert_allclose(recorder.history.sums_WGC[window, row], stored, rtol=1e-3, atol=3e-6)
+    assert max(panels) > splits  # else nothing was seen to double
+    figures = frame(recorder, "reliability", set="train", rule="").set_index("statistic")["value"]
+    assert figures["panels"] == pytest.approx(np.mean(panels))
+    assert figures["largest number of panels"] == max(panels)
+
+
 def test_sums_reconstruct_the_loss(tmp_path: Path) -> None:
     recorder, folder = record(
         Translation(), tmp_path, held_out=True, config=RecordConfig(rule="simpson", splits=2, windows=6)
@@ -177,9 +201,14 @@ def test_training_is_the_same_to_the_bit_with_and_without(masked, tmp_path: Path
 
 
 def test_an_interrupted_recording_is_that_of_an_uninterrupted_one(tmp_path: Path) -> None:
-    for config in (RecordConfig(windows=4, parameters=False, lags=2), RecordConfig(rule="simpson", every=4, windows=2)):
-        whole, _ = record(MaskedLM(), tmp_path / f"whole-{config.every}", config=config)
-        out = tmp_path / f"stopped-{config.every}"
+    configs = (
+        RecordConfig(windows=4, parameters=False, lags=2),
+        RecordConfig(rule="simpson", every=4, windows=2),
+        RecordConfig(rule="simpson", every=4, tolerance=1e-5, max_splits=4),
+    )
+    for number, config in enumerate(configs):
+        whole, _ = record(MaskedLM(), tmp_path / f"whole-{number}", config=config)
+        out = tmp_path / f"stopped-{number}"
         with pytest.raises(TrainingInterrupted):
             record(MaskedLM(), out, StopAfter(), config=config)
         resumed, _ = record(MaskedLM(), out, config=config)
@@ -338,6 +367,10 @@ def test_sets_and_settings_are_checked() -> None:
         evaluation_set("train", MaskedLM(), tiny_data(), 0)
     with pytest.raises(UserError, match=r"every must be at least 1\. Got 0"):
         RecordConfig(every=0)
+    with pytest.raises(UserError, match=r"whose panels can double\. Got tolerance=0\.1 and trapezoid"):
+        RecordConfig(tolerance=0.1)
+    with pytest.raises(UserError, match=r"max_splits must be at least splits\. Got 2 and 4"):
+        RecordConfig(rule="simpson", splits=4, max_splits=2, tolerance=0.1)
     half = tiny_model(MaskedLM()).to(torch.bfloat16)
     from infoflow.dynamics._gradient import FlatParameters
 

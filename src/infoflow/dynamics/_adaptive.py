@@ -9,6 +9,7 @@ import torch
 from infoflow.foundation import UserError
 
 from ._allocation import LossFunction, Weights, checked, gradient_at, on_chord
+from ._refinement import refined
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -34,8 +35,7 @@ def adaptive_allocation(
 ) -> AdaptiveAllocation:
     r"""Simpson's rule on `splits` panels, doubled while |loss change − sum of A| of any loss exceeds `tolerance`.
 
-    Simpson's sum on n panels is $(4 T_{2n} - T_n) / 3$ of the trapezoid sums T, and $T_{2n}$ needs only the midpoints
-    that $T_n$ lacks: every gradient is used again, and four copies of the weights are all that is held per loss.
+    Every gradient is used again, and four copies of the weights are all that is held per loss.
 
     Args:
         losses: Loss functions by name, usually the training and the held-out set.
@@ -60,46 +60,25 @@ def adaptive_allocation(
     with torch.no_grad():
         changes = {name: float(loss(dict(last))) - float(loss(dict(first))) for name, loss in losses.items()}
 
-    def mean_at(loss: LossFunction, nodes: list[float]) -> Weights:
-        total = {name: torch.zeros_like(tensor) for name, tensor in first.items()}
+    def mean_at(nodes: list[float]) -> dict[tuple[str, str], torch.Tensor]:
+        total = {(loss, name): torch.zeros_like(tensor) for loss in losses for name, tensor in first.items()}
         for node in nodes:
-            for name, value in gradient_at(loss, on_chord(first, last, steps, node)).items():
-                total[name].add_(value, alpha=1 / len(nodes))
+            there = on_chord(first, last, steps, node)
+            for loss, function in losses.items():
+                for name, value in gradient_at(function, there).items():
+                    total[loss, name].add_(value, alpha=1 / len(nodes))
         return total
 
-    panels = splits
-    trapezoids = {
-        name: _blend(mean_at(loss, [0.0, 1.0]), mean_at(loss, _inner(panels)), 1 / panels)
-        if panels > 1
-        else mean_at(loss, [0.0, 1.0])
-        for name, loss in losses.items()
-    }
-    while True:
-        halved = {
-            name: _blend(trapezoids[name], mean_at(loss, _midpoints(panels)), 1 / 2) for name, loss in losses.items()
+    def residuals_of(means: Mapping[tuple[str, str], torch.Tensor]) -> dict[str, float]:
+        sums = {
+            loss: sum(float((means[loss, name] * steps[name]).sum(dtype=torch.float64)) for name in steps)
+            for loss in losses
         }
-        allocations = {name: _simpson(trapezoids[name], halved[name], steps) for name in losses}
-        residuals = {
-            name: changes[name] - sum(float(a.sum(dtype=torch.float64)) for a in allocations[name].values())
-            for name in losses
-        }
-        if all(abs(residual) <= tolerance for residual in residuals.values()) or 2 * panels > max_splits:
-            return AdaptiveAllocation(allocations=allocations, splits=panels, residuals=residuals)
-        trapezoids, panels = halved, 2 * panels
+        return {loss: changes[loss] - sums[loss] for loss in losses}
 
+    def is_close(means: Mapping[tuple[str, str], torch.Tensor]) -> bool:
+        return all(abs(residual) <= tolerance for residual in residuals_of(means).values())
 
-def _inner(panels: int) -> list[float]:
-    return [place / panels for place in range(1, panels)]
-
-
-def _midpoints(panels: int) -> list[float]:
-    return [(place + 0.5) / panels for place in range(panels)]
-
-
-def _blend(ends: Weights, inner: Weights, weight: float) -> Weights:
-    """weight · ends + (1 − weight) · inner."""
-    return {name: torch.lerp(inner[name], ends[name], weight) for name in ends}
-
-
-def _simpson(coarse: Weights, fine: Weights, steps: Weights) -> Weights:
-    return {name: (4 * fine[name] - coarse[name]) / 3 * steps[name] for name in steps}
+    means, panels = refined(mean_at([0.0, 1.0]), mean_at, is_close, splits, max_splits)
+    allocations = {loss: {name: means[loss, name] * steps[name] for name in steps} for loss in losses}
+    return AdaptiveAllocation(allocations=allocations, splits=panels, residuals=residuals_of(means))

@@ -5,11 +5,14 @@ before an update   θ0 ← θ, once per chord; G ← gradient on the set, unless
 after the update   Δ ← θ − θ0; for inner nodes a: A += w_a · gradient(θ0 + a Δ); G' ← gradient(θ)
                    A ← (w_0 G + A + w_1 G') ⊙ Δ; its sums and counts are kept, A is not; G ← G'
 ```
+
+With a tolerance, G' is taken first, and the inner nodes follow from what is left of the losses' change.
 """
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -31,13 +34,25 @@ from ._history import PARAMETER_FIGURES, Chord, History
 from ._hurting import GroupCounts, ParameterCounts
 from ._lags import Lags
 from ._levels import Levels
+from ._panels import Panels
 from ._pass import Pass
 from ._passes import passes_of, plain
+from ._refinement import refined
 from ._residuals import Residuals, free_residuals
 from ._rules import Rule, quadrature
 from ._sharing import added_up, rank
 
 Channel = tuple[int, str, int]  # set, term of the loss, part
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _OpenChord:
+    """A chord whose inner nodes are being visited."""
+
+    module: PreTrainedModel
+    end: Tensor | None  # weights; needed where there are inner nodes
+    delta: Tensor
+    middle_slopes: np.ndarray | None  # (target, part), to be filled where a node lies in the middle
 
 
 class LossChangeRecorder(TrainingHook):
@@ -48,8 +63,8 @@ class LossChangeRecorder(TrainingHook):
     interrupted run records what an uninterrupted one does. Under `torchrun` every process takes its share of the
     examples, and gradients are added up between them.
 
-    Memory beside training, in copies of the weights: 2 + the gradients kept (sets × terms × parts), 1 more where the
-    weights move to inner nodes, and 5 to 8 for statistics of single parameters.
+    Memory beside training, in copies of the weights: 2 + the gradients kept (sets × terms × parts; four times these
+    with a tolerance), 1 more where the weights move to inner nodes, and 5 to 8 for statistics of single parameters.
     """
 
     name = "loss-change"
@@ -72,7 +87,7 @@ class LossChangeRecorder(TrainingHook):
         self.sets, self.anatomy, self.config, self.out = tuple(sets), anatomy, config, out
         self.targets = [(index, term) for index, one in enumerate(sets) for term in one.objective.term_weights]
         self.parts = len(sets[0].parts)
-        settings = {name: value for name, value in dataclasses.asdict(config).items() if name != "lags" or value}
+        settings = {name: value for name, value in dataclasses.asdict(config).items() if name not in config.untold}
         self._key = digest([settings, [[s.name, s.sentences, s.tokens, s.totals, self.parts] for s in sets]])
         self.rule = quadrature(config.rule, config.splits)
         self.seconds, self.updates = 0.0, 0
@@ -157,6 +172,7 @@ class LossChangeRecorder(TrainingHook):
         self.history = History(len(self.targets), self.parts, len(self.cells.cells), -(-chords // self.config.windows))
         self.group_counts = GroupCounts(len(self.targets), len(self.levels.groups))
         self.residuals = Residuals(len(self.targets))
+        self.panels = Panels() if self.config.tolerance else None
         halves = self.parts > 1
         reach = self.config.lags
         self.lags = Lags(self._flat, self.cells, self.levels, reach) if reach else None
@@ -169,9 +185,10 @@ class LossChangeRecorder(TrainingHook):
             self._restore(self._restored)
             self._restored = None
 
-    def _pieces(self) -> dict[str, History | GroupCounts | Residuals | ParameterCounts | Histogram | Lags]:
+    def _pieces(self) -> dict[str, History | GroupCounts | Residuals | ParameterCounts | Histogram | Lags | Panels]:
         pieces = {"history": self.history, "groups": self.group_counts, "residuals": self.residuals}
         details = {"parameters": self.parameter_counts, "histogram": self.histogram, "lags": self.lags}
+        details |= {"panels": self.panels}
         return pieces | {name: piece for name, piece in details.items() if piece is not None}
 
     def _restore(self, state: dict[str, Tensor]) -> None:
@@ -222,19 +239,21 @@ class LossChangeRecorder(TrainingHook):
         before, first = self._losses.copy(), self._slopes(self._opening, delta)
         if self.lags is not None:
             self.lags.add(self._whole_gradient(), delta)
-        sums = self._opening
-        for channel in sums:
-            sums[channel].mul_(self.rule.first)
-        if not self._looks_at_ends:
-            sums = {channel: self.flat.empty() for channel in self._channels()}
         middle_slopes = np.zeros_like(before) if middle else None
-        for node, weight in _with_middle(inner, middle):
-            assert end is not None
-            self.flat.write(torch.add(end, delta, alpha=node - 1.0))
-            self._add_node(module, sums, weight, middle_slopes if node == 0.5 else None, delta)
+        chord = _OpenChord(module=module, end=end, delta=delta, middle_slopes=middle_slopes)
+        if self.config.tolerance:
+            sums, ends = self._refined(chord, before)
+        else:
+            sums, ends = self._opening, None
+            for channel in sums:
+                sums[channel].mul_(self.rule.first)
+            if not self._looks_at_ends:
+                sums = {channel: self.flat.empty() for channel in self._channels()}
+            for node, weight in _with_middle(inner, middle):
+                self._add_node(chord, sums, node, weight)
         if end is not None:
             self.flat.write(end)
-        figures, allocated, last = self._finish(module, sums, delta, update, window_ends)
+        figures, allocated, last = self._finish(module, sums, ends, delta, update, window_ends)
         self._count(
             Chord(
                 start=int(start),
@@ -265,36 +284,63 @@ class LossChangeRecorder(TrainingHook):
             torch._foreach_add_(views, [p.detach() for p in self.flat.parameters])
         return self._start
 
-    def _add_node(
-        self,
-        module: PreTrainedModel,
-        sums: dict[Channel, Tensor],
-        weight: float,
-        slopes: np.ndarray | None,
-        delta: Tensor,
-    ) -> None:
+    def _add_node(self, chord: _OpenChord, sums: dict[Channel, Tensor], node: float, weight: float) -> None:
+        assert chord.end is not None
+        self.flat.write(torch.add(chord.end, chord.delta, alpha=node - 1.0))
         for index in range(len(self.sets)):
             for part in range(self.parts):
-                _, gradients = self._gradients(module, index, part)
+                _, gradients = self._gradients(chord.module, index, part)
                 for channel, gradient in gradients.items():
                     if weight:
                         sums[channel].add_(gradient, alpha=weight)
-                    if slopes is not None:
-                        slopes[self._row(channel), part] = float(torch.dot(gradient, delta))
+                    if node == 0.5 and chord.middle_slopes is not None:
+                        chord.middle_slopes[self._row(channel), part] = float(torch.dot(gradient, chord.delta))
+
+    def _refined(self, chord: _OpenChord, before: np.ndarray) -> tuple[dict[Channel, Tensor], dict[Channel, Tensor]]:
+        """Mean gradients on as many panels as the tolerance asks for, and the gradients at the end."""
+        ends: dict[Channel, Tensor] = {}
+        for index in range(len(self.sets)):
+            for part in range(self.parts):
+                ends |= self._at_end(chord.module, index, part)
+        change_G = (self._losses - before).sum(axis=1)
+
+        def mean_at(nodes: list[float]) -> dict[Channel, Tensor]:
+            total = {channel: self.flat.empty() for channel in ends}
+            for node in nodes:
+                self._add_node(chord, total, node, 1 / len(nodes))
+            return total
+
+        def is_close(means: Mapping[Channel, Tensor]) -> bool:
+            slopes_G = self._slopes(means, chord.delta)
+            return slopes_G is not None and bool((np.abs(change_G - slopes_G) <= self.config.tolerance).all())
+
+        both = {channel: opening.lerp_(ends[channel], 0.5) for channel, opening in self._opening.items()}
+        sums, panels = refined(both, mean_at, is_close, self.config.splits, self.config.max_splits)
+        assert self.panels is not None
+        self.panels.add(panels)
+        return sums, ends
 
     def _finish(
-        self, module: PreTrainedModel, sums: dict[Channel, Tensor], delta: Tensor, update: int, tail: bool
+        self,
+        module: PreTrainedModel,
+        sums: dict[Channel, Tensor],
+        at_end: dict[Channel, Tensor] | None,
+        delta: Tensor,
+        update: int,
+        tail: bool,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Close the sums with the end's gradients, add them up over cells, and open the next chord with them."""
+        """Close the sums with the end's gradients, unless those are there and in the sums, add them up over cells, and
+        open the next chord with them."""
         allocated = np.zeros((len(self.targets), self.parts, len(self.cells.cells)))
         halves: list[Tensor | None] = [None, None]
         opening, last = {}, np.zeros(len(self.targets))
         for index in range(len(self.sets)):
             for part in range(self.parts):
-                ends = self._at_end(module, index, part)
-                for channel in self._channels_of(index, part):
+                channels = self._channels_of(index, part)
+                ends = self._at_end(module, index, part) if at_end is None else {c: at_end[c] for c in channels}
+                for channel in channels:
                     row, allocation = self._row(channel), sums.pop(channel)
-                    if self.rule.last:
+                    if self.rule.last and at_end is None:
                         allocation.add_(ends[channel], alpha=self.rule.last)
                     if channel in ends:
                         last[row] += float(torch.dot(ends[channel], delta))
@@ -348,7 +394,7 @@ class LossChangeRecorder(TrainingHook):
     def _row(self, channel: Channel) -> int:
         return self.targets.index(channel[:2])
 
-    def _slopes(self, gradients: dict[Channel, Tensor], delta: Tensor) -> np.ndarray | None:
+    def _slopes(self, gradients: Mapping[Channel, Tensor], delta: Tensor) -> np.ndarray | None:
         """Sum over parts of each target's gradient times Δ; None where the rule keeps no gradient."""
         if not gradients:
             return None

@@ -25,7 +25,7 @@ def reliability_rows(recorder: "LossChangeRecorder") -> list[dict[str, Any]]:
         one = recorder.sets[index]
         target = {"set": one.name, "term": term}
         for rule, name in ((None, recorder.config.rule), *((rule, rule) for rule in RULES)):
-            if rule is not None and rule == recorder.config.rule and recorder.config.splits == 1:
+            if rule == recorder.config.rule and recorder.config.splits == 1 and recorder.panels is None:
                 continue  # the same chords once more
             for statistic, value in recorder.residuals.summary(rule, row).items():
                 rows.append({"statistic": statistic, "rule": name, "value": value, "unit": _UNITS[statistic], **target})
@@ -62,7 +62,7 @@ def _of_parameters(recorder: "LossChangeRecorder") -> list[tuple[str, float, str
     figures = [
         ("seconds", recorder.seconds, "s"),
         ("updates per chord", recorder.config.every, "updates"),
-        ("panels", recorder.config.splits, "panels"),
+        *_panels(recorder),
         ("unused parameters", sum(recorder.flat.parameters[number].numel() for number in unused), "parameters"),
     ]
     counts = recorder.parameter_counts
@@ -73,6 +73,12 @@ def _of_parameters(recorder: "LossChangeRecorder") -> list[tuple[str, float, str
         ("half correlation of parameters", counts.half_correlation(), "correlation"),
         ("sign agreement of parameters", counts.sign_agreement, "share of parameters"),
     ]
+
+
+def _panels(recorder: "LossChangeRecorder") -> list[tuple[str, float, str]]:
+    if recorder.panels is None:
+        return [("panels", recorder.config.splits, "panels")]
+    return [("panels", recorder.panels.mean, "panels"), ("largest number of panels", recorder.panels.largest, "panels")]
 
 
 def _correlation(first: np.ndarray, second: np.ndarray) -> float:

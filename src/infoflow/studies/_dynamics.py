@@ -16,7 +16,6 @@ from infoflow.dynamics import (
     ALLOCATION_SIMILARITY,
     TABLES,
     LossChangeRecorder,
-    RecordConfig,
     compare_trainings,
     evaluation_set,
 )
@@ -36,7 +35,8 @@ _BEGUN_WITH = "recording.key"  # in a training's folder: the recording that bega
 
 def recording_key(jobs: "StudyJobs", job: "Job") -> str:
     """What the recording of the job's training depends on."""
-    settings = {k: v for k, v in dataclasses.asdict(jobs.plan.dynamics).items() if k != "on" and (k != "lags" or v)}
+    plan = jobs.plan.dynamics
+    settings = {k: v for k, v in dataclasses.asdict(plan).items() if k not in {"on", *plan.record().untold}}
     tables = [[t.name, t.version] for t in TABLES if t.name not in _LATER]
     return digest([_VERSION, tables, jobs.train_key(job), settings])
 
@@ -105,6 +105,5 @@ def _recorder(jobs: "StudyJobs", job: "Job") -> LossChangeRecorder:
         for name, part, tokens in sources
         if tokens
     ]
-    config = RecordConfig(rule=plan.rule, splits=plan.splits, every=plan.every, windows=plan.windows, lags=plan.lags)
     out = jobs.bench.path(_STAGE, recording_key(jobs, job))
-    return LossChangeRecorder(sets, load_model(jobs.initial(job)).anatomy, config, out)
+    return LossChangeRecorder(sets, load_model(jobs.initial(job)).anatomy, plan.record(), out)

@@ -2,12 +2,12 @@
 
 import dataclasses
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from infoflow.dynamics import Rule
+from infoflow.dynamics import RecordConfig, Rule
 from infoflow.foundation import UserError
 from infoflow.objectives import OBJECTIVES, AbstractObjective, make_objective
 from infoflow.pruning import GREEDY, KINDS
@@ -112,17 +112,23 @@ class DynamicsPlan:
     on: bool = False
     rule: Rule = "trapezoid"
     splits: int = 1  # panels of the rule
+    tolerance: float = 0.0  # above 0, in nats: Simpson's panels double while a chord's residual is above it
+    max_splits: int = 32
     every: int = 1  # updates per chord; above 1 for sums only, not for counts of hurting steps
     tokens: int = 2048  # source tokens of training sentences that the loss is taken on
     held_out_tokens: int = 1024  # of validation sentences; 0: none
     parts: int = 4  # disjoint parts of these: intervals and reliability come from them
     windows: int = 200  # rows over time at most
-    lags: int = (
-        0  # chords between a movement and the gradient it is compared with, at most; 2 copies of the weights each
-    )
+    lags: int = 0  # most chords between a movement and the gradient it is compared with; 2 copies of the weights each
 
     def __post_init__(self) -> None:
         _at_least("dynamics", self, splits=1, every=1, tokens=1, held_out_tokens=0, parts=1, lags=0)
+        self.record()
+
+    def record(self) -> RecordConfig:
+        """What the recorder is told."""
+        shared = {one.name for one in fields(RecordConfig)} & {one.name for one in fields(self)}
+        return RecordConfig(**{name: getattr(self, name) for name in shared})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,9 +142,9 @@ class PruningPlan:
     width 128 on short sentences (250 updates each) 0.003 left 33 of 48 encoder heads, 0.01 left 16, and 0.03 left 6 at
     half a BLEU. More updates decide more gates.
 
-    Each point costs `updates` of training where gates learn (the same again for each number of `subset`, a whole
-    training for each point from scratch), and everywhere a reading of `score_sentences`, their translation by beam
-    search unless `metric` is "loss", and for `roles` one of `role_sentences` with attention.
+    Each point costs `updates` of training where gates learn (the same again for each number of `subset`, twice with
+    `straight_through`, a whole training for each point from scratch), and everywhere a reading of `score_sentences`,
+    their translation by beam search unless `metric` is "loss", and for `roles` one of `role_sentences` with attention.
     """
 
     on: bool = False
@@ -152,6 +158,7 @@ class PruningPlan:
     random_draws: int = 3
     keep: tuple[float, ...] = ()  # numbers of heads of the greedy choices; empty: as many as the gates left
     subset: tuple[float, ...] = ()  # numbers of heads that are learned as exactly so many
+    straight_through: bool = False  # learn them also with gates that are 0 or 1 in every update
     scratch: bool = False  # train from the start, as long as the model, with the heads that a sweep's point left
     scratch_scopes: tuple[str, ...] = ()  # empty: all
     scratch_points: tuple[int, ...] = ()  # of the sweep, from 0; empty: all
