@@ -153,8 +153,11 @@ def compare(shape: str, sentences: int, rounds: int) -> None:
         f"{best['stored']:.1f} ({best['stored'] / best['streaming']:.2f} times as many)"
     )
     for name, values in found["streaming"].items():
-        np.testing.assert_allclose(values, found["stored"][name], atol=1e-5)
-        print(f"  {name}: {len(values):,} rows, equal")
+        # Shares of queries by the key of the largest weight: float32 decides ties of random weights otherwise in
+        # batches of other sizes, one query in some ten thousand.
+        np.testing.assert_allclose(values, found["stored"][name], atol=2e-4)
+        largest = np.nanmax(np.abs(values - found["stored"][name]))
+        print(f"  {name}: {len(values):,} rows, largest difference {largest:.1e}")
 
 
 def main() -> None:

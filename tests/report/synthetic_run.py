@@ -444,6 +444,7 @@ def _manifest(kind: str, corpus: str, models: list[dict]) -> dict:
         "plan": plan,
         "corpus": {"name": corpus, "digest": "65db964c0afd5b0d", "sentences": 92_397, "words": 665_258},
         "provenance": provenance(),
+        "seconds": 4635.9,
         "timings": {"corpus": 14.2, "training": 4318.0, "analysis": 301.5, "findings": 2.2},
         "models": models,
         "warnings": ["3 of 4,000 sentences were longer than 128 tokens and were cut."],

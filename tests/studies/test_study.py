@@ -64,7 +64,7 @@ def test_a_study_leaves_tables_models_and_a_report(tiny_run: Run) -> None:
     assert set(tiny_run.tables) == TABLES
     assert (tiny_run.path / "report.html").stat().st_size > 10_000
     manifest = json.loads((tiny_run.path / "run.json").read_text())
-    assert {"plan", "provenance", "corpus", "models", "timings", "command", "warnings"} <= set(manifest)
+    assert {"plan", "provenance", "corpus", "models", "timings", "seconds", "command", "warnings"} <= set(manifest)
     assert len(manifest["models"]) == 6
 
 

@@ -58,9 +58,8 @@ def study_line(run: RunFolder, cast: Cast) -> str:
         sizes = [f"{count_text(corpus[key])} {key}" for key in ("sentences", "words") if corpus.get(key)]
         verb = "trained and measured on" if manifest.get("kind") == "study" else "measured on"
         parts.append(f"{verb} {corpus['name']}" + (f" ({listed(sizes)})" if sizes else ""))
-    timings = [seconds for seconds in manifest.get("timings", {}).values() if isinstance(seconds, int | float)]
-    if timings:
-        parts.append(f"in {duration_text(sum(timings))}")
+    if seconds := manifest.get("seconds"):
+        parts.append(f"in {duration_text(float(seconds))}")
     return ", ".join(part for part in parts if part) + "."
 
 

@@ -388,6 +388,7 @@ def _describe(run: RunFolder, corpus: Corpus, analysed: list[_Analysis], seconds
         corpus={"name": corpus.name, "digest": corpus.digest, "sentences": len(corpus), "words": words},
         models=models,
         timings={"analysis (this call)": round(seconds, 1)},
+        seconds=round(seconds, 1),
         warnings=[],
         command=provenance()["command"],
         provenance=provenance(),

@@ -182,6 +182,7 @@ def _describe(jobs: StudyJobs, run: RunFolder, seconds: float) -> None:
     trained = _training_runs(jobs).to_dict("records")
     timings = {**run.read().get("timings", {}), "training (sum over models)": sum(row["seconds"] for row in trained)}
     timings["study (this call)"] = seconds
+    before = run.read().get("seconds", 0.0)
     parts: dict[str, Any] = {"train": data.train, "validation": data.validation, "test": data.test}
     sizes = {name: len(part) for name, part in parts.items()} | {"analysed": len(data.analysed)}
     run.update(
@@ -194,6 +195,7 @@ def _describe(jobs: StudyJobs, run: RunFolder, seconds: float) -> None:
         },
         models=[{**row, "sha256": _weights_digest(run, row["model"])} for row in trained],
         timings={name: round(value, 1) for name, value in timings.items()},
+        seconds=round(before + seconds, 1),  # of all calls that came to an end
         warnings=run.read().get("warnings", []),
         command=provenance()["command"],
         provenance=provenance(),
