@@ -26,7 +26,8 @@ def study(
     """Train matched models that differ only in their objective, measure them, check published findings, report.
 
     Args:
-        plan: A TOML file, or a preset: quick (one seed), laptop (three seeds), paper (Transformer-base, for a GPU).
+        plan: A TOML file, or a preset: quick (one seed), laptop (three seeds), paper (Transformer-base, for a GPU),
+            replicate (loss change allocation over all sentences).
         processes: Models trained or measured at a time. Default: one per core on a CPU, one on a GPU.
         seed: Train this seed instead of the plan's. May be repeated.
     """

@@ -13,7 +13,7 @@ from infoflow.objectives import OBJECTIVES, AbstractObjective, make_objective
 from infoflow.pruning import GREEDY, KINDS
 from infoflow.training import ModelConfig, TrainConfig
 
-PRESETS = ("quick", "laptop", "paper")
+PRESETS = ("quick", "laptop", "paper", "replicate")
 ALL_HEADS = "all"
 """In `PruningPlan.scopes`: the heads of every kind of attention."""
 _COUNTS = (
@@ -236,7 +236,7 @@ class StudyPlan:
 
     @classmethod
     def load(cls, source: str | Path) -> "StudyPlan":
-        """The plan in a TOML file, or a preset: quick, laptop, paper.
+        """The plan in a TOML file, or a preset: quick, laptop, paper, replicate.
 
         Raises:
             UserError: There is no such file or preset, it is no TOML, or a setting is unknown or of the wrong kind.

@@ -63,7 +63,7 @@ def study(
     what it depends on: the same call after an interruption, or with a changed plan, redoes only what is missing.
 
     Args:
-        plan: A plan, a TOML file, or a preset: quick, laptop, paper.
+        plan: A plan, a TOML file, or a preset: quick, laptop, paper, replicate.
         out: The run folder.
         num_processes: Models trained or measured at a time on this machine; by default one per thread (`--threads`,
             else the cores) for models on the CPU, and one on a GPU or under `torchrun`.
