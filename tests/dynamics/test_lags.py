@@ -19,7 +19,7 @@ LAGS = 2
 def test_streamed_cosines_are_those_of_stored_gradients(every: int, rule, tmp_path) -> None:
     store = StoreWeights()
     recorder, _ = record(MaskedLM(), tmp_path, store, config=RecordConfig(every=every, rule=rule, lags=LAGS))
-    loss = loss_of(MaskedLM(), tiny_model(MaskedLM()).eval(), recorder.sets[0])
+    loss = loss_of(MaskedLM(), tiny_model(MaskedLM()).eval(), recorder.targets.sets[0])
     names, gradients, moves = recorder.cells.names, [], []
     for start, end in pairwise([*range(0, 14, every), 14]):
         weights = {name: w.clone().requires_grad_() for name, w in store.weights[start].items()}

@@ -111,7 +111,7 @@ def test_streamed_allocations_are_those_of_stored_weights(objective, rule, every
     config = RecordConfig(rule=rule, every=every, windows=100)
     recorder, _ = record(objective, tmp_path, store, config=config)
     module = tiny_model(objective).eval()
-    loss = loss_of(objective, module, recorder.sets[0])
+    loss = loss_of(objective, module, recorder.targets.sets[0])
     ends = [*range(0, 14, every), 14]
     totals = {name: torch.zeros_like(p) for name, p in module.named_parameters()}
     hurt = {name: torch.zeros_like(p, dtype=torch.int32) for name, p in module.named_parameters()}
@@ -145,14 +145,14 @@ def test_panels_double_as_with_stored_weights(splits: int, tmp_path: Path) -> No
     config = RecordConfig(rule="simpson", every=5, splits=splits, tolerance=5e-4, max_splits=8, windows=100)
     recorder, _ = record(objective, tmp_path, store, config=config, held_out=True)
     module = tiny_model(objective).eval()
-    losses = {one.name: loss_of(objective, module, one) for one in recorder.sets}
+    losses = {one.name: loss_of(objective, module, one) for one in recorder.targets.sets}
     panels = []
     for window, (start, end) in enumerate([(0, 5), (5, 10), (10, 14)]):
         found = adaptive_allocation(
             losses, store.weights[start], store.weights[end], tolerance=5e-4, splits=splits, max_splits=8
         )
         panels.append(found.splits)
-        for row, one in enumerate(recorder.sets):
+        for row, one in enumerate(recorder.targets.sets):
             allocation = found.allocations[one.name]
             stored = recorder.cells.sums([allocation[name] for name in recorder.cells.names]).numpy()
             np.testing.assert_allclose(recorder.history.sums_WGC[window, row], stored, rtol=1e-3, atol=3e-6)
@@ -186,7 +186,7 @@ def test_sums_reconstruct_the_loss(tmp_path: Path) -> None:
         pd.testing.assert_series_equal(heads.groupby(["stack", "kind", "layer"])["value"].sum(), by_layer)
     loss = load_model(folder).module
     last = windows[windows["set"] == "train"]["loss_end"].iloc[-1]
-    one = recorder.sets[0]
+    one = recorder.targets.sets[0]
     total = sum(float(one.objective.loss(loss, b)["translation"].total.detach()) for part in one.parts for b in part)
     assert last == pytest.approx(total / one.totals["translation"], rel=1e-5)
 
@@ -257,7 +257,7 @@ def test_parts_and_micro_batches_change_rounding_only(tmp_path: Path) -> None:
 
 def test_each_part_is_an_evaluation_of_its_own(tmp_path: Path) -> None:
     recorder, _ = record(MaskedLM(), tmp_path, parts=3)
-    one = recorder.sets[0]
+    one = recorder.targets.sets[0]
     losses = recorder._losses[0] * one.totals["masked-lm"] / np.array([c["masked-lm"] for c in one.counts])
     model = load_model(tmp_path / "model").module
     for part, loss in enumerate(losses):

@@ -24,25 +24,21 @@ from infoflow.foundation import UserError, digest
 from infoflow.models import Anatomy
 from infoflow.training import Step, TrainingHook
 
-from ._batch_set import of_step
 from ._cells import Cells, find_cells
 from ._config import RecordConfig
 from ._evaluation_set import EvaluationSet
-from ._gradient import FlatParameters, pass_gradients, pass_losses, undisturbed
+from ._gradient import FlatParameters, undisturbed
 from ._histogram import Histogram
 from ._history import PARAMETER_FIGURES, Chord, History
 from ._hurting import GroupCounts, ParameterCounts
 from ._lags import Lags
 from ._levels import Levels
 from ._panels import Panels
-from ._pass import Pass
-from ._passes import passes_of, plain
 from ._refinement import refined
 from ._residuals import Residuals, free_residuals
 from ._rules import Rule, quadrature
-from ._sharing import added_up, rank
-
-Channel = tuple[int, str, int]  # set, term of the loss, part
+from ._sharing import rank
+from ._targets import Channel, Targets
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -80,24 +76,19 @@ class LossChangeRecorder(TrainingHook):
 
         With `out`, the recording is written there when training ends (see `Recording`).
         """
-        if not sets or len({one.name for one in sets}) < len(sets) or len({len(one.parts) for one in sets}) > 1:
-            raise UserError("A recording needs sets of different names and equal numbers of parts.")
+        self.targets = Targets(sets)
         if config.every > 1 and any(one.moving for one in sets):
             raise UserError(f"The set of each update's batch needs chords of one update. Got every={config.every}.")
-        self.sets, self.anatomy, self.config, self.out = tuple(sets), anatomy, config, out
-        self.targets = [(index, term) for index, one in enumerate(sets) for term in one.objective.term_weights]
-        self.parts = len(sets[0].parts)
+        self.anatomy, self.config, self.out = anatomy, config, out
         settings = {name: value for name, value in dataclasses.asdict(config).items() if name not in config.untold}
-        self._key = digest([settings, [[s.name, s.sentences, s.tokens, s.totals, self.parts] for s in sets]])
+        self._key = digest([settings, [[s.name, s.sentences, s.tokens, s.totals, self.targets.parts] for s in sets]])
         self.rule = quadrature(config.rule, config.splits)
         self.seconds, self.updates = 0.0, 0
-        self.used: set[int] = set()
         self._flat: FlatParameters | None = None
-        self._passes: list[tuple[tuple[Pass, ...], ...]] = []  # by set and part
         self._restored: dict[str, Tensor] | None = None
         self._start: Tensor | None = None  # weights at the start of the open chord
         self._opening: dict[Channel, Tensor] = {}  # gradients there, each divided by the items of its whole set
-        self._losses = np.full((len(self.targets), self.parts), np.nan)
+        self._losses = np.full((len(self.targets.rows), self.targets.parts), np.nan)
 
     # -- hook ---------------------------------------------------------------------------------------------------------
 
@@ -108,7 +99,7 @@ class LossChangeRecorder(TrainingHook):
             self._prepare(step)
         if self._start is None:
             self._start = self.flat.read()
-            self._move(step)
+            self._losses[self.targets.move(step)] = np.nan  # of no use: they are of the last update's batch
             if np.isnan(self._losses).any():
                 with undisturbed(step.module):
                     self._open(step.module)
@@ -136,7 +127,7 @@ class LossChangeRecorder(TrainingHook):
         if self._flat is None:
             return {"key": key}
         numbers = torch.tensor([self.seconds, float(self.updates)], dtype=torch.float64)
-        used = torch.tensor(sorted(self.used), dtype=torch.int64)
+        used = torch.tensor(sorted(self.targets.used), dtype=torch.int64)
         state = {"key": key, "numbers": numbers, "used": used, "losses": torch.from_numpy(self._losses.copy())}
         state |= {f"opening {i} {term} {part}": t for (i, term, part), t in self._opening.items()}
         state |= {"start": self._start} if self._start is not None else {}
@@ -165,21 +156,20 @@ class LossChangeRecorder(TrainingHook):
     def _prepare(self, step: Step) -> None:
         self._flat = FlatParameters(step.module)
         with undisturbed(step.module):
-            self._passes = [passes_of(step.module, self._flat, self.anatomy, one) for one in self.sets]
+            self.targets.prepare(step.module, self._flat, self.anatomy)
         self.cells: Cells = find_cells(step.module, self.anatomy, self.config.separate_bias)
         self.levels = Levels.of(self.cells)
         chords = -(-step.total // self.config.every)
-        self.history = History(len(self.targets), self.parts, len(self.cells.cells), -(-chords // self.config.windows))
-        self.group_counts = GroupCounts(len(self.targets), len(self.levels.groups))
-        self.residuals = Residuals(len(self.targets))
+        num, parts = len(self.targets.rows), self.targets.parts
+        self.history = History(num, parts, len(self.cells.cells), -(-chords // self.config.windows))
+        self.group_counts, self.residuals = GroupCounts(num, len(self.levels.groups)), Residuals(num)
         self.panels = Panels() if self.config.tolerance else None
-        halves = self.parts > 1
         reach = self.config.lags
         self.lags = Lags(self._flat, self.cells, self.levels, reach) if reach else None
         self.parameter_counts, self.histogram = None, None
         if self.config.parameters:
             shapes = [parameter.shape for parameter in self._flat.parameters]
-            self.parameter_counts = ParameterCounts(self._flat.empty(), halves)
+            self.parameter_counts = ParameterCounts(self._flat.empty(), parts > 1)
             self.histogram = Histogram(self.cells, shapes, self._flat.parameters[0])
         if self._restored is not None:
             self._restore(self._restored)
@@ -195,7 +185,7 @@ class LossChangeRecorder(TrainingHook):
         device = self.flat.parameters[0].device
         self.seconds, updates = state["numbers"].tolist()
         self.updates = int(updates)
-        self.used = set(state["used"].tolist())
+        self.targets.used = set(state["used"].tolist())
         self._losses = state["losses"].numpy().copy()
         # Copies: products of vectors depend in their last bit on where a vector begins in memory.
         self._start = state["start"].to(device, copy=True) if "start" in state else None
@@ -213,18 +203,10 @@ class LossChangeRecorder(TrainingHook):
     def _looks_at_ends(self) -> bool:
         return self.rule.first > 0 or self.rule.last > 0
 
-    def _move(self, step: Step) -> None:
-        """Let the sets that are batches be this update's; what is known of the last one's is of no use."""
-        self.sets = tuple(of_step(one, step) if one.moving else one for one in self.sets)
-        for index, one in enumerate(self.sets):
-            if one.moving:
-                self._passes[index] = (plain([batch.to(step.module.device) for batch in step.batches]),)
-        self._losses[[self.sets[index].moving for index, _ in self.targets]] = np.nan
-
     def _open(self, module: PreTrainedModel) -> None:
-        for row, (index, _) in enumerate(self.targets):
+        for row, (index, _) in enumerate(self.targets.rows):
             if np.isnan(self._losses[row]).any():  # the first term of a set brings the others
-                for part in range(self.parts):
+                for part in range(self.targets.parts):
                     self._opening |= self._at_end(module, index, part)
 
     def _close(self, module: PreTrainedModel, update: int) -> None:
@@ -248,7 +230,8 @@ class LossChangeRecorder(TrainingHook):
             for channel in sums:
                 sums[channel].mul_(self.rule.first)
             if not self._looks_at_ends:
-                sums = {channel: self.flat.empty() for channel in self._channels()}
+                channels = [c for piece in self.targets.pieces for c in self.targets.channels(*piece)]
+                sums = {channel: self.flat.empty() for channel in channels}
             for node, weight in _with_middle(inner, middle):
                 self._add_node(chord, sums, node, weight)
         if end is not None:
@@ -271,8 +254,8 @@ class LossChangeRecorder(TrainingHook):
 
     def _whole_gradient(self) -> Tensor:
         """Gradient of the first target at the start of the chord, over all parts; a copy."""
-        index, term = self.targets[0]
-        return torch.stack([self._opening[index, term, part] for part in range(self.parts)]).sum(dim=0)
+        index, term = self.targets.rows[0]
+        return torch.stack([self._opening[index, term, part] for part in range(self.targets.parts)]).sum(dim=0)
 
     def _end_minus_start(self, end: Tensor | None) -> Tensor:
         """Δ, in the memory of the start."""
@@ -287,21 +270,19 @@ class LossChangeRecorder(TrainingHook):
     def _add_node(self, chord: _OpenChord, sums: dict[Channel, Tensor], node: float, weight: float) -> None:
         assert chord.end is not None
         self.flat.write(torch.add(chord.end, chord.delta, alpha=node - 1.0))
-        for index in range(len(self.sets)):
-            for part in range(self.parts):
-                _, gradients = self._gradients(chord.module, index, part)
-                for channel, gradient in gradients.items():
-                    if weight:
-                        sums[channel].add_(gradient, alpha=weight)
-                    if node == 0.5 and chord.middle_slopes is not None:
-                        chord.middle_slopes[self._row(channel), part] = float(torch.dot(gradient, chord.delta))
+        for index, part in self.targets.pieces:
+            _, gradients = self.targets.gradients(chord.module, index, part)
+            for channel, gradient in gradients.items():
+                if weight:
+                    sums[channel].add_(gradient, alpha=weight)
+                if node == 0.5 and chord.middle_slopes is not None:
+                    chord.middle_slopes[self.targets.row(channel), part] = float(torch.dot(gradient, chord.delta))
 
     def _refined(self, chord: _OpenChord, before: np.ndarray) -> tuple[dict[Channel, Tensor], dict[Channel, Tensor]]:
         """Mean gradients on as many panels as the tolerance asks for, and the gradients at the end."""
         ends: dict[Channel, Tensor] = {}
-        for index in range(len(self.sets)):
-            for part in range(self.parts):
-                ends |= self._at_end(chord.module, index, part)
+        for index, part in self.targets.pieces:
+            ends |= self._at_end(chord.module, index, part)
         change_G = (self._losses - before).sum(axis=1)
 
         def mean_at(nodes: list[float]) -> dict[Channel, Tensor]:
@@ -311,8 +292,8 @@ class LossChangeRecorder(TrainingHook):
             return total
 
         def is_close(means: Mapping[Channel, Tensor]) -> bool:
-            slopes_G = self._slopes(means, chord.delta)
-            return slopes_G is not None and bool((np.abs(change_G - slopes_G) <= self.config.tolerance).all())
+            residual_G = change_G - self.targets.slopes(means, chord.delta)
+            return bool((np.abs(residual_G) <= self.config.tolerance).all())
 
         both = {channel: opening.lerp_(ends[channel], 0.5) for channel, opening in self._opening.items()}
         sums, panels = refined(both, mean_at, is_close, self.config.splits, self.config.max_splits)
@@ -331,25 +312,25 @@ class LossChangeRecorder(TrainingHook):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Close the sums with the end's gradients, unless those are there and in the sums, add them up over cells, and
         open the next chord with them."""
-        allocated = np.zeros((len(self.targets), self.parts, len(self.cells.cells)))
+        targets = self.targets
+        allocated = np.zeros((len(targets.rows), targets.parts, len(self.cells.cells)))
         halves: list[Tensor | None] = [None, None]
-        opening, last = {}, np.zeros(len(self.targets))
-        for index in range(len(self.sets)):
-            for part in range(self.parts):
-                channels = self._channels_of(index, part)
-                ends = self._at_end(module, index, part) if at_end is None else {c: at_end[c] for c in channels}
-                for channel in channels:
-                    row, allocation = self._row(channel), sums.pop(channel)
-                    if self.rule.last and at_end is None:
-                        allocation.add_(ends[channel], alpha=self.rule.last)
-                    if channel in ends:
-                        last[row] += float(torch.dot(ends[channel], delta))
-                    allocation.mul_(delta)
-                    allocated[row, part] = self.cells.sums(self.flat.views(allocation)).cpu().numpy()
-                    if row == 0 and self.parameter_counts is not None:
-                        side = part % 2
-                        halves[side] = allocation if halves[side] is None else halves[side].add_(allocation)  # type: ignore[union-attr]
-                opening |= ends
+        opening, last = {}, np.zeros(len(targets.rows))
+        for index, part in targets.pieces:
+            channels = targets.channels(index, part)
+            ends = self._at_end(module, index, part) if at_end is None else {c: at_end[c] for c in channels}
+            for channel in channels:
+                row, allocation = targets.row(channel), sums.pop(channel)
+                if self.rule.last and at_end is None:
+                    allocation.add_(ends[channel], alpha=self.rule.last)
+                if channel in ends:
+                    last[row] += float(torch.dot(ends[channel], delta))
+                allocation.mul_(delta)
+                allocated[row, part] = self.cells.sums(self.flat.views(allocation)).cpu().numpy()
+                if row == 0 and self.parameter_counts is not None:
+                    side = part % 2
+                    halves[side] = allocation if halves[side] is None else halves[side].add_(allocation)  # type: ignore[union-attr]
+            opening |= ends
         self._opening = opening
         return self._count_parameters(halves, update, tail), allocated, last if self._looks_at_ends else None
 
@@ -368,8 +349,8 @@ class LossChangeRecorder(TrainingHook):
 
     def _half_shares(self) -> tuple[float, float]:
         """Shares of the first target's items that lie in even and in odd parts."""
-        index, term = self.targets[0]
-        counts = [part[term] for part in self.sets[index].counts]
+        index, term = self.targets.rows[0]
+        counts = [part[term] for part in self.targets.sets[index].counts]
         return sum(counts[0::2]) / sum(counts), sum(counts[1::2]) / sum(counts)
 
     def _count(
@@ -381,56 +362,19 @@ class LossChangeRecorder(TrainingHook):
         self.group_counts.add(chord.sums_GC @ self.levels.matrix.T, chord.end)
         self.history.add(chord)
 
-    # -- losses and gradients -----------------------------------------------------------------------------------------
-
-    def _channels(self) -> list[Channel]:
-        return [
-            c for index in range(len(self.sets)) for part in range(self.parts) for c in self._channels_of(index, part)
-        ]
-
-    def _channels_of(self, index: int, part: int) -> list[Channel]:
-        return [(index, term, part) for term in self.sets[index].objective.term_weights]
-
-    def _row(self, channel: Channel) -> int:
-        return self.targets.index(channel[:2])
-
-    def _slopes(self, gradients: Mapping[Channel, Tensor], delta: Tensor) -> np.ndarray | None:
-        """Sum over parts of each target's gradient times Δ; None where the rule keeps no gradient."""
-        if not gradients:
-            return None
-        slopes = np.zeros(len(self.targets))
-        for channel, gradient in gradients.items():
-            slopes[self._row(channel)] += float(torch.dot(gradient, delta))
-        return slopes
+    def _slopes(self, gradients: dict[Channel, Tensor], delta: Tensor) -> np.ndarray | None:
+        """None where the rule keeps no gradient."""
+        return self.targets.slopes(gradients, delta) if gradients else None
 
     def _at_end(self, module: PreTrainedModel, index: int, part: int) -> dict[Channel, Tensor]:
         """Set the part's losses at the present weights; gradients where the rule looks at the ends of chords."""
         if self._looks_at_ends:
-            losses, gradients = self._gradients(module, index, part)
+            losses, gradients = self.targets.gradients(module, index, part)
         else:
-            passes = self._passes[index][part]
-            losses = added_up(pass_losses(module, self.sets[index].objective, passes))
-            losses, gradients = self._divided(index, losses), {}
+            losses, gradients = self.targets.losses(module, index, part), {}
         for term, loss in losses.items():
-            self._losses[self._row((index, term, part)), part] = loss
+            self._losses[self.targets.row((index, term, part)), part] = loss
         return gradients
-
-    def _gradients(
-        self, module: PreTrainedModel, index: int, part: int
-    ) -> tuple[dict[str, float], dict[Channel, Tensor]]:
-        """Loss and gradient of each term on a part, as shares of the mean over the whole set."""
-        one, passes = self.sets[index], self._passes[index][part]
-        losses, gradients = pass_gradients(module, self.flat, one.objective, passes, self.used)
-        for term, gradient in gradients.items():
-            gradient.div_(max(one.totals[term], 1))
-            if rank()[1] > 1:
-                torch.distributed.all_reduce(gradient)
-        named = {(index, term, part): gradient for term, gradient in gradients.items()}
-        return self._divided(index, added_up(losses)), named
-
-    def _divided(self, index: int, losses: dict[str, float]) -> dict[str, float]:
-        totals = self.sets[index].totals
-        return {term: loss / max(totals[term], 1) for term, loss in losses.items()}
 
 
 def _with_middle(inner: tuple[tuple[float, float], ...], middle: bool) -> tuple[tuple[float, float], ...]:

@@ -73,7 +73,7 @@ def _frame(rows: Rows, columns: list[str]) -> pd.DataFrame:
 
 
 def _targets(recorder: LossChangeRecorder) -> list[dict[str, str]]:
-    return [{"set": recorder.sets[index].name, "term": term} for index, term in recorder.targets]
+    return [{"set": recorder.targets.sets[index].name, "term": term} for index, term in recorder.targets.rows]
 
 
 def _keys(cell: Cell) -> dict[str, Any]:
@@ -270,8 +270,8 @@ def _maxima(place: np.ndarray, cells: Tensor) -> np.ndarray:
 
 def _totals(recorder: LossChangeRecorder, row: int) -> tuple[np.ndarray, np.ndarray, int]:
     """Run totals of each part and cell, the parts' shares of the supervised items, and how many items there are."""
-    index, term = recorder.targets[row]
-    items = np.array([part[term] for part in recorder.sets[index].counts])
+    index, term = recorder.targets.rows[row]
+    items = np.array([part[term] for part in recorder.targets.sets[index].counts])
     return recorder.history.totals_GPC[row], items / items.sum(), int(items.sum())
 
 

@@ -21,8 +21,8 @@ _UNITS = {
 def reliability_rows(recorder: "LossChangeRecorder") -> list[dict[str, Any]]:
     """One row per figure: residuals by rule, agreement of two halves of the examples, size, cost, unused parameters."""
     rows = []
-    for row, (index, term) in enumerate(recorder.targets):
-        one = recorder.sets[index]
+    for row, (index, term) in enumerate(recorder.targets.rows):
+        one = recorder.targets.sets[index]
         target = {"set": one.name, "term": term}
         for rule, name in ((None, recorder.config.rule), *((rule, rule) for rule in RULES)):
             if rule == recorder.config.rule and recorder.config.splits == 1 and recorder.panels is None:
@@ -34,7 +34,7 @@ def reliability_rows(recorder: "LossChangeRecorder") -> list[dict[str, Any]]:
             ("examples", one.sentences, "sentences"),
             ("tokens", one.tokens, "source tokens"),
             ("items", one.totals[term], "supervised items"),
-            ("parts", recorder.parts, "parts"),
+            ("parts", recorder.targets.parts, "parts"),
         ]
         if row == 0:
             plain += _of_parameters(recorder)
@@ -44,7 +44,7 @@ def reliability_rows(recorder: "LossChangeRecorder") -> list[dict[str, Any]]:
 
 def _halves(recorder: "LossChangeRecorder", row: int) -> list[tuple[str, float, str]]:
     """Correlation of the groups' totals between even and odd parts, with the embeddings and without."""
-    if recorder.parts < 2:
+    if recorder.targets.parts < 2:
         return []
     groups = recorder.cells.groups
     place = recorder.cells.merged(groups)
@@ -58,7 +58,7 @@ def _halves(recorder: "LossChangeRecorder", row: int) -> list[tuple[str, float, 
 
 
 def _of_parameters(recorder: "LossChangeRecorder") -> list[tuple[str, float, str]]:
-    unused = set(range(len(recorder.flat.names))) - recorder.used
+    unused = set(range(len(recorder.flat.names))) - recorder.targets.used
     figures = [
         ("seconds", recorder.seconds, "s"),
         ("updates per chord", recorder.config.every, "updates"),
@@ -66,7 +66,7 @@ def _of_parameters(recorder: "LossChangeRecorder") -> list[tuple[str, float, str
         ("unused parameters", sum(recorder.flat.parameters[number].numel() for number in unused), "parameters"),
     ]
     counts = recorder.parameter_counts
-    if counts is None or recorder.parts < 2:
+    if counts is None or recorder.targets.parts < 2:
         return figures
     return [
         *figures,
