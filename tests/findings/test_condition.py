@@ -130,3 +130,17 @@ def test_error_rates_over_six_layers(truth, wrong):
         condition = Condition(name="", values=values, labels=list("abcdef"), threshold=0.0, unit="")
         mistakes += judged(condition).verdict == wrong
     assert mistakes / 200 <= 0.05
+
+
+def test_an_interval_of_proportions_stays_within_0_and_1():
+    from infoflow.findings import Condition
+
+    draws = np.linspace(-0.3, 1.2, 200)[:, None]
+    values = np.concatenate([[[0.6]], [[0.5], [0.7]], draws])
+    outcomes = [
+        judged(Condition(name="", values=values, labels=["x"], threshold=0.5, unit="share", proportion=proportion))
+        for proportion in (False, True)
+    ]
+    assert (outcomes[0].low < 0, outcomes[0].high > 1) == (True, True)
+    assert (outcomes[1].low, outcomes[1].high) == (0.0, 1.0)
+    assert outcomes[0].verdict == outcomes[1].verdict == "undetermined"

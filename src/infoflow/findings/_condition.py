@@ -28,6 +28,7 @@ class Condition:
     unit: str
     side: Literal["above", "below"] = "above"
     over: Literal["all", "any"] = "all"
+    proportion: bool = False  # values lie in 0 to 1: so do the ends of the interval, though draws are spread wider
 
     def __post_init__(self) -> None:
         assert self.values.shape == (len(self.values), len(self.labels)), (self.name, self.values.shape)
@@ -104,6 +105,8 @@ def judge(condition: Condition, num_seeds: int, num_tests: int) -> Outcome:
     highs = np.array([interval(column, 1 - 2 * tail / num_tests).high for column in draws.T])
     low, high = choose(np.minimum(lows, estimate)), choose(np.maximum(highs, estimate))
     ends = sorted((float(flip * low + condition.threshold), float(flip * high + condition.threshold)))
+    if condition.proportion:
+        ends = [float(np.clip(end, 0.0, 1.0)) for end in ends]
     column = condition.deciding_column()
     return Outcome(
         condition=condition,

@@ -20,6 +20,7 @@ def test(curves: Curves) -> list[Condition]:
             labels=[OBJECTIVE_NAMES[name] for name in OBJECTIVES],
             threshold=0.5,
             unit="share of peaks",
+            proportion=True,
         )
     ]
 

@@ -21,6 +21,7 @@ def test(curves: Curves) -> list[Condition]:
             labels=["all heads"],
             threshold=0.5,
             unit="share of heads",
+            proportion=True,
             side="below",
         )
     ]

@@ -27,6 +27,7 @@ def test(curves: Curves) -> list[Condition]:
             labels=["all layers and kinds"],
             threshold=0.5,
             unit="share of layers",
+            proportion=True,
         ),
         Condition(
             name="loss of the last cross-attention with one head left, less that of the worst self-attention",

@@ -17,6 +17,7 @@ def test(curves: Curves) -> list[Condition]:
             labels=["learned gates"],
             threshold=0.5,
             unit="share of heads",
+            proportion=True,
         )
     ]
 

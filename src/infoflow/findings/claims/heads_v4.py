@@ -19,6 +19,7 @@ def test(curves: Curves) -> list[Condition]:
             labels=["about a third of the heads left"],
             threshold=MOST,
             unit="share of functions",
+            proportion=True,
         )
     ]
 

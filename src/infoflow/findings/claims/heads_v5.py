@@ -19,6 +19,7 @@ def test(curves: Curves) -> list[Condition]:
             labels=["largest penalty"],
             threshold=FEW,
             unit="share of gates",
+            proportion=True,
             side="below",
         )
     ]
