@@ -115,6 +115,7 @@ def test_streamed_allocations_are_those_of_stored_weights(objective, rule, every
     ends = [*range(0, 14, every), 14]
     totals = {name: torch.zeros_like(p) for name, p in module.named_parameters()}
     hurt = {name: torch.zeros_like(p, dtype=torch.int32) for name, p in module.named_parameters()}
+    each: dict[str, list[torch.Tensor]] = {name: [] for name in totals}
     values: list[torch.Tensor] = []
     for window, (start, end) in enumerate(pairwise(ends)):
         allocation = loss_change_allocation(loss, store.weights[start], store.weights[end], rule=rule)
@@ -124,10 +125,20 @@ def test_streamed_allocations_are_those_of_stored_weights(objective, rule, every
         for name, value in allocation.items():
             totals[name] += value
             hurt[name] += value > 0
+            each[name].append(value)
             values.append(value.reshape(-1))
     assert recorder.history.ends_W2.tolist() == [list(pair) for pair in pairwise(ends)]
     recording = Recording.of(recorder)
     differing = sum(int((recording.parameters[f"{name}:hurt"] != hurt[name]).sum()) for name in hurt)
+    for name, stored in each.items():
+        alone = torch.stack(stored)
+        near = 1e-3 * alone.abs().max() + 1e-9
+        for field, expected, error in (
+            ("smallest", alone.amin(dim=0), near),
+            ("total", alone.sum(dim=0), len(stored) * near),
+            ("squares", alone.square().sum(dim=0), 3 * near * alone.abs().max()),
+        ):
+            assert (recording.parameters[f"{name}:{field}"] - expected).abs().max() <= error, (name, field)
     elements = sum(p.numel() for p in module.parameters())
     assert differing < 0.01 * elements  # values at the edge of rounding
     counts, edges = recorder.histogram.counts_GB, bin_edges()  # type: ignore[union-attr]

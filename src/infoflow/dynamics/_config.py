@@ -20,7 +20,7 @@ class RecordConfig:
     max_splits: int = 32  # panels at which to stop doubling
     every: int = 1  # updates per chord; above 1 the counts of hurting steps are those of chords
     windows: int = 200  # at most this many rows over time; a window adds up consecutive chords
-    parameters: bool = True  # statistics of single parameters, for the first set: 5 numbers each, and 2 with parts
+    parameters: bool = True  # statistics of single parameters, for the first set: 8 numbers each, and 2 with parts
     check_rules: bool = True  # one more gradient per window, which says how far other rules would be off
     lags: int = 0  # movement against gradients up to so many chords away; 2 copies of the weights each
     separate_bias: bool = False  # biases in components of their own instead of with their matrices

@@ -41,7 +41,8 @@ _COUNTS = ("hurt", "helped", "zero", "last", "largest", "largest_update")
 
 
 class ParameterCounts:
-    """The same for every parameter by itself, and how two halves of the examples agree about it.
+    """The same for every parameter by itself, with its smallest allocation and two moments (sums over chords of the
+    allocation and of its square), and how two halves of the examples agree about it.
 
     Counters are int32: PyTorch's uint32 knows no mixed addition.
     """
@@ -51,6 +52,8 @@ class ParameterCounts:
         self.hurt, self.zero = integer, integer.clone()
         self.last, self.largest_update = torch.full_like(integer, NEVER), torch.full_like(integer, NEVER)
         self.largest = torch.full_like(like, -torch.inf)
+        self.smallest = torch.full_like(like, torch.inf)
+        self.total, self.squares = torch.zeros_like(like), torch.zeros_like(like)
         self.sign = torch.zeros_like(like, dtype=torch.int8)  # of the chord before
         self.halves: tuple[Tensor, ...] = (torch.zeros_like(like), torch.zeros_like(like)) if halves else ()
         self.agreement = torch.zeros(2, dtype=torch.float64)  # chords' shares of equal signs, and their number
@@ -65,6 +68,9 @@ class ParameterCounts:
         _mark(self.last, hurts, update)
         _mark(self.largest_update, allocation > self.largest, update)
         torch.maximum(self.largest, allocation, out=self.largest)
+        torch.minimum(self.smallest, allocation, out=self.smallest)
+        self.total += allocation
+        self.squares.addcmul_(allocation, allocation)
         size = allocation.numel()
         hurt, zero = int(torch.count_nonzero(hurts)) / size, (size - int(torch.count_nonzero(sign))) / size
         moving, equal = _equal_signs(both)
@@ -101,7 +107,10 @@ class ParameterCounts:
         self.halves = tuple(state[f"half {index}"].to(half.device, copy=True) for index, half in enumerate(self.halves))
 
 
-_PARAMETER_FIELDS = ("hurt", "zero", "last", "largest_update", "largest", "sign", "agreement")
+_PARAMETER_FIELDS = (
+    *("hurt", "zero", "last", "largest_update", "largest", "smallest", "total", "squares"),
+    *("sign", "agreement"),
+)
 
 
 # Where signs are as good as random, selecting by a mask (masked_fill_, where) or comparing narrow integers costs 5 to

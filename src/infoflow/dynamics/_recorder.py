@@ -40,6 +40,8 @@ from ._rules import Rule, quadrature
 from ._sharing import rank
 from ._targets import Channel, Targets
 
+_STATE = 2  # raise when a checkpoint of a recorder holds something else
+
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _OpenChord:
@@ -60,7 +62,7 @@ class LossChangeRecorder(TrainingHook):
     examples, and gradients are added up between them.
 
     Memory beside training, in copies of the weights: 2 + the gradients kept (sets × terms × parts; four times these
-    with a tolerance), 1 more where the weights move to inner nodes, and 5 to 8 for statistics of single parameters.
+    with a tolerance), 1 more where the weights move to inner nodes, and 8 to 11 for statistics of single parameters.
     """
 
     name = "loss-change"
@@ -81,7 +83,9 @@ class LossChangeRecorder(TrainingHook):
             raise UserError(f"The set of each update's batch needs chords of one update. Got every={config.every}.")
         self.anatomy, self.config, self.out = anatomy, config, out
         settings = {name: value for name, value in dataclasses.asdict(config).items() if name not in config.untold}
-        self._key = digest([settings, [[s.name, s.sentences, s.tokens, s.totals, self.targets.parts] for s in sets]])
+        self._key = digest(
+            [_STATE, settings, [[s.name, s.sentences, s.tokens, s.totals, self.targets.parts] for s in sets]]
+        )
         self.rule = quadrature(config.rule, config.splits)
         self.seconds, self.updates = 0.0, 0
         self._flat: FlatParameters | None = None

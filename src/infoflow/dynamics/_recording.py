@@ -24,7 +24,8 @@ from ._tables import TABLES
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Recording:
-    """Tables by name; and of each parameter of the model its counts, by `parameter:field`."""
+    """Tables by name; and of each parameter of the model by `parameter:field` its counts (`hurt`, `zero`, `last`), its
+    `largest` and `smallest` allocation, `largest_update`, and sums over chords: `total`, `squares`, two `half`s."""
 
     tables: dict[str, pd.DataFrame]
     parameters: dict[str, Tensor]
