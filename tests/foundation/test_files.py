@@ -104,3 +104,16 @@ def test_kill_9_at_any_moment_leaves_a_whole_file(tmp_path, delay):
     assert len(lines) == 10_000
     assert len(set(lines)) == 1
     assert int(lines[0]) >= 3
+
+
+@pytest.mark.parametrize("writes", ["atomic_write", "atomic_folder"])
+def test_a_place_that_cannot_be_written_is_named(tmp_path, writes):
+    from infoflow import foundation
+
+    (tmp_path / "file").write_text("kept")
+    with (
+        pytest.raises(foundation.UserError, match=r"file/deep cannot be written: .*\. Choose another place"),
+        getattr(foundation, writes)(tmp_path / "file" / "deep"),
+    ):
+        pass
+    assert (tmp_path / "file").read_text() == "kept"

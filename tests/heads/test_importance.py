@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from infoflow.flow import NO_LABEL, PassOptions, Reader
+from infoflow.corpus import Corpus
+from infoflow.flow import NO_LABEL, PassOptions, Reader, measure
 from infoflow.foundation import UserError
-from infoflow.heads import Importance, importance
+from infoflow.heads import Ablation, Entropy, Importance, PruningCurve, importance
 from infoflow.heads._scored import SentenceScorer
 from infoflow.models import load_model, tap
 
@@ -165,3 +166,15 @@ def test_refuses_what_has_no_loss(matched_models, parallel_corpus):
     headless = load_model(model.module.bert, tokenizer=model.tokenizer)
     with pytest.raises(UserError, match="no language-model head"):
         importance(headless, parallel_corpus)
+
+
+def test_beside_others_it_is_skipped_where_no_translation_is_there(matched_models, parallel_corpus, tmp_path):
+    (tmp_path / "alone.txt").write_text("".join(f"{text}\n" for text in parallel_corpus.column("text")))
+    model, alone = matched_models["translation"], Corpus.from_text(tmp_path / "alone.txt")
+    measured = measure(model, alone, [Entropy(), Importance(), Ablation(), PruningCurve()])
+    assert len(measured["head_entropy"])
+    for name in ("head_importance", "head_ablation", "head_pruning_curve"):
+        assert measured[name].empty
+        assert "value" in measured[name]
+    with pytest.raises(UserError, match=r"scored on translations, and .* has none"):
+        importance(model, alone)

@@ -69,3 +69,18 @@ def test_speed_of_a_model_against_itself(matched_models):
     assert np.isfinite(table["milliseconds"]).all()
     with pytest.raises(UserError, match="at least one model"):
         compare_speed([])
+
+
+def test_only_an_earlier_pruned_model_is_replaced(matched_models, parallel_corpus, tmp_path):
+    model = matched_models["masked-lm"]
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "notes.txt").write_text("mine")
+    model.module.save_pretrained(tmp_path / "model")
+    for name in ("docs", "model"):
+        before = sorted(path.name for path in (tmp_path / name).iterdir())
+        with pytest.raises(UserError, match=rf"{name} holds something else .*: choose another --out"):
+            prune_to(model, parallel_corpus, 4, tmp_path / name)
+        assert sorted(path.name for path in (tmp_path / name).iterdir()) == before
+    for keep in (6, 4):
+        prune_to(model, parallel_corpus, keep, tmp_path / "small", by="random")
+    assert sum(one.num_heads for one in load_model(tmp_path / "small").anatomy.attentions()) == 4

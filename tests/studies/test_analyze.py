@@ -131,3 +131,22 @@ def test_bf16_changes_numbers_little(folders: list[str], tmp_path) -> None:
 def test_an_unknown_precision_is_refused() -> None:
     with pytest.raises(UserError, match="precision must be one of fp32, bf16"):
         AnalyzeOptions(precision="fp8")
+
+
+def test_a_model_that_cannot_be_read_is_told_of_before_any_is_measured(
+    folders: list[str], tmp_path, monkeypatch
+) -> None:
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text("{")
+    monkeypatch.setattr(_Analysis, "tables", lambda self: pytest.fail("measured"))
+    with pytest.raises(UserError, match=r"broken cannot be read: .*\. Save or download it again"):
+        analyze([folders[0], str(tmp_path / "broken")], AnalyzeOptions(corpus="grammar:50"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_refused_analysis_leaves_what_was_there(folders: list[str], tmp_path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match="head_entropi"):
+        analyze(folders[:1], AnalyzeOptions(corpus="grammar:50", only=("head_entropi",)), tmp_path / "out")
+    assert (tmp_path / "out" / "notes.txt").read_text() == "mine"

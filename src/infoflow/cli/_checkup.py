@@ -171,14 +171,14 @@ def _model_hub(part: str) -> Check:
 
 
 def _extras(part: str) -> Check:
-    absent = [extra for extra, module in {"gguf": "gguf"}.items() if find_spec(module) is None]
+    absent = [extra for extra, module in {"gguf": "gguf", "parse": "spacy"}.items() if find_spec(module) is None]
     if not absent:
-        return Check(part=part, state="ok", found="gguf")
+        return Check(part=part, state="ok", found="gguf, parse")
     return Check(
         part=part,
         state="absent",
         found=f"without {', '.join(absent)}",
-        advice=f'Reading .gguf models needs it: pip install "infoflow[{",".join(absent)}]"',
+        advice=f'.gguf models and --parse need them: pip install "infoflow[{",".join(absent)}]"',
     )
 
 

@@ -11,7 +11,7 @@ def findings(run: Path, /, *, log: Log = None) -> None:
     """Check the published findings again on a run's tables, and rewrite its report.
 
     Args:
-        run: A folder that `infoflow study` wrote.
+        run: A folder that `infoflow study` or `infoflow analyze` wrote.
     """
     with reporting(log):
         from infoflow.studies import check_findings

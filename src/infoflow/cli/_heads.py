@@ -70,12 +70,16 @@ def heads(
         show_path("Report", run.path / "report.html")
 
 
+def _held_title(num: int) -> str:
+    return f"Roles held ({num:,} {'head holds' if num == 1 else 'heads hold'} one)"
+
+
 def _show_roles(roles: "pd.DataFrame", untrained: "pd.DataFrame", top: int) -> None:
     """Print what each head does, then the best heads of each role."""
     control = untrained.set_index([*_KEYS, "role"])["value"]
     held = roles[roles["holds"]].sort_values([*_KEYS[:2], "layer", "head"], kind="stable")
     columns = [*_KEYS, "role", "value [95% interval]", "baseline", "needed", "untrained"]
-    show_table(columns, _role_rows(held, control), f"Roles held ({len(held.groupby(_KEYS)):,} heads hold one)")
+    show_table(columns, _role_rows(held, control), _held_title(len(held.groupby(_KEYS))))
     show()
     best = roles.groupby("role", sort=False).head(min(top, 3))
     show_table(

@@ -24,7 +24,11 @@ class Measuring:
     """Which sentences a model is measured on, and how."""
 
     corpus: Annotated[
-        str, Parameter(help="A file (text, .tsv, .conllu, .tagged; .gz too), tatoeba-en-fr, grammar, or hf:NAME.")
+        str,
+        Parameter(
+            help="A file (text, .tsv, .conllu, .tagged; .gz too), two aligned files (a.en,a.fr), tatoeba-en-fr, "
+            "grammar, grammar:SIZE, or hf:NAME."
+        ),
     ] = "tatoeba-en-fr"
     sentences: Annotated[
         int, Parameter(validator=Number(gte=0), help="Sentences to read at most, chosen by hash; 0 reads all.")
@@ -92,9 +96,14 @@ def show_run(run: "Run", shard: tuple[int, int] | None = None) -> None:
         return
     rows = [[name, f"{len(run.tables[name]):,}", _first_sentence(run, name)] for name in run.tables]
     show_table(["table", "rows", "holds"], rows)
+    if any(row[1] == "0" for row in rows):
+        show(
+            "Tables without rows: the sentences are too few for them, or have no trees, tags, mentions or translations."
+        )
     show_path("Tables", run.path / "tables")
     show_path("Report", run.path / "report.html")
 
 
 def _first_sentence(run: "Run", table: str) -> str:
-    return run.tables.stored(table).schema.description.split(". ")[0].rstrip(".")
+    text = run.tables.stored(table).schema.description.split(". ")[0].rstrip(".")
+    return text[:1].upper() + text[1:]

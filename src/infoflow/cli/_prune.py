@@ -1,12 +1,13 @@
 """`infoflow prune`."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from ._measuring import run_name
-from ._session import Device, Out, Session, run_folder, working
+from ._session import COMMON, Device, Session, run_folder, working
 from ._show import show, show_path, show_table
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def prune(
     sentences: Annotated[int, Parameter(validator=Number(gte=2))] = 1000,
     tokenizer: str | None = None,
     device: Device = None,
-    out: Out = None,
+    out: Annotated[Path | None, Parameter(group=COMMON)] = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
     """Keep the attention heads that matter most and really remove the others: a smaller model, without training.
@@ -34,9 +35,11 @@ def prune(
         keep: Heads of the whole model that are left.
         by: What ranks the heads.
         kinds: Kinds of attention whose heads may go: encoder-self, decoder-self, decoder-cross. Default: all.
-        corpus: A file (text, .tsv, ...), tatoeba-en-fr, grammar, or hf:NAME: half of it ranks, half scores.
+        corpus: A file (text, .tsv, ...), two aligned files (a.en,a.fr), tatoeba-en-fr, grammar, grammar:SIZE, or
+            hf:NAME: half of it ranks, half scores.
         sentences: To read at most, chosen by hash.
         tokenizer: Folder or name. Default: the one beside the weights.
+        out: Folder for the smaller model: a new one, or one that this command wrote. Default: a folder under runs/.
     """
     with working(session):
         from infoflow.corpus import load_corpus

@@ -14,7 +14,7 @@ def report(
     /,
     *,
     figures: Path | None = None,
-    formats: Annotated[tuple[str, ...], Parameter(negative=())] = ("svg", "png", "pdf"),
+    formats: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
     width: float = 6.8,
     log: Log = None,
 ) -> None:
@@ -23,17 +23,20 @@ def report(
     Args:
         run: A run folder.
         figures: Write the figures into this folder instead.
-        formats: Among svg, png and pdf, separated by commas.
+        formats: Of the figures, separated by commas. Default: svg,png,pdf.
         width: Width of the figures in inches: 3.3 is one column of a two-column paper, 6.8 its page.
     """
     with reporting(log):
+        from infoflow.foundation import UserError
         from infoflow.report import write_figures, write_report
         from infoflow.results import RunFolder
 
         folder = RunFolder.existing(run)
         if figures is None:
+            if formats:
+                raise UserError("--formats are those of figures: say where to with --figures FOLDER.")
             show_path("Report", write_report(folder))
             return
-        kinds = [kind.strip() for text in formats for kind in text.split(",")]
+        kinds = [kind.strip() for text in formats for kind in text.split(",")] or ["svg", "png", "pdf"]
         for path in write_figures(folder, figures, kinds, width):  # type: ignore[arg-type]
             show(str(path))

@@ -27,7 +27,7 @@ Settings = Annotated[
         name="--set",
         negative=(),
         show_default=False,
-        help="Change one setting of the plan, such as --set training.updates=500. May be repeated.",
+        help="Change one setting of the plan, such as --set analysis.occurrences=5000. May be repeated.",
     ),
 ]
 

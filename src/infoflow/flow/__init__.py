@@ -19,6 +19,7 @@ from ._distributed import wait_for_all as wait_for_all
 from ._measure import AbstractMeasure as AbstractMeasure
 from ._measure import Intervention as Intervention
 from ._measure import Measure as Measure
+from ._measure import NothingToRead as NothingToRead
 from ._measure import PairMeasure as PairMeasure
 from ._measure import SampleMeasure as SampleMeasure
 from ._measure import describe_measure as describe_measure

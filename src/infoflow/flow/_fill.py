@@ -1,5 +1,6 @@
 """States of the selected occurrences, written to a memory-mapped file as batches pass by."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ class SampleFiller:
         folder.mkdir(parents=True, exist_ok=True)
         shape = (num_states, len(occurrences), width)
         self._states = np.lib.format.open_memmap(folder / STATES, mode="w+", dtype=np.float32, shape=shape)
+        _reserve(folder / STATES)
         order = np.lexsort((occurrences.row, occurrences.draw))
         self._order, self._rows, self._draws = order, occurrences.row[order], occurrences.draw[order]
 
@@ -72,3 +74,14 @@ class SampleFiller:
         sample = TokenSample(self.occurrences, self._states, self.facts, tags=self._tags)
         sample.save(self._folder)
         return sample
+
+
+def _reserve(path: Path) -> None:
+    """Take the file's room now: a full disk would end the process where a mapped page finds none.
+
+    Raises:
+        OSError: There is not as much room.
+    """
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from infoflow.foundation import UserError
 from infoflow.models import Model
 from infoflow.results import TableSchema
 
@@ -13,6 +14,10 @@ from ._activations import Activations, Need, Regime
 from ._options import PassOptions
 from ._reader import Reader
 from ._sample import SampleRequest, TokenSample
+
+
+class NothingToRead(UserError):
+    """The corpus, or the model on it, has nothing for a measure: beside others it is skipped with this note."""
 
 
 class AbstractMeasure(ABC):

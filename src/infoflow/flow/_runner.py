@@ -14,7 +14,7 @@ from infoflow.foundation import UserError, current_display
 from infoflow.models import Model
 
 from ._distributed import exchange, processes
-from ._measure import AbstractMeasure, Intervention, Measure, PairMeasure, SampleMeasure
+from ._measure import AbstractMeasure, Intervention, Measure, NothingToRead, PairMeasure, SampleMeasure
 from ._options import PassOptions
 from ._pass import Pass, SampleKey
 from ._sample import SampleRequest, TokenSample
@@ -88,7 +88,8 @@ def applicable(model: Model, measures: Sequence[AbstractMeasure]) -> list[Abstra
     reasons = {measure: measure.refusal(model) for measure in measures}
     for refused, reason in reasons.items():
         if reason is not None:
-            current_display().note(f"{type(refused).__name__} is skipped for {model.name}: {reason}")
+            which = refused.name + (", as in training," if refused.regime == "training" else "")
+            current_display().note(f"{which} of {model.name} is skipped: {reason}")
     kept = [copy.deepcopy(measure) for measure, reason in reasons.items() if reason is None]
     if not kept:
         raise UserError(
@@ -111,7 +112,13 @@ def finish(run: Pass, measures: Sequence[AbstractMeasure], share: tuple[int, int
         if isinstance(each, SampleMeasure):
             return [each.compute(serve(key, each.request)) for key in samples if key[1] == each.regime]
         if isinstance(each, Intervention):
-            return [each.run(run.reader, run.options)]
+            try:
+                return [each.run(run.reader, run.options)]
+            except NothingToRead as reason:
+                if len(measures) == 1:
+                    raise
+                current_display().note(f"{each.name} of {run.model.name} is skipped: {reason}")
+                return [pd.DataFrame(columns=each.table.column_names)]
         assert isinstance(each, PairMeasure)
         return []
 

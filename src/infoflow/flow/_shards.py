@@ -85,7 +85,7 @@ def _check_complete(manifests: list[dict[str, Any]], key: str) -> None:
     num_shards = numbers[0]
     present = sorted(manifest["shard"] for manifest in manifests)
     if present != list(range(num_shards)):
-        raise UserError(f"Merging needs the shards 0..{num_shards - 1}, each once. Got {present}.")
+        raise UserError(f"Merging needs the shards 0..{num_shards - 1}, each once. Got {', '.join(map(str, present))}.")
     if {manifest["job"] for manifest in manifests} != {key}:
         raise UserError("The shards belong to different models, corpora or settings. Run them with the same command.")
 

@@ -20,6 +20,7 @@ from ._errors import UserError as UserError
 from ._errors import missing_extra as missing_extra
 from ._files import atomic_folder as atomic_folder
 from ._files import atomic_write as atomic_write
+from ._files import writable as writable
 from ._provenance import provenance as provenance
 from ._provenance import version as version
 from ._random import hash64 as hash64

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from infoflow.corpus import length_batches
-from infoflow.flow import NO_LABEL, PaddedBatch, Reader, Stream
+from infoflow.flow import NO_LABEL, NothingToRead, PaddedBatch, Reader, Stream
 from infoflow.foundation import UserError, hash64_array, stream
 from infoflow.models import Model, forward_logits, readout, tap
 from infoflow.objectives import Corrupted, MaskedLM, Vocabulary
@@ -49,7 +49,8 @@ class SentenceScorer:
     translation shifted right and predicts it.
 
     Raises:
-        UserError: The model predicts nothing, or its decoder has no translations to read.
+        UserError: The model predicts nothing.
+        NothingToRead: Its decoder has no translations to read.
     """
 
     def __init__(self, reader: Reader) -> None:
@@ -57,7 +58,7 @@ class SentenceScorer:
         if reason := no_loss(reader.model):
             raise UserError(f"{reader.model.name} has no loss to look at: {reason}.")
         if self.model.task == "seq2seq" and not reader.has_target:
-            raise UserError(
+            raise NothingToRead(
                 f"{self.model.name} is scored on translations, and {reader.corpus.name} has none. Give a parallel "
                 "corpus: two files, or one .tsv of two columns."
             )

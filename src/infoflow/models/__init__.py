@@ -40,6 +40,7 @@ from ._losses import start_token_id as start_token_id
 from ._losses import token_cross_entropy as token_cross_entropy
 from ._model import Model as Model
 from ._model import Task as Task
+from ._pruned_folder import check_free as check_free
 from ._pruned_folder import is_pruned_folder as is_pruned_folder
 from ._pruned_folder import save_pruned as save_pruned
 from ._readout import Readout as Readout

@@ -135,7 +135,9 @@ def _read(home: Path | str, dtype: torch.dtype) -> PreTrainedModel:
 def _unreadable(home: Path | str, error: Exception) -> str:
     reason = str(error).strip().split("\n")[0]
     if isinstance(home, Path):
-        return f"The model in {home} cannot be read: {reason}"
+        if "ignore_mismatched_sizes" in reason:
+            reason = "its weights have other shapes than its config.json says"
+        return f"The model in {home} cannot be read: {reason.rstrip('.')}. Save or download it again."
     return (
         f"No folder {home!r} exists here, and the model hub gave no model of that name (no such name, no access, or no "
         f"network): {reason}\nGive the folder of a downloaded model, or check the name and the network."

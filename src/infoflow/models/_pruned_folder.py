@@ -30,12 +30,13 @@ def save_pruned(model: Model, folder: str | Path, origin: Mapping[str, Any] | No
 
     Args:
         model: From `prune`.
-        folder: Made; what is there is replaced.
+        folder: Made; a pruned model that is there is replaced.
         origin: What the choice of heads came from, for example `{"method": "hard-concrete", "penalty": 0.1}`.
 
     Raises:
-        UserError: No head was removed from the model.
+        UserError: No head was removed from the model, or the folder holds something else.
     """
+    check_free(folder)
     kept, module = kept_heads(model.module), model.module
     if kept is None:
         raise UserError(f"{model.name} has all its heads: save it with save_pretrained, or prune it first.")
@@ -58,6 +59,20 @@ def save_pruned(model: Model, folder: str | Path, origin: Mapping[str, Any] | No
         if model.target_tokenizer is not None:
             model.target_tokenizer.save_pretrained(path / TARGET_FOLDER)
     return Path(folder)
+
+
+def check_free(folder: str | Path) -> None:
+    """Nothing but an earlier pruned model may be replaced.
+
+    Raises:
+        UserError: The folder holds something else.
+    """
+    path = Path(folder)
+    if path.is_dir() and any(path.iterdir()) and not is_pruned_folder(path):
+        raise UserError(
+            f"A pruned model gets a folder of its own. {path} holds something else ({min(path.iterdir()).name}, ...): "
+            "choose another --out."
+        )
 
 
 def is_pruned_folder(path: Path) -> bool:

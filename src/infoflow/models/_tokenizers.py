@@ -52,4 +52,5 @@ def _read(home: Path | str) -> PreTrainedTokenizerBase | None:
     except Exception as error:
         if not path.exists():
             return None
-        raise UserError(f"The tokenizer in {path} cannot be read: {str(error).splitlines()[0]}") from error
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise UserError(f"The tokenizer in {path} cannot be read: {reason}. Save or download it again.") from error

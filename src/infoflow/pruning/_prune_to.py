@@ -10,7 +10,7 @@ from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions
 from infoflow.foundation import UserError, hash64_array
 from infoflow.heads import Head, all_heads
-from infoflow.models import Model, save_pruned
+from infoflow.models import Model, check_free, save_pruned
 
 from ._curve import quality
 from ._greedy import group_sizes, rank_heads
@@ -57,8 +57,10 @@ def prune_to(
         options: How the corpus is run.
 
     Raises:
-        UserError: `keep` is not a number of heads that can be kept, or the family allows no removal.
+        UserError: `keep` is not a number of heads that can be kept, the family allows no removal, or the folder holds
+            something else.
     """
+    check_free(out)
     total, pool = len(all_heads(model.anatomy)), gated_heads(model, kinds)
     least = total - len(pool)
     if not least <= keep <= total:

@@ -38,7 +38,7 @@ def write_figures(
         raise UserError(f"formats must be among svg, png, pdf. Got {got}. Write for example --formats svg,pdf.")
     if not 2 <= width_inches <= 20:
         raise UserError(
-            f"width_inches must lie in 2..20. Got {width_inches}. Papers use 3.3 (one column) or 6.8 (page)."
+            f"The width must lie in 2..20 inches. Got {width_inches}. Papers use 3.3 (one column) or 6.8 (page)."
         )
     paths = []
     for figure in _drawn_figures(run):

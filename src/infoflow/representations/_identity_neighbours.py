@@ -55,7 +55,7 @@ class IdentityNeighbours(SampleMeasure):
         if np.bincount(labels).max() <= (self.k if self.few == "require" else 1):
             current_display().note(
                 f"{self.name} of {sample.facts.model} is skipped: no token has the {self.k + 1} occurrences that "
-                f"{self.k} neighbours need. Use a larger sample, a smaller k, or few='cap'."
+                f"{self.k} neighbours need. Use a larger sample or fewer neighbours (k; in a plan analysis.neighbours)."
             )
             return pd.DataFrame(columns=self.table.column_names)
         return pd.DataFrame([self._layer(sample, labels, layer) for layer in range(sample.num_states)])

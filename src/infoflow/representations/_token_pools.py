@@ -92,7 +92,8 @@ class AbstractTokenPools(SampleMeasure):
         if not rows:
             current_display().note(
                 f"{self.name} of {sample.facts.model} is skipped: no token has {self._rules.least} sampled "
-                f"occurrences that differ in {what}. Use a larger corpus, a smaller k, or few='cap'."
+                f"occurrences that differ in {what}. Use a larger corpus or fewer neighbours (k; in a "
+                "plan analysis.neighbours)."
             )
         return pd.DataFrame(rows, columns=self.table.column_names)
 

@@ -49,7 +49,7 @@ def read_table(path: Path | str) -> StoredTable:
         table = pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:
         raise UserError(
-            f"{path} is not a readable Parquet table: {error}. Delete it and run the command again."
+            f"{path} is not a readable Parquet table: {str(error).rstrip('.')}. Delete it and run again what wrote it."
         ) from None
     notes = table.schema.metadata or {}
     if _SCHEMA_KEY not in notes:

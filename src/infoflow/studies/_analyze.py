@@ -120,6 +120,9 @@ def _analyze(
         white_space_words=len(sources) > 1,
     )
     analysed = []
+    if len(sources) > 1:
+        for variant in _variants(sources, options):  # one that cannot be read is to be told of before any is measured
+            _Analysis(variant, options, passes, corpus, measures, bench)
     for variant in _variants(sources, options):
         analysis = _Analysis(variant, options, passes, corpus, measures, bench)
         if shard is not None:
@@ -148,11 +151,16 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Run:
         UserError: A folder holds no shard, or shards are missing or do not belong together.
     """
     runs = [RunFolder.existing(folder) for folder in folders]
-    plans = [run.read().get("plan") for run in runs]
+    if len({run.path.resolve() for run in runs}) < len(runs):
+        raise UserError(f"Each shard must be given once. Got {', '.join(str(run.path) for run in runs)}.")
+    plans = []
+    for run in runs:
+        manifest = run.read()
+        if manifest.get("kind") != "analyze" or "plan" not in manifest:
+            raise UserError(f"{run.path} was not written by `infoflow analyze --shard`.")
+        plans.append(manifest["plan"])
     if any(plan != plans[0] for plan in plans):
         raise UserError("These folders hold shards of different analyses. Merge the folders of one command.")
-    if runs[0].read().get("kind") != "analyze" or plans[0] is None:
-        raise UserError(f"{runs[0].path} was not written by `infoflow analyze --shard`.")
     merged = RunFolder(out)
     sources, options = plans[0]["models"], _options(plans[0]["options"])
     with only_one(merged):

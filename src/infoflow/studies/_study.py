@@ -1,10 +1,11 @@
 """`study`: train, measure, compare, check, report; an interrupted study continues where it was."""
 
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pandas as pd
 
@@ -12,7 +13,7 @@ from infoflow.alignment import ALIGNMENT
 from infoflow.dynamics import ALLOCATION_SIMILARITY
 from infoflow.findings import FINDINGS_TABLE, evaluate
 from infoflow.flow import is_first, processes, wait_for_all
-from infoflow.foundation import UserError, current_display, file_digest, provenance, thread_budget
+from infoflow.foundation import UserError, current_display, file_digest, provenance, thread_budget, writable
 from infoflow.report import write_report
 from infoflow.results import Column, RunFolder, TableSchema
 
@@ -212,15 +213,33 @@ def only_one(run: RunFolder) -> Iterator[None]:
     if not is_first():
         yield
         return
-    run.path.mkdir(parents=True, exist_ok=True)
+    new = not run.path.exists()
+    with writable(run.path):
+        run.path.mkdir(parents=True, exist_ok=True)
+        lock = (run.path / ".lock").open("w")
+    with lock:
+        try:
+            _lock(lock)
+        except BlockingIOError:
+            raise UserError(f"Another infoflow works in {run.path}. Wait for it, or choose another --out.") from None
+        try:
+            yield
+        except UserError:
+            if new:
+                _remove_if_nothing_was_done(run)
+            raise
+
+
+def _lock(file: IO[str]) -> None:
     try:
         import fcntl
     except ImportError:  # Windows has no such locks: there the user takes care
-        yield
         return
-    with (run.path / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"Another infoflow works in {run.path}. Wait for it, or choose another --out.") from None
-        yield
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _remove_if_nothing_was_done(run: RunFolder) -> None:
+    """A refused command leaves no folder behind."""
+    files = [path for path in run.path.rglob("*") if not path.is_dir()]
+    if {path.name for path in files} <= {".lock", "run.json"}:
+        shutil.rmtree(run.path, ignore_errors=True)
