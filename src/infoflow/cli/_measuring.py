@@ -12,7 +12,7 @@ from cyclopts.validators import Number
 
 from ._session import Device, Seed, Settings
 from ._settings import analysis_settings
-from ._show import show_path, show_table
+from ._show import show, show_path, show_table
 
 if TYPE_CHECKING:
     from infoflow.studies import AnalyzeOptions, Run
