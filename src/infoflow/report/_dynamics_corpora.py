@@ -111,7 +111,7 @@ def _chart(rows: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, Any]:
     layers = [
         alt.Chart(rows)
         .mark_rule(strokeWidth=2, opacity=0.5)
-        .encode(x=alt.X("low:Q", scale=scale, title=None), x2="high:Q", y=y, color=color),
+        .encode(x=alt.X("low:Q", scale=scale, title="rank correlation"), x2="high:Q", y=y, color=color),
         alt.Chart(pairs).mark_point(filled=True, size=28, opacity=0.7).encode(x=x, y=y, color=color, tooltip=tooltip),
         alt.Chart(rows).mark_point(filled=True, size=90, opacity=1, shape="diamond").encode(x=x, y=y, color=color),
     ]
