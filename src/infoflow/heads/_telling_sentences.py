@@ -84,7 +84,7 @@ class TellingSentences(Intervention):
         confidences_NH = _pool_confidences(reader, rows, options.tokens_per_batch)
         rows = rows[cover(confidences_NH, self.sentences)]
         found = []
-        with current_display().progress("telling sentences", len(rows), unit="sentences") as bar:
+        with current_display().progress("Telling sentences", len(rows), unit="sentences") as bar:
             for row in rows.tolist():
                 sentence = reader.corpus[row]
                 target = sentence.translation if reader.has_target else None

@@ -52,7 +52,11 @@ def translate(
     translations = [""] * len(rows)
     lengths = np.array([len(row) for row in rows], dtype=np.int32)
     settings = {"num_beams": beams, "length_penalty": length_penalty, "do_sample": False, **_tokens(model), **options}
-    with torch.inference_mode(), _quiet(), current_display().progress("translate", len(rows), unit="sentences") as bar:
+    with (
+        torch.inference_mode(),
+        _quiet(),
+        current_display().progress("Translating", len(rows), unit="sentences") as bar,
+    ):
         for batch in length_batches(lengths, token_budget):
             ids, mask = pad_rows([rows[row] for row in batch], model.pad_token_id)
             limits = _output_limits(model, mask, max_ratio).repeat_interleave(beams)
