@@ -84,12 +84,11 @@ def lean(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def span_of(pool: Pool, curves: pd.DataFrame) -> list[float]:
-    """One scale of quality for all panels of a model."""
-    own = curves.loc[curves["series"] == pool.series.key]
-    drawn = own[["low", "high", "value", "unpruned"]].stack()
+    """The panel's own scale of quality: losing all kinds of heads costs many times what losing the encoder's does."""
+    drawn = pool.of(curves)[["low", "high", "value", "unpruned"]].stack()
     low, high = float(drawn.min()), float(drawn.max())
     margin = 0.06 * (high - low) or 0.1
-    return [low - margin, high + margin]
+    return [max(low - margin, 0.0) if low >= 0 else low - margin, high + margin]
 
 
 def names_above(found: list[tuple[str, str, str]]) -> alt.Chart:

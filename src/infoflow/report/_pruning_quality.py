@@ -67,7 +67,7 @@ def _group(curves: pd.DataFrame, metric: str, cast: Cast) -> PanelGroup:
         Panel(spec=_chart(pool.of(curves), pool, metric, span_of(pool, curves)), title=pool.title)
         for pool in pools_of(curves, cast)
     ]
-    note = f"{name}{unit}: {'more' if metric == 'bleu' else 'less'} is better."
+    note = f"{name}{unit}: {'more' if metric == 'bleu' else 'less'} is better. Each panel has its own scale."
     return PanelGroup(id=metric, label=name, note=note, scale=("", ""), panels=panels)
 
 
