@@ -1,6 +1,6 @@
 """All statistics of heads in one streaming pass, against storing every attention weight and computing afterwards.
 
-    .venv/bin/python benchmarks/head_statistics.py --sentences 2000    # BERT-base's shape, about 15 minutes on 2 cores
+    .venv/bin/python benchmarks/head_statistics.py --sentences 2000    # BERT-base's shape, about 5 minutes on 2 cores
     .venv/bin/python benchmarks/head_statistics.py                     # 128 sentences
     .venv/bin/python benchmarks/head_statistics.py --shape small
 
@@ -153,11 +153,13 @@ def compare(shape: str, sentences: int, rounds: int) -> None:
         f"{best['stored']:.1f} ({best['stored'] / best['streaming']:.2f} times as many)"
     )
     for name, values in found["streaming"].items():
-        # Shares of queries by the key of the largest weight: float32 decides ties of random weights otherwise in
-        # batches of other sizes, one query in some ten thousand.
-        np.testing.assert_allclose(values, found["stored"][name], atol=2e-4)
-        largest = np.nanmax(np.abs(values - found["stored"][name]))
-        print(f"  {name}: {len(values):,} rows, largest difference {largest:.1e}")
+        # Shares of queries by the key of the largest weight: in batches of other sizes float32 decides a tie of random
+        # weights otherwise, one query of thousands in a few rows.
+        apart = np.abs(values - found["stored"][name])
+        assert np.array_equal(np.isnan(values), np.isnan(found["stored"][name])), name
+        assert np.nanmax(apart) < 1e-3, (name, np.nanmax(apart))
+        assert np.nanmean(apart > 1e-5) < 0.01, name
+        print(f"  {name}: {len(values):,} rows, largest difference {np.nanmax(apart):.1e}")
 
 
 def main() -> None:
