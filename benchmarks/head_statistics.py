@@ -9,7 +9,8 @@ length, attention reduced and dropped batch by batch. The other way is what user
 eager attention with `output_attentions=True`, everything kept; then the very same reductions. Statistics: confidence,
 entropy, positions, surface, both conventions of relations, rare tokens, distances of heads (on 300 sentences).
 Times are processor seconds, the best of `--rounds`, interleaved; memory is the growth of a fresh process's peak
-resident size.
+resident size. Seen for 2,000 sentences of BERT-base's shape, two threads of an AMD EPYC with AVX-512: 38 CPU seconds
+against 133 (3.5 times as many), 146 MB against 1,416.
 """
 
 import argparse
