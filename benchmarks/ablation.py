@@ -8,8 +8,9 @@ All single-head ablations: ours runs the blocks from the ablated one up, for sev
 at the scored tokens; the plain way runs the whole model once for each head, with a hook: in float32, as one would, and
 in the same precision. Importance: one backward pass for all heads, against our own ablations. Both give the same
 numbers, which is checked. Times are of one random BERT masked LM of six layers, medians over rounds in which each way
-ran once. Seen at width 384, two threads of an AMD EPYC with bfloat16 instructions: ablations in float32 2.8 times one full
-pass each, in bfloat16 6.2 times those of float32 and 2.2 times those of bfloat16; importance 8.3 and 8.8 times the sweep.
+ran once. Seen at width 384, two threads of an AMD EPYC with bfloat16 instructions: ablations in float32 2.8 times one
+full pass each, in bfloat16 6.2 times those of float32 and 2.2 times those of bfloat16; importance 8.3 and 8.8 times
+the sweep.
 """
 
 import argparse
