@@ -107,10 +107,8 @@ class ParameterCounts:
         self.halves = tuple(state[f"half {index}"].to(half.device, copy=True) for index, half in enumerate(self.halves))
 
 
-_PARAMETER_FIELDS = (
-    *("hurt", "zero", "last", "largest_update", "largest", "smallest", "total", "squares"),
-    *("sign", "agreement"),
-)
+_EXTREMES = ("largest", "largest_update", "smallest")
+_PARAMETER_FIELDS = ("hurt", "zero", "last", *_EXTREMES, "total", "squares", "sign", "agreement")
 
 
 # Where signs are as good as random, selecting by a mask (masked_fill_, where) or comparing narrow integers costs 5 to

@@ -120,10 +120,11 @@ def _analyze(
         white_space_words=len(sources) > 1,
     )
     analysed = []
-    if len(sources) > 1:
-        for variant in _variants(sources, options):  # one that cannot be read is to be told of before any is measured
+    variants = _variants(sources, options)
+    for variant in variants if len(sources) > 1 else ():
+        if variant.trained:  # one that cannot be read is to be told of before any is measured
             _Analysis(variant, options, passes, corpus, measures, bench)
-    for variant in _variants(sources, options):
+    for variant in variants:
         analysis = _Analysis(variant, options, passes, corpus, measures, bench)
         if shard is not None:
             analysis.run_shard(*shard)
