@@ -1,4 +1,4 @@
-"""What tests of several rooms share. Imports of infoflow stay inside fixtures: jaxtyping's hook comes first."""
+"""What tests of several rooms share. Imports of infoflow stay inside fixtures: the hook that checks it comes first."""
 
 import fcntl
 import os
@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typecheck
 
+typecheck.install("infoflow")
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -22,18 +22,10 @@ feedforward = 32
 [training]
 updates = 3
 [analysis]
+tables = ["task_scores", "mutual_information"]
 occurrences = 300
 types = 20
 clusters = 10
-distance_occurrences = 300
-neighbour_occurrences = 300
-neighbours = 5
-frequency_occurrences = 200
-lens_steps = 4
-relevance_sentences = 4
-importance_sentences = 20
-ablation_sentences = 6
-probe_sentences = 30
 untrained = false
 """
 

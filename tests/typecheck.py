@@ -1,5 +1,94 @@
-"""How the tests check argument types and tensor shapes: beartype, with an int accepted where a float is asked for."""
+"""How the tests check argument types and tensor shapes: every function, method and dataclass of a package, on import.
 
+beartype checks types, an int accepted where a float is asked for. Where an annotation has a shape, jaxtyping's scope
+for axis names is put around it; elsewhere that scope would cost more than the check. Functions inside functions are
+left alone: they would be compiled again at each call.
+"""
+
+import ast
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
+from importlib.abc import MetaPathFinder
+from importlib.machinery import PathFinder, SourceFileLoader
+from importlib.util import decode_source
+from typing import Any, get_args, get_type_hints
+
+import jaxtyping
 from beartype import BeartypeConf, beartype
 
-check = beartype(conf=BeartypeConf(is_pep484_tower=True))
+_check = beartype(conf=BeartypeConf(is_pep484_tower=True, violation_type=TypeError))
+
+
+def install(package: str) -> None:
+    """Check what is called in modules of `package` that are imported from now on."""
+    assert package not in sys.modules, f"{package} is imported already"
+    sys.meta_path.insert(0, _Finder(package))
+
+
+def checked(target: Any) -> Any:
+    """`target`, a function or class, with checks of its arguments and results."""
+    if inspect.isclass(target):
+        if is_dataclass(target):
+            target.__init__ = checked(target.__init__)
+        return target
+    return jaxtyping.jaxtyped(target, typechecker=_check) if _has_shapes(target) else _check(target)
+
+
+def _has_shapes(function: Callable) -> bool:
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except Exception:  # names for type checkers alone, or of what is defined below: jaxtyping leaves these out
+        return True
+    return any(inspect.isclass(part) and issubclass(part, jaxtyping.AbstractArray) for part in _parts(hints.values()))
+
+
+def _parts(hints: Any) -> Iterator[Any]:
+    for hint in hints:
+        yield hint
+        yield from _parts(hint if isinstance(hint, list) else get_args(hint))  # a list: arguments of a Callable
+
+
+class _Finder(MetaPathFinder):
+    def __init__(self, package: str) -> None:
+        self.package = package
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
+        if fullname.split(".")[0] != self.package:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = _Loader(spec.loader.name, spec.loader.path)
+        return spec
+
+
+class _Loader(SourceFileLoader):
+    def source_to_code(self, data: Any, path: Any, *, _optimize: int = -1) -> Any:  # type: ignore[override]
+        tree = ast.fix_missing_locations(_Decorated().visit(ast.parse(decode_source(data))))
+        return compile(tree, path, "exec", dont_inherit=True, optimize=_optimize)
+
+    def path_stats(self, path: str) -> Any:
+        raise OSError("without a date, what is compiled here is not kept for programs that are no tests")
+
+
+class _Decorated(ast.NodeTransformer):
+    def visit_Module(self, node: ast.Module) -> ast.Module:
+        self.generic_visit(node)
+        first = 1 if ast.get_docstring(node, clean=False) is not None else 0
+        node.body.insert(first, ast.Import(names=[ast.alias(__name__, "_typecheck")]))
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        node.decorator_list.append(_decorator(node))  # the innermost: outer ones may hide annotations
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
+        self.generic_visit(node)
+        node.decorator_list.insert(0, _decorator(node))  # the outermost: after `@dataclass`
+        return node
+
+
+def _decorator(node: ast.stmt) -> ast.expr:
+    name = ast.Name("_typecheck", ctx=ast.Load())
+    return ast.copy_location(ast.Attribute(name, "checked", ctx=ast.Load()), node)

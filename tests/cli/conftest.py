@@ -1,6 +1,6 @@
 """A tiny study, and the command line in this process.
 
-Imports of infoflow stay inside fixtures: jaxtyping's hook comes first.
+Imports of infoflow stay inside fixtures: the hook that checks it comes first.
 """
 
 from collections.abc import Callable
@@ -74,6 +74,18 @@ def infoflow(capsys, monkeypatch, tmp_path) -> Callable[..., Answer]:
 
 
 @pytest.fixture
+def no_drawing(monkeypatch) -> None:
+    """Studies and analyses end with an empty report: drawing one takes several seconds."""
+    for module in ("_analyze", "_study"):
+        monkeypatch.setattr(f"infoflow.studies.{module}.write_report", _touch)
+
+
+def _touch(run) -> Path:
+    run.report.touch()
+    return run.report
+
+
+@pytest.fixture
 def plan(tmp_path) -> Path:
     path = tmp_path / "tiny.toml"
     path.write_text(PLAN)
@@ -94,9 +106,8 @@ def finished(built_once) -> Path:
 
 
 @pytest.fixture
-def small(monkeypatch) -> list[str]:
-    """Options of an analysis that takes a second; drawing its report would take several."""
-    monkeypatch.setattr("infoflow.studies._analyze.write_report", lambda run: run.report)
+def small(no_drawing) -> list[str]:
+    """Options of an analysis that takes a second."""
     return [
         "--corpus=grammar:200",
         "--log=plain",

@@ -41,6 +41,7 @@ MISTAKES = {
     "merge of no shards": (["merge", "."], "is not a run folder"),
     "findings of no run": (["findings", "."], "is not a run folder"),
     "report of no run": (["report", "nothing"], "is not a run folder"),
+    "report of an unfinished run": (["report", "begun"], "holds no tables yet"),
     "out is a file": (["analyze", "MODEL", "--out=one.txt"], "--out must be a folder"),
     "unknown corpus": (["data", "get", "nothing"], "tatoeba-en-fr, grammar"),
 }
@@ -49,6 +50,8 @@ MISTAKES = {
 @pytest.fixture
 def folder(plan, tmp_path):
     """An empty folder with some bad files."""
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "run.json").write_text('{"kind": "study"}')
     (tmp_path / "broken.toml").write_text("seeds = [")
     (tmp_path / "unknown.toml").write_text("[training]\nupdatess = 3\n")
     (tmp_path / "one.txt").write_text("a sentence of words\n")

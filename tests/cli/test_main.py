@@ -82,7 +82,7 @@ def _assert_same_results(run: Path, expected: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_study_continues_to_the_same_weights_and_tables(infoflow, plan, finished, tmp_path):
+def test_a_killed_study_continues_to_the_same_weights_and_tables(infoflow, plan, finished, no_drawing, tmp_path):
     process = _start(plan, tmp_path / "run", "--processes=1")
     _wait_for_updates(tmp_path / "run", process)
     os.killpg(process.pid, signal.SIGKILL)

@@ -16,7 +16,7 @@ def test_a_study_shows_scores_verdicts_and_where_the_report_is(infoflow, finishe
     assert "train" not in again.err, "a finished study trains nothing"
 
 
-def test_seed_device_and_settings_change_the_plan(infoflow, plan, tmp_path):
+def test_seed_device_and_settings_change_the_plan(infoflow, plan, no_drawing, tmp_path):
     answer = infoflow(
         "study", plan, "--seed=3", "--seed=4", "--device=cpu", "--set=training.updates=2", "--processes=1",
         "--set", 'objectives=["causal-lm"]', "--set", "analysis.untrained=false", "--set=title=Other",

@@ -5,7 +5,9 @@ import json
 from transformers import AutoModelForMaskedLM
 
 
-def test_train_leaves_a_plain_hugging_face_folder_and_a_study_takes_it_over(infoflow, plan, finished, tmp_path):
+def test_train_leaves_a_plain_hugging_face_folder_and_a_study_takes_it_over(
+    infoflow, plan, finished, no_drawing, tmp_path
+):
     answer = infoflow("train", "masked-lm", "--plan", plan, "--out=run", "--log=plain")
     assert answer.code == 0, answer.err
     folder = tmp_path / "run" / "models" / "masked-lm" / "seed-0"

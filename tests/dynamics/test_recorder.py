@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pandas as pd
 import pytest
 import torch
 from dynamics.recorded import SCRIPT, run
+from forked import run_script
 from safetensors.torch import load_file
 from training.tiny import tiny_config, tiny_data, tiny_model
 
@@ -228,8 +227,7 @@ def test_an_interrupted_recording_is_that_of_an_uninterrupted_one(tmp_path: Path
 
 @pytest.mark.slow
 def test_a_killed_recording_is_that_of_an_uninterrupted_one(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, SCRIPT, tmp_path / "killed", "--die", "8"], capture_output=True, text=True)
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert run_script(SCRIPT, tmp_path / "killed", "--die", "8") == -signal.SIGKILL
     for name in ("killed", "whole"):
         run(tmp_path / name)
     one, other = (Recording.read(tmp_path / name / "recording") for name in ("killed", "whole"))

@@ -113,6 +113,21 @@ def test_a_job_that_breaks_does_not_claim_to_have_ended():
     assert file.getvalue() == ""
 
 
+def test_a_job_that_ends_ends_at_all_of_it():
+    from infoflow.foundation._display import JsonDisplay, PlainDisplay
+
+    lines = []
+    for form in (PlainDisplay, JsonDisplay):
+        file = io.StringIO()
+        with form(file).progress("Training", total=100, unit="tokens") as progress:
+            progress.advance(93)  # sentences were a little shorter than those that the total was estimated from
+        lines.append(file.getvalue())
+    assert lines[0].startswith("Training: 100 %, ")
+    event = json.loads(lines[1])
+    assert event["done"] == event["total"] == 93
+    assert event["seconds_left"] == 0
+
+
 def test_rich_shows_text_as_it_is(capsys):
     from infoflow.foundation import make_display
 

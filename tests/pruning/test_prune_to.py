@@ -37,6 +37,14 @@ def test_only_some_kinds_may_go(matched_models, parallel_corpus, tmp_path):
         prune_to(model, parallel_corpus, 12, tmp_path / "small", kinds=["encoder-self"])
 
 
+def test_a_seed_is_a_random_order(matched_models, parallel_corpus, tmp_path):
+    model, removed = matched_models["masked-lm"], []
+    for seed in (0, 1, 1):
+        folder = tmp_path / f"small-{len(removed)}"
+        removed.append(prune_to(model, parallel_corpus, 4, folder, by="random", seed=seed).removed)
+    assert removed[1] == removed[2] != removed[0]
+
+
 def test_numbers_are_checked(matched_models, parallel_corpus, tmp_path):
     model = matched_models["masked-lm"]
     for keep, message in ((9, "number of heads, 8"), (-1, "between 0"), (8, "nothing to remove")):

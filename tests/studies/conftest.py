@@ -1,10 +1,12 @@
-"""One tiny study, run once."""
+"""A tiny study with every table, and one that grew; each is run once."""
+
+import dataclasses
 
 import pytest
 
 TINY = """
 title = "Tiny"
-seeds = [0, 1]
+seeds = [0]
 [corpus]
 name = "grammar:600"
 vocabulary = 150
@@ -61,3 +63,18 @@ def tiny_run(tiny_plan, built_once):
     from infoflow.studies import Run, study
 
     return Run.open(built_once("tiny-study", lambda folder: study(tiny_plan, folder, num_processes=1)))
+
+
+@pytest.fixture(scope="session")
+def grown_run(tiny_plan, built_once):
+    """Begun with the scores of one seed, continued with two seeds and the distances of their models. No report."""
+    from infoflow.studies import Run, _study, study
+
+    def build(folder):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_study, "write_report", lambda run: run.report)
+            for seeds, tables in (((0,), ("task_scores",)), ((0, 1), ("task_scores", "model_distance"))):
+                analysis = dataclasses.replace(tiny_plan.analysis, tables=tables)
+                study(dataclasses.replace(tiny_plan, seeds=seeds, analysis=analysis), folder, num_processes=1)
+
+    return Run.open(built_once("grown-study", build))

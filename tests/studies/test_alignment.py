@@ -14,8 +14,8 @@ def changed(plan: StudyPlan, **settings) -> StudyPlan:
     return dataclasses.replace(plan, alignment=dataclasses.replace(plan.alignment, **settings))
 
 
-def test_every_seed_is_aligned_beside_its_controls(tiny_run: Run) -> None:
-    table = tiny_run.tables["alignment"]
+def test_every_seed_is_aligned_beside_its_controls(grown_run: Run) -> None:
+    table = grown_run.tables["alignment"]
     assert set(table["seed"]) == {0, 1}
     assert set(table["kind"]) == {"aligned", "unaligned", "shuffled", "regulariser only", "implicit", "target"}
     assert set(zip(table["source_model"], table["target_model"], strict=True)) == {

@@ -3,12 +3,11 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from forked import run_script
 from safetensors.torch import load_file
 from training.tiny import tiny_config, tiny_data, tiny_model
 
@@ -29,8 +28,7 @@ def assert_equal_weights(one: dict[str, torch.Tensor], other: dict[str, torch.Te
 
 
 def run_until_killed(out: Path, moment: str) -> None:
-    done = subprocess.run([sys.executable, SCRIPT, out, "--die", moment], capture_output=True, text=True)
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert run_script(SCRIPT, out, "--die", moment) == -signal.SIGKILL
 
 
 class StopAfter(TrainingHook):

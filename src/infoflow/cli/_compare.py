@@ -17,9 +17,11 @@ def compare(
     """
     with working(session):
         from infoflow.foundation import UserError
-        from infoflow.studies import analyze
 
         if len(models) < 2:
             raise UserError(f"compare needs at least two models. Got {len(models)}. For one model: infoflow analyze.")
+
+        from infoflow.studies import analyze
+
         folder = run_folder(out, run_name("compare", *models))
         show_run(analyze(models, measuring.options(), folder))

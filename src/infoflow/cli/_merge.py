@@ -18,8 +18,10 @@ def merge(
     """
     with working(session):
         from infoflow.foundation import UserError
-        from infoflow.studies import merge as merge_shards
 
         if not runs:
             raise UserError("merge needs the folders that `infoflow analyze --shard i/n` wrote. Got none.")
+
+        from infoflow.studies import merge as merge_shards
+
         show_run(merge_shards(runs, run_folder(out, "merged")))

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from ._measuring import run_name
-from ._session import COMMON, Device, Session, run_folder, working
+from ._session import COMMON, Device, Seed, Session, run_folder, working
 from ._show import show, show_path, show_table
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def prune(
     corpus: str = "tatoeba-en-fr",
     sentences: Annotated[int, Parameter(validator=Number(gte=2))] = 1000,
     tokenizer: str | None = None,
+    seed: Seed = 0,
     device: Device = None,
     out: Annotated[Path | None, Parameter(group=COMMON)] = None,
     session: Session = Session(),  # noqa: B008 (frozen)
@@ -39,6 +40,7 @@ def prune(
             hf:NAME: half of it ranks, half scores.
         sentences: To read at most, chosen by hash.
         tokenizer: Folder or name. Default: the one beside the weights.
+        seed: Of the random order (--by random).
         out: Folder for the smaller model: a new one, or one that this command wrote. Default: a folder under runs/.
     """
     with working(session):
@@ -49,8 +51,8 @@ def prune(
         chosen = tuple(name.strip() for names in kinds for name in names.split(",") if name.strip())
         loaded = load_model(model, tokenizer=tokenizer, device=device or "auto")
         folder = run_folder(out, run_name("prune", model))
-        pruned = prune_to(loaded, load_corpus(corpus), keep, folder, by=by, kinds=chosen or None, sentences=sentences)
-        _show(pruned)
+        read = load_corpus(corpus)
+        _show(prune_to(loaded, read, keep, folder, by=by, kinds=chosen or None, sentences=sentences, seed=seed))
 
 
 def _show(pruned: "Pruned") -> None:

@@ -200,7 +200,7 @@ def _encoded(
     fast: bool,
 ) -> Encoded:
     if truncated:
-        current_display().note(f"{truncated} of {len(lengths)} sentences are longer than {limit} tokens and were cut.")
+        current_display().note(f"Sentences cut at {limit} tokens: {truncated} of {len(lengths)}.")
     return Encoded(
         offsets=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
         flat_ids=arrays["ids"],

@@ -36,7 +36,9 @@ class Display(Protocol):
 
     def warn(self, text: str) -> None: ...
 
-    def progress(self, label: str, total: float, unit: str = "") -> AbstractContextManager[Progress]: ...
+    def progress(self, label: str, total: float, unit: str = "") -> AbstractContextManager[Progress]:
+        """A job of about `total` units (0: unknown); leaving the block without an error ends it, whatever was told."""
+        ...
 
 
 class SilentDisplay:
@@ -71,7 +73,7 @@ class PlainDisplay:
     def progress(self, label: str, total: float, unit: str = "") -> Iterator[Progress]:
         def show(counter: "_Counter") -> None:
             details = "".join(f", {name} {value}" for name, value in counter.fields.items())
-            share = f"{min(100 * counter.done / total, 100):.0f} %" if total else f"{counter.done:g}"
+            share = f"{counter.percent:.0f} %" if total else f"{counter.done:g}"
             remaining = "" if counter.finished else f", {clock(counter.remaining)} left"
             self.note(f"{label}: {share}, {counter.rate:,.4g} {unit}/s{remaining}{details}, {clock(counter.elapsed)}")
 
@@ -98,7 +100,7 @@ class JsonDisplay:
                 event="progress",
                 label=label,
                 done=counter.done,
-                total=total,
+                total=counter.total,
                 unit=unit,
                 rate=round(counter.rate, 3),
                 seconds=round(counter.elapsed, 3),
@@ -139,7 +141,7 @@ class RichDisplay:
 
             def show(counter: "_Counter") -> None:
                 details = [f"{counter.rate:,.4g} {unit}/s", *(f"{k} {v}" for k, v in counter.fields.items())]
-                bars.update(task, completed=counter.done, details=", ".join(details))
+                bars.update(task, completed=counter.done, total=counter.total or None, details=", ".join(details))
 
             with _counted(total, show, seconds_between=0.2) as counter:
                 yield counter
@@ -162,6 +164,17 @@ class _Counter:
             self._shown = now
             self._show(self)
 
+    def finish(self) -> None:
+        """Tell that all is done. A total is often an estimate: what was done in the end is the whole."""
+        self.finished = True
+        if self.total:
+            self.total = self.done
+        self._show(self)
+
+    @property
+    def percent(self) -> float:
+        return 100.0 if self.finished else min(100 * self.done / self.total, 100)
+
     @property
     def elapsed(self) -> float:
         return time.monotonic() - self._start
@@ -179,8 +192,7 @@ class _Counter:
 def _counted(total: float, show, seconds_between: float = _SECONDS_BETWEEN_LINES) -> Iterator[_Counter]:
     counter = _Counter(total, show, seconds_between)
     yield counter
-    counter.finished = True
-    show(counter)
+    counter.finish()
 
 
 def clock(seconds: float) -> str:

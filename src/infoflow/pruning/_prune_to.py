@@ -39,6 +39,7 @@ def prune_to(
     by: str = "importance",
     kinds: Sequence[str] | None = None,
     sentences: int | None = None,
+    seed: int = 0,
     options: PassOptions | None = None,
 ) -> Pruned:
     """Keep the most valuable heads, really remove the others, and write the smaller model.
@@ -54,6 +55,7 @@ def prune_to(
         by: `"importance"`, `"confidence"`, `"relevance"` or `"random"`.
         kinds: Kinds of attention whose heads may go; all by default.
         sentences: To read at most, chosen by hash.
+        seed: Of the random order.
         options: How the corpus is run.
 
     Raises:
@@ -72,7 +74,7 @@ def prune_to(
         raise UserError(f"Ranking and scoring need two sentences at least. Give more of {corpus.name}.")
     order = hash64_array(("prune-halves",), corpus.ids).argsort(kind="stable")[:sentences]
     halves = [corpus.select(sorted(part.tolist())) for part in (order[::2], order[1::2])]
-    ranked = rank_heads(model, halves[0], by, kinds=kinds, options=options)
+    ranked = rank_heads(model, halves[0], by, kinds=kinds, draw=seed, options=options)
     removed = _whole_groups(model, ranked, total - keep)
     smaller = prune(model, removed)
     before = quality(model, halves[1], frozenset(), options=options)

@@ -6,6 +6,7 @@ import altair as alt
 import pandas as pd
 
 from ._dynamics_rows import SETS, Part, of_part, parts_of
+from ._either import color_if
 from ._figure import Figure, Panel
 from ._language import Cast
 from ._layer_chart import finished
@@ -102,16 +103,14 @@ def _chart(tables: list[pd.DataFrame], limit: float) -> dict[str, Any]:
         alt.Tooltip("map:Q", title="% of the map", format=".2f"),
         alt.Tooltip("layer_share:Q", title="% of its layer", format=".1f"),
     ]
-    color = alt.when("datum.map >= 0").then(alt.value("var(--above)")).otherwise(alt.value("var(--below)"))
+    color = color_if("datum.map >= 0", "var(--above)", "var(--below)")
     strength = alt.Opacity("size:Q", scale=alt.Scale(domain=[0, limit], range=[0, 1]), legend=None)
     layers_of_chart: list[alt.Chart] = [
         base.mark_rect(cornerRadius=2, color="var(--heat-0)").encode(x=x, y=y),
         base.mark_rect(cornerRadius=2).encode(x=x, y=y, color=color, opacity=strength, tooltip=tooltip),
     ]
     if len(set(table["head"])) <= 8:
-        ink = (
-            alt.when(f"datum.size > {0.55 * limit}").then(alt.value("var(--paper)")).otherwise(alt.value("var(--ink)"))
-        )
+        ink = color_if(f"datum.size > {0.55 * limit}", "var(--paper)", "var(--ink)")
         layers_of_chart.append(base.mark_text(fontSize=9.5).encode(x=x, y=y, text="text:N", color=ink))
     chart = alt.layer(*(layer.transform_filter("datum.set === shown") for layer in layers_of_chart))
     return finished(chart.add_params(alt.param(name="shown", value=0)), 25 * len(layers) + 10)

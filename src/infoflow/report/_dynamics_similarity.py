@@ -5,6 +5,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from ._either import color_if
 from ._figure import Figure, Panel
 from ._language import Cast, objective_label
 from ._layer_chart import finished
@@ -96,7 +97,7 @@ def _chart(means: pd.DataFrame) -> dict[str, Any]:
     x = alt.X("second:N", title=None, sort=names, axis=alt.Axis(labelAngle=-30, labelLimit=130))
     y = alt.Y("first:N", title=None, sort=names, axis=alt.Axis(labelLimit=130))
     strength = alt.Opacity("size:Q", scale=alt.Scale(domain=[0, 1], range=[0, 1]), legend=None)
-    ink = alt.when("datum.size > 0.55").then(alt.value("var(--paper)")).otherwise(alt.value("var(--ink)"))
+    ink = color_if("datum.size > 0.55", "var(--paper)", "var(--ink)")
     base = alt.Chart(table)
     tooltip = [
         "first:N",

@@ -155,7 +155,7 @@ def _chart(own: pd.DataFrame, series: Series, metric: str, span: list[float]) ->
         alt.Tooltip("percent:Q", title="removed (%)"),
         alt.Tooltip("value:Q", title=metric, format=".3f"),
     ]
-    color = alt.value(series.color)
+    color = alt.ColorValue(series.color)
     layers = [
         alt.Chart(chance).mark_area(color="var(--control)", opacity=0.15).encode(x=x, y=low, y2="high:Q"),
         alt.Chart(chance).mark_line(**CONTROL).encode(x=x, y=y),
@@ -183,6 +183,6 @@ def _names(own: pd.DataFrame, series: Series) -> list[alt.Chart]:
     return [
         alt.Chart(pd.DataFrame([{"text": f"{mark} {name}"}]))
         .mark_text(align="left", baseline="top", fontSize=11, fontWeight="bold", color=color)
-        .encode(x=alt.value(6), y=alt.value(4 + 15 * row), text="text:N")
+        .encode(x=alt.XValue(6), y=alt.YValue(4 + 15 * row), text="text:N")
         for row, (name, mark, color) in enumerate(found)
     ]

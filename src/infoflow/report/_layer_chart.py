@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import altair as alt
 import pandas as pd
 
+from ._either import color_if, opacity_if
 from ._language import JOIN, Series
 from ._theme import vega_config
 
@@ -77,15 +78,16 @@ def finished(chart: alt.LayerChart, height: int) -> dict[str, Any]:
 
     The page sets `highlight` to a line's key and `at_layer` to a layer, in all charts of a section at once.
     """
-    chart = chart.add_params(alt.param(name="highlight", value=""), alt.param(name="at_layer", value=-1))
-    spec = chart.properties(width="container", height=height).to_dict(validate=False)
-    return {**spec, "config": vega_config(), "padding": PADDING}
+    spec = chart.to_dict(validate=False)  # what follows costs Altair two copies of the chart
+    shared = [{"name": "highlight", "value": ""}, {"name": "at_layer", "value": -1}]
+    size = {"height": height, "params": [*spec.pop("params", []), *shared], "width": "container"}
+    return {**spec, **size, "config": vega_config(), "padding": PADDING}
 
 
-def lit(opacity: float = 1.0, dimmed: float = 0.12) -> Any:
+def lit(opacity: float = 1.0, dimmed: float = 0.12) -> alt.OpacityValue:
     """Opacity of a mark: dimmed while another line is highlighted; a pair is lit with either of its models."""
     test = f"highlight === '' || indexof(split(datum.series, '{JOIN}'), highlight) >= 0 || datum.series === highlight"
-    return alt.when(test).then(alt.value(opacity)).otherwise(alt.value(opacity * dimmed))
+    return opacity_if(test, opacity, opacity * dimmed)
 
 
 def color_of(series: list[Series]) -> alt.Color:
@@ -132,7 +134,7 @@ def _axes(table: pd.DataFrame, span: _Range, x_title: str, y_title: str, transit
 def _hovered_layer(table: pd.DataFrame, axes: _Axes) -> alt.Chart:
     """A line at the layer that is hovered somewhere in the section."""
     layers = pd.DataFrame({"layer": sorted(table["layer"].unique())})
-    there = alt.when("datum.layer === at_layer").then(alt.value(0.7)).otherwise(alt.value(0))
+    there = opacity_if("datum.layer === at_layer", 0.7, 0)
     return alt.Chart(layers).mark_rule(color="var(--soft)", strokeWidth=1).encode(x=axes.x, opacity=there)
 
 
@@ -175,7 +177,7 @@ def _control_layers(rows: pd.DataFrame, axes: _Axes, style: dict[str, Any]) -> l
     tooltip = [alt.Tooltip("group:N", title="control"), alt.Tooltip("layer:Q"), alt.Tooltip("shown:N", title="value")]
     line = alt.Chart(rows).mark_line(**style)
     return [
-        _band(rows, axes).encode(color=alt.value("var(--control)"), detail="series:N", opacity=lit(0.10)),
+        _band(rows, axes).encode(color=alt.ColorValue("var(--control)"), detail="series:N", opacity=lit(0.10)),
         line.encode(**axes.position, detail="series:N", tooltip=tooltip, opacity=lit(1.0, 0.5)),
     ]
 
@@ -191,7 +193,6 @@ def _direct_labels(table: pd.DataFrame, series: list[Series], x: alt.X, span: _R
         labels += [("", baseline, at) for at in ends.loc[ends["group"] == "baseline", "value"]]
     frame = pd.DataFrame(labels, columns=["series", "text", "at"]).assign(layer=int(table["layer"].max()))
     frame["at"] = spread(list(frame["at"]), gap, span.high)
-    grey = alt.when("datum.series === ''").then(alt.value("var(--soft)"))
     return (
         alt.Chart(frame)
         .mark_text(align="left", dx=9, fontWeight="bold", fontSize=11, limit=150)
@@ -199,7 +200,7 @@ def _direct_labels(table: pd.DataFrame, series: list[Series], x: alt.X, span: _R
             x=x,
             y=alt.Y("at:Q", scale=span.scale),
             text="text:N",
-            color=grey.otherwise(color_of(series)),
+            color=color_if("datum.series === ''", "var(--soft)", color_of(series)),
             opacity=lit(1.0, 0.25),
         )
     )
@@ -226,8 +227,8 @@ def _edge_note(baseline: pd.DataFrame, name: str, span: _Range) -> list[alt.Char
         align="left", baseline="bottom" if below else "top", color="var(--soft)", fontSize=10.5, fontStyle="italic"
     )
     return [
-        at.mark_rule(**_BASELINE).encode(y=alt.value(HEIGHT - 2 if below else 1)),
-        mark.encode(text="text:N", x=alt.value(4), y=alt.value(HEIGHT - 5 if below else 5)),
+        at.mark_rule(**_BASELINE).encode(y=alt.YValue(HEIGHT - 2 if below else 1)),
+        mark.encode(text="text:N", x=alt.XValue(4), y=alt.YValue(HEIGHT - 5 if below else 5)),
     ]
 
 

@@ -122,7 +122,7 @@ def _chart(table: pd.DataFrame, series: list[Series]) -> dict[str, Any]:
         .encode(x=x, y=alt.Y("at:Q", scale=y_scale), text="name:N", color=color, opacity=lit(1.0, 0.25)),
         alt.Chart(references.head(1))
         .mark_text(align="left", baseline="bottom", dy=-3, color="var(--soft)", fontSize=10.5, fontStyle="italic")
-        .encode(x=alt.value(4), y=alt.Y("baseline:Q", scale=y_scale), text=alt.value("unigram frequencies")),
+        .encode(x=alt.XValue(4), y=alt.Y("baseline:Q", scale=y_scale), text=alt.TextValue("unigram frequencies")),
     ]
     return finished(alt.layer(*layers), HEIGHT)
 

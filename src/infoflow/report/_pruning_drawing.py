@@ -6,6 +6,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from ._either import color_if, opacity_if
 from ._language import Series
 from ._pruned_rows import Pool
 
@@ -55,17 +56,17 @@ def squares(rows: pd.DataFrame, by: str, x: alt.X, y: alt.Y) -> list[alt.Chart]:
     base = folded(rows, by)
     # Charts cannot mix CSS variables, so that the colour is one, more or less opaque.
     opacity = alt.Opacity("share:Q", scale=alt.Scale(domain=[0, 1], range=[0.03, 1]), legend=None)
-    ink = alt.when("datum.share > 0.5").then(alt.value("var(--paper)")).otherwise(alt.value("var(--ink)"))
+    ink = color_if("datum.share > 0.5", "var(--paper)", "var(--ink)")
     return [
         base.mark_rect(color="var(--heat-2)").encode(x=x, y=y, opacity=opacity),
         base.mark_text(fontSize=10).encode(x=x, y=y, text="text:N", color=ink),
     ]
 
 
-def lit(series: Series, opacity: float = 1.0) -> Any:
+def lit(series: Series, opacity: float = 1.0) -> alt.OpacityValue:
     """Opacity of a mark of a chart that shows one line of models: dimmed while another one is highlighted."""
     test = f"highlight === '' || highlight === {json.dumps(series.key)}"
-    return alt.when(test).then(alt.value(opacity)).otherwise(alt.value(0.12 * opacity))
+    return opacity_if(test, opacity, 0.12 * opacity)
 
 
 def lean(spec: dict[str, Any]) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def _chart(table: pd.DataFrame, starts: dict[Pool, float], name: str) -> dict[st
     for number, pool in enumerate(starts):
         dash, shape, mark = _LOOKS[number % len(_LOOKS)]
         rows = pool.of(table)[["series", "point", "value"]].round(2)
-        base, look = alt.Chart(rows), {"color": alt.value(pool.series.color), "opacity": lit(pool.series)}
+        base, look = alt.Chart(rows), {"color": alt.ColorValue(pool.series.color), "opacity": lit(pool.series)}
         tooltip = [alt.Tooltip("series:N", title="model"), alt.Tooltip("value:Q", title="undecided (%)")]
         layers += [
             base.mark_line(strokeWidth=1.8, strokeDash=list(dash)).encode(x=x, y=y, **look),

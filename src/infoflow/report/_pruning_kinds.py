@@ -127,7 +127,7 @@ def _lines(table: pd.DataFrame, series: Series) -> dict[str, Any]:
     looks = [_LOOKS.get(kind, ((4, 2), "diamond", "◆")) for kind in kinds]
     dash = alt.StrokeDash("name:N", scale=alt.Scale(domain=kinds, range=[list(look[0]) for look in looks]), legend=None)
     shape = alt.Shape("name:N", scale=alt.Scale(domain=kinds, range=[look[1] for look in looks]), legend=None)
-    color = alt.value(series.color)
+    color = alt.ColorValue(series.color)
     tooltip = ["name:N", alt.Tooltip("left:Q", title="heads left"), alt.Tooltip("percent:Q", title="alive (%)")]
     names = [("– –", "equal shares", "var(--soft)")]
     names += [(look[2], kind, series.color) for kind, look in zip(kinds, looks, strict=True)]

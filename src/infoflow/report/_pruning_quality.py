@@ -140,7 +140,7 @@ def _chart(own: pd.DataFrame, pool: Pool, metric: str, span: list[float]) -> dic
         alt.Tooltip("left:Q", title="heads left"),
         alt.Tooltip("value:Q", title=name, format=".3f"),
     ]
-    color = alt.value(pool.series.color)
+    color = alt.ColorValue(pool.series.color)
     learned = lines.loc[lines["way"].isin(keys[:1]), columns[1:]].dropna(subset=["low", "high"])
     lines = lines[["way", "left", "value"]]
     base = folded(lines, "way")

@@ -134,7 +134,7 @@ def _curve(told: Functions) -> dict[str, Any]:
     x, base = heads_left(size), alt.Chart(table)
     scale = alt.Scale(domain=[0, 100], nice=False)
     y = alt.Y("value:Q", title="functions left (%)", scale=scale, axis=alt.Axis(tickCount=5))
-    color = alt.value(series.color)
+    color = alt.ColorValue(series.color)
     tooltip = [
         alt.Tooltip("left:Q", title="heads left"),
         alt.Tooltip("value:Q", title="functions left (%)"),
@@ -203,7 +203,9 @@ def _matrix(told: Functions, kind: str) -> dict[str, Any]:
     tooltip = [alt.Tooltip("role:N", title="function"), alt.Tooltip("layer:Q"), alt.Tooltip("head:Q")]
     base = folded(dots, ["frame", "role"]).transform_filter(now)
     base = base.transform_calculate(layer=label, head=f"datum.place % {per_layer}")
-    marks = base.mark_point(filled=True, size=26, opacity=1).encode(x=x, y=y, color=alt.value(color), tooltip=tooltip)
+    marks = base.mark_point(filled=True, size=26, opacity=1).encode(
+        x=x, y=y, color=alt.ColorValue(color), tooltip=tooltip
+    )
     rings = base.mark_point(filled=False, size=22, strokeWidth=1, opacity=1, color="var(--control)").encode(x=x, y=y)
     chart = alt.layer(
         folded(alive, "frame").transform_filter(now).mark_rect(color="var(--heat-1)", opacity=0.35).encode(x=x),
@@ -232,7 +234,7 @@ def _state(told: Functions, kind: str, shown: pd.DataFrame) -> list[alt.Chart]:
     beside = alt.Chart(pd.DataFrame(gone, columns=["frame", "role", "text"])).transform_filter(now)
     return [
         above.mark_text(align="right", baseline="bottom", **words).encode(
-            x=alt.value("width"), y=alt.value(-4), text="text:N"
+            x=alt.XValue("width"), y=alt.YValue(-4), text="text:N"
         ),
-        beside.mark_text(align="right", dx=-2, **words).encode(x=alt.value("width"), y=y, text="text:N"),
+        beside.mark_text(align="right", dx=-2, **words).encode(x=alt.XValue("width"), y=y, text="text:N"),
     ]

@@ -97,7 +97,7 @@ def _chart(own: pd.DataFrame, pool: Pool, metric: str, curves: pd.DataFrame) -> 
     pruned = own.loc[own["way"] == LEARNED, columns]
     scratch = own.loc[own["way"] == SCRATCH, columns]
     tooltip = [alt.Tooltip("left:Q", title="heads left"), alt.Tooltip("value:Q", title=name, format=".3f")]
-    color = alt.value(pool.series.color)
+    color = alt.ColorValue(pool.series.color)
     layers = [
         alt.Chart(scratch).mark_area(color="var(--control)", opacity=0.15).encode(x=x, y=low, y2="high:Q"),
         alt.Chart(scratch).mark_line(point={"color": "var(--control)", "size": 26}, **CONTROL).encode(x=x, y=y),

@@ -5,6 +5,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from ._either import color_if, opacity_if
 from ._layer_chart import CONTROL, HEIGHT, finished, lit, spread
 from ._theme import RANK_STEPS
 
@@ -53,7 +54,7 @@ def _color_of(bins: pd.DataFrame) -> alt.Color:
 
 def _hovered_layer(layers: list[int], x: alt.X) -> alt.Chart:
     """A line at the layer that is hovered somewhere in the section."""
-    there = alt.when("datum.layer === at_layer").then(alt.value(0.7)).otherwise(alt.value(0))
+    there = opacity_if("datum.layer === at_layer", 0.7, 0)
     rule = alt.Chart(pd.DataFrame({"layer": layers})).mark_rule(color="var(--soft)", strokeWidth=1)
     return rule.encode(x=x, opacity=there)
 
@@ -77,6 +78,6 @@ def _labels(bins: pd.DataFrame, control: pd.DataFrame, control_name: str, x: alt
         frame = pd.concat([frame, pd.DataFrame([grey])], ignore_index=True)
     frame["at"] = spread(list(frame["at"]), _LABEL_GAP / HEIGHT * top, top)
     frame = frame.assign(layer=last, ranks=frame["text"])
-    color = alt.when("datum.grey").then(alt.value("var(--soft)")).otherwise(_color_of(bins))
+    color = color_if("datum.grey", "var(--soft)", _color_of(bins))
     text = alt.Chart(frame).mark_text(align="left", dx=7, fontSize=10.5, limit=90)
     return text.encode(x=x, y=alt.Y("at:Q", scale=scale), text="text:N", color=color, opacity=lit(1.0, 0.25))

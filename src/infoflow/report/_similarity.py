@@ -8,6 +8,7 @@ import pandas as pd
 
 from infoflow.results import RunFolder
 
+from ._either import color_if
 from ._figure import Figure, Panel, PanelGroup, Section
 from ._language import Cast
 from ._layer_chart import PADDING
@@ -228,5 +229,5 @@ def _labels(base: alt.Chart, span: tuple[float, float]) -> alt.Chart:
     """Each square's number, in the colour that its background leaves readable."""
     chance, best = span
     strength = f"(datum.value - {chance}) / {best - chance or 1.0}"
-    color = alt.when(f"{strength} > 0.6").then(alt.value("var(--paper)")).otherwise(alt.value("var(--ink)"))
+    color = color_if(f"{strength} > 0.6", "var(--paper)", "var(--ink)")
     return base.mark_text(fontSize=10).encode(text=alt.Text("value:Q", format=".2f"), color=color)

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from altair.utils.schemapi import debug_mode
+
 from infoflow.results import RunFolder
 
 from ._alignment import alignment_section
@@ -51,6 +53,7 @@ class Story:
 def tell(run: RunFolder) -> Story:
     """The story of a run, from whichever tables it has."""
     cast = Cast.of(run)
-    sections = [section for build in SECTIONS if (section := build(run, cast)) is not None]
+    with debug_mode(False):  # charts are made by us, and tested: checking every mark by the schema doubles their time
+        sections = [section for build in SECTIONS if (section := build(run, cast)) is not None]
     figures = [figure for section in sections for figure in section.figures]
     return Story(cast=cast, sections=sections, findings=scorecard(run, figures))
