@@ -28,8 +28,9 @@ study: $(VENV)/.infoflow
 
 install: $(VENV)/.infoflow
 
+# Programs that tests start compile infoflow once, not each time, also where bytecode is not written as a rule.
 test: $(VENV)/.dev $(VENV)/.checkpoints
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -67,14 +67,18 @@ def tiny_run(tiny_plan, built_once):
 
 @pytest.fixture(scope="session")
 def grown_run(tiny_plan, built_once):
-    """Begun with the scores of one seed, continued with two seeds and the distances of their models. No report."""
+    """Two objectives: begun with the scores of one seed, continued with two and their models' distances. No report."""
     from infoflow.studies import Run, _study, study
+
+    plain = {"findings", "learning_curves", "training_runs", "alignment"}
 
     def build(folder):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(_study, "write_report", lambda run: run.report)
             for seeds, tables in (((0,), ("task_scores",)), ((0, 1), ("task_scores", "model_distance"))):
                 analysis = dataclasses.replace(tiny_plan.analysis, tables=tables)
-                study(dataclasses.replace(tiny_plan, seeds=seeds, analysis=analysis), folder, num_processes=1)
+                changes = {"objectives": ("masked-lm", "translation"), "seeds": seeds, "analysis": analysis}
+                run = study(dataclasses.replace(tiny_plan, **changes), folder, num_processes=1)
+                assert set(run.tables) == {*tables, *plain}
 
     return Run.open(built_once("grown-study", build))

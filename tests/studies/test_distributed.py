@@ -31,7 +31,23 @@ ONE_OF_EACH_KIND = ["task_scores", "head_entropy", "layer_distance", "head_ablat
 """Streamed, from the sample, with the model run again, and of two models."""
 
 
+PRUNING = """
+[pruning]
+on = true
+objectives = ["masked-lm"]
+scopes = ["encoder-self"]
+penalties = [0.1]
+updates = 2
+greedy = ["importance"]
+keep = [4]
+roles = false
+score_sentences = 20
+rank_sentences = 20
+"""
+
+
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.* still between 0 and 1")  # after two updates
 def test_two_processes_write_the_folder_of_one(tiny_toml: str, tmp_path: Path, monkeypatch) -> None:
     for module in (_study, _analyze):  # what the script sets is put back
         monkeypatch.setattr(module, "write_report", module.write_report)
@@ -39,7 +55,7 @@ def test_two_processes_write_the_folder_of_one(tiny_toml: str, tmp_path: Path, m
     # Without dropout: its noise is drawn per process, so weights would differ.
     text = tiny_toml.replace("seeds = [0]", settings).replace("[model]", "[model]\ndropout = 0.0")
     fewer = f"[analysis]\ntables = {json.dumps(ONE_OF_EACH_KIND)}"
-    (tmp_path / "tiny.toml").write_text(text.replace("[analysis]", fewer))
+    (tmp_path / "tiny.toml").write_text(text.replace("[analysis]", fewer) + PRUNING)
     (tmp_path / "script.py").write_text(SCRIPT)
     script, plan = str(tmp_path / "script.py"), str(tmp_path / "tiny.toml")
     monkeypatch.setattr(sys, "argv", [script, str(tmp_path / "one"), plan])
@@ -51,7 +67,7 @@ def test_two_processes_write_the_folder_of_one(tiny_toml: str, tmp_path: Path, m
         assert (tmp_path / "two" / kind / "report.html").exists()
         names = {path.name for path in (tmp_path / "one" / kind / "tables").glob("*.parquet")}
         assert names == {path.name for path in (tmp_path / "two" / kind / "tables").glob("*.parquet")}
-    for name in set(ONE_OF_EACH_KIND) - {"head_ablation"}:
+    for name in set(ONE_OF_EACH_KIND) - {"head_ablation"} | {"pruning"}:
         alone, together = (
             pd.read_parquet(tmp_path / n / "study" / "tables" / f"{name}.parquet") for n in ("one", "two")
         )

@@ -1,12 +1,10 @@
 """Plans: strict about names and kinds, the same through TOML, JSON and Python."""
 
-import dataclasses
-
 import pytest
 
 from infoflow.foundation import UserError
 from infoflow.objectives import Translation
-from infoflow.studies import PRESETS, AnalysisPlan, StudyPlan, _study, study
+from infoflow.studies import PRESETS, AnalysisPlan, StudyPlan
 from infoflow.studies._jobs import model_pairs, study_jobs
 from infoflow.studies._measures import pair_measures, standard_measures
 
@@ -88,16 +86,3 @@ def test_a_plan_names_the_tables_it_wants() -> None:
     assert standard_measures(AnalysisPlan(tables=("task_scores",))) == []
     with pytest.raises(UserError, match="knows no heads"):
         standard_measures(AnalysisPlan(tables=("heads",)))
-
-
-def test_a_study_of_scores_alone(tiny_plan: StudyPlan, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(_study, "write_report", lambda run: run.report)  # it has tests of its own
-    plan = dataclasses.replace(
-        tiny_plan,
-        objectives=("causal-lm", "masked-lm"),
-        analysis=dataclasses.replace(tiny_plan.analysis, tables=("task_scores",)),
-    )
-    run = study(plan, tmp_path / "scores", num_processes=1)
-    assert set(run.tables) == {"task_scores", "training_runs", "learning_curves", "findings"}
-    more = dataclasses.replace(plan, analysis=dataclasses.replace(plan.analysis, tables=("model_distance",)))
-    assert "model_distance" in set(study(more, tmp_path / "scores", num_processes=1).tables)

@@ -95,11 +95,8 @@ def test_numbers_have_intervals_and_baselines(tiny_run: Run) -> None:
 
 
 def test_a_study_grows(grown_run: Run) -> None:
-    assert set(grown_run.tables) == {
-        "alignment", "findings", "learning_curves", "model_distance", "task_scores", "training_runs",
-    }  # fmt: skip
     scores = grown_run.tables["task_scores"]
-    assert len(scores[["model", "trained"]].drop_duplicates()) == 12
+    assert len(scores[["model", "trained"]].drop_duplicates()) == 8
     assert set(scores["seed"]) == {0, 1}
 
 
@@ -108,8 +105,8 @@ def test_pairs_differ_in_one_thing(grown_run: Run) -> None:
     same_objective = pairs["objective_a"] == pairs["objective_b"]
     same_seed = pairs["seed_a"] == pairs["seed_b"]
     assert (same_objective != same_seed).all()
-    # Two objectives of one seed: 3 pairs x 2 seeds; two seeds of one objective: 3; each trained and untrained.
-    assert len(pairs[["model_a", "model_b", "trained"]].drop_duplicates()) == 18
+    # Two objectives of one seed: 2; two seeds of one objective: 2; each trained and untrained.
+    assert len(pairs[["model_a", "model_b", "trained"]].drop_duplicates()) == 8
 
 
 def test_untrained_encoders_of_one_seed_are_equal(tiny_run: Run) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
-from scipy.stats import rankdata
 
 from infoflow.foundation import stream
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
@@ -86,6 +85,8 @@ def similarity(
 ) -> np.ndarray:
     """Rank correlation (ties by mean rank) or cosine of vectors along the last axis; NaN for a constant one."""
     if metric == "spearman":
+        from scipy.stats import rankdata  # takes long to import
+
         first, second = (rankdata(values, axis=-1) for values in (first, second))
         first, second = (values - values.mean(axis=-1, keepdims=True) for values in (first, second))
     scale = np.linalg.norm(first, axis=-1) * np.linalg.norm(second, axis=-1)

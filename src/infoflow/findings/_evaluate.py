@@ -1,7 +1,8 @@
 """Every claim against the tables of a run."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache, partial
 
 import pandas as pd
 
@@ -27,7 +28,12 @@ def evaluate(tables: Tables, findings: Iterable[Finding] | None = None) -> pd.Da
         findings: The claims to test; by default all of `FINDINGS`.
     """
     chosen = FINDINGS.values() if findings is None else findings
-    return FINDINGS_TABLE.conform(pd.DataFrame([_row(finding, tables) for finding in chosen]))
+    why_not = cache(partial(shortfall, tables))  # the same few models for all claims
+    return FINDINGS_TABLE.conform(pd.DataFrame([_row(finding, tables, why_not) for finding in chosen]))
+
+
+_WhyNot = Callable[[str, int], str | None]
+"""Why the model of an objective and a seed counts as not having learned its task."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,7 +45,7 @@ class _Seeds:
     left_out: list[str]  # seeds that were set aside, with the reason
 
 
-def _row(finding: Finding, tables: Tables) -> dict[str, object]:
+def _row(finding: Finding, tables: Tables, why_not: _WhyNot) -> dict[str, object]:
     row: dict[str, object] = {
         "id": finding.id,
         "claim": finding.claim,
@@ -53,7 +59,7 @@ def _row(finding: Finding, tables: Tables) -> dict[str, object]:
     }
     try:
         panels = gather(finding.reads, tables)
-        seeds = _seeds(finding, tables, panels)
+        seeds = _seeds(finding, panels, why_not)
         panels = {name: panel.only(set(seeds.used)) for name, panel in panels.items()}
         if min(panel.num_replicates for panel in panels.values()) < 2:
             raise Absent("the tables hold no bootstrap replicates, so there is no interval")
@@ -62,13 +68,13 @@ def _row(finding: Finding, tables: Tables) -> dict[str, object]:
     return {**row, **_tested(finding, tables, panels, seeds)}
 
 
-def _seeds(finding: Finding, tables: Tables, panels: dict[str, Panel]) -> _Seeds:
+def _seeds(finding: Finding, panels: dict[str, Panel], why_not: _WhyNot) -> _Seeds:
     """Seeds whose models have all learned their tasks; where those are too few, every seed, with the obstacles.
 
     Of a study of several seeds no claim is tested on the lucky one: three must have learned, or all there are.
     """
     present = sorted(set.intersection(*(panel.seeds for panel in panels.values())))
-    reasons = {seed: [r for o in finding.learned if (r := shortfall(tables, o, seed))] for seed in present}
+    reasons = {seed: [r for o in finding.learned if (r := why_not(o, seed))] for seed in present}
     learned = [seed for seed in present if not reasons[seed]]
     failures = [reason for seed in present for reason in reasons[seed]]
     if len(learned) >= max(finding.minimum_seeds, min(3, len(present))):

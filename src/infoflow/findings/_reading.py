@@ -71,8 +71,9 @@ class Curve:
 
     def panel(self, tables: Tables) -> Panel:
         frame = rows_of(tables, self.table, ["objective", "seed", "trained", "layer", self.number, *self.where])
-        frame = frame[(frame["objective"] == self.objective) & (frame["trained"] == self.trained)]
-        frame = chosen(frame, self.where)
+        own = (frame["objective"] == self.objective) & (frame["trained"] == self.trained)
+        known = {"seed", "layer", self.number, "replicates", *self.where, *_SETTINGS}
+        frame = chosen(frame.loc[own, [column for column in frame.columns if column in known]], self.where)
         require_rows(frame, tables[self.table], self.table, self.objective, self.trained, self.where)
         return _panel_of(frame, ["seed"], self.first_layer, self.number, self.table)
 

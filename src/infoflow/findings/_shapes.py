@@ -3,7 +3,6 @@
 from itertools import combinations
 
 import numpy as np
-from scipy.stats import rankdata
 
 
 def falls(curves: np.ndarray) -> np.ndarray:
@@ -18,6 +17,8 @@ def total_fall(curves: np.ndarray) -> np.ndarray:
 
 def spearman(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Rank correlation of each row, (N, 1), ties by average rank; NaN for a constant row."""
+    from scipy.stats import rankdata  # takes long to import
+
     first, second = np.broadcast_arrays(first, second)
     ranks = [rankdata(rows, axis=1) for rows in (first, second)]
     x, y = (rank - rank.mean(axis=1, keepdims=True) for rank in ranks)

@@ -4,7 +4,6 @@ import inspect
 
 import numpy as np
 import pandas as pd
-from sklearn.manifold import MDS
 from threadpoolctl import threadpool_limits
 
 from infoflow.foundation import UserError
@@ -53,6 +52,8 @@ def _one_map(stack: object, kind: object, part: pd.DataFrame, seed: int) -> pd.D
 
 
 def _scale(matrix: np.ndarray, seed: int) -> tuple[np.ndarray, float]:
+    from sklearn.manifold import MDS  # takes long to import
+
     # scikit-learn 1.8 renamed `metric` to `metric_mds` and `dissimilarity` to `metric`.
     renamed = "metric_mds" in inspect.signature(MDS.__init__).parameters
     names = (

@@ -152,8 +152,9 @@ def _tell(point: GatedPoint) -> None:
     display, kept = current_display(), sum(point.alive)
     display.note(f"penalty {point.setting:g}: {kept} of {len(point.heads)} heads stay, {point.undecided} undecided")
     if point.undecided:
+        gates = "1 gate is" if point.undecided == 1 else f"{point.undecided} gates are"
         display.warn(
-            f"{point.undecided} gates are still between 0 and 1 at penalty {point.setting:g}: the two rules for what "
+            f"{gates} still between 0 and 1 at penalty {point.setting:g}: the two rules for what "
             f"is alive give {kept} and {sum(point.alive_code)} heads. Train longer, or raise gate_rate."
         )
     if kept == 0:

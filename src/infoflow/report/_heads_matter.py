@@ -5,7 +5,6 @@ from typing import Any
 
 import altair as alt
 import pandas as pd
-from scipy.stats import spearmanr
 
 from ._curves import has_untrained
 from ._figure import Figure, Panel
@@ -34,6 +33,8 @@ class _Pair:
 
     def correlation(self, series: str) -> Samples:
         """Spearman's rank correlation over the heads of each seed."""
+        from scipy.stats import spearmanr  # takes long to import
+
         own = self.rows[(self.rows["series"] == series) & self.rows["trained"]]
         values = {
             seed: spearmanr(heads["x"], heads["y"]).statistic

@@ -5,8 +5,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from sklearn.cluster import MiniBatchKMeans
-from sklearn.metrics import pairwise_distances_argmin
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
@@ -59,6 +57,8 @@ def discretize(x: Matrix, clusters: int, seed: int = 0) -> Int[Tensor, " token"]
 
 def cluster(x: Matrix, clusters: int, seed: int = 0) -> Clustering:
     """`discretize`, with what is worth reporting of the clustering."""
+    from sklearn.cluster import MiniBatchKMeans  # scikit-learn and scipy.stats take long to import: only where used
+
     rows = as_view(x, "x", torch.float32).numpy()
     if not 1 <= clusters <= len(rows):
         raise UserError(
@@ -89,5 +89,7 @@ def _start(rows: Float[Tensor, "token width"], clusters: int, seed: int) -> Floa
 
 def _reassignment_ratio(rows: Float[np.ndarray, "token width"], start: Float[np.ndarray, "cluster width"]) -> float:
     """scikit-learn takes a share of the largest cluster: by Zipf's law that is most clusters, so look at the mean."""
+    from sklearn.metrics import pairwise_distances_argmin
+
     counts = np.bincount(pairwise_distances_argmin(rows[:BATCH_SIZE], start))
     return min(_REASSIGNED, _REASSIGNED_OF_MEAN * min(len(rows), BATCH_SIZE) / len(start) / counts.max())

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Float
-from sklearn.manifold import TSNE
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
@@ -86,6 +85,8 @@ def _first_start(x: Float[Tensor, "point width"], seed: int) -> Map:
 
 
 def _tsne(x: Float[Tensor, "point width"], start: Map, perplexity: float, course: _Course) -> Map:
+    from sklearn.manifold import TSNE  # takes long to import
+
     # Threads would make sums, and with them maps, differ between machines.
     with threadpool_limits(limits=1):
         if find_spec("openTSNE") is not None:

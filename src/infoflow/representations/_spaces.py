@@ -2,7 +2,6 @@
 
 import torch
 from jaxtyping import Float
-from scipy.stats import rankdata
 from torch import Tensor
 
 from infoflow.foundation import UserError
@@ -36,6 +35,8 @@ def in_space(states: Float[Tensor, "occurrence width"], space: str) -> Float[Ten
     if space == "raw":
         return states
     if space == "rank":
+        from scipy.stats import rankdata  # takes long to import
+
         return torch.from_numpy(rankdata(states.numpy(), axis=1)) - (states.shape[1] + 1) / 2
     shifted = centred(states)
     if space == "centred":
