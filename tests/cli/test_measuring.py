@@ -66,7 +66,14 @@ def test_merge_names_the_missing_shard(infoflow, masked_lm, small):
 
 
 def test_compare_measures_the_distance_of_models(infoflow, masked_lm, causal_lm, small, tmp_path):
-    answer = infoflow("compare", masked_lm, causal_lm, *small, "--no-control", "--only=model_distance,head_confidence")
+    answer = infoflow(
+        "compare",
+        masked_lm,
+        causal_lm,
+        *small,
+        "--no-control",
+        '--set=analysis.tables=["head_confidence", "model_distance"]',
+    )
     assert answer.code == 0, answer.err
     run = tmp_path / "runs" / "compare-masked-lm-seed-0-causal-lm-seed-0"
     assert len(tables(run)["model_distance"]) == 3  # embeddings and two layers

@@ -1,4 +1,4 @@
-"""Tiny random models of every family. Imports of infoflow stay inside fixtures: jaxtyping's hook comes first."""
+"""Tiny random models of every family. Imports of infoflow stay inside fixtures: the hook that checks it comes first."""
 
 import copy
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Run folders for the report's tests; `synthetic_run` is imported inside fixtures, after jaxtyping's import hook."""
+"""Run folders for the report's tests; `synthetic_run` is imported inside fixtures, after the hook that checks it."""
 
 import shutil
 import sys

@@ -7,7 +7,7 @@ import pytest
 
 from infoflow.foundation import UserError
 from infoflow.studies import AnalysisPlan, AnalyzeOptions, Run, analyze
-from infoflow.studies._analyze import _Analysis, distinct_names
+from infoflow.studies._analysis import Analysis, distinct_names
 
 SETTINGS = AnalysisPlan(
     occurrences=500,
@@ -97,7 +97,7 @@ def test_every_model_has_its_control(compared: Run) -> None:
 def test_what_is_done_is_not_done_again(folders: list[str], tmp_path, monkeypatch) -> None:
     options = AnalyzeOptions(corpus="grammar:60", only=("head_entropy",), control=False, measures=SETTINGS)
     before = analyze(folders[:1], options, tmp_path / "run").tables["head_entropy"]
-    monkeypatch.setattr(_Analysis, "_measure", lambda *_: pytest.fail("measured twice"))
+    monkeypatch.setattr(Analysis, "_measure", lambda *_: pytest.fail("measured twice"))
     pd.testing.assert_frame_equal(before, analyze(folders[:1], options, tmp_path / "run").tables["head_entropy"])
 
 
@@ -138,7 +138,7 @@ def test_a_model_that_cannot_be_read_is_told_of_before_any_is_measured(
 ) -> None:
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "config.json").write_text("{")
-    monkeypatch.setattr(_Analysis, "tables", lambda self: pytest.fail("measured"))
+    monkeypatch.setattr(Analysis, "tables", lambda self: pytest.fail("measured"))
     with pytest.raises(UserError, match=r"broken cannot be read: .*\. Save or download it again"):
         analyze([folders[0], str(tmp_path / "broken")], AnalyzeOptions(corpus="grammar:50"), tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -1,6 +1,6 @@
 """A plan and its resumable execution over all rooms."""
 
-from ._analyze import AnalyzeOptions as AnalyzeOptions
+from ._analysis import AnalyzeOptions as AnalyzeOptions
 from ._analyze import analyze as analyze
 from ._analyze import merge as merge
 from ._check_findings import check_findings as check_findings

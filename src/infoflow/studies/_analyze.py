@@ -1,74 +1,30 @@
-"""`analyze` and `compare_models`: the measuring part of a study, for any Hugging Face models."""
+"""`analyze` and `merge`: the measuring part of a study, for any Hugging Face models."""
 
-import copy
 import dataclasses
 import json
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from infoflow.corpus import Corpus, load_corpus, parse_corpus
-from infoflow.flow import (
-    AbstractMeasure,
-    Measured,
-    PairMeasure,
-    PassOptions,
-    agree,
-    collect,
-    describe_measure,
-    first_then_others,
-    is_first,
-    job_key,
-    measure_shard,
-    merge_shards,
-    wait_for_all,
-)
-from infoflow.foundation import UserError, atomic_folder, digest, hash64, provenance
-from infoflow.models import Model, kept_heads, load_model
-from infoflow.pruning import prune
+from infoflow.flow import PairMeasure, PassOptions, describe_measure, first_then_others, is_first, wait_for_all
+from infoflow.foundation import UserError, atomic_folder, digest, provenance
 from infoflow.report import write_report
 from infoflow.results import RunFolder
 
-from ._compare import PAIR_KEYS, Compared, compare_pairs
+from ._analysis import SHARDS, Analysis, AnalyzeOptions, Variant, distinct_names, shards_in, variants
+from ._compare import PAIR_KEYS, compare_pairs
 from ._data import at_most, distinct
-from ._jobs import clean_samples
-from ._measures import choose, measures_by_table, pair_measures, standard_measures
+from ._measures import choose, pair_measures, standard_measures
 from ._plan import AnalysisPlan
 from ._run import Run
 from ._study import MODEL_KEYS, only_one
-from ._workbench import Part, Schemas, Workbench, stacked
-
-_SHARDS = "shards"
-_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AnalyzeOptions:
-    """What `analyze` reads and how; plain values, kept in run.json so that shards can be merged later."""
-
-    corpus: str = "tatoeba-en-fr"
-    parser: str = ""  # spaCy pipeline that gives the sentences trees; empty: the corpus's own, where it has any
-    only: tuple[str, ...] = ()  # tables to compute; empty: all
-    sentences: int = 5000  # of the corpus at most, chosen by hash; 0: all
-    control: bool = True  # measure the same architecture with random weights too
-    seed: int = 0
-    device: str = "auto"
-    tokenizer: str | None = None
-    max_length: int = 512
-    precision: str = "fp32"  # of weights and states; "bf16" is faster on processors that have it
-    measures: AnalysisPlan = dataclasses.field(default_factory=AnalysisPlan)
-
-    def __post_init__(self) -> None:
-        if self.precision not in _DTYPES:
-            raise UserError(f"precision must be one of {', '.join(_DTYPES)}. Got {self.precision}.")
+from ._workbench import Part, Workbench, stacked
 
 
 def analyze(
@@ -120,12 +76,7 @@ def _analyze(
         white_space_words=len(sources) > 1,
     )
     analysed = []
-    variants = _variants(sources, options)
-    for variant in variants if len(sources) > 1 else ():
-        if variant.trained:  # one that cannot be read is to be told of before any is measured
-            _Analysis(variant, options, passes, corpus, measures, bench)
-    for variant in variants:
-        analysis = _Analysis(variant, options, passes, corpus, measures, bench)
+    for analysis in _in_turn(variants(sources, options), partial(Analysis, options, passes, corpus, measures, bench)):
         if shard is not None:
             analysis.run_shard(*shard)
         elif merging:
@@ -143,6 +94,17 @@ def _analyze(
         write_report(run)
     wait_for_all()
     bench.discard("samples")
+
+
+def _in_turn(chosen: Sequence[Variant], read: Callable[[Variant], Analysis]) -> Iterator[Analysis]:
+    """The trained models, then their controls. A model that cannot be read is told of before any is measured."""
+    trained = []
+    for variant in (one for one in chosen if one.trained):
+        if trained:
+            trained[-1].release()
+        trained.append(read(variant))
+    yield from trained
+    yield from (read(variant) for variant in chosen if not variant.trained)
 
 
 def merge(folders: Sequence[Path | str], out: Path | str) -> Run:
@@ -166,18 +128,13 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Run:
     sources, options = plans[0]["models"], _options(plans[0]["options"])
     with only_one(merged):
         _open(merged, sources, options)
-        for shard in (shard for run in runs for shard in _shards(run.path / "work" / _SHARDS)):
-            target = merged.path / "work" / _SHARDS / shard.parent.name / shard.name
+        for shard in (shard for run in runs for shard in shards_in(run.path / "work" / SHARDS)):
+            target = merged.path / "work" / SHARDS / shard.parent.name / shard.name
             if not target.exists():
                 with atomic_folder(target) as folder:
                     shutil.copytree(shard, folder, dirs_exist_ok=True)
         _analyze(merged, sources, options, shard=None, merging=True)
     return Run(merged)
-
-
-def _shards(folder: Path) -> list[Path]:
-    """Finished shards under `folder`; a killed one leaves a hidden folder."""
-    return sorted(path for path in folder.rglob("*-of-*") if path.is_dir() and path.name[0].isdigit())
 
 
 def _absolute(sources: Sequence[str], options: AnalyzeOptions) -> tuple[list[str], AnalyzeOptions]:
@@ -219,145 +176,7 @@ def _corpus(options: AnalyzeOptions) -> Corpus:
     return first_then_others(lambda: parse_corpus(corpus, options.parser)) if options.parser else corpus
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Variant:
-    source: str
-    name: str
-    trained: bool
-
-
-def _variants(sources: Sequence[str], options: AnalyzeOptions) -> list[_Variant]:
-    kinds = (True, False) if options.control else (True,)
-    names = distinct_names(sources)
-    return [
-        _Variant(source=str(source), name=name, trained=trained)
-        for trained in kinds
-        for source, name in zip(sources, names, strict=True)
-    ]
-
-
-def distinct_names(sources: Sequence[str]) -> list[str]:
-    """The last part of each path, or as many parts as tell the models apart."""
-    parts = [Path(str(source)).resolve().parts if Path(source).exists() else Path(source).parts for source in sources]
-    for depth in range(1, max(map(len, parts)) + 1):
-        names = ["/".join(part[-depth:]) for part in parts]
-        if len(set(names)) == len(names):
-            return names
-    raise UserError(f"Each model must be given once. Got {', '.join(map(str, sources))}.")
-
-
-class _Analysis:
-    """One model, trained or as initialised, on the corpus; the model itself is held only while it is needed."""
-
-    def __init__(
-        self,
-        variant: _Variant,
-        options: AnalyzeOptions,
-        passes: PassOptions,
-        corpus: Corpus,
-        measures: list[AbstractMeasure],
-        bench: Workbench,
-    ) -> None:
-        self.variant, self.corpus, self.measures, self.bench = variant, corpus, measures, bench
-        self._sources, self.options, self.plan = options, passes, options.measures
-        model = self.model
-        self.key = job_key(model, corpus, self.measures, self.options)
-        by_table = measures_by_table(self.measures)
-        self._table_keys = {name: job_key(model, corpus, writing, passes) for name, writing in by_table.items()}
-        self.parameters = sum(parameter.numel() for parameter in model.module.parameters())
-        self.keys = {"model": model.name, "objective": model.task, "seed": 0, "trained": variant.trained}
-
-    @cached_property
-    def model(self) -> Model:
-        sources = self._sources
-        model = load_model(
-            self.variant.source,
-            tokenizer=sources.tokenizer,
-            device=sources.device,
-            dtype=_DTYPES[sources.precision],
-        )
-        model = model if self.variant.trained else untrained(model, sources.seed)
-        return dataclasses.replace(model, name=self.variant.name)
-
-    def release(self) -> None:
-        """Let go of the model; it is loaded again when it is needed."""
-        self.__dict__.pop("model", None)
-
-    def tables(self) -> Part:
-        """The model's tables; those that are not there are computed."""
-        return self.bench.each_table("measured", self._table_keys, self._schemas(), self._compute)
-
-    def merge(self) -> Part:
-        """The model's tables from its shards.
-
-        Raises:
-            UserError: There are none for this model, corpus and settings, or not all.
-        """
-        shards = _shards(self.bench.path(_SHARDS, self.key))
-        if not shards:
-            raise UserError(
-                f"No shard belongs to {self.variant.name} with this corpus and these settings. A model or the corpus "
-                "has changed since, or infoflow has: run the shards again."
-            )
-        folder = self._fresh_samples()
-        merged = merge_shards(self.model, self.corpus, self.measures, shards, folder, self.options)
-        return self.bench.each_table("measured", self._table_keys, self._schemas(), lambda _: merged.tables)
-
-    def stored(self) -> Part:
-        """The tables, which are there."""
-        return self.bench.read_each("measured", self._table_keys)
-
-    def _schemas(self) -> Schemas:
-        return {measure.name: measure.table for measure in self.measures}
-
-    def _compute(self, names: list[str]) -> Part:
-        measures = [measure for measure in self.measures if measure.name in names]
-        for_pairs = [] if self._sources.only else pair_measures(self.plan)
-        return self._measure([*measures, *for_pairs]).tables
-
-    def _measure(self, measures: Sequence[AbstractMeasure]) -> Measured:
-        return collect(self.model, self.corpus, measures, self._fresh_samples(), self.options)
-
-    def _fresh_samples(self) -> Path:
-        folder = self.bench.path("samples", self.key)
-        if is_first():
-            shutil.rmtree(folder, ignore_errors=True)
-        wait_for_all()
-        return folder
-
-    def run_shard(self, index: int, num: int) -> None:
-        out = self.bench.path(_SHARDS, self.key) / f"{index}-of-{num}"
-        if not out.exists():
-            measure_shard(self.model, self.corpus, self.measures, index, num, out, self.options)
-
-    def compared(self) -> Compared:
-        """The model for comparisons, its samples kept from measuring or drawn again."""
-        folder = self.bench.path("samples", self.key)
-        if not agree(any(folder.rglob("facts.json"))):
-            self._measure(pair_measures(self.plan))
-            self.release()
-        keys = {name: value for name, value in self.keys.items() if name != "trained"}
-        return Compared(keys=keys, trained=self.variant.trained, samples=clean_samples(folder))
-
-
-def untrained(model: Model, seed: int) -> Model:
-    """The same architecture with random weights: what a measure finds before any learning."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(hash64("untrained", seed))
-        module = type(model.module)(copy.deepcopy(model.module.config)).to(model.module.dtype)
-    fresh = load_model(module, tokenizer=model.tokenizer, device=model.device)
-    if (kept := kept_heads(model.module)) is not None:
-        gone = [
-            (a.stack, a.kind, a.layer, head)
-            for a in fresh.anatomy.attentions()
-            for head in range(a.num_heads)
-            if head not in kept[a.stack, a.kind, a.layer]
-        ]
-        fresh = prune(fresh, gone)
-    return dataclasses.replace(fresh, target_tokenizer=model.target_tokenizer)
-
-
-def _write(run: RunFolder, analysed: list[_Analysis], pairs: Part) -> None:
+def _write(run: RunFolder, analysed: list[Analysis], pairs: Part) -> None:
     measured = stacked({name: frame.assign(**each.keys) for name, frame in each.stored().items()} for each in analysed)
     schemas = {measure.name: measure.table.with_keys(*MODEL_KEYS) for measure in analysed[0].measures}
     for name, frame in measured.items():
@@ -367,7 +186,7 @@ def _write(run: RunFolder, analysed: list[_Analysis], pairs: Part) -> None:
             run.tables.write(pairs[measure.name], measure.table.with_keys(*PAIR_KEYS))
 
 
-def _compared(bench: Workbench, analysed: list[_Analysis], options: AnalyzeOptions) -> Part:
+def _compared(bench: Workbench, analysed: list[Analysis], options: AnalyzeOptions) -> Part:
     """Tables of all pairs of models, and of their controls; computed unless they are there."""
     measures = pair_measures(options.measures)
     pairs = [(a, b) for a, b in combinations(analysed, 2) if a.variant.trained == b.variant.trained]
@@ -380,13 +199,13 @@ def _compared(bench: Workbench, analysed: list[_Analysis], options: AnalyzeOptio
     return bench.tables("compared", key, schemas, lambda: _compare_pairs(pairs, measures))
 
 
-def _compare_pairs(pairs: list[tuple[_Analysis, _Analysis]], measures: Sequence[PairMeasure]) -> Part:
+def _compare_pairs(pairs: list[tuple[Analysis, Analysis]], measures: Sequence[PairMeasure]) -> Part:
     # By object: two models of one shape have the same control, so the same key.
     models = {id(analysis): analysis.compared() for pair in pairs for analysis in pair}
     return compare_pairs([(models[id(a)], models[id(b)]) for a, b in pairs], measures)
 
 
-def _describe(run: RunFolder, corpus: Corpus, analysed: list[_Analysis], seconds: float) -> None:
+def _describe(run: RunFolder, corpus: Corpus, analysed: list[Analysis], seconds: float) -> None:
     models = [
         {"name": each.keys["model"], "objective": each.keys["objective"], "seed": 0, "parameters": each.parameters}
         for each in analysed

@@ -60,9 +60,8 @@ def relevance(
         batch: What the Hugging Face model takes as keywords. A model from encoder to decoder needs `decoder_input_ids`
             or `labels`; padding needs `attention_mask`.
         position: Index along the logits (decoder step, or token); negative ones count from the end; sentences that have
-            only padding there are left out. Default: all
-            predicted positions: decoder steps, real tokens of a causal LM, labelled tokens of a masked LM (without
-            `labels` all real ones).
+            only padding there are left out. Default: all predicted positions: decoder steps, real tokens of a causal
+            LM, labelled tokens of a masked LM (without `labels` all real ones).
         target: Token id whose logit is explained; by default the top one at each position.
         normalise: See above.
 
