@@ -12,7 +12,7 @@ def library(request, monkeypatch):
 
     if request.param == "oneDNN" and not torch.backends.mkldnn.is_available():
         pytest.skip("this build of PyTorch has no oneDNN")
-    monkeypatch.setattr(_fast_linear, "_has_onednn", lambda: request.param == "oneDNN")
+    monkeypatch.setattr(_fast_linear, "_onednn_is_faster", lambda: request.param == "oneDNN")
     return request.param
 
 
@@ -96,3 +96,17 @@ def test_projections_to_and_from_nothing(shape):
     with torch.no_grad(), FastLinear():
         found = nn.functional.linear(x, weight, bias)
     assert torch.equal(found, nn.functional.linear(x, weight, bias))
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "expected"),
+    [("AMD EPYC 9B45", "AVX512", True), ("Intel Xeon 2.50GHz", "AVX512", False), ("AMD EPYC 7B13", "AVX2", False)],
+)
+def test_onednn_is_for_avx512_that_mkl_does_not_use(monkeypatch, name, capability, expected):
+    from infoflow.models import _fast_linear
+
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"cpu_name": name})
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    for part in ("mkl", "mkldnn"):
+        monkeypatch.setattr(getattr(torch.backends, part), "is_available", lambda: True)
+    assert _fast_linear._onednn_is_faster.__wrapped__() is expected
