@@ -3,11 +3,12 @@
 import fcntl
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import typecheck
+from undrawn import undrawn
 
 typecheck.install("infoflow")
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -44,6 +45,13 @@ def built_once(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Pa
         return shared
 
     return folder
+
+
+@pytest.fixture
+def no_drawing() -> Iterator[None]:
+    """Studies and analyses end with an empty report."""
+    with undrawn():
+        yield
 
 
 WORDS = {

@@ -74,18 +74,6 @@ def infoflow(capsys, monkeypatch, tmp_path) -> Callable[..., Answer]:
 
 
 @pytest.fixture
-def no_drawing(monkeypatch) -> None:
-    """Studies and analyses end with an empty report: drawing one takes several seconds."""
-    for module in ("_analyze", "_study"):
-        monkeypatch.setattr(f"infoflow.studies.{module}.write_report", _touch)
-
-
-def _touch(run) -> Path:
-    run.report.touch()
-    return run.report
-
-
-@pytest.fixture
 def plan(tmp_path) -> Path:
     path = tmp_path / "tiny.toml"
     path.write_text(PLAN)

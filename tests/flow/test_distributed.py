@@ -1,12 +1,12 @@
 """Two processes under torchrun (gloo) give the result of one."""
 
-import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from forked import run_here
 
 SCRIPT = """
 import sys
@@ -40,12 +40,11 @@ for name, table in tables.items():
 
 
 @pytest.mark.slow
-def test_two_processes_equal_one(tmp_path: Path, monkeypatch) -> None:
+def test_two_processes_equal_one(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    monkeypatch.setattr(sys, "argv", [str(script), str(tmp_path / "one")])
-    runpy.run_path(str(script))
+    run_here(script, tmp_path / "one")
     subprocess.run([*launcher, script, tmp_path / "two"], check=True, timeout=300, capture_output=True)
     names = {path.name for path in (tmp_path / "one" / "0").glob("*.parquet")}
     assert len(names) == 6

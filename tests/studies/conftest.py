@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+from undrawn import undrawn
 
 TINY = """
 title = "Tiny"
@@ -68,14 +69,14 @@ def tiny_run(tiny_plan, built_once):
 @pytest.fixture(scope="session")
 def grown_run(tiny_plan, built_once):
     """Two objectives: begun with the scores of one seed, continued with two and their models' distances. No report."""
-    from infoflow.studies import Run, _study, study
+    from infoflow.studies import Run, study
 
     plain = {"findings", "learning_curves", "training_runs", "alignment"}
 
     def build(folder):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_study, "write_report", lambda run: run.report)
-            for seeds, tables in (((0,), ("task_scores",)), ((0, 1), ("task_scores", "model_distance"))):
+        with undrawn():
+            later = ("task_scores", "head_confidence", "model_distance")
+            for seeds, tables in (((0,), ("task_scores",)), ((0, 1), later)):
                 analysis = dataclasses.replace(tiny_plan.analysis, tables=tables)
                 changes = {"objectives": ("masked-lm", "translation"), "seeds": seeds, "analysis": analysis}
                 run = study(dataclasses.replace(tiny_plan, **changes), folder, num_processes=1)

@@ -1,15 +1,13 @@
 """A study and an analysis under torchrun: two processes, one run folder, the numbers of one process."""
 
 import json
-import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
-
-from infoflow.studies import _analyze, _study
+from forked import run_here
 
 SCRIPT = """
 import dataclasses, sys
@@ -48,20 +46,17 @@ rank_sentences = 20
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* still between 0 and 1")  # after two updates
-def test_two_processes_write_the_folder_of_one(tiny_toml: str, tmp_path: Path, monkeypatch) -> None:
-    for module in (_study, _analyze):  # what the script sets is put back
-        monkeypatch.setattr(module, "write_report", module.write_report)
+def test_two_processes_write_the_folder_of_one(tiny_toml: str, tmp_path: Path, no_drawing) -> None:
     settings = 'objectives = ["masked-lm"]\nseeds = [0, 1]'
     # Without dropout: its noise is drawn per process, so weights would differ.
     text = tiny_toml.replace("seeds = [0]", settings).replace("[model]", "[model]\ndropout = 0.0")
     fewer = f"[analysis]\ntables = {json.dumps(ONE_OF_EACH_KIND)}"
     (tmp_path / "tiny.toml").write_text(text.replace("[analysis]", fewer) + PRUNING)
     (tmp_path / "script.py").write_text(SCRIPT)
-    script, plan = str(tmp_path / "script.py"), str(tmp_path / "tiny.toml")
-    monkeypatch.setattr(sys, "argv", [script, str(tmp_path / "one"), plan])
-    runpy.run_path(script)
+    script, plan = tmp_path / "script.py", tmp_path / "tiny.toml"
+    run_here(script, tmp_path / "one", plan)
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run([*launcher, script, str(tmp_path / "two"), plan], timeout=900, capture_output=True, text=True)
+    done = subprocess.run([*launcher, script, tmp_path / "two", plan], timeout=900, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     for kind in ("study", "analysis"):
         assert (tmp_path / "two" / kind / "report.html").exists()

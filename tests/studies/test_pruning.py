@@ -9,12 +9,13 @@ import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file
+from undrawn import undrawn
 
 from infoflow.foundation import UserError, file_digest
 from infoflow.heads import HEAD_ROLES, head_roles
 from infoflow.pruning import PRUNED_HEADS, PRUNED_ROLES, PRUNING, quality, role_measures
 from infoflow.results import RunFolder
-from infoflow.studies import PruningPlan, StudyPlan, _pruning, _study, study, train_model
+from infoflow.studies import PruningPlan, StudyPlan, _pruning, study, train_model
 from infoflow.studies._data import at_most
 from infoflow.studies._jobs import Job, StudyJobs, pruning_jobs, requirement, study_jobs
 from infoflow.studies._pruning import pruned_tables
@@ -62,9 +63,8 @@ def plan() -> StudyPlan:
 @pytest.fixture(scope="module")
 def told(plan, tmp_path_factory):
     """A study that was run once, and its warnings."""
-    with warnings.catch_warnings(record=True) as caught, pytest.MonkeyPatch.context() as patch:
+    with warnings.catch_warnings(record=True) as caught, undrawn():
         warnings.simplefilter("always")
-        patch.setattr(_study, "write_report", lambda run: None)  # has tests of its own
         run = study(plan, tmp_path_factory.mktemp("runs") / "pruned", num_processes=1)
     return run, [str(warning.message) for warning in caught]
 

@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, EncoderDeco
 
 from infoflow.foundation import UserError
 from infoflow.results import RunFolder
-from infoflow.studies import Run, StudyPlan, _study, study
+from infoflow.studies import Run, StudyPlan, study
 from infoflow.studies._jobs import Job, StudyJobs, requirement, study_jobs
 
 TABLES = {
@@ -83,6 +83,7 @@ def test_every_model_and_its_control_is_in_every_table(tiny_run: Run) -> None:
         table = tiny_run.tables[name]
         keys = table[["model", "trained"]].drop_duplicates()
         assert len(keys) == 6, name
+        assert set(table["seed"]) == {0}
 
 
 def test_numbers_have_intervals_and_baselines(tiny_run: Run) -> None:
@@ -95,18 +96,20 @@ def test_numbers_have_intervals_and_baselines(tiny_run: Run) -> None:
 
 
 def test_a_study_grows(grown_run: Run) -> None:
-    scores = grown_run.tables["task_scores"]
-    assert len(scores[["model", "trained"]].drop_duplicates()) == 8
-    assert set(scores["seed"]) == {0, 1}
+    for name in ("head_confidence", "task_scores"):
+        table = grown_run.tables[name]
+        assert len(table[["model", "trained"]].drop_duplicates()) == 8, name
+        assert set(table["seed"]) == {0, 1}, name
 
 
-def test_pairs_differ_in_one_thing(grown_run: Run) -> None:
-    pairs = grown_run.tables["model_distance"]
-    same_objective = pairs["objective_a"] == pairs["objective_b"]
-    same_seed = pairs["seed_a"] == pairs["seed_b"]
-    assert (same_objective != same_seed).all()
-    # Two objectives of one seed: 2; two seeds of one objective: 2; each trained and untrained.
-    assert len(pairs[["model_a", "model_b", "trained"]].drop_duplicates()) == 8
+def test_pairs_differ_in_one_thing(tiny_run: Run, grown_run: Run) -> None:
+    # Three objectives of one seed: 3 pairs. Two of two seeds: 2, and 2 of one objective. Each trained and untrained.
+    for run, number in ((tiny_run, 6), (grown_run, 8)):
+        pairs = run.tables["model_distance"]
+        same_objective = pairs["objective_a"] == pairs["objective_b"]
+        same_seed = pairs["seed_a"] == pairs["seed_b"]
+        assert (same_objective != same_seed).all()
+        assert len(pairs[["model_a", "model_b", "trained"]].drop_duplicates()) == number
 
 
 def test_untrained_encoders_of_one_seed_are_equal(tiny_run: Run) -> None:
@@ -139,9 +142,8 @@ def test_loss_equals_the_training_rooms_evaluation(tiny_run: Run, tiny_plan: Stu
         assert row["value"].item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_second_call_does_nothing_again(tiny_run: Run, tiny_plan: StudyPlan, monkeypatch) -> None:
+def test_a_second_call_does_nothing_again(tiny_run: Run, tiny_plan: StudyPlan, no_drawing, monkeypatch) -> None:
     monkeypatch.setattr(StudyJobs, "do", lambda *_: pytest.fail("everything was done"))
-    monkeypatch.setattr("infoflow.studies._study.write_report", lambda run: run.report)  # it takes long, and is tested
     before = {name: tiny_run.tables[name] for name in TABLES}
     again = study(tiny_plan, tiny_run.path, num_processes=1)
     for name in TABLES - {"training_runs"}:
@@ -198,9 +200,8 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 def test_killed_in_two_processes_it_ends_with_the_weights_and_numbers_of_one(
-    tiny_toml: str, tmp_path, monkeypatch
+    tiny_toml: str, tmp_path, no_drawing
 ) -> None:
-    monkeypatch.setattr(_study, "write_report", lambda run: run.report.touch())
     settings = tiny_toml.replace("seeds = [0]", 'seeds = [5]\nobjectives = ["causal-lm", "masked-lm"]')
     one_of_each_kind = ["task_scores", "head_confidence", "mutual_information", "head_ablation", "model_distance"]
     fewer = f"[analysis]\nuntrained = false\ntables = {json.dumps(one_of_each_kind)}"

@@ -32,8 +32,7 @@ def report(
         from infoflow.results import RunFolder
 
         folder = RunFolder.existing(run)
-        if not folder.tables:
-            raise UserError(f"{run} holds no tables yet: nothing to show. Let the command that began it finish.")
+        folder.require_tables()
         if figures is None:
             if formats:
                 raise UserError("--formats are those of figures: say where to with --figures FOLDER.")

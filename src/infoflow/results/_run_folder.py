@@ -37,6 +37,15 @@ class RunFolder:
             )
         return folder
 
+    def require_tables(self) -> None:
+        """Refuse a run without results.
+
+        Raises:
+            UserError: It holds no tables yet.
+        """
+        if not len(self.tables):
+            raise UserError(f"{self.path} holds no tables yet. Let the command that began it finish there first.")
+
     @property
     def models(self) -> Path:
         return self.path / "models"

@@ -98,13 +98,14 @@ def _analyze(
 
 def _in_turn(chosen: Sequence[Variant], read: Callable[[Variant], Analysis]) -> Iterator[Analysis]:
     """The trained models, then their controls. A model that cannot be read is told of before any is measured."""
-    trained = []
-    for variant in (one for one in chosen if one.trained):
-        if trained:
-            trained[-1].release()
-        trained.append(read(variant))
-    yield from trained
-    yield from (read(variant) for variant in chosen if not variant.trained)
+    trained, controls = ([one for one in chosen if one.trained is kind] for kind in (True, False))
+    ahead = []
+    for variant in trained:
+        ahead.append(read(variant))
+        if len(trained) > 1:  # in memory one at a time
+            ahead[-1].release()
+    yield from ahead
+    yield from map(read, controls)
 
 
 def merge(folders: Sequence[Path | str], out: Path | str) -> Run:

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from infoflow.findings import FINDINGS_TABLE, evaluate
-from infoflow.foundation import UserError
 from infoflow.report import write_report
 from infoflow.results import RunFolder
 
@@ -17,8 +16,7 @@ def check_findings(path: Path | str) -> Run:
         UserError: There is no run folder at `path`, or it holds no tables yet.
     """
     run = RunFolder.existing(path)
-    if not len(run.tables):
-        raise UserError(f"{run.path} holds no tables yet. Let `infoflow study` finish there first.")
+    run.require_tables()
     run.tables.write(evaluate(run.tables), FINDINGS_TABLE)
     write_report(run)
     return Run(run)
