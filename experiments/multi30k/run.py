@@ -3,7 +3,8 @@
     .venv/bin/python experiments/multi30k/run.py PATH/TO/multi30k --out runs/multi30k
 
 `PATH/TO/multi30k` holds `train.en.gz`, `train.de.gz`, `val.en.gz`, ... (plain files will do). The study is that of
-`plan.toml` beside this file, with the corpus' published parts filled in. Interrupted, the same command continues.
+`plan.toml` beside this file, or of another (`--plan experiments/multi30k/three-seeds.toml`), with the corpus' published
+parts filled in. Interrupted, the same command continues.
 """
 
 import argparse
@@ -43,10 +44,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/multi30k"))
     parser.add_argument("--plan", type=Path, default=Path(__file__).with_name("plan.toml"))
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--processes", type=int, default=1, help="models at a time; they share the threads")
     arguments = parser.parse_args()
     set_threads(arguments.threads)
     try:
-        study(plan_for(arguments.corpus, arguments.plan), arguments.out, num_processes=1)
+        study(plan_for(arguments.corpus, arguments.plan), arguments.out, num_processes=arguments.processes)
     except UserError as error:
         raise SystemExit(f"error: {error}") from None
 
