@@ -7,6 +7,7 @@ import pytest
 
 MISTAKES = {
     "command with a typo": (["studdy"], 'Did you mean "study"?'),
+    "option before the command": (["--log", "json", "study"], "Options stand after the command"),
     "option with a typo": (["study", "--processs=1"], "Did you mean --processes?"),
     "no model": (["analyze"], "requires an argument"),
     "text for a number": (["analyze", "m", "--sentences=many"], "--sentences"),

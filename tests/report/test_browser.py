@@ -130,6 +130,18 @@ def test_a_strange_address_does_no_harm(visit, address):
     assert not page.locator(".head-panel").is_visible()
 
 
+def test_a_claim_that_is_folded_away_opens_when_a_link_leads_to_it(visit, story):
+    from playwright.sync_api import expect
+
+    folded = next(finding.id for finding in story.findings if finding.verdict == "not testable here")
+    page = visit()
+    row = page.locator(f"[id='{folded}']")
+    assert not row.is_visible()
+    page.evaluate(f"location.hash = '{folded}'")
+    expect(row).to_be_in_viewport()
+    expect(visit(place=f"#{folded};seed=1").locator(f"[id='{folded}']")).to_be_in_viewport()
+
+
 def test_a_chosen_model_is_lit_in_every_figure_of_its_section(visit):
     page = visit(place="#knows")
     page.locator("#identity").scroll_into_view_if_needed()

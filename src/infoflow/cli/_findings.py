@@ -17,5 +17,5 @@ def findings(run: Path, /, *, log: Log = None) -> None:
         from infoflow.studies import check_findings
 
         checked = check_findings(run)
-        show_scorecard(checked.findings)
+        show_scorecard(checked.findings, untestable=True)
         show_path("Report", checked.path / "report.html")

@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
             app(list(arguments), exit_on_error=False, print_error=False, result_action="return_value")
             sys.stdout.flush()
     except CycloptsError as error:
-        return _fail(f"{error}\n{_see_help(arguments)}", arguments)
+        return _fail(f"{error}\n{_advice(arguments)}", arguments)
     except KeyboardInterrupt:
         command = shlex.join(["infoflow", *arguments])
         _say("interrupted", f"Interrupted. What is finished is kept; to continue, run again:\n  {command}", arguments)
@@ -91,6 +91,8 @@ def _say(event: str, message: str, arguments: Sequence[str]) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-def _see_help(arguments: Sequence[str]) -> str:
+def _advice(arguments: Sequence[str]) -> str:
+    if arguments[0].startswith("-"):
+        return "Options stand after the command: infoflow COMMAND ... --log json. See infoflow --help"
     chain, _, _ = app.parse_commands(list(arguments))
     return f"See {' '.join(['infoflow', *chain])} --help"

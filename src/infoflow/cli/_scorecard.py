@@ -7,15 +7,18 @@ from ._show import estimate, show, show_table
 if TYPE_CHECKING:
     import pandas as pd
 
-_VERDICTS = ("holds", "fails", "undetermined", "not testable here")
+_UNTESTABLE = "not testable here"
+_VERDICTS = ("holds", "fails", "undetermined", _UNTESTABLE)
 
 
-def show_scorecard(findings: "pd.DataFrame") -> None:
-    """Print one line per claim, and how many verdicts there are of each kind."""
+def show_scorecard(findings: "pd.DataFrame", *, untestable: bool) -> None:
+    """Print one line per claim, those that could not be tested only if asked, and how many verdicts there are."""
     rows = [
         [row["id"], row["verdict"], estimate(row["effect"], row["low"], row["high"]), row["unit"] or "", row["claim"]]
         for row in findings.to_dict("records")
+        if untestable or row["verdict"] != _UNTESTABLE
     ]
-    show_table(["finding", "verdict", "effect [95% interval]", "unit", "claim"], rows)
+    if rows:
+        show_table(["finding", "verdict", "effect [95% interval]", "unit", "claim"], rows)
     counts = findings["verdict"].value_counts()
     show(", ".join(f"{counts.get(verdict, 0)} {verdict}" for verdict in _VERDICTS))

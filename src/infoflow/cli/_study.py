@@ -1,5 +1,6 @@
 """`infoflow study`."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -47,6 +48,7 @@ def study(
         ]
         show_table(["model", "test score", "value [95% interval]", "without context"], rows)
         show()
-        show_scorecard(run.findings)
+        show_scorecard(run.findings, untestable=False)
+        show(f"All claims, with those that cannot be tested here: infoflow findings {shlex.quote(str(run.path))}")
         show()
         show_path("Report", run.path / "report.html")

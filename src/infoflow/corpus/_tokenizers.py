@@ -6,7 +6,7 @@ from pathlib import Path
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from infoflow.foundation import UserError, current_display
+from infoflow.foundation import UserError
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 """Special tokens of a trained tokenizer; their ids are 0..4, in this order."""
@@ -50,7 +50,6 @@ def train_tokenizer(
         special_tokens=list(SPECIAL_TOKENS),
         show_progress=False,
     )
-    current_display().note(f"Training a tokenizer of {vocab_size} subwords.")
     tokenizer.train_from_iterator(texts, trainer)
     if tokenizer.get_vocab_size() > vocab_size:
         raise UserError(

@@ -11,7 +11,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from infoflow.corpus import Corpus, load_corpus, load_tokenizer, train_tokenizer
-from infoflow.foundation import UserError, atomic_folder, digest, hash64_array
+from infoflow.foundation import UserError, atomic_folder, current_display, digest, hash64_array
 from infoflow.objectives import Vocabulary
 from infoflow.training import TrainingData
 
@@ -170,5 +170,6 @@ def _train_tokenizers(train: Corpus, plan: CorpusPlan, parallel: bool, out: Path
     with atomic_folder(out) as folder:
         sides = {"source": "text", "target": "translation"} if parallel else {"source": "text"}
         for name, column in sides.items():
+            current_display().note(f"Training a tokenizer of {plan.vocabulary} subwords for the {name} sentences.")
             tokenizer = train_tokenizer(train.column(column), plan.vocabulary, lowercase=plan.lowercase)
             tokenizer.save_pretrained(folder / name)

@@ -456,7 +456,10 @@
     readState();
     for (const paint of paints) paint();
     showPinned();
-    if (jump && location.hash.includes(";") && state.place) document.getElementById(state.place)?.scrollIntoView();
+    const place = state.place && document.getElementById(state.place);
+    const folded = place && place.closest("details.untested:not([open])");
+    if (folded) folded.open = true;
+    if (jump && place && (folded || location.hash.includes(";"))) place.scrollIntoView();
   };
   for (const panel of all(".panel")) if (one(".spec", panel)) watcher.observe(panel);
   addEventListener("hashchange", () => follow(true));
