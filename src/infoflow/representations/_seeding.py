@@ -22,14 +22,14 @@ def spread_rows(
     Source: [@arthur2007], greedy as in scikit-learn; [@bahmani2012].
     """
     squares = x.square().sum(1)
-    chosen = torch.randint(len(x), (1,), generator=generator)
-    nearest = _squared_distances(x, squares, chosen).amin(0)
+    chosen = found = torch.randint(len(x), (1,), generator=generator)
+    nearest = torch.full_like(squares, torch.inf)
     while len(chosen) < num:
+        nearest = torch.minimum(nearest, _nearest(x, squares, found))
         if num < GREEDY_BELOW:
             found = _best_of(x, squares, nearest, trials=_trials(num), generator=generator)
         else:
             found = _draw(nearest, min(-(-num // _ROUNDS), num - len(chosen)), generator)
-        nearest = torch.minimum(nearest, _squared_distances(x, squares, found).amin(0))
         chosen = torch.cat([chosen, found])
     return x[chosen]
 
@@ -65,6 +65,22 @@ def _draw(weights: Float[Tensor, " token"], num: int, generator: torch.Generator
 def _squared_distances(
     x: Float[Tensor, "token width"], squares: Float[Tensor, " token"], rows: Tensor
 ) -> Float[Tensor, "row token"]:
-    distances = torch.addmm(squares.unsqueeze(0), x[rows], x.mT, alpha=-2) + squares[rows].unsqueeze(1)
-    # Cancellation leaves rounding, of either sign, where rows are equal.
+    return _without_rounding(_rounded_distances(x, squares, rows), squares)
+
+
+def _nearest(
+    x: Float[Tensor, "token width"], squares: Float[Tensor, " token"], rows: Tensor
+) -> Float[Tensor, " token"]:
+    """The least of `_squared_distances`, with fewer passes over all pairs."""
+    return _without_rounding(_rounded_distances(x, squares, rows).amin(0), squares)
+
+
+def _rounded_distances(
+    x: Float[Tensor, "token width"], squares: Float[Tensor, " token"], rows: Tensor
+) -> Float[Tensor, "row token"]:
+    return torch.addmm(squares.unsqueeze(0), x[rows], x.mT, alpha=-2).add_(squares[rows].unsqueeze(1))
+
+
+def _without_rounding(distances: Float[Tensor, "*row token"], squares: Float[Tensor, " token"]) -> Tensor:
+    """Cancellation leaves rounding, of either sign, where rows are equal."""
     return distances.where(distances > 1e-5 * squares, 0)
