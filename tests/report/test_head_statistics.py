@@ -1,18 +1,23 @@
 """Every statistic of the head map, its examples, and the figures of which heads matter."""
 
 import base64
+import shutil
 import zlib
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 
+from infoflow.heads import ABLATION_TRANSFER
 from infoflow.report._head_examples import examples_by_grid
 from infoflow.report._head_map import head_map_figure
 from infoflow.report._head_statistics import HEAD_TABLES, head_statistics
 from infoflow.report._heads import heads_section
 from infoflow.report._language import Cast
 from infoflow.report._packed import in_steps
+from infoflow.results import RunFolder
+from infoflow.studies._study import MODEL_KEYS
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +120,19 @@ def test_the_agreement_is_a_rank_correlation_over_heads(run, section):
     expected = spearmanr(importance, removal.reindex(importance.index)).statistic
     assert f"Rank correlation of importance and loss without it: {expected:.2f} in bert-tiny" in figure.answer[0]
     assert "38 of 48 in bert-tiny (all of them for the worse)" in figure.answer[-1]
+
+
+def test_another_domain_has_its_sentence(run, cast, tmp_path):
+    shutil.copytree(run.path, tmp_path / "run")
+    other = RunFolder(tmp_path / "run")
+    row = {"model": "bert-tiny", "objective": "masked-lm", "seed": 0, "trained": True, "kind": "all", "value": 0.61}
+    numbers = {"low": 0.5, "high": 0.7, "baseline": 0.28, "count": 48, "replicates": [0.5, 0.6, 0.7]}
+    frame = pd.DataFrame([row | numbers, row | numbers | {"kind": "encoder-self", "value": 0.4}])
+    other.tables.write(frame, ABLATION_TRANSFER.with_keys(*MODEL_KEYS))
+    figure = figure_of(heads_section(other, cast), "heads-matter")
+    expected = "sentences of another domain: 0.61 (0.50 to 0.70) in bert-tiny (shuffled heads: 0.28)."
+    assert figure.answer[-1].endswith(expected)
+    assert "ablation_transfer" in figure.tables
 
 
 def test_heads_can_go_until_the_loss_is_a_tenth_worse(section):

@@ -20,5 +20,18 @@ def show_scorecard(findings: "pd.DataFrame", *, untestable: bool) -> None:
     ]
     if rows:
         show_table(["finding", "verdict", "effect [95% interval]", "unit", "claim"], rows)
+    if untestable:
+        _show_reasons(findings[findings["verdict"] == _UNTESTABLE])
     counts = findings["verdict"].value_counts()
     show(", ".join(f"{counts.get(verdict, 0)} {verdict}" for verdict in _VERDICTS))
+
+
+def _show_reasons(findings: "pd.DataFrame") -> None:
+    """Why claims could not be tested, and what would make them testable: one line per reason."""
+    if findings.empty:
+        return
+    reasons = findings["reason"].str.partition(". ")[0].str.removesuffix(".")
+    show("\nNot testable here:")
+    for reason, rows in findings.groupby(reasons, sort=False):
+        show(f"  {reason}.\n    {', '.join(rows['id'])}")
+    show()

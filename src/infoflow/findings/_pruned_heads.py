@@ -14,8 +14,8 @@ import pandas as pd
 from infoflow.foundation import NUM_REPLICATES
 
 from ._panel import Absent, Panel
-from ._pruned_quality import ALL, GATES, of_method, planned, stacked
-from ._reading import Objective, Tables, require_rows
+from ._pruned_quality import ALL, GATES, of_method, stacked
+from ._reading import Objective, Tables, require_rows, rows_of
 
 KINDS = ("encoder-self", "decoder-self", "decoder-cross")
 PUBLISHED_LEFT = 17 / 48
@@ -152,7 +152,7 @@ class UndecidedGates:
 
 
 def _rows(tables: Tables, name: str, columns: list[str], objective: Objective) -> pd.DataFrame:
-    frame = planned(tables, name, [*_POINT, *columns])
+    frame = rows_of(tables, name, [*_POINT, *columns])
     rows = frame[frame["objective"] == objective]
     require_rows(rows, frame, name, objective, True)
     return rows

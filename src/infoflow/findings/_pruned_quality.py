@@ -18,7 +18,6 @@ ALL = "-all"
 """Ends the name of a method that could choose among all heads, not among the encoder's alone."""
 UNTRAINED = ("unpruned", "importance", "iterative", "confidence", "relevance", "random", SCRATCH)
 """Methods of which a point with all heads is the converged model itself."""
-PLAN = "a plan with a table [pruning] makes it"
 
 _TABLE = "pruning"
 _METRICS = ("bleu", "loss")
@@ -102,21 +101,10 @@ class PrunedLessScratch:
 def quality_rows(tables: Tables, objective: Objective) -> pd.DataFrame:
     """The rows of the objective's models in the table of pruned models."""
     columns = ["objective", "seed", "method", "draw", "point", "metric", "value", "baseline", "replicates", *_KEPT]
-    frame = planned(tables, _TABLE, columns)
+    frame = rows_of(tables, _TABLE, columns)
     rows = frame[(frame["objective"] == objective) & frame["metric"].isin(_METRICS)].dropna(subset="value")
     require_rows(rows, frame, _TABLE, objective, True)
     return rows
-
-
-def planned(tables: Tables, name: str, columns: list[str]) -> pd.DataFrame:
-    """The table `name` of a study that prunes.
-
-    Raises:
-        Absent: It is not there, or lacks a column; says what makes it.
-    """
-    if name not in tables:
-        raise Absent(f"the table {name} is absent: {PLAN}")
-    return rows_of(tables, name, columns)
 
 
 def of_method(frame: pd.DataFrame, method: str, objective: Objective) -> pd.DataFrame:

@@ -21,6 +21,24 @@ OBJECTIVE_NAMES: dict[str, str] = {
     "translation+token-dropout": "translation encoder trained with token dropout",
 }
 
+# What makes the tables that not every study has.
+_PRUNING, _DYNAMICS = "a plan that says [pruning] on = true makes it", "a plan that says [dynamics] on = true makes it"
+_MADE_BY = {
+    "ablation_transfer": "a plan whose [corpus] has a transfer_name, a corpus of another domain, makes it",
+    "alignment": "a plan with masked-lm and translation, and [alignment] on = true, makes it",
+    "allocation_groups": _DYNAMICS,
+    "allocation_heads": _DYNAMICS,
+    "allocation_hurting": _DYNAMICS,
+    "allocation_reliability": _DYNAMICS,
+    "allocation_similarity": _DYNAMICS,
+    "allocation_steps": _DYNAMICS,
+    "allocation_windows": _DYNAMICS,
+    "pruned_heads": _PRUNING,
+    "pruned_roles": _PRUNING,
+    "pruning": _PRUNING,
+    "tag_neighbours": "it needs a corpus with tags, such as grammar, a CoNLL-U treebank or a .tagged file",
+}
+
 # Where a table holds several settings of a measure, claims read the one that the published numbers used.
 _SETTINGS: dict[str, Any] = {
     "stack": "encoder",
@@ -130,7 +148,7 @@ def rows_of(tables: Tables, name: str, columns: list[str]) -> pd.DataFrame:
     """The table `name`, which must have `columns`."""
     frame = tables.get(name)
     if frame is None or frame.empty:
-        raise Absent(f"the table {name} is absent")
+        raise Absent(f"the table {name} is absent{f': {_MADE_BY[name]}' if name in _MADE_BY else ''}")
     missing = [column for column in columns if column not in frame.columns]
     if missing:
         raise Absent(f"the table {name} has no column {', '.join(missing)}")

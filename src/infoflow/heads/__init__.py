@@ -7,6 +7,7 @@ from ._ablation_scores import SentenceFunction as SentenceFunction
 from ._ablation_scores import VariantScores as VariantScores
 from ._ablation_scores import corpus_scores as corpus_scores
 from ._ablation_scores import loss_scores as loss_scores
+from ._ablation_transfer import ABLATION_TRANSFER as ABLATION_TRANSFER
 from ._ablation_transfer import ablation_transfer as ablation_transfer
 from ._attention_probe import AttentionProbe as AttentionProbe
 from ._classes import head_classes as head_classes

@@ -14,7 +14,7 @@ from infoflow.results import Column, TableSchema, estimate, estimate_columns
 
 from ._ablation_measure import ablation
 
-TRANSFER = TableSchema(
+ABLATION_TRANSFER = TableSchema(
     name="ablation_transfer",
     version=1,
     description="correlation, over the heads of a model, of the change of the loss that each one's ablation makes on "
@@ -63,7 +63,7 @@ def ablation_transfer(
         order = stream("ablation-transfer", kind).random((_SHUFFLES, x_RH.shape[1])).argsort(axis=1)
         shuffled = _correlation(np.broadcast_to(x_RH[:1], order.shape), y_RH[0][order])
         rows.append({"kind": kind, **estimate(r[0], r[1:], float(np.quantile(shuffled, 0.95)), x_RH.shape[1])})
-    return TRANSFER.conform(pd.DataFrame(rows))
+    return ABLATION_TRANSFER.conform(pd.DataFrame(rows))
 
 
 def _correlation(x_RH: Float[np.ndarray, "row head"], y_RH: Float[np.ndarray, "row head"]) -> Float[np.ndarray, " row"]:

@@ -33,7 +33,8 @@ def heads_section(run: RunFolder, cast: Cast) -> Section | None:
         pairs = _positional_frame(cast.main(frames["head_confidence"]), cast.main(frames["head_positional"]))
         if len(pairs):
             figures.append(_positional_figure(pairs, cast))
-    figures += [matter_figure(frames, cast), _removed(run, cast)]
+    transfer = cast.named(run.tables["ablation_transfer"]) if "ablation_transfer" in run.tables else None
+    figures += [matter_figure(frames, transfer, cast), _removed(run, cast)]
     if all(figure is None for figure in figures):
         return None
     return Section(

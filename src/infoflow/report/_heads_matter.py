@@ -44,8 +44,11 @@ class _Pair:
         return Samples.bare({seed: float(value) for seed, value in values.items() if value == value})
 
 
-def matter_figure(frames: dict[str, pd.DataFrame], cast: Cast) -> Figure | None:
-    """Importance, relevance and single ablations of the same heads, where at least two of them were measured."""
+def matter_figure(frames: dict[str, pd.DataFrame], transfer: pd.DataFrame | None, cast: Cast) -> Figure | None:
+    """Importance, relevance and single ablations of the same heads, where at least two of them were measured.
+
+    `transfer` says whether ablations have the same effects on sentences of another domain.
+    """
     rows, statistics = head_statistics(frames)
     pairs = _pairs(rows, statistics)
     if not pairs:
@@ -56,7 +59,11 @@ def matter_figure(frames: dict[str, pd.DataFrame], cast: Cast) -> Figure | None:
     return Figure(
         id="heads-matter",
         question="Do importance, relevance and removal single out the same heads?",
-        answer=[_agreement(pair, series) for pair in pairs[:2]] + _significant(frames, cast),
+        answer=[
+            *(_agreement(pair, series) for pair in pairs[:2]),
+            *_significant(frames, cast),
+            *_elsewhere(transfer, cast),
+        ],
         panels=[Panel(spec=_scatter(main, one), title=one.label) for one in series],
         caption=_scatter_caption(main),
         how_to_read=[
@@ -69,8 +76,8 @@ def matter_figure(frames: dict[str, pd.DataFrame], cast: Cast) -> Figure | None:
         ],
         method="head-importance",
         data=main.rows.drop(columns=["model"], errors="ignore"),
-        tables=tables,
-        findings=("heads:M1", "heads:V6"),
+        tables=tables if transfer is None else (*tables, "ablation_transfer"),
+        findings=("heads:M1", "heads:M5", "heads:V6"),
     )
 
 
@@ -122,6 +129,21 @@ def _significant(frames: dict[str, pd.DataFrame], cast: Cast) -> list[str]:
             f"{len(sure)} of {len(heads)} in {one.label}" + (f" ({losses} for the worse)" if len(sure) else "")
         )
     return [f"Heads whose removal alone changes the {metric} at all, corrected for their number: {listed(parts)}."]
+
+
+def _elsewhere(transfer: pd.DataFrame | None, cast: Cast) -> list[str]:
+    """Whether the heads that matter on these sentences matter on those of another domain."""
+    if transfer is None:
+        return []
+    own = transfer[transfer["trained"] & (transfer["kind"] == "all")].dropna(subset="value")
+    parts = [
+        f"{estimate_text(Samples.of(rows).estimate())} in {one.label} (shuffled heads: {number(limit, 2)})"
+        for one in cast.present(own)
+        for rows in [own[own["series"] == one.key]]
+        for limit in [float(rows["baseline"].mean())]
+    ]
+    words = "Correlation with the effects of removal on sentences of another domain"
+    return [f"{words}: {listed(parts)}."] if parts else []
 
 
 def _scatter_caption(pair: _Pair) -> str:

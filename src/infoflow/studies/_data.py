@@ -28,6 +28,7 @@ class StudyData:
     validation: Corpus
     test: Corpus  # pairs: a source with several translations is there several times
     analysed: Corpus  # one row of `test` per different source: what models are scored and measured on
+    other_domain: Corpus | None  # one row per different source, none of them in `train`; None: the plan names none
     tokenizer: PreTrainedTokenizerBase
     target_tokenizer: PreTrainedTokenizerBase | None  # None: the corpus has no translations
     key: str
@@ -84,6 +85,7 @@ def prepare(plan: StudyPlan, folder: Path) -> StudyData:
         validation=validation,
         test=test,
         analysed=at_most(distinct(test), plan.analysis.sentences),
+        other_domain=_other_domain(corpus, train, plan.corpus, parallel),
         tokenizer=load_tokenizer(tokenizers / "source"),
         target_tokenizer=load_tokenizer(tokenizers / "target") if parallel else None,
         key=key,
@@ -107,6 +109,13 @@ def _parts(corpus: Corpus, plan: CorpusPlan, parallel: bool) -> tuple[Corpus, Co
         )
     train = _without(parts.train, list(given.values()))
     return at_most(train, plan.sentences), _without(validation, [given["test"]] if "test" in given else []), test
+
+
+def _other_domain(corpus: Corpus, train: Corpus, plan: CorpusPlan, parallel: bool) -> Corpus | None:
+    if not plan.transfer_name:
+        return None
+    other = _usable(_like(corpus, load_corpus(plan.transfer_name), parallel), plan)
+    return distinct(_without(other, [train]))
 
 
 def _usable(corpus: Corpus, plan: CorpusPlan) -> Corpus:
@@ -136,6 +145,7 @@ def _without(corpus: Corpus, others: Sequence[Corpus]) -> Corpus:
 def _settings(plan: CorpusPlan, validation: Corpus, test: Corpus) -> dict[str, Any]:
     """What of the plan the data depends on: published parts by their content, left out where there are none."""
     settings = dataclasses.asdict(plan)
+    del settings["transfer_name"]  # nothing is trained on it
     for name, part in (("validation_name", validation), ("test_name", test)):
         if settings.pop(name):
             settings[name] = part.digest

@@ -27,6 +27,7 @@ from infoflow.flow import (
     wait_for_all,
 )
 from infoflow.foundation import UserError, atomic_folder, current_display, digest
+from infoflow.heads import ABLATION_TRANSFER
 from infoflow.models import Model, load_model
 from infoflow.results import RunFolder
 from infoflow.training import TrainingHook, TrainResult, build_models, train
@@ -38,6 +39,7 @@ from ._plan import StudyPlan
 from ._pruning import is_pruned, pruned
 from ._pruning_pieces import PIECE_COSTS, needed, pieces
 from ._scores import TASK_SCORES, bleu_scores, task_scores
+from ._transfer import transfer, transfer_keys
 from ._workbench import Part, Schemas, Workbench
 
 Kind = Literal["train", "measure", "prune"]
@@ -102,9 +104,8 @@ class StudyJobs:
         plan, states = self.plan.analysis, self.states_key(job)
         measures = measures_by_table(standard_measures(plan))
         scores = digest([states, TASK_SCORES.version, plan.bleu_sentences, plan.beams])
-        return {TASK_SCORES.name: scores} | {
-            name: digest([states, _describe(writing)]) for name, writing in measures.items()
-        }
+        keys = {name: digest([states, _describe(writing)]) for name, writing in measures.items()}
+        return {TASK_SCORES.name: scores} | keys | transfer_keys(states, self.data.other_domain, plan)
 
     def pair_key(self, first: Job, second: Job) -> str:
         """What the comparison of two models depends on."""
@@ -223,7 +224,8 @@ class StudyJobs:
 
     def schemas(self) -> Schemas:
         measures = standard_measures(self.plan.analysis)
-        return {TASK_SCORES.name: TASK_SCORES} | {each.name: each.table for each in measures}
+        own = {schema.name: schema for schema in (TASK_SCORES, ABLATION_TRANSFER)}
+        return own | {each.name: each.table for each in measures}
 
     def samples_folder(self, job: Job) -> Path:
         return self.bench.path("samples", digest([self.states_key(job), _describe(pair_measures(self.plan.analysis))]))
@@ -249,6 +251,8 @@ class StudyJobs:
             measures += pair_measures(plan)
         if any(measure.refusal(model) is None for measure in measures):
             tables = self._pass(job, model, measures, needs_samples)
+        if ABLATION_TRANSFER.name in names:
+            tables |= transfer(model, self.data, plan)
         return tables | ({TASK_SCORES.name: self._scores(job, model)} if TASK_SCORES.name in names else {})
 
     def _pass(self, job: Job, model: Model, measures: list[AbstractMeasure], keep_samples: bool) -> Part:

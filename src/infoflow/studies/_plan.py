@@ -48,6 +48,7 @@ class CorpusPlan:
     test: float = 0.10  # what models are scored and analysed on
     validation_name: str = ""  # a corpus of its own instead of the share, where one is published; as `name`
     test_name: str = ""  # likewise; training sentences that are in either are left out
+    transfer_name: str = ""  # a corpus of another domain, as `name`: do heads that matter here matter there?
     vocabulary: int = 4000  # subwords per language, special tokens included
     lowercase: bool = True
 

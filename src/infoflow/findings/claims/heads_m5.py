@@ -1,4 +1,4 @@
-"""heads:M5. Effects of single ablations on two domains; a study has one corpus, so its tables do not hold this."""
+"""heads:M5. Effects of single ablations on two domains: the study's own sentences and those of `transfer_name`."""
 
 from .._ablated_heads import SeedNumber
 from .._condition import Condition
@@ -28,7 +28,7 @@ FINDING = Finding(
     published="Pearson's r .56 (WMT, news and TED talks), .68 (BERT, matched and mismatched MNLI)",
     statistic=(
         "correlation over heads of the change of the loss that each one's ablation makes on two corpora, above .3 "
-        "(heads.ablation_transfer computes it)"
+        "(a plan whose [corpus] has a transfer_name, or heads.ablation_transfer)"
     ),
     reads=READS,
     test=test,

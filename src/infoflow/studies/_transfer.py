@@ -1,0 +1,36 @@
+"""Whether the heads that matter on a study's own sentences matter on those of another domain."""
+
+import pandas as pd
+
+from infoflow.corpus import Corpus
+from infoflow.flow import PassOptions
+from infoflow.foundation import digest
+from infoflow.heads import ABLATION_TRANSFER, Ablation, ablation_transfer
+from infoflow.models import Model
+
+from ._data import StudyData
+from ._plan import AnalysisPlan
+from ._workbench import Part
+
+
+def transfer_keys(states_key: str, other: Corpus | None, plan: AnalysisPlan) -> dict[str, str]:
+    """What the table depends on; none where the plan names no other domain."""
+    if other is None:
+        return {}
+    parts = [states_key, ABLATION_TRANSFER.version, other.digest, plan.ablation_sentences]
+    return {ABLATION_TRANSFER.name: digest(parts)}
+
+
+def transfer(model: Model, data: StudyData, plan: AnalysisPlan) -> Part:
+    """Correlation of the effects of single ablations on the analysed sentences and on those of the other domain."""
+    assert data.other_domain is not None
+    if Ablation().refusal(model):
+        return {}
+    frame: pd.DataFrame = ablation_transfer(
+        model,
+        data.analysed,
+        data.other_domain,
+        sentences=plan.ablation_sentences,
+        options=PassOptions(tokens_per_batch=plan.tokens_per_batch),
+    )
+    return {ABLATION_TRANSFER.name: frame}
