@@ -26,7 +26,7 @@ def pair(folder: Path, part: str) -> str:
     return ",".join(names)
 
 
-def plan_for(folder: Path, plan: Path) -> StudyPlan:
+def plan_for(folder: Path, plan: Path, other_domain: str) -> StudyPlan:
     """The plan on the corpus in `folder`."""
     study_plan = StudyPlan.load(plan)
     corpus = dataclasses.replace(
@@ -34,6 +34,7 @@ def plan_for(folder: Path, plan: Path) -> StudyPlan:
         name=pair(folder, "train"),
         validation_name=pair(folder, "val"),
         test_name=pair(folder, "test"),
+        transfer_name=other_domain,
     )
     return dataclasses.replace(study_plan, corpus=corpus)
 
@@ -43,12 +44,14 @@ def main() -> None:
     parser.add_argument("corpus", type=Path, help="folder with train, val and test files")
     parser.add_argument("--out", type=Path, default=Path("runs/multi30k"))
     parser.add_argument("--plan", type=Path, default=Path(__file__).with_name("plan.toml"))
+    parser.add_argument("--other-domain", default="", help="English–German pairs that are no captions (heads:M5)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--processes", type=int, default=1, help="models at a time; they share the threads")
     arguments = parser.parse_args()
     set_threads(arguments.threads)
     try:
-        study(plan_for(arguments.corpus, arguments.plan), arguments.out, num_processes=arguments.processes)
+        plan = plan_for(arguments.corpus, arguments.plan, arguments.other_domain)
+        study(plan, arguments.out, num_processes=arguments.processes)
     except UserError as error:
         raise SystemExit(f"error: {error}") from None
 

@@ -33,6 +33,7 @@ _MADE_BY = {
     "allocation_similarity": _DYNAMICS,
     "allocation_steps": _DYNAMICS,
     "allocation_windows": _DYNAMICS,
+    "prunable_by_update": "a study does not measure the checkpoints of its trainings",
     "pruned_heads": _PRUNING,
     "pruned_roles": _PRUNING,
     "pruning": _PRUNING,
