@@ -246,7 +246,8 @@ def _y_range(table: pd.DataFrame, given: tuple[float, float] | None) -> _Range:
         alone = "untrained" not in set(table["group"])
         holds = high_all - low_all < (6 if alone else 1.6) * (high - low)
         low, high = (low_all, high_all) if holds else (low, high)
-    margin = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
+    noted = len(base) > 0 and not holds  # the note along the edge needs a line of text
+    margin = (0.1 if noted else 0.06) * (high - low) or 0.1 * abs(high) or 1.0
     return _Range(0.0 if 0 <= low < 0.3 * high else low - margin, high + margin, holds)
 
 
