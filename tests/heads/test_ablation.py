@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -217,6 +218,15 @@ def test_a_translation_model_needs_translations(matched_models, tmp_path):
     path.write_text("the cat sees\na dog\n")
     with pytest.raises(UserError, match="Give a parallel"):
         ablation(matched_models["translation"], Corpus.from_text(path))
+
+
+def test_translations_are_read_also_where_only_the_encoder_is_sampled(matched_models, corpus):
+    """As in a study that was given a table more: nothing but interventions is left to measure."""
+    model, both = matched_models["translation"], [Ablation(sentences=4, others=False), PruningCurve(sentences=2)]
+    encoder_only = measure(model, corpus, both, replace(SMALL, decoder_states=False))
+    for name, whole in measure(model, corpus, both, SMALL).items():
+        assert len(encoder_only[name]) > 0
+        pd.testing.assert_frame_equal(encoder_only[name], whole)
 
 
 def test_gates_of_one_change_nothing(model, scorer):

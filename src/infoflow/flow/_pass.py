@@ -16,7 +16,7 @@ from infoflow.models import FastLinear, Model, Tap, tap
 
 from ._activations import Activations, Need, Regime
 from ._fill import SampleFiller
-from ._measure import AbstractMeasure, Measure, PairMeasure, SampleMeasure
+from ._measure import AbstractMeasure, Intervention, Measure, PairMeasure, SampleMeasure
 from ._options import PassOptions
 from ._reader import PaddedBatch, Reader
 from ._sample import SampleFacts, SampleRequest, TokenSample
@@ -46,6 +46,7 @@ class Pass:
         self.model, self.options, self._folder = model, options, folder
         self.streaming = [measure for measure in measures if isinstance(measure, Measure)]
         self.sampling = [measure for measure in measures if isinstance(measure, SampleMeasure | PairMeasure)]
+        self._intervenes = any(isinstance(measure, Intervention) for measure in measures)
         self.reader = Reader(
             model,
             corpus,
@@ -66,7 +67,7 @@ class Pass:
             current_display().note(f"{reason}: only the encoder of {self.model.name} is read.")
             return False
         wants_heads = any({"attention", "heads"} & measure.needs for measure in self.streaming)
-        return wants_heads or self.options.decoder_states
+        return wants_heads or self._intervenes or self.options.decoder_states
 
     def _requests(self, regime: Regime) -> list[SampleRequest]:
         return [measure.request for measure in self.sampling if measure.regime == regime]
