@@ -17,6 +17,20 @@ def test_provenance_is_json_and_complete():
     assert datetime.fromisoformat(origin["time"]).utcoffset().total_seconds() == 0
 
 
+@pytest.mark.parametrize(
+    ("arguments", "module", "typed"),
+    [
+        (["/home/me/.venv/bin/infoflow", "study", "quick"], "", "infoflow study quick"),
+        (["/lib/infoflow/__main__.py", "study"], "infoflow.__main__", "python -m infoflow study"),
+        (["experiments/run.py", "my corpus"], "", "python experiments/run.py 'my corpus'"),
+    ],
+)
+def test_the_command_can_be_typed_again(arguments, module, typed):
+    from infoflow.foundation._provenance import command_line
+
+    assert command_line(arguments, module) == typed
+
+
 def test_absent_package():
     from infoflow.foundation import version
 

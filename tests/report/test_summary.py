@@ -1,5 +1,6 @@
 import math
 import re
+import shutil
 
 import pytest
 
@@ -18,6 +19,20 @@ def test_the_line_says_models_data_and_time(study, story):
 
 def test_an_analysis_is_not_called_trained(analysis):
     assert study_line(analysis, tell(analysis).cast).startswith("bert-tiny, measured on wiki.txt")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("/data/train.en.gz,/data/train.de.gz", "train.en.gz and train.de.gz"),
+        ("grammar:1000", "grammar:1000"),
+        ("hf:team/news", "hf:team/news"),
+    ],
+)
+def test_files_go_by_their_own_names(analysis, tmp_path, name, said):
+    run = RunFolder(shutil.copytree(analysis.path, tmp_path / "run"))
+    run.update(corpus={"name": name})
+    assert study_line(run, tell(run).cast).startswith(f"bert-tiny, measured on {said}")
 
 
 def test_the_table_leaves_out_what_no_model_has(study, story, analysis):

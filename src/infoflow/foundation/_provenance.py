@@ -3,7 +3,9 @@
 import importlib.metadata
 import os
 import platform
+import shlex
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -31,9 +33,31 @@ def provenance() -> dict[str, Any]:
         "platform": platform.platform(),
         "processor": _processor(),
         "cores": os.cpu_count(),
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": command_line(sys.argv, _main_module()),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def command_line(arguments: Sequence[str], module: str = "") -> str:
+    """What to type to run a program with these arguments again, quoted for a shell.
+
+    Args:
+        arguments: `sys.argv`, the program first.
+        module: Its name where it was started by `python -m`.
+    """
+    program = arguments[0]
+    if module:
+        start = ["python", "-m", module.removesuffix(".__main__")]
+    elif program.endswith(".py"):
+        start = ["python", program]
+    else:
+        start = [Path(program).name]
+    return shlex.join([*start, *arguments[1:]])
+
+
+def _main_module() -> str:
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return spec.name if spec else ""
 
 
 @cache

@@ -3,6 +3,7 @@
 import math
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -57,7 +58,7 @@ def study_line(run: RunFolder, cast: Cast) -> str:
     if corpus.get("name"):
         sizes = [f"{count_text(corpus[key])} {key}" for key in ("sentences", "words") if corpus.get(key)]
         verb = "trained and measured on" if manifest.get("kind") == "study" else "measured on"
-        parts.append(f"{verb} {corpus['name']}" + (f" ({listed(sizes)})" if sizes else ""))
+        parts.append(f"{verb} {_short_corpus(corpus['name'])}" + (f" ({listed(sizes)})" if sizes else ""))
     if seconds := manifest.get("seconds"):
         parts.append(f"in {duration_text(float(seconds))}")
     return ", ".join(part for part in parts if part) + "."
@@ -96,11 +97,17 @@ def verdict_line(findings: list[Finding]) -> str:
     return f"{len(findings)} {claims} checked on these models: {listed(parts)}."
 
 
+def _short_corpus(name: str) -> str:
+    """Files by their own names, where they lie aside; the methods give the whole paths."""
+    return listed([part if part.startswith("hf:") else Path(part).name for part in name.split(",")])
+
+
 def _models_phrase(models: list[dict[str, Any]], cast: Cast) -> str:
     if cast.by == "objective" and cast.series:
         seeds = len({model.get("seed") for model in models}) or 1
         names = listed([series.label for series in cast.series])
-        return f"{names[:1].upper()}{names[1:]}: one architecture, {seeds} seed{'s' if seeds > 1 else ''} each"
+        each = " each" if len(cast.series) > 1 else ""
+        return f"{names[:1].upper()}{names[1:]}: one architecture, {seeds} seed{'s' if seeds > 1 else ''}{each}"
     return listed([series.label for series in cast.series]) or "No model"
 
 
