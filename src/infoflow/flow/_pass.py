@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -150,7 +151,7 @@ class Pass:
         pieces = []
         for rows in batches:
             sentence_bytes = 4 * num_heads * self.reader.longest(rows) ** 2
-            size = max(1, int(attention_bytes // sentence_bytes))
+            size = max(1, int(attention_bytes // max(1, sentence_bytes)))  # a pruned model may have no heads
             pieces += [rows[start : start + size] for start in range(0, len(rows), size)]
         return pieces
 
@@ -182,7 +183,7 @@ class Pass:
             sentence_ids=batch.sentence_ids,
             blocks=batch.blocks,
             streams=batch.streams,
-            **{need: dict(getattr(tapped, need)) for need in needs},
+            **{need: _filled(getattr(tapped, need)) for need in needs},
         )
         check_finite(self.model, activations.hidden, activations)
         for measure in self.streaming:
@@ -211,6 +212,11 @@ class Pass:
 
     def samples(self) -> dict[SampleKey, TokenSample]:
         return {key: filler.sample() for key, filler in self.fillers.items()}
+
+
+def _filled(layers_by_place: Mapping[Any, list[Tensor]]) -> dict[Any, list[Tensor]]:
+    """Without the kinds of attention of which a pruned model has no head left."""
+    return {place: layers for place, layers in layers_by_place.items() if any(layer.numel() for layer in layers)}
 
 
 def _small_batches(model: Model) -> float:

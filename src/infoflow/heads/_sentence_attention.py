@@ -121,13 +121,12 @@ def _mixing(model: Model, inputs: dict[str, Any]) -> dict[tuple[str, str, int], 
 
 
 def _looked_at(model: Model, attention: Attention, call: AttentionCall) -> LayerAttention:
-    group = call.query.shape[1] // call.num_key_value_heads
     return LayerAttention(
         layer=call.layer,
         weights=quantise(call.weights[0].float().cpu().numpy()),
         value_norms=_array(value_norms(call.value, output_weight(model, attention))[0]),
         query=_array(call.query[0]),
-        key=_array(call.key[0, ::group]),
+        key=_array(call.key[0, :: attention.group_size]),
         scaling=call.scaling,
         biased=call.position_bias is not None or call.softcap is not None,
     )

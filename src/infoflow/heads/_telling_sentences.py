@@ -160,6 +160,8 @@ def _rows(found: list[tuple[int, SentenceAttention]]) -> list[dict[str, Any]]:
             shared = {"sentence": sentence, "text": text, "queries": _as_json(queries), "keys": _as_json(keys)}
             for layer in kind.layers:
                 rows += [{**shared, **one} for one in _head_rows(kind, layer, queries, keys)]
+    if not rows:  # a pruned model without a head
+        return []
     frame = pd.DataFrame(rows)
     heads = frame.groupby(["stack", "kind", "layer", "head"])
     frame["rank"] = heads["confidence"].rank(method="first", ascending=False).astype(np.int64) - 1

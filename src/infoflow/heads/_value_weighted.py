@@ -13,7 +13,7 @@ def output_weight(model: Model, attention: Attention) -> Float[Tensor, "head wid
     """The part of the output projection that each head owns, W_O^h, so that a head's output is `context @ W_O^h`."""
     weight = model.module.get_submodule(attention.output_projection).weight.detach()
     rows = weight if attention.transposed else weight.T
-    return rows.unflatten(0, (attention.num_heads, -1))
+    return rows.unflatten(0, (attention.num_heads, attention.head_dim))
 
 
 def value_norms(
@@ -36,8 +36,10 @@ def value_norms(
     """
     dtype = output_HdD.dtype if output_HdD.dtype.itemsize >= 4 else torch.float32
     values, output = value_BHSd.to(dtype), output_HdD.to(dtype)
-    norms = [(values[:, head] @ output[head]).norm(dim=-1) for head in range(output.shape[0])]
-    return torch.stack(norms, dim=1)  # head by head: all vectors at once would be heads times the model's width
+    norms = values.new_empty(values.shape[:3])
+    for head in range(len(output)):  # all vectors at once would be heads times the model's width
+        norms[:, head] = (values[:, head] @ output[head]).norm(dim=-1)
+    return norms
 
 
 def value_weighted_norms(

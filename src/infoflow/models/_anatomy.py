@@ -41,6 +41,11 @@ class Attention:
     value: Projection | None
     output: Projection | None
 
+    @property
+    def group_size(self) -> int:
+        """Query heads that share a key and value: 1 where each has its own, or no head is left."""
+        return self.num_heads // self.num_key_value_heads if self.num_key_value_heads else 1
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Layer:

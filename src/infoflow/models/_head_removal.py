@@ -77,7 +77,7 @@ def _require_removable(
             f"The projections of {one.module} are laid out in a way that infoflow does not know, so its heads can be "
             "ablated but not removed."
         )
-    size = one.num_heads // one.num_key_value_heads
+    size = one.group_size
     for group in range(one.num_key_value_heads):
         members = set(range(group * size, (group + 1) * size))
         if 0 < len(members & heads) < size:
@@ -91,8 +91,7 @@ def _require_removable(
 
 def _slices(one: Attention, heads: frozenset[int]) -> dict[str, tuple[int, Tensor]]:
     """Rows and columns of an attention's parameters that belong to these heads, by parameter name."""
-    size = max(1, one.num_heads // max(1, one.num_key_value_heads))
-    groups = sorted({head // size for head in heads})
+    groups = sorted({head // one.group_size for head in heads})
     found: dict[str, tuple[int, Tensor]] = {}
     parts = ((one.query, sorted(heads)), (one.key, groups), (one.value, groups), (one.output, sorted(heads)))
     for projection, members in parts:
@@ -124,7 +123,6 @@ def _recount(attention: nn.Module, one: Attention, heads: list[int]) -> None:
     if not heads:
         return
     left = one.num_heads - len(heads)
-    size = one.num_heads // one.num_key_value_heads
     for name in _HEAD_COUNTS:
         if isinstance(getattr(attention, name, None), int):
             setattr(attention, name, left)
@@ -132,7 +130,7 @@ def _recount(attention: nn.Module, one: Attention, heads: list[int]) -> None:
         if isinstance(getattr(attention, name, None), int):
             setattr(attention, name, left * one.head_dim)
     if isinstance(getattr(attention, "num_key_value_heads", None), int):
-        attention.num_key_value_heads = left // size  # type: ignore[assignment]
+        attention.num_key_value_heads = left // one.group_size  # type: ignore[assignment]
     if hasattr(attention, "has_relative_attention_bias"):
         _keep_full_bias(attention, [head for head in range(one.num_heads) if head not in heads], one.num_heads)
 

@@ -157,9 +157,7 @@ def _values(table: pd.DataFrame) -> dict[Head, float]:
 
 def group_sizes(model: Model) -> dict[tuple[str, str, int], int]:
     """Query heads that share a key and value, by attention; 1 where each has its own."""
-    return {
-        (a.stack, a.kind, a.layer): a.num_heads // max(1, a.num_key_value_heads) for a in model.anatomy.attentions()
-    }
+    return {(a.stack, a.kind, a.layer): a.group_size for a in model.anatomy.attentions()}
 
 
 def _group(head: Head, size: int) -> Head:

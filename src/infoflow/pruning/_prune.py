@@ -66,9 +66,8 @@ def _complete_groups(model: Model, chosen: frozenset) -> frozenset:
     """The heads whose whole group is to go."""
     complete = set()
     for one in model.anatomy.attentions():
-        size = one.num_heads // max(1, one.num_key_value_heads)
-        for first in range(0, one.num_heads, size):
-            group = {(one.stack, one.kind, one.layer, head) for head in range(first, first + size)}
+        for first in range(0, one.num_heads, one.group_size):
+            group = {(one.stack, one.kind, one.layer, head) for head in range(first, first + one.group_size)}
             if group <= chosen:
                 complete |= group
     return frozenset(complete)

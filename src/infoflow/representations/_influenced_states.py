@@ -51,7 +51,7 @@ class InfluencedStates:
         batches = []
         for index in length_batches(targets.length, self._options.tokens_per_batch):
             sentence_bytes = 4 * heads * int(targets.length[index].max()) ** 2
-            size = max(1, self._options.attention_bytes // sentence_bytes)
+            size = max(1, self._options.attention_bytes // max(1, sentence_bytes))  # a pruned model may have no heads
             batches += [index[start : start + size] for start in range(0, len(index), size)]
         return batches
 

@@ -48,7 +48,7 @@ class Sublayer:
     def written(self) -> Float[Tensor, "head key width"]:
         r"""What each head writes of each key at weight 1: $f_h(x_j) = (x_j W_V^h + b_V^h) W_O^h$."""
         core = self.attention.core
-        return core.value @ self.output.weight.T.unflatten(0, (len(core.value), -1))
+        return core.value @ self.output.weight.T.unflatten(0, (len(core.value), core.value.shape[-1]))
 
     def linearised(
         self, parts: Float[Tensor, "part_of_tokens *part width"], tokens: slice = slice(None)

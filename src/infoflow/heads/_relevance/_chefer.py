@@ -37,7 +37,7 @@ def chefer_relevance(request: Request, output: Output | None) -> SentenceRelevan
         parts.append(
             SentenceRelevance(
                 heads={place: one.sum((2, 3)) for place, one in positive.items()},
-                tokens=_tokens({place: one.mean(1) for place, one in positive.items()}, positions),
+                tokens=_tokens({place: _over_heads(one) for place, one in positive.items()}, positions),
             )
         )
     return joined(parts)
@@ -76,7 +76,7 @@ def chefer_propagated(request: Request) -> SentenceRelevance:
         stop = start + len(positions)
         propagate(tape, unembedding, positions, targets[start:stop], Rule(alpha=1.0, bias="absorb"), visit)
         start = stop
-        mixed = {place: _row_shares(one.mean(1)) for place, one in positive.items()}
+        mixed = {place: _row_shares(_over_heads(one)) for place, one in positive.items()}
         parts.append(
             SentenceRelevance(
                 heads={place: one.sum((2, 3)) for place, one in positive.items()}, tokens=_rolled(mixed, positions)
@@ -110,10 +110,15 @@ def _weighted(request: Request, output: Output | None) -> Iterator[tuple[Maps, T
 
 def _of_weights(node: AttentionNode, relevance: Tensor) -> Float[Tensor, "seed head query key"]:
     """Half of what heads' outputs pass down their sums Σ A v, in proportion to the summands."""
-    heads_NHTe = relevance.unflatten(2, (node.attention.num_heads, -1)).transpose(1, 2)
+    heads_NHTe = relevance.unflatten(2, (node.attention.num_heads, node.attention.head_dim)).transpose(1, 2)
     context_HTe = node.core.weights @ node.core.value
     quotient = torch.where(context_HTe == 0, 0.0, heads_NHTe / torch.where(context_HTe == 0, 1.0, context_HTe))
     return node.core.weights * (quotient @ node.core.value.mT) / 2
+
+
+def _over_heads(maps: Float[Tensor, "seed head query key"]) -> Float[Tensor, "seed query key"]:
+    """Their mean; 0 where every head was pruned away."""
+    return maps.sum(1) / max(1, maps.shape[1])
 
 
 def _row_shares(mean: Float[Tensor, "seed token token"]) -> Tensor:

@@ -45,8 +45,8 @@ def logit_attribution(request: Request) -> SentenceRelevance:
     heads: dict[Place, Tensor] = {}
     for attention, projection in written:
         one = attention.attention
-        by_head_HdD = projection.weight.T.unflatten(0, (one.num_heads, -1))
-        at_NHd = projection.states[positions].unflatten(1, (one.num_heads, -1))
+        by_head_HdD = projection.weight.T.unflatten(0, (one.num_heads, one.head_dim))
+        at_NHd = projection.states[positions].unflatten(1, (one.num_heads, one.head_dim))
         heads[one.stack, one.kind, one.layer] = torch.einsum("nhd,hdD,nD->nh", at_NHd, by_head_HdD, direction_ND)
     return SentenceRelevance(heads=heads, tokens={})
 

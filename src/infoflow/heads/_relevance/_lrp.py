@@ -103,7 +103,7 @@ def propagate(
             one = node.attention
             if visit is not None:
                 visit(node, relevance)
-            heads[one.stack, one.kind, one.layer] = relevance.unflatten(2, (one.num_heads, -1)).sum((1, 3))
+            heads[one.stack, one.kind, one.layer] = relevance.unflatten(2, (one.num_heads, one.head_dim)).sum((1, 3))
         for value, part in zip(node.inputs, node.relevance(relevance, rule, absorbed), strict=True):
             waiting.setdefault(value, []).append(part)
     return SentenceRelevance(

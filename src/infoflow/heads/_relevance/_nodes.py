@@ -154,7 +154,9 @@ class AttentionNode(AbstractNode):
     def relevance(self, relevance: Tensor, rule: Rule, absorbed: Absorbed) -> tuple[Tensor, ...]:
         if self.unknown is not None:
             raise UserError(no_rule(self.unknown))
-        heads_NHTd = relevance.unflatten(2, (self.attention.num_heads, -1)).transpose(1, 2)
+        if self.attention.num_heads == 0:  # pruned away: it reads nothing
+            return tuple(each.states.new_zeros(len(relevance), *each.states.shape) for each in self.projections)
+        heads_NHTd = relevance.unflatten(2, (self.attention.num_heads, self.attention.head_dim)).transpose(1, 2)
         core = self._ungrouped(core_relevance(heads_NHTd, self.core, rule))
         if self.rotations is not None:
             core = CoreRelevance(
@@ -172,7 +174,7 @@ class AttentionNode(AbstractNode):
 
     def _ungrouped(self, core: CoreRelevance) -> CoreRelevance:
         """Grouped key/value heads collect the relevance of their query heads."""
-        group = self.attention.num_heads // self.attention.num_key_value_heads
+        group = self.attention.group_size
         if group == 1:
             return core
         wanted_N111 = core.absolute().sum(1, keepdim=True)

@@ -141,9 +141,12 @@ class _Recorder(TorchFunctionMode):
         values = [self.tape.value(source) for source in sources]
         if None in values:
             return self._lost((), heads, f"what {attention.module} reads: it is not a block's state")
-        group = attention.num_heads // attention.num_key_value_heads
+        group = attention.group_size
         query, key = call.query[0], call.key[0]
-        plain = {part: _split(rows(sources[part != "query"]), *projections[part], parts[part]) for part in parts}
+        plain = {
+            part: _split(rows(sources[part != "query"]), *projections[part], parts[part].num_heads, seen.shape[-1])
+            for part, seen in (("query", query), ("key", key), ("value", call.value))
+        }
         rotations = self._rotations(plain["query"], plain["key"], query, key[::group])
         if not close(plain["value"], call.value[0][::group]):
             return self._lost((), heads, f"what {attention.module} does with its values")
@@ -251,9 +254,9 @@ class _Recorder(TorchFunctionMode):
         return node
 
 
-def _split(states: Tensor, weight: Tensor, bias: Tensor | None, projection: Projection) -> Tensor:
+def _split(states: Tensor, weight: Tensor, bias: Tensor | None, num_heads: int, width: int) -> Tensor:
     """States projected and split into heads: (head, token, width)."""
-    return nn.functional.linear(states, weight, bias).unflatten(1, (projection.num_heads, -1)).transpose(0, 1)
+    return nn.functional.linear(states, weight, bias).unflatten(1, (num_heads, width)).transpose(0, 1)
 
 
 def _fused(states: Tensor, parts: list[tuple[Tensor, Tensor | None]]) -> ProjectedStates:

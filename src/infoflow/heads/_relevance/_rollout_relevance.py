@@ -28,6 +28,8 @@ def rollout_relevance(request: Request) -> SentenceRelevance:
     model, attention = request.model, _attention(request)
     mixings = {}
     for one in model.anatomy.attentions():
+        if one.num_heads == 0:  # pruned away: tokens go on as they are
+            continue
         weights_HTS = attention[one.stack, one.kind][one.layer][0]
         mean_TS, half = weights_HTS.mean(0), torch.eye(weights_HTS.shape[1]).to(weights_HTS) / 2
         carried_HT = weights_HTS.sum(2)
@@ -51,7 +53,9 @@ def flow_relevance(request: Request) -> SentenceRelevance:
         raise UserError(f'method="flow" is for single stacks; {request.model.name} has two. Use method="rollout".')
     ((key, layers),) = _attention(request).items()
     mask = request.predictions.inputs.get("attention_mask")
-    flow_TS = attention_flow([layer.cpu() for layer in layers], None if mask is None else mask.cpu())[0]
+    flow_TS = attention_flow([layer.cpu() for layer in layers if layer.shape[1]], None if mask is None else mask.cpu())[
+        0
+    ]
     return SentenceRelevance(heads={}, tokens={key[0]: flow_TS[request.predictions.positions]})
 
 

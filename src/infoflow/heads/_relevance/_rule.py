@@ -191,5 +191,5 @@ def _per_token_and_sentence(result_NTI: Tensor, relevance_NTO: Tensor) -> Tensor
 
 
 def _chunks(num_tokens: int, size: int) -> list[slice]:
-    step = max(1, _CHUNK // size)
+    step = max(1, _CHUNK // max(1, size))
     return [slice(start, start + step) for start in range(0, num_tokens, step)]
