@@ -23,6 +23,7 @@ def test_provenance_is_json_and_complete():
         (["/home/me/.venv/bin/infoflow", "study", "quick"], "", "infoflow study quick"),
         (["/lib/infoflow/__main__.py", "study"], "infoflow.__main__", "python -m infoflow study"),
         (["experiments/run.py", "my corpus"], "", "python experiments/run.py 'my corpus'"),
+        (["", "study"], "", ""),
     ],
 )
 def test_the_command_can_be_typed_again(arguments, module, typed):

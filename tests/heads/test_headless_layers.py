@@ -3,6 +3,7 @@
 import copy
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -12,12 +13,13 @@ from infoflow.flow import PassOptions, measure
 from infoflow.heads import relevance, token_relevance
 from infoflow.heads._head_sets import all_heads
 from infoflow.heads._relevance._methods import METHODS
-from infoflow.models import load_model, model_inputs
+from infoflow.models import load_model, model_inputs, tap
 from infoflow.pruning import prune
 from infoflow.studies import AnalysisPlan
 from infoflow.studies._measures import standard_measures
 
 pytestmark = pytest.mark.filterwarnings("ignore:PWCCA")  # of few tokens
+WHAT_HEADS_WRITE = [method for method in METHODS if method not in ("rollout", "flow", "logit-attribution")]
 OPTIONS = PassOptions(tokens_per_batch=400)
 PLAN = AnalysisPlan(
     relevance_sentences=3, importance_sentences=4, ablation_sentences=4, probe_sentences=8, lens_steps=2, clusters=8
@@ -46,16 +48,13 @@ def model(request, matched_models):
     return matched_models[request.param]
 
 
-@pytest.mark.parametrize("method", [method for method in METHODS if method not in ("flow", "logit-attribution")])
+@pytest.mark.parametrize("method", WHAT_HEADS_WRITE)
 def test_relevance_of_the_layer_above_is_as_if_its_heads_wrote_nothing(model, method):
     pruned, silent = without(model, lambda stack, kind, layer, head: layer == 0)
     ids = torch.tensor([[5, 9, 12, 7, 30]])
     inputs = model_inputs(model, ids, decoder_input_ids=ids[:, :4] if model.task == "seq2seq" else None)
     expected = relevance(silent, inputs, method, position=2, normalise=None)
     found = relevance(pruned, inputs, method, position=2, normalise=None)
-    if method == "rollout":  # follows attention, whether anything is written or not
-        assert found["relevance"].notna().all()
-        return
     above = expected[expected["layer"] == 1].reset_index(drop=True)
     assert len(above) > 0
     pd.testing.assert_frame_equal(found.reset_index(drop=True)[list(above)], above, rtol=1e-4, atol=1e-6)
@@ -74,12 +73,34 @@ def test_direct_part_in_the_logit_of_the_layer_above():
     pd.testing.assert_frame_equal(*above, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("method", ["chefer", "rollout"])
-def test_tokens_pass_a_layer_without_heads(model, method):
-    pruned, _ = without(model, lambda stack, kind, layer, head: layer == 0)
-    ids = torch.tensor([[5, 9, 12, 7, 30]])
-    inputs = model_inputs(model, ids, decoder_input_ids=ids[:, :4] if model.task == "seq2seq" else None)
-    assert token_relevance(pruned, inputs, method, position=2)["relevance"].notna().all()
+@pytest.mark.parametrize("method", ["rollout", "flow"])
+@pytest.mark.parametrize("gone_below", [4, 1], ids=["no head below", "three heads of four below"])
+def test_tokens_pass_layers_with_fewer_heads(matched_models, method, gone_below):
+    pruned, _ = without(matched_models["causal-lm"], lambda stack, kind, layer, head: layer == 0 and head < gone_below)
+    inputs = {"input_ids": torch.tensor([[5, 9, 12, 7, 30]])}
+    with torch.no_grad(), tap(pruned, attention=True) as seen:
+        pruned.module(**inputs)
+    below, above = (weights[0].sum(0) / max(1, weights.shape[1]) for weights in seen.attention["decoder", "self"])
+    identity = torch.eye(5)
+    below, above = ((identity + below) / 2 if gone_below < 4 else identity), (identity + above) / 2
+    expected = (above @ below)[2] if method == "rollout" else most_flow(above, below)[2]
+    found = token_relevance(pruned, inputs, method, position=2, normalise=None)["relevance"].to_numpy()
+    np.testing.assert_allclose(found / found.sum(), expected, atol=1e-5)
+
+
+def most_flow(above, below):
+    """Maximum flow through two layers, each row's shares: by every position between, the narrower of two edges."""
+    flow = torch.minimum(above[:, :, None], below[None]).sum(1)
+    return flow / flow.sum(1, keepdim=True)
+
+
+def test_without_any_head_a_prediction_comes_from_its_own_token(matched_models):
+    pruned, _ = without(matched_models["masked-lm"], lambda *head: True)
+    inputs = {"input_ids": torch.tensor([[5, 9, 12, 7, 30]])}
+    for method in ("rollout", "flow"):
+        found = token_relevance(pruned, inputs, method, position=2, normalise=None)["relevance"]
+        np.testing.assert_allclose(found, [0, 0, 1, 0, 0], atol=1e-6)
+    assert len(relevance(pruned, inputs, "rollout", position=2)) == 0
 
 
 def test_every_standard_measure_runs(model, parallel_corpus):

@@ -25,7 +25,7 @@ def test_an_analysis_is_not_called_trained(analysis):
     ("name", "said"),
     [
         ("/data/train.en.gz,/data/train.de.gz", "train.en.gz and train.de.gz"),
-        ("grammar:1000", "grammar:1000"),
+        ("grammar:50,000", "grammar:50,000"),
         ("hf:team/news", "hf:team/news"),
     ],
 )

@@ -8,9 +8,12 @@ import pytest
 
 from infoflow.corpus import load_corpus
 from infoflow.flow import PassOptions
-from infoflow.heads import ablation_transfer
+from infoflow.foundation import UserError
+from infoflow.heads import Ablation, ablation_transfer
 from infoflow.models import load_model
 from infoflow.studies import Run, StudyPlan, study
+from infoflow.studies._data import prepare
+from infoflow.studies._transfer import transfer_keys
 
 
 @pytest.fixture
@@ -53,7 +56,26 @@ def test_a_study_with_another_domain_trains_nothing_again(
     assert "absent" not in claim["reason"]
 
 
-def _analysed(plan: StudyPlan, folder):
-    from infoflow.studies._data import prepare
+def test_sentences_of_the_study_are_no_other_domain(tiny_plan: StudyPlan, other_domain, tmp_path) -> None:
+    def prepared(name: str):
+        corpus = dataclasses.replace(tiny_plan.corpus, transfer_name=name)
+        return prepare(dataclasses.replace(tiny_plan, corpus=corpus), tmp_path)
 
+    with pytest.raises(UserError, match="is in another part of the study too"):
+        prepared(tiny_plan.corpus.name)
+    data = prepared(str(other_domain))
+    mixed = tmp_path / "mixed.tsv"
+    own = zip(data.analysed.column("text"), data.analysed.column("translation"), strict=True)
+    mixed.write_text("".join(f"{s}\t{t}\n" for s, t in own) + other_domain.read_text("utf-8"), encoding="utf-8")
+    assert list(prepared(str(mixed)).other_domain.column("text")) == list(data.other_domain.column("text"))
+
+
+def test_another_measure_or_domain_is_another_table(tiny_plan: StudyPlan, monkeypatch) -> None:
+    plan, first, second = tiny_plan.analysis, load_corpus("grammar:20"), load_corpus("grammar:30")
+    keys = [transfer_keys("states", corpus, plan)["ablation_transfer"] for corpus in (first, second)]
+    monkeypatch.setattr(Ablation, "table", dataclasses.replace(Ablation.table, version=99))
+    assert len({*keys, transfer_keys("states", first, plan)["ablation_transfer"]}) == 3
+
+
+def _analysed(plan: StudyPlan, folder):
     return prepare(plan, folder).analysed

@@ -3,12 +3,15 @@
 import atexit
 import os
 from collections.abc import Callable
+from datetime import timedelta
 from functools import cache
 from typing import Any, TypeVar
 
 import torch.distributed as dist
 
 T = TypeVar("T")
+
+_PATIENCE = timedelta(hours=12)  # one process may compute a slow measure while the others wait (30 minutes by default)
 
 
 def processes() -> tuple[int, int]:
@@ -18,7 +21,7 @@ def processes() -> tuple[int, int]:
     if not dist.is_initialized():
         if int(os.environ.get("WORLD_SIZE", "1")) == 1:
             return 0, 1
-        dist.init_process_group("gloo")
+        dist.init_process_group("gloo", timeout=_PATIENCE)
     _leave_at_exit()
     return dist.get_rank(), dist.get_world_size()
 

@@ -46,7 +46,9 @@ def command_line(arguments: Sequence[str], module: str = "") -> str:
         module: Its name where it was started by `python -m`.
     """
     program = arguments[0]
-    if module:
+    if not program:  # typed at Python's prompt
+        return ""
+    if module and module != "__main__":
         start = ["python", "-m", module.removesuffix(".__main__")]
     elif program.endswith(".py"):
         start = ["python", program]

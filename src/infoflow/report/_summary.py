@@ -99,7 +99,7 @@ def verdict_line(findings: list[Finding]) -> str:
 
 def _short_corpus(name: str) -> str:
     """Files by their own names, where they lie aside; the methods give the whole paths."""
-    return listed([part if part.startswith("hf:") else Path(part).name for part in name.split(",")])
+    return name if name.startswith(("hf:", "grammar:")) else listed([Path(part).name for part in name.split(",")])
 
 
 def _models_phrase(models: list[dict[str, Any]], cast: Cast) -> str:

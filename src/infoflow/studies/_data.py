@@ -85,7 +85,7 @@ def prepare(plan: StudyPlan, folder: Path) -> StudyData:
         validation=validation,
         test=test,
         analysed=at_most(distinct(test), plan.analysis.sentences),
-        other_domain=_other_domain(corpus, train, plan.corpus, parallel),
+        other_domain=_other_domain(corpus, [train, validation, test], plan.corpus, parallel),
         tokenizer=load_tokenizer(tokenizers / "source"),
         target_tokenizer=load_tokenizer(tokenizers / "target") if parallel else None,
         key=key,
@@ -111,11 +111,11 @@ def _parts(corpus: Corpus, plan: CorpusPlan, parallel: bool) -> tuple[Corpus, Co
     return at_most(train, plan.sentences), _without(validation, [given["test"]] if "test" in given else []), test
 
 
-def _other_domain(corpus: Corpus, train: Corpus, plan: CorpusPlan, parallel: bool) -> Corpus | None:
+def _other_domain(corpus: Corpus, parts: Sequence[Corpus], plan: CorpusPlan, parallel: bool) -> Corpus | None:
     if not plan.transfer_name:
         return None
     other = _usable(_like(corpus, load_corpus(plan.transfer_name), parallel), plan)
-    return distinct(_without(other, [train]))
+    return distinct(_without(other, parts))
 
 
 def _usable(corpus: Corpus, plan: CorpusPlan) -> Corpus:
@@ -138,7 +138,7 @@ def _without(corpus: Corpus, others: Sequence[Corpus]) -> Corpus:
     seen = {_key(text) for other in others for text in other.column("text")}
     rows = [row for row, text in enumerate(corpus.column("text")) if _key(text) not in seen]
     if not rows:
-        raise UserError(f"Every sentence of {corpus.name} is in the validation or test part too: none is left.")
+        raise UserError(f"Every sentence of {corpus.name} is in another part of the study too: none is left.")
     return corpus if len(rows) == len(corpus) else corpus.select(np.array(rows), corpus.name)
 
 

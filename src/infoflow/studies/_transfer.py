@@ -3,7 +3,7 @@
 import pandas as pd
 
 from infoflow.corpus import Corpus
-from infoflow.flow import PassOptions
+from infoflow.flow import PassOptions, describe_measure
 from infoflow.foundation import digest
 from infoflow.heads import ABLATION_TRANSFER, Ablation, ablation_transfer
 from infoflow.models import Model
@@ -17,7 +17,8 @@ def transfer_keys(states_key: str, other: Corpus | None, plan: AnalysisPlan) -> 
     """What the table depends on; none where the plan names no other domain."""
     if other is None:
         return {}
-    parts = [states_key, ABLATION_TRANSFER.version, other.digest, plan.ablation_sentences]
+    measure = describe_measure(Ablation(sentences=plan.ablation_sentences))
+    parts = [states_key, ABLATION_TRANSFER.version, other.digest, measure]
     return {ABLATION_TRANSFER.name: digest(parts)}
 
 

@@ -3,6 +3,7 @@
 # B copy (1), H head, T query token, S key token
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from infoflow.foundation import UserError
@@ -28,17 +29,17 @@ def rollout_relevance(request: Request) -> SentenceRelevance:
     model, attention = request.model, _attention(request)
     mixings = {}
     for one in model.anatomy.attentions():
-        if one.num_heads == 0:  # pruned away: tokens go on as they are
-            continue
         weights_HTS = attention[one.stack, one.kind][one.layer][0]
-        mean_TS, half = weights_HTS.mean(0), torch.eye(weights_HTS.shape[1]).to(weights_HTS) / 2
+        mean_TS = weights_HTS.sum(0) / max(1, one.num_heads)
+        own_TT = torch.eye(weights_HTS.shape[1]).to(weights_HTS)
+        half = own_TT / 2 if one.num_heads else own_TT  # where all heads were pruned away tokens go on as they are
         carried_HT = weights_HTS.sum(2)
         if one.kind == "self":
             carried_HT = carried_HT - weights_HTS.diagonal(dim1=1, dim2=2)
         mixings[one.stack, one.kind, one.layer] = Mixing(
             own=mean_TS / 2 + half if one.kind == "self" else half,
             across=mean_TS / 2 if one.kind == "cross" else None,
-            heads=carried_HT.T / (2 * one.num_heads),
+            heads=carried_HT.T / (2 * max(1, one.num_heads)),
         )
     return follow(model, mixings, request.predictions.positions)
 
@@ -53,10 +54,15 @@ def flow_relevance(request: Request) -> SentenceRelevance:
         raise UserError(f'method="flow" is for single stacks; {request.model.name} has two. Use method="rollout".')
     ((key, layers),) = _attention(request).items()
     mask = request.predictions.inputs.get("attention_mask")
-    flow_TS = attention_flow([layer.cpu() for layer in layers if layer.shape[1]], None if mask is None else mask.cpu())[
-        0
-    ]
+    flow_TS = attention_flow([_mean(layer).cpu() for layer in layers], None if mask is None else mask.cpu())[0]
     return SentenceRelevance(heads={}, tokens={key[0]: flow_TS[request.predictions.positions]})
+
+
+def _mean(weights: Float[Tensor, "sentence head query key"]) -> Float[Tensor, "sentence 1 query key"]:
+    """Over heads, of which layers of a pruned model have unequal numbers; each token for itself where none is left."""
+    if weights.shape[1]:
+        return weights.mean(1, keepdim=True)
+    return torch.eye(weights.shape[2]).to(weights).expand(len(weights), 1, -1, -1)
 
 
 def _attention(request: Request) -> dict[tuple[str, str], list[Tensor]]:
