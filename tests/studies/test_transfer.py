@@ -1,6 +1,7 @@
 """Heads that matter on a study's own sentences, on sentences of another domain."""
 
 import dataclasses
+import json
 import shutil
 
 import pandas as pd
@@ -52,6 +53,7 @@ def test_a_study_with_another_domain_trains_nothing_again(
     ).set_index("kind")
     own = table[(table["seed"] == 1) & table["trained"]].set_index("kind")
     pd.testing.assert_series_equal(own["value"], expected["value"])
+    assert json.loads((folder / "run.json").read_text())["corpus"]["other_domain"]["sentences"] == 40
     claim = run.findings.set_index("id").loc["heads:M5"]
     assert "absent" not in claim["reason"]
 

@@ -186,6 +186,7 @@ def _describe(jobs: StudyJobs, run: RunFolder, seconds: float) -> None:
     before = run.read().get("seconds", 0.0)
     parts: dict[str, Any] = {"train": data.train, "validation": data.validation, "test": data.test}
     sizes = {name: len(part) for name, part in parts.items()} | {"analysed": len(data.analysed)}
+    other = data.other_domain
     run.update(
         corpus={
             "name": jobs.plan.corpus.name,
@@ -193,6 +194,7 @@ def _describe(jobs: StudyJobs, run: RunFolder, seconds: float) -> None:
             "sentences": sum(len(part) for part in parts.values()),
             "words": int(sum(part.word_counts.sum() for part in parts.values())),
             "parts": sizes,
+            **({} if other is None else {"other_domain": {"digest": other.digest, "sentences": len(other)}}),
         },
         models=[{**row, "sha256": _weights_digest(run, row["model"])} for row in trained],
         timings={name: round(value, 1) for name, value in timings.items()},
