@@ -163,7 +163,7 @@ def test_an_untrained_model_that_shows_it_too_leaves_it_open(name):
 @pytest.mark.parametrize(
     ("name", "absent", "reason"),
     [
-        ("heads:V7", "head_rare_token", "The table head_rare_token is absent or empty"),
+        ("heads:V7", "head_rare_token", "The table head_rare_token is absent"),
         ("heads:V9", "head_relations", "it needs a corpus with trees"),
         ("heads:C2", "head_probe", "the measure AttentionProbe"),
         ("heads:C3", "head_coreference", "a corpus with coreference annotation"),

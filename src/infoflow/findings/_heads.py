@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ._panel import Absent, Panel
-from ._reading import Number, Objective, Tables, chosen, replicates_of, require_rows
+from ._reading import Number, Objective, Tables, chosen, replicates_of, require_rows, rows_of
 
 Where = Mapping[str, Any]
 """Column → value, or alternatives (a tuple), of which the first that occurs is read."""
@@ -29,7 +29,6 @@ class BestHeads:
     objective: Objective
     columns: tuple[Where, ...]
     less: str | None = None  # a column to subtract, such as the baseline
-    needs: str = ""  # what a run must have for the table to have rows
     trained: bool = True
     number: Number = "value"
 
@@ -64,7 +63,6 @@ class LayerMeans:
     objective: Objective
     where: Where
     ratio: bool = False
-    needs: str = ""
     trained: bool = True
     number: Number = "value"
 
@@ -91,13 +89,10 @@ class LayerMeans:
 
 def _model_rows(reading: BestHeads | LayerMeans, tables: Tables) -> pd.DataFrame:
     """The rows of the objective's models, trained or not; what a run lacks is named."""
-    table, needs = reading.table, f" (it needs {reading.needs})" if reading.needs else ""
-    frame = tables.get(table)
-    if frame is None or frame.empty:
-        raise Absent(f"the table {table} is absent or empty{needs}")
+    frame = rows_of(tables, reading.table, ["objective", "trained"])
     rows = frame[(frame["objective"] == reading.objective) & (frame["trained"] == reading.trained)]
     rows = chosen(rows, {"kind": "self"} if "kind" in frame.columns else {})
-    require_rows(rows, frame, table, reading.objective, reading.trained)
+    require_rows(rows, frame, reading.table, reading.objective, reading.trained)
     return rows.dropna(subset=[reading.number])
 
 

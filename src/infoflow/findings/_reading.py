@@ -33,6 +33,11 @@ _MADE_BY = {
     "allocation_similarity": _DYNAMICS,
     "allocation_steps": _DYNAMICS,
     "allocation_windows": _DYNAMICS,
+    "head_coreference": "it needs a corpus with coreference annotation, such as CoNLL-2012 or CorefUD, and the measure "
+    "Coreference",
+    "head_probe": "it needs a corpus with trees, and the measure AttentionProbe",
+    "head_relations": "it needs a corpus with trees: grammar, a CoNLL-U treebank, or text parsed by spaCy",
+    "head_special_gradient": "it needs the measure SpecialGradient and a SEP token",
     "prunable_by_update": "a study does not measure the checkpoints of its trainings",
     "pruned_heads": _PRUNING,
     "pruned_roles": _PRUNING,

@@ -14,7 +14,6 @@ READS: dict[str, Reading] = {
         objective="masked-lm",
         columns=tuple({"convention": "clark", "relation": relation} for relation in _RELATIONS.values()),
         less="baseline",
-        needs="a corpus with trees: grammar, a CoNLL-U treebank, or text parsed by spaCy",
     )
 }
 

@@ -6,11 +6,9 @@ from .._heads import BestHeads
 from .._reading import Reading, untrained
 from .._sources import CLARK
 
-_TREES = "a corpus with trees, and the measure AttentionProbe"
-
 
 def _score(probe: str, less: str | None = None) -> BestHeads:
-    return BestHeads(table="head_probe", objective="masked-lm", columns=({"probe": probe},), less=less, needs=_TREES)
+    return BestHeads(table="head_probe", objective="masked-lm", columns=({"probe": probe},), less=less)
 
 
 READS: dict[str, Reading] = {

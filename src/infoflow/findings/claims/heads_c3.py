@@ -6,13 +6,9 @@ from .._heads import BestHeads
 from .._reading import Reading, untrained
 from .._sources import CLARK
 
-_ANNOTATION = "a corpus with coreference annotation, such as CoNLL-2012 or CorefUD, and the measure Coreference"
-
 
 def _gain(less: str) -> BestHeads:
-    return BestHeads(
-        table="head_coreference", objective="masked-lm", columns=({"mention": "all"},), less=less, needs=_ANNOTATION
-    )
+    return BestHeads(table="head_coreference", objective="masked-lm", columns=({"mention": "all"},), less=less)
 
 
 READS: dict[str, Reading] = {"nearest": _gain("baseline"), "match": _gain("head_match")}

@@ -8,11 +8,9 @@ from .._heads import LayerMeans
 from .._reading import Reading, untrained
 from .._sources import CLARK
 
-_SEP = "a tokenizer with a SEP token"
-
 
 def _surface(statistic: str) -> LayerMeans:
-    return LayerMeans(table="head_surface", objective="masked-lm", where={"statistic": statistic}, needs=_SEP)
+    return LayerMeans(table="head_surface", objective="masked-lm", where={"statistic": statistic})
 
 
 READS: dict[str, Reading] = {
@@ -23,7 +21,6 @@ READS: dict[str, Reading] = {
         objective="masked-lm",
         where={},
         ratio=True,
-        needs="the measure SpecialGradient and a SEP token",
     ),
 }
 

@@ -7,13 +7,12 @@ from .._reading import Reading, untrained
 from .._sources import HEAVY_LIFTING
 
 _SUBJECT, _OBJECT = ("nsubj",), ("obj", "dobj")
-_TREES = "a corpus with trees: grammar, a CoNLL-U treebank, or text parsed by spaCy"
 MARGIN = 0.10  # percentage points above the best fixed offset
 
 
 def _gain(*relations: tuple[str, ...]) -> BestHeads:
     columns = tuple({"convention": "voita", "relation": relation} for relation in relations)
-    return BestHeads(table="head_relations", objective="translation", columns=columns, less="baseline", needs=_TREES)
+    return BestHeads(table="head_relations", objective="translation", columns=columns, less="baseline")
 
 
 READS: dict[str, Reading] = {

@@ -141,14 +141,13 @@ class _Recorder(TorchFunctionMode):
         values = [self.tape.value(source) for source in sources]
         if None in values:
             return self._lost((), heads, f"what {attention.module} reads: it is not a block's state")
-        group = attention.group_size
         query, key = call.query[0], call.key[0]
         plain = {
             part: _split(rows(sources[part != "query"]), *projections[part], parts[part].num_heads, seen.shape[-1])
             for part, seen in (("query", query), ("key", key), ("value", call.value))
         }
-        rotations = self._rotations(plain["query"], plain["key"], query, key[::group])
-        if not close(plain["value"], call.value[0][::group]):
+        rotations = self._rotations(plain["query"], plain["key"], query, key[:: attention.group_size])
+        if not close(plain["value"], call.value[0][:: attention.group_size]):
             return self._lost((), heads, f"what {attention.module} does with its values")
         unknown = rotations is False or call.softcap is not None
         core = AttentionCore(
