@@ -21,6 +21,9 @@ to 6.1 nats, never moving them 5.8 to 5.9, and at scikit-learn's share of 0.01 b
 _MIN_STEPS = 20
 """Few points make one epoch a step or two, which leaves the centres where they started."""
 
+_ROWS_AT_ONCE = 1_024
+"""Against 10,000 centres, 40 MB of distances."""
+
 
 class Clustering(NamedTuple):
     labels: Int[np.ndarray, " token"]
@@ -66,30 +69,50 @@ def cluster(x: Matrix, clusters: int, seed: int = 0) -> Clustering:
             "Use fewer clusters or more tokens."
         )
     start = _start(torch.from_numpy(rows), clusters, seed)
+    batch_size = min(BATCH_SIZE, len(rows))
+    init_size, draws = _draws(seed, len(rows), clusters, batch_size)
     with threadpool_limits(limits=torch.get_num_threads()):
         kmeans = MiniBatchKMeans(
             clusters,
             init=start,
-            batch_size=BATCH_SIZE,
-            max_iter=max(1, _MIN_STEPS * min(BATCH_SIZE, len(rows)) // len(rows)),
+            init_size=init_size,
+            batch_size=batch_size,
+            max_iter=max(1, _MIN_STEPS * batch_size // len(rows)),
             n_init=1,
             reassignment_ratio=_reassignment_ratio(rows, start),
-            random_state=seed,
+            random_state=draws,
         ).fit(rows)
     labels = kmeans.labels_.astype(np.int64)
     return Clustering(labels, float(kmeans.inertia_), clusters - len(np.unique(labels)))
 
 
+def _draws(seed: int, num_rows: int, clusters: int, batch_size: int) -> tuple[int, np.random.RandomState]:
+    """`init_size`, rows to compare starts on, of which there is one: the fewest scikit-learn allows; and a generator
+    whose batches are those of scikit-learn's default, 3 batches to compare starts on."""
+
+    def drawn(init_size: int) -> int:
+        return init_size * (1 + (init_size < num_rows))
+
+    default = min(3 * (batch_size if clusters <= 3 * batch_size else clusters), num_rows)
+    init_size = min(clusters, default, key=drawn)
+    draws = np.random.RandomState(seed)
+    draws.randint(num_rows, size=drawn(default) - drawn(init_size))
+    return init_size, draws
+
+
 def _start(rows: Float[Tensor, "token width"], clusters: int, seed: int) -> Float[np.ndarray, "cluster width"]:
-    """Starting centres, from a sample of the rows."""
+    """Starting centres, from a sample of the rows: for 10,000 centres, one of 11,000 to 30,000 holds as much."""
     generator = torch.Generator().manual_seed(seed)
-    sample = torch.randperm(len(rows), generator=generator)[: max(BATCH_SIZE, 3 * clusters)]
+    sample = torch.randperm(len(rows), generator=generator)[: max(BATCH_SIZE, clusters * 3 // 2)]
     return spread_rows(rows[sample], clusters, generator).numpy()
 
 
 def _reassignment_ratio(rows: Float[np.ndarray, "token width"], start: Float[np.ndarray, "cluster width"]) -> float:
     """scikit-learn takes a share of the largest cluster: by Zipf's law that is most clusters, so look at the mean."""
-    from sklearn.metrics import pairwise_distances_argmin
+    counts = _closest(torch.from_numpy(rows[:BATCH_SIZE]), torch.from_numpy(start)).bincount()
+    return min(_REASSIGNED, _REASSIGNED_OF_MEAN * min(len(rows), BATCH_SIZE) / len(start) / int(counts.max()))
 
-    counts = np.bincount(pairwise_distances_argmin(rows[:BATCH_SIZE], start))
-    return min(_REASSIGNED, _REASSIGNED_OF_MEAN * min(len(rows), BATCH_SIZE) / len(start) / counts.max())
+
+def _closest(rows: Float[Tensor, "token width"], centres: Float[Tensor, "cluster width"]) -> Int[Tensor, " token"]:
+    squares = centres.square().sum(1)
+    return torch.cat([torch.addmm(squares, part, centres.mT, alpha=-2).argmin(1) for part in rows.split(_ROWS_AT_ONCE)])
