@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.cluster import MiniBatchKMeans
 
 from infoflow.foundation import UserError
 from infoflow.representations import discretize, mutual_information
-from infoflow.representations._discretize import cluster
+from infoflow.representations._discretize import _reassignment_ratio, _start, cluster
 
 
 def clumps(num_types, per_type, width=8, spread=0.1, seed=0):
@@ -25,6 +26,25 @@ def test_the_seed_decides_and_nothing_else():
     x, _ = clumps(20, 30)
     assert torch.equal(discretize(x, 15, seed=1), discretize(torch.from_numpy(x).double(), 15, seed=1))
     assert not torch.equal(discretize(x, 15, seed=1), discretize(x, 15, seed=2))
+
+
+@pytest.mark.parametrize(("clusters", "rows"), [(30, 2_000), (700, 800), (40, 31_000)])
+def test_labels_are_scikit_learns_from_the_same_start(clusters, rows):
+    """Its own trial of the start, on 3 batches, changes none."""
+    x, _ = clumps(20, rows // 20, spread=1.0)
+    start = _start(torch.from_numpy(x), clusters, seed=3)
+    theirs = MiniBatchKMeans(
+        clusters,
+        init=start,
+        batch_size=10_240,
+        max_iter=max(1, 20 * min(10_240, len(x)) // len(x)),
+        n_init=1,
+        reassignment_ratio=_reassignment_ratio(x, start),
+        random_state=3,
+    ).fit(x)
+    found = cluster(x, clusters, seed=3)
+    np.testing.assert_array_equal(found.labels, theirs.labels_)
+    assert found.inertia == theirs.inertia_
 
 
 def test_labels_are_nearest_centres_and_inertia_says_so():
