@@ -38,12 +38,13 @@ def test_published_parts_are_taken_whole_and_leak_nothing(published: CorpusPlan,
     assert not {"the cat sees 7 dogs", "the cat sees 9 dogs"} & set(data.train.column("text"))
 
 
-def test_another_domain_holds_no_training_sentence_and_changes_no_key(published: CorpusPlan, tmp_path: Path) -> None:
+def test_another_domain_holds_no_sentence_of_the_study_and_changes_no_key(published: CorpusPlan, tmp_path: Path) -> None:
     pairs = [("The cat sees 3  dogs", "x"), ("news of the day", "y"), ("News of the day", "z"), ("a bird sings", "u")]
+    pairs += [("two birds  sing", "v"), ("a bird sang", "w")]
     plan = dataclasses.replace(published, transfer_name=write_pairs(tmp_path / "news.tsv", pairs))
     data = prepare(StudyPlan(corpus=plan), tmp_path)
     assert data.other_domain is not None
-    assert list(data.other_domain.column("text")) == ["news of the day", "a bird sings"]
+    assert list(data.other_domain.column("text")) == ["news of the day", "a bird sang"]
     assert data.key == prepare(StudyPlan(corpus=published), tmp_path).key
     (tmp_path / "plain.txt").write_text("one language\n")
     with pytest.raises(UserError, match="has translations"):

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import shutil
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -18,6 +17,7 @@ from infoflow.report import write_report
 from infoflow.results import RunFolder
 
 from ._analysis import SHARDS, Analysis, AnalyzeOptions, Variant, distinct_names, shards_in, variants
+from ._clock import WallClock, wall_clock
 from ._compare import PAIR_KEYS, compare_pairs
 from ._data import at_most, distinct
 from ._measures import choose, pair_measures, standard_measures
@@ -53,7 +53,8 @@ def analyze(
     run = RunFolder(out)
     with nullcontext() if shard else only_one(run):  # shards may share a folder: each writes one of its own
         _open(run, sources, options)
-        _analyze(run, sources, options, shard)
+        with wall_clock(run, save=shard is None and is_first()) as clock:
+            _analyze(run, sources, options, shard, clock)
     return Run(run)
 
 
@@ -62,9 +63,9 @@ def _analyze(
     sources: Sequence[str],
     options: AnalyzeOptions,
     shard: tuple[int, int] | None,
+    clock: WallClock,
     merging: bool = False,
 ) -> None:
-    started = time.monotonic()
     measures = choose(standard_measures(options.measures), options.only)
     corpus = _corpus(options)
     bench = Workbench(run.path / "work")
@@ -90,7 +91,7 @@ def _analyze(
     pairs = {} if options.only else _compared(bench, analysed, options)
     if is_first():
         _write(run, analysed, pairs)
-        _describe(run, corpus, analysed, seconds=time.monotonic() - started)
+        _describe(run, corpus, analysed, clock)
         write_report(run)
     wait_for_all()
     bench.discard("samples")
@@ -134,7 +135,8 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Run:
             if not target.exists():
                 with atomic_folder(target) as folder:
                     shutil.copytree(shard, folder, dirs_exist_ok=True)
-        _analyze(merged, sources, options, shard=None, merging=True)
+        with wall_clock(merged, save=is_first()) as clock:
+            _analyze(merged, sources, options, None, clock, merging=True)
     return Run(merged)
 
 
@@ -206,7 +208,7 @@ def _compare_pairs(pairs: list[tuple[Analysis, Analysis]], measures: Sequence[Pa
     return compare_pairs([(models[id(a)], models[id(b)]) for a, b in pairs], measures)
 
 
-def _describe(run: RunFolder, corpus: Corpus, analysed: list[Analysis], seconds: float) -> None:
+def _describe(run: RunFolder, corpus: Corpus, analysed: list[Analysis], clock: WallClock) -> None:
     models = [
         {"name": each.keys["model"], "objective": each.keys["objective"], "seed": 0, "parameters": each.parameters}
         for each in analysed
@@ -216,8 +218,8 @@ def _describe(run: RunFolder, corpus: Corpus, analysed: list[Analysis], seconds:
     run.update(
         corpus={"name": corpus.name, "digest": corpus.digest, "sentences": len(corpus), "words": words},
         models=models,
-        timings={"analysis (this call)": round(seconds, 1)},
-        seconds=round(seconds, 1),
+        timings={"analysis (this call)": round(clock.this_call, 1)},
+        seconds=round(clock.all_calls, 1),
         warnings=[],
         command=provenance()["command"],
         provenance=provenance(),

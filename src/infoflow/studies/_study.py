@@ -1,7 +1,6 @@
 """`study`: train, measure, compare, check, report; an interrupted study continues where it was."""
 
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from infoflow.report import write_report
 from infoflow.results import Column, RunFolder, TableSchema
 
 from ._alignment import SEED, aligned
+from ._clock import CLOCK_FILE, WallClock, wall_clock
 from ._compare import PAIR_KEYS, compared
 from ._data import encode_all
 from ._dynamics import recorded_tables
@@ -77,25 +77,29 @@ def study(
     plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
     run = RunFolder(out or Path("runs") / name)
     with only_one(run):
-        started = time.monotonic()
         before = run.read()
         if before and before.get("kind") != "study":
             raise UserError(f"{run.path} holds a run of another kind ({before.get('kind')}). Choose another --out.")
         if is_first():
             run.update(kind="study", title=plan.title, plan=plan.to_json(), provenance=provenance())
-        jobs = StudyJobs(plan, run)
-        _do_all(jobs, run, _processes(plan, num_processes))
-        for job in study_jobs(plan):
-            if job.kind == "train":
-                jobs.publish(job)
-        pairs, alignment = compared(jobs), aligned(jobs)
-        if is_first():
-            _write_tables(jobs, run, pairs, alignment)
-            _describe(jobs, run, seconds=time.monotonic() - started)
-            write_report(run)
-        wait_for_all()
-        jobs.bench.discard("samples")
+        with wall_clock(run, save=is_first()) as clock:
+            _study(plan, run, num_processes, clock)
     return Run(run)
+
+
+def _study(plan: StudyPlan, run: RunFolder, num_processes: int | None, clock: WallClock) -> None:
+    jobs = StudyJobs(plan, run)
+    _do_all(jobs, run, _processes(plan, num_processes))
+    for job in study_jobs(plan):
+        if job.kind == "train":
+            jobs.publish(job)
+    pairs, alignment = compared(jobs), aligned(jobs)
+    if is_first():
+        _write_tables(jobs, run, pairs, alignment)
+        _describe(jobs, run, clock)
+        write_report(run)
+    wait_for_all()
+    jobs.bench.discard("samples")
 
 
 def _processes(plan: StudyPlan, wanted: int | None) -> int:
@@ -177,13 +181,12 @@ def _learning_curves(jobs: StudyJobs) -> pd.DataFrame:
     return pd.concat(curves, ignore_index=True)
 
 
-def _describe(jobs: StudyJobs, run: RunFolder, seconds: float) -> None:
+def _describe(jobs: StudyJobs, run: RunFolder, clock: WallClock) -> None:
     """What the report's summary and methods need beside the tables."""
     data = jobs.data
     trained = _training_runs(jobs).to_dict("records")
     timings = {**run.read().get("timings", {}), "training (sum over models)": sum(row["seconds"] for row in trained)}
-    timings["study (this call)"] = seconds
-    before = run.read().get("seconds", 0.0)
+    timings["study (this call)"] = clock.this_call
     parts: dict[str, Any] = {"train": data.train, "validation": data.validation, "test": data.test}
     sizes = {name: len(part) for name, part in parts.items()} | {"analysed": len(data.analysed)}
     other = data.other_domain
@@ -198,7 +201,7 @@ def _describe(jobs: StudyJobs, run: RunFolder, seconds: float) -> None:
         },
         models=[{**row, "sha256": _weights_digest(run, row["model"])} for row in trained],
         timings={name: round(value, 1) for name, value in timings.items()},
-        seconds=round(before + seconds, 1),  # of all calls that came to an end
+        seconds=round(clock.all_calls, 1),
         warnings=run.read().get("warnings", []),
         command=provenance()["command"],
         provenance=provenance(),
@@ -243,5 +246,5 @@ def _lock(file: IO[str]) -> None:
 def _remove_if_nothing_was_done(run: RunFolder) -> None:
     """A refused command leaves no folder behind."""
     files = [path for path in run.path.rglob("*") if not path.is_dir()]
-    if {path.name for path in files} <= {".lock", "run.json"}:
+    if {path.name for path in files} <= {".lock", "run.json", CLOCK_FILE}:
         shutil.rmtree(run.path, ignore_errors=True)

@@ -1,0 +1,63 @@
+"""How long a run took, over all calls that worked on it, killed ones too."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from infoflow.foundation import UserError, atomic_write
+from infoflow.results import RunFolder
+
+CLOCK_FILE = ".seconds"
+_EVERY = 10.0
+"""Seconds between two writings: what a killed call may lose."""
+
+
+class WallClock:
+    """Seconds of this call, and of all calls."""
+
+    def __init__(self, file: Path, before: float) -> None:
+        self._file, self._before, self._started = file, before, time.monotonic()
+
+    @property
+    def this_call(self) -> float:
+        return time.monotonic() - self._started
+
+    @property
+    def all_calls(self) -> float:
+        return self._before + self.this_call
+
+    def save(self) -> None:
+        # A full disk is told of by what the run itself writes.
+        with suppress(OSError, UserError), atomic_write(self._file) as path:
+            path.write_text(f"{self.all_calls:.1f}\n")
+
+
+@contextmanager
+def wall_clock(run: RunFolder, save: bool = True) -> Iterator[WallClock]:
+    """A clock that goes on where the last call on `run` ended or was killed; `save` keeps its time there."""
+    clock = WallClock(run.path / CLOCK_FILE, _before(run))
+    if not save:
+        yield clock
+        return
+    stop = threading.Event()
+
+    def save_now_and_then() -> None:
+        while not stop.wait(_EVERY):
+            clock.save()
+
+    saving = threading.Thread(target=save_now_and_then, daemon=True)
+    saving.start()
+    try:
+        yield clock
+    finally:
+        stop.set()
+        saving.join()
+        clock.save()
+
+
+def _before(run: RunFolder) -> float:
+    with suppress(OSError, ValueError):
+        return float((run.path / CLOCK_FILE).read_text())
+    return float(run.read().get("seconds", 0.0))
