@@ -6,6 +6,7 @@ import re
 import pandas as pd
 import pytest
 from pruning.synthetic import Sweeps, write_run
+from scipy import stats
 
 from infoflow.report import write_report
 from infoflow.report._language import Cast
@@ -113,6 +114,57 @@ def test_expected_functions_of_random_heads(figures) -> None:
     assert at["chance"] == pytest.approx((1 - 120 / 560 + 3 * 6 / 16 + 1 - (10 * 9) / (16 * 15)) / 5)
 
 
+def _t_interval(values: pd.Series) -> tuple[float, float]:
+    half = stats.t.ppf(0.975, len(values) - 1) * values.std() / len(values) ** 0.5
+    return values.mean() - half, values.mean() + half
+
+
+def test_shares_by_kind_have_bands_over_seeds(run, tmp_path) -> None:
+    stored = run.tables.stored("pruned_heads")
+    swept = stored.frame["method"].eq("hard-concrete-all") & stored.frame["point"].eq(2)
+    frame = stored.frame.copy()
+    frame.loc[swept & frame["seed"].eq(1) & frame["kind"].eq("cross") & frame["layer"].eq(0), "alive"] = False
+    uneven = RunFolder(tmp_path)
+    uneven.update(**run.read())
+    uneven.tables.write(frame, stored.schema)
+    figure = _figures(uneven)["pruning-kinds"]
+    own = frame[swept & frame["kind"].eq("cross")]
+    expected = _t_interval(100 * own.groupby("seed")["alive"].mean())
+    assert expected[1] > expected[0] + 10
+    left = frame[swept].groupby("seed")["alive"].sum().mean()
+    rows = next(
+        rows for rows in figure.panels[0].spec["datasets"].values() if "percent" in rows[0] and "name" in rows[0]
+    )
+    row = next(row for row in rows if row["name"] == "cross-attention")
+    place = next(i for i, shown in enumerate(row["left"]) if abs(shown - left) < 0.06)
+    found = row["low"][place], row["high"][place]
+    assert found == pytest.approx((max(expected[0], 0), min(expected[1], 100)), abs=0.06)
+    assert "bands their 95% t intervals" in figure.caption
+
+
+def test_shares_of_gates_have_bands_where_seeds_do(figures, tmp_path) -> None:
+    gates = figures["pruning-gates"].data
+    assert ((gates["low"] >= 0) & (gates["low"] <= gates["value"]) & (gates["value"] <= gates["high"])).all()
+    one = _run(tmp_path, seeds=(0,))
+    for name in ("pruning-kinds", "pruning-gates"):
+        assert "area" in [layer["mark"]["type"] for layer in figures[name].panels[0].spec["layer"]]
+        assert "area" not in [layer["mark"]["type"] for layer in one[name].panels[0].spec["layer"]]
+        assert "One seed" in one[name].caption
+
+
+def test_a_single_point_from_scratch_has_whiskers(run, figures, tmp_path) -> None:
+    stored = run.tables.stored("pruning")
+    frame = stored.frame[(stored.frame["method"] != "scratch") | (stored.frame["point"] == 2)]
+    single = RunFolder(tmp_path)
+    single.update(**run.read())
+    single.tables.write(frame, stored.schema)
+    marks = {}
+    for name, drawn in (("several", figures), ("single", _figures(single))):
+        spec = drawn["pruning-scratch"].panels[0].spec
+        marks[name] = [layer["mark"]["type"] for layer in spec["layer"] if "y2" in layer["encoding"]]
+    assert marks == {"several": ["area", "area"], "single": ["rule", "rule"]}
+
+
 def test_difference_to_scratch_is_paired(run, figures) -> None:
     table = run.tables["pruning"]
     table = table[(table["metric"] == "bleu") & table["method"].isin(["hard-concrete", "scratch"])]
@@ -168,7 +220,7 @@ def test_a_run_that_pruned_nothing_has_no_section(tmp_path) -> None:
 def test_the_page_holds_the_section_and_is_small(page) -> None:
     start = page.index('<section id="pruning"')
     section = page[start : page.index("<section", start + 9)]
-    assert len(section.encode()) < 155_000
+    assert len(section.encode()) < 160_000
     assert 'data-state="pruned"' in section
     assert 'id="method-pruning"' in page
     assert not re.search(r"\bnan\b", re.sub(r"<script.*?</script>|data:[^\"]*", "", section, flags=re.DOTALL))

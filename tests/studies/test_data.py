@@ -38,7 +38,9 @@ def test_published_parts_are_taken_whole_and_leak_nothing(published: CorpusPlan,
     assert not {"the cat sees 7 dogs", "the cat sees 9 dogs"} & set(data.train.column("text"))
 
 
-def test_another_domain_holds_no_sentence_of_the_study_and_changes_no_key(published: CorpusPlan, tmp_path: Path) -> None:
+def test_another_domain_holds_no_sentence_of_the_study_and_changes_no_key(
+    published: CorpusPlan, tmp_path: Path
+) -> None:
     pairs = [("The cat sees 3  dogs", "x"), ("news of the day", "y"), ("News of the day", "z"), ("a bird sings", "u")]
     pairs += [("two birds  sing", "v"), ("a bird sang", "w")]
     plan = dataclasses.replace(published, transfer_name=write_pairs(tmp_path / "news.tsv", pairs))

@@ -149,3 +149,10 @@ def several(frame: pd.DataFrame) -> str:
     if seeds == 2:
         return "Means over 2 seeds, bands the span of their 95% sentence-bootstrap intervals"
     return "One seed; bands are 95% intervals from a bootstrap over sentences"
+
+
+def over_seeds(seeds: int) -> str:
+    """The same for what is counted and has no sentences behind it: below three seeds there are no bands."""
+    if seeds > 2:
+        return f"Means over {seeds} seeds, bands their 95% t intervals"
+    return "Means over 2 seeds" if seeds == 2 else "One seed"

@@ -9,7 +9,7 @@ from ._figure import Figure, Panel
 from ._language import Cast
 from ._layer_chart import CONTROL, finished
 from ._numbers import estimate_text, listed
-from ._pruned_rows import LEARNED, Pool, pools_of
+from ._pruned_rows import LEARNED, Pool, over_seeds, pools_of
 from ._pruning_drawing import lean, lit, names_above, points_axis
 from ._samples import Estimate, Samples
 
@@ -37,8 +37,7 @@ def gates_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
             f"{'; '.join(f'{_last(pool, table)} ({name} {start:.0f}%)' for pool, start in starts.items())}."
         ],
         panels=[Panel(spec=_chart(table, starts, name))],
-        caption=f"{f'Means over {seeds} seeds' if seeds > 1 else 'One seed'}; "
-        f"{listed([_gates(pool, frame) for pool in pools])}.",
+        caption=f"{over_seeds(seeds)}; {listed([_gates(pool, frame) for pool in pools])}.",
         how_to_read=[
             "Across: the points of the sweep, by the weight of the penalty on open gates; each goes on from the one "
             "before. Up: the share of gates that would pass on a part of their head's output, neither 0 nor 1.",
@@ -58,7 +57,8 @@ def _curve(pool: Pool, own: pd.DataFrame) -> pd.DataFrame:
         estimate = Samples.bare(dict(zip(at["seed"], at["percent"].astype(float), strict=False))).estimate()
         rows.append({"point": int(str(point)), "setting": float(at["setting"].mean()), "value": estimate.value,
                      "low": estimate.low, "high": estimate.high, "seeds": estimate.seeds})  # fmt: skip
-    return pd.DataFrame(rows).assign(series=pool.series.key, scope=pool.scope)
+    curve = pd.DataFrame(rows).assign(series=pool.series.key, scope=pool.scope)
+    return curve.assign(low=curve["low"].clip(lower=0), high=curve["high"].clip(upper=100))
 
 
 def _gates(pool: Pool, frame: pd.DataFrame) -> str:
@@ -67,8 +67,8 @@ def _gates(pool: Pool, frame: pd.DataFrame) -> str:
 
 def _last(pool: Pool, table: pd.DataFrame) -> str:
     end = pool.of(table).sort_values("setting").iloc[-1]
-    low, high = max(float(end["low"]), 0.0), min(float(end["high"]), 100.0)
-    estimate = Estimate(value=float(end["value"]), low=low, high=high, seeds=int(end["seeds"]), count=0)
+    value, low, high = (float(end[name]) for name in ("value", "low", "high"))
+    estimate = Estimate(value=value, low=low, high=high, seeds=int(end["seeds"]), count=0)
     shown = (
         estimate_text(estimate, "%").replace(" %", "%") if estimate.high > estimate.low else f"{estimate.value:.0f}%"
     )
@@ -79,15 +79,20 @@ def _chart(table: pd.DataFrame, starts: dict[Pool, float], name: str) -> dict[st
     points = table.drop_duplicates("point").sort_values("point")
     names = {int(point): f"{setting:g}" for point, setting in zip(points["point"], points["setting"], strict=True)}
     x = points_axis(names, "weight of the penalty", gap=0)
-    y = alt.Y("value:Q", title="undecided (%)", scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(tickCount=5))
+    scale = alt.Scale(domain=[0, 100])
+    y = alt.Y("value:Q", title="undecided (%)", scale=scale, axis=alt.Axis(tickCount=5))
+    low = alt.Y("low:Q", title="undecided (%)", scale=scale)
     control = pd.DataFrame([{"value": value} for value in sorted(set(starts.values()))])
     layers = [alt.Chart(control).mark_rule(**CONTROL).encode(y=y)]
     entries = [("– –", name, "var(--soft)")]
     for number, pool in enumerate(starts):
         dash, shape, mark = _LOOKS[number % len(_LOOKS)]
-        rows = pool.of(table)[["series", "point", "value"]].round(2)
+        rows = pool.of(table)[["series", "point", "value", "low", "high"]].round(2)
         base, look = alt.Chart(rows), {"color": alt.ColorValue(pool.series.color), "opacity": lit(pool.series)}
+        faint = lit(pool.series, 0.15)
         tooltip = [alt.Tooltip("series:N", title="model"), alt.Tooltip("value:Q", title="undecided (%)")]
+        if rows["low"].notna().all():
+            layers.append(base.mark_area().encode(x=x, y=low, y2="high:Q", color=look["color"], opacity=faint))
         layers += [
             base.mark_line(strokeWidth=1.8, strokeDash=list(dash)).encode(x=x, y=y, **look),
             base.mark_point(filled=True, size=36, shape=shape, opacity=1).encode(x=x, y=y, **look, tooltip=tooltip),

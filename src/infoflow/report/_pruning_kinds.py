@@ -10,8 +10,9 @@ from ._head_names import KINDS, kind_label
 from ._language import Cast, Series
 from ._layer_chart import CONTROL, finished
 from ._numbers import listed, number
-from ._pruned_rows import LEARNED, SUBSET, Pool, pools_of
+from ._pruned_rows import LEARNED, SUBSET, Pool, over_seeds, pools_of
 from ._pruning_drawing import folded, heads_left, lean, lit, names_above, points_axis, rows_axis, squares
+from ._samples import Samples
 
 _LOOKS = {
     "encoder self-attention": ((1, 0), "circle", "●"),
@@ -28,19 +29,19 @@ def kinds_figure(heads: pd.DataFrame, cast: Cast) -> Figure | None:
     if heads.empty:
         return None
     widest = {pool.series.key: pool for pool in pools_of(heads, cast)}  # the last one of each line
-    tables = {pool: _table(_own(pool, heads)) for pool in widest.values()}
-    panels = [panel for pool, table in tables.items() for panel in _panels(pool, table)]
+    own = {pool: _own(pool, heads) for pool in widest.values()}
+    tables = {pool: _table(rows) for pool, rows in own.items()}
+    panels = [panel for pool, table in tables.items() for panel in _panels(pool, table, _by_kind(own[pool]))]
     data = pd.concat([t.assign(series=p.series.key, scope=p.scope) for p, t in tables.items()], ignore_index=True)
     seeds = int(heads["seed"].nunique())
-    models = f"means over {seeds} seeds" if seeds > 1 else "one seed"
     gates = "learned gates" if way == LEARNED else "gates for exactly k heads"
     return Figure(
         id="pruning-kinds",
         question="Which heads go first?",
         answer=[_sentence(pool, table) for pool, table in tables.items()],
         panels=panels,
-        caption=f"Heads that are alive by {gates} ({models}); squares hold their number, rounded. Grey and dashed: the "
-        "same share removed of every kind.",
+        caption=f"Heads that are alive by {gates}. {over_seeds(seeds)}; squares hold their number, rounded. Grey and "
+        "dashed: the same share removed of every kind.",
         how_to_read=[
             "Lines: the share of each kind's heads that is left, against the heads left in all. A kind above the "
             "dashed line keeps its heads longer than others do, one below loses them first.",
@@ -81,18 +82,25 @@ def _kinds(table: pd.DataFrame) -> list[str]:
     return [name for name in KINDS.values() if name in present] + sorted(present - set(KINDS.values()))
 
 
-def _panels(pool: Pool, table: pd.DataFrame) -> list[Panel]:
-    kinds = _kinds(table)
-    lines = [Panel(spec=_lines(table, pool.series), title=f"{pool.series.label}, by kind")] if len(kinds) > 1 else []
-    return lines + [
+def _panels(pool: Pool, table: pd.DataFrame, by_kind: pd.DataFrame) -> list[Panel]:
+    kinds, size = _kinds(table), int(table["size"].iloc[0])
+    lines = [Panel(spec=_lines(by_kind, kinds, size, pool.series), title=f"{pool.series.label}, by kind")]
+    return (lines if len(kinds) > 1 else []) + [
         Panel(spec=_map(table.loc[table["name"] == kind]), title=f"{pool.series.label}, {kind}") for kind in kinds
     ]
 
 
-def _by_kind(table: pd.DataFrame) -> pd.DataFrame:
-    grouped: Any = table.groupby(["point", "name"])
-    found = grouped.agg(alive=("alive", "sum"), share=("share", "mean"), left=("left", "first")).reset_index()
-    return found.sort_values(["name", "left"], ascending=False)
+def _by_kind(own: pd.DataFrame) -> pd.DataFrame:
+    """Percent of each kind's heads that is alive at each point, its interval over seeds, and heads left in all."""
+    rows = []
+    for point, at in own.groupby("point"):
+        left = at.groupby(["seed", "draw"])["alive"].sum().mean()
+        for name, kind in at.groupby("name"):
+            percent = 100 * kind["alive"].astype(float).groupby(kind["seed"]).mean()
+            estimate = Samples.bare(percent.to_dict()).estimate()
+            rows.append({"point": point, "name": name, "left": float(left), "percent": estimate.value,
+                         "low": max(estimate.low, 0.0), "high": min(estimate.high, 100.0)})  # fmt: skip
+    return pd.DataFrame(rows).sort_values(["name", "left"], ascending=False)
 
 
 def _sentence(pool: Pool, table: pd.DataFrame) -> str:
@@ -114,16 +122,16 @@ def _sentence(pool: Pool, table: pd.DataFrame) -> str:
     )
 
 
-def _lines(table: pd.DataFrame, series: Series) -> dict[str, Any]:
-    size, kinds = int(table["size"].iloc[0]), _kinds(table)
-    rows = _by_kind(table).assign(percent=lambda f: 100 * f["share"])
+def _lines(rows: pd.DataFrame, kinds: list[str], size: int, series: Series) -> dict[str, Any]:
     if int(rows["left"].max()) < size:  # every line starts at the unpruned model
-        starts = pd.DataFrame({"name": kinds, "left": float(size), "percent": 100.0})
+        starts = pd.DataFrame({"name": kinds, "left": float(size), "percent": 100.0, "low": 100.0, "high": 100.0})
         rows = pd.concat([starts, rows]).sort_values(["name", "left"], ascending=False)
-    base = folded(rows[["name", "left", "percent"]].round(1), "name")
+    known = bool(rows["low"].notna().all())
+    base = folded(rows[["name", "left", "percent", *(["low", "high"] if known else [])]].round(1), "name")
     even = pd.DataFrame([{"left": size, "percent": 100.0}, {"left": 0, "percent": 0.0}])
     x = heads_left(size)
-    y = alt.Y("percent:Q", title="alive (%)", scale=alt.Scale(domain=[0, 100], nice=False), axis=alt.Axis(tickCount=5))
+    scale = alt.Scale(domain=[0, 100], nice=False)
+    y = alt.Y("percent:Q", title="alive (%)", scale=scale, axis=alt.Axis(tickCount=5))
     looks = [_LOOKS.get(kind, ((4, 2), "diamond", "◆")) for kind in kinds]
     dash = alt.StrokeDash("name:N", scale=alt.Scale(domain=kinds, range=[list(look[0]) for look in looks]), legend=None)
     shape = alt.Shape("name:N", scale=alt.Scale(domain=kinds, range=[look[1] for look in looks]), legend=None)
@@ -131,7 +139,10 @@ def _lines(table: pd.DataFrame, series: Series) -> dict[str, Any]:
     tooltip = ["name:N", alt.Tooltip("left:Q", title="heads left"), alt.Tooltip("percent:Q", title="alive (%)")]
     names = [("– –", "equal shares", "var(--soft)")]
     names += [(look[2], kind, series.color) for kind, look in zip(kinds, looks, strict=True)]
+    low = alt.Y("low:Q", title="alive (%)", scale=scale)
+    band = base.mark_area().encode(x=x, y=low, y2="high:Q", detail="name:N", color=color, opacity=lit(series, 0.12))
     layers = [
+        *([band] if known else []),
         alt.Chart(even).mark_line(**CONTROL).encode(x=x, y=y),
         base.mark_line(strokeWidth=1.8).encode(x=x, y=y, strokeDash=dash, color=color, opacity=lit(series)),
         base.mark_point(filled=True, size=30, opacity=1).encode(

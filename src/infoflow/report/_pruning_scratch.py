@@ -14,6 +14,7 @@ from ._pruning_drawing import SCRATCH_NAME, UNPRUNED, UNPRUNED_NAME, heads_left,
 from ._samples import Samples
 
 _HEIGHT = 220
+_ASIDE = 4  # pixels
 _KEYS = ["series", "scope", "seed", "draw", "point"]
 
 
@@ -71,8 +72,8 @@ def _sentence(pairs: pd.DataFrame, pool: Pool, metric: str) -> str:
     better = "better" if estimate.value > 0 else "worse"
     sure = "" if estimate.sign or not estimate.has_interval else ", which may be chance"
     shown = estimate if estimate.value > 0 else estimate.negated()
-    points = f"the mean over {len(gaps)} point{'s' if len(gaps) > 1 else ''}"
-    return f"{pool.subject}: the pruned model is {better} by {estimate_text(shown, unit)}, {points}{sure}."
+    points = f", the mean over {len(gaps)} points" if len(gaps) > 1 else ""
+    return f"{pool.subject}: the pruned model is {better} by {estimate_text(shown, unit)}{points}{sure}."
 
 
 def _intervals(gaps: list[Samples], seeds: list, sign: int) -> dict[object, tuple[float, float]]:
@@ -97,17 +98,26 @@ def _chart(own: pd.DataFrame, pool: Pool, metric: str, curves: pd.DataFrame) -> 
     pruned = own.loc[own["way"] == LEARNED, columns]
     scratch = own.loc[own["way"] == SCRATCH, columns]
     tooltip = [alt.Tooltip("left:Q", title="heads left"), alt.Tooltip("value:Q", title=name, format=".3f")]
-    color = alt.ColorValue(pool.series.color)
+    color, grey = alt.ColorValue(pool.series.color), alt.ColorValue("var(--control)")
+    single = len(pruned) == 1  # no line and no band, but two points with whiskers, side by side
+    aside, strength = (_ASIDE, 1.0) if single else (0, 0.15)
+
+    def interval(rows: pd.DataFrame, offset: int) -> alt.Chart:
+        base = alt.Chart(rows.dropna(subset=["low", "high"]))
+        mark = base.mark_rule(strokeWidth=1.5, xOffset=offset) if single else base.mark_area()
+        return mark.encode(x=x, y=low, y2="high:Q")
+
     layers = [
-        alt.Chart(scratch).mark_area(color="var(--control)", opacity=0.15).encode(x=x, y=low, y2="high:Q"),
-        alt.Chart(scratch).mark_line(point={"color": "var(--control)", "size": 26}, **CONTROL).encode(x=x, y=y),
+        interval(scratch, aside).encode(color=grey, opacity=alt.OpacityValue(strength)),
+        alt.Chart(scratch).mark_line(**CONTROL).encode(x=x, y=y),
+        alt.Chart(scratch)
+        .mark_point(filled=True, size=26, opacity=1, xOffset=aside)
+        .encode(x=x, y=y, color=grey, tooltip=tooltip),
         alt.Chart(pd.DataFrame([{"value": float(own["unpruned"].mean())}])).mark_rule(**UNPRUNED).encode(y=y),
-        alt.Chart(pruned.dropna(subset=["low", "high"]))
-        .mark_area()
-        .encode(x=x, y=low, y2="high:Q", color=color, opacity=lit(pool.series, 0.15)),
+        interval(pruned, -aside).encode(color=color, opacity=lit(pool.series, strength)),
         alt.Chart(pruned).mark_line(strokeWidth=2).encode(x=x, y=y, color=color, opacity=lit(pool.series)),
         alt.Chart(pruned)
-        .mark_point(filled=True, size=30, opacity=1)
+        .mark_point(filled=True, size=30, opacity=1, xOffset=-aside)
         .encode(x=x, y=y, color=color, opacity=lit(pool.series), tooltip=tooltip),
         names_above([UNPRUNED_NAME, SCRATCH_NAME, ("●", "pruned", pool.series.color)]),
     ]
