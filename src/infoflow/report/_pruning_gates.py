@@ -91,7 +91,7 @@ def _chart(table: pd.DataFrame, starts: dict[Pool, float], name: str) -> dict[st
         base, look = alt.Chart(rows), {"color": alt.ColorValue(pool.series.color), "opacity": lit(pool.series)}
         faint = lit(pool.series, 0.15)
         tooltip = [alt.Tooltip("series:N", title="model"), alt.Tooltip("value:Q", title="undecided (%)")]
-        if rows["low"].notna().all():
+        if bool(rows["low"].notna().all()):
             layers.append(base.mark_area().encode(x=x, y=low, y2="high:Q", color=look["color"], opacity=faint))
         layers += [
             base.mark_line(strokeWidth=1.8, strokeDash=list(dash)).encode(x=x, y=y, **look),
