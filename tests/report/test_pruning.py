@@ -159,8 +159,9 @@ def test_a_single_point_from_scratch_has_whiskers(run, figures, tmp_path) -> Non
     single.update(**run.read())
     single.tables.write(frame, stored.schema)
     marks = {}
-    for name, drawn in (("several", figures), ("single", _figures(single))):
+    for name, drawn, intervals in (("several", figures, "bands"), ("single", _figures(single), "whiskers")):
         spec = drawn["pruning-scratch"].panels[0].spec
+        assert f"{intervals} their 95% t intervals" in drawn["pruning-scratch"].caption
         marks[name] = [layer["mark"]["type"] for layer in spec["layer"] if "y2" in layer["encoding"]]
     assert marks == {"several": ["area", "area"], "single": ["rule", "rule"]}
 

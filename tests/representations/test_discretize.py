@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.cluster import MiniBatchKMeans
+from sklearn.metrics import pairwise_distances_argmin
 
 from infoflow.foundation import UserError
 from infoflow.representations import discretize, mutual_information
@@ -45,6 +46,14 @@ def test_labels_are_scikit_learns_from_the_same_start(clusters, rows):
     found = cluster(x, clusters, seed=3)
     np.testing.assert_array_equal(found.labels, theirs.labels_)
     assert found.inertia == theirs.inertia_
+
+
+@pytest.mark.parametrize("clusters", [1, 40, 600])
+def test_the_share_of_reassigned_clusters_counts_as_scikit_learn_does(clusters):
+    x, _ = clumps(20, 100, spread=1.0)
+    start = _start(torch.from_numpy(x), clusters, seed=3)
+    counts = np.bincount(pairwise_distances_argmin(x, start))
+    assert _reassignment_ratio(x, start) == min(0.003, 0.1 * len(x) / clusters / counts.max())
 
 
 def test_labels_are_nearest_centres_and_inertia_says_so():

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from infoflow.results import RunFolder
-from infoflow.studies._clock import CLOCK_FILE, wall_clock
+from infoflow.studies._clock import CLOCK_FILE, reset_clock, wall_clock
 
 
 def test_time_adds_up_over_calls_failed_ones_too(tmp_path) -> None:
@@ -33,6 +33,14 @@ def test_a_run_without_a_clock_goes_on_from_what_it_says(tmp_path) -> None:
     (tmp_path / CLOCK_FILE).write_text("what a full disk left")
     with wall_clock(run, save=False) as clock:
         assert 500 <= clock.all_calls < 501
+
+
+def test_another_analysis_starts_at_zero(tmp_path) -> None:
+    run = RunFolder(tmp_path)
+    run.update(seconds=500.0)
+    reset_clock(run)
+    with wall_clock(run, save=False) as clock:
+        assert clock.all_calls < 1
 
 
 SCRIPT = """

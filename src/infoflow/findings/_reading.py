@@ -22,6 +22,7 @@ OBJECTIVE_NAMES: dict[str, str] = {
 }
 
 # What makes the tables that not every study has.
+_LEFT_OUT = ", and a plan that does not leave it out"
 _PRUNING, _DYNAMICS = "a plan that says [pruning] on = true makes it", "a plan that says [dynamics] on = true makes it"
 _MADE_BY = {
     "ablation_transfer": "a plan whose [corpus] has a transfer_name, a corpus of another domain, makes it",
@@ -33,16 +34,15 @@ _MADE_BY = {
     "allocation_similarity": _DYNAMICS,
     "allocation_steps": _DYNAMICS,
     "allocation_windows": _DYNAMICS,
-    "head_coreference": "it needs a corpus with coreference annotation, such as CoNLL-2012 or CorefUD, and the measure "
-    "Coreference",
-    "head_probe": "it needs a corpus with trees, and the measure AttentionProbe",
-    "head_relations": "it needs a corpus with trees: grammar, a CoNLL-U treebank, or text parsed by spaCy",
-    "head_special_gradient": "it needs the measure SpecialGradient and a SEP token",
+    "head_coreference": f"it needs a corpus with coreference annotation, such as CoNLL-2012 or CorefUD{_LEFT_OUT}",
+    "head_probe": f"it needs a corpus with trees: grammar, a CoNLL-U treebank, or text parsed by spaCy{_LEFT_OUT}",
+    "head_relations": f"it needs a corpus with trees: grammar, a CoNLL-U treebank, or text parsed by spaCy{_LEFT_OUT}",
+    "head_special_gradient": f"it needs a tokenizer with a SEP token{_LEFT_OUT}",
     "prunable_by_update": "a study does not measure the checkpoints of its trainings",
     "pruned_heads": _PRUNING,
     "pruned_roles": _PRUNING,
     "pruning": _PRUNING,
-    "tag_neighbours": "it needs a corpus with tags, such as grammar, a CoNLL-U treebank or a .tagged file",
+    "tag_neighbours": "it needs a corpus with tags, such as grammar, a CoNLL-U treebank or a .tagged file" + _LEFT_OUT,
 }
 
 # Where a table holds several settings of a measure, claims read the one that the published numbers used.

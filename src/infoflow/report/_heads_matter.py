@@ -136,12 +136,11 @@ def _elsewhere(transfer: pd.DataFrame | None, cast: Cast) -> list[str]:
     if transfer is None:
         return []
     own = transfer[transfer["trained"] & (transfer["kind"] == "all")].dropna(subset="value")
-    parts = [
-        f"{estimate_text(Samples.of(rows).estimate())} in {one.label} (shuffled heads: {number(limit, 2)})"
-        for one in cast.present(own)
-        for rows in [own[own["series"] == one.key]]
-        for limit in [float(rows["baseline"].mean())]
-    ]
+    parts = []
+    for one in cast.present(own):
+        rows = own[own["series"] == one.key]
+        limit = number(float(rows["baseline"].mean()), 2)
+        parts.append(f"{estimate_text(Samples.of(rows).estimate())} in {one.label} (shuffled heads: {limit})")
     words = "Correlation with the effects of removal on sentences of another domain"
     return [f"{words}: {listed(parts)}."] if parts else []
 

@@ -141,14 +141,14 @@ def signature(frame: pd.DataFrame) -> str:
     return f" sacreBLEU signature: {found[0]}." if found else ""
 
 
-def several(frame: pd.DataFrame) -> str:
+def several(frame: pd.DataFrame, bands: str = "bands") -> str:
     """What values and bands of a caption's figure are, by the number of seeds."""
     seeds = int(frame["seed"].nunique())
     if seeds > 2:
-        return f"Means over {seeds} seeds, bands their 95% t intervals"
+        return f"Means over {seeds} seeds, {bands} their 95% t intervals"
     if seeds == 2:
-        return "Means over 2 seeds, bands the span of their 95% sentence-bootstrap intervals"
-    return "One seed; bands are 95% intervals from a bootstrap over sentences"
+        return f"Means over 2 seeds, {bands} the span of their 95% sentence-bootstrap intervals"
+    return f"One seed; {bands} are 95% intervals from a bootstrap over sentences"
 
 
 def over_seeds(seeds: int) -> str:

@@ -91,8 +91,10 @@ def _chart(table: pd.DataFrame, starts: dict[Pool, float], name: str) -> dict[st
         base, look = alt.Chart(rows), {"color": alt.ColorValue(pool.series.color), "opacity": lit(pool.series)}
         faint = lit(pool.series, 0.15)
         tooltip = [alt.Tooltip("series:N", title="model"), alt.Tooltip("value:Q", title="undecided (%)")]
-        if bool(rows["low"].notna().all()):
-            layers.append(base.mark_area().encode(x=x, y=low, y2="high:Q", color=look["color"], opacity=faint))
+        known = rows.dropna(subset=["low", "high"])
+        if len(known):
+            band = alt.Chart(known).mark_area()
+            layers.append(band.encode(x=x, y=low, y2="high:Q", color=look["color"], opacity=faint))
         layers += [
             base.mark_line(strokeWidth=1.8, strokeDash=list(dash)).encode(x=x, y=y, **look),
             base.mark_point(filled=True, size=36, shape=shape, opacity=1).encode(x=x, y=y, **look, tooltip=tooltip),

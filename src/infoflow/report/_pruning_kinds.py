@@ -1,5 +1,6 @@
 """Which kinds of attention, and which layers, keep their heads along a sweep of pruning."""
 
+import math
 from typing import Any
 
 import altair as alt
@@ -124,10 +125,12 @@ def _sentence(pool: Pool, table: pd.DataFrame) -> str:
 
 def _lines(rows: pd.DataFrame, kinds: list[str], size: int, series: Series) -> dict[str, Any]:
     if int(rows["left"].max()) < size:  # every line starts at the unpruned model
-        starts = pd.DataFrame({"name": kinds, "left": float(size), "percent": 100.0, "low": 100.0, "high": 100.0})
+        bound = 100.0 if bool(rows["low"].notna().any()) else math.nan
+        starts = pd.DataFrame({"name": kinds, "left": float(size), "percent": 100.0, "low": bound, "high": bound})
         rows = pd.concat([starts, rows]).sort_values(["name", "left"], ascending=False)
-    known = bool(rows["low"].notna().all())
-    base = folded(rows[["name", "left", "percent", *(["low", "high"] if known else [])]].round(1), "name")
+    rows = rows.round(1)
+    base = folded(rows[["name", "left", "percent"]], "name")
+    known = rows.loc[rows["low"].notna(), ["name", "left", "low", "high"]]
     even = pd.DataFrame([{"left": size, "percent": 100.0}, {"left": 0, "percent": 0.0}])
     x = heads_left(size)
     scale = alt.Scale(domain=[0, 100], nice=False)
@@ -140,9 +143,10 @@ def _lines(rows: pd.DataFrame, kinds: list[str], size: int, series: Series) -> d
     names = [("– –", "equal shares", "var(--soft)")]
     names += [(look[2], kind, series.color) for kind, look in zip(kinds, looks, strict=True)]
     low = alt.Y("low:Q", title="alive (%)", scale=scale)
-    band = base.mark_area().encode(x=x, y=low, y2="high:Q", detail="name:N", color=color, opacity=lit(series, 0.12))
+    band = folded(known, "name").mark_area() if len(known) else None
+    look = {"detail": "name:N", "color": color, "opacity": lit(series, 0.12)}
     layers = [
-        *([band] if known else []),
+        *([] if band is None else [band.encode(x=x, y=low, y2="high:Q", **look)]),
         alt.Chart(even).mark_line(**CONTROL).encode(x=x, y=y),
         base.mark_line(strokeWidth=1.8).encode(x=x, y=y, strokeDash=dash, color=color, opacity=lit(series)),
         base.mark_point(filled=True, size=30, opacity=1).encode(

@@ -38,19 +38,26 @@ def scratch_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         question="Could a model with so few heads have been trained from the start?",
         answer=[_sentence(pool.of(pairs), pool, metric[pool]) for pool in pools],
         panels=[Panel(spec=_chart(pool.of(curves), pool, metric[pool], curves), title=pool.title) for pool in pools],
-        caption=f"{several(frame)}; {int(frame['count'].median()):,} sentences behind each point.{signature(frame)}",
+        caption=f"{several(frame, bands=_bands(pairs))}; {int(frame['count'].median()):,} sentences behind each point."
+        f"{signature(frame)}",
         how_to_read=[
             "In colour: the model that learned gates pruned. Grey and dashed, the control: a model that had exactly "
             "these heads from its first update on, with as many updates as the model had before pruning. Dotted: the "
             "model before any head went.",
-            "If the coloured line lies higher in BLEU (lower in loss), all heads were of use for learning, though few "
-            "are for the result. It would be surprising if training from scratch were better.",
+            "If the coloured line or point lies higher in BLEU (lower in loss), all heads were of use for learning, "
+            "though few are for the result. It would be surprising if training from scratch were better.",
         ],
         method="pruning",
         data=curves,
         tables=("pruning",),
         findings=("heads:V2",),
     )
+
+
+def _bands(pairs: pd.DataFrame) -> str:
+    """How intervals are drawn: a single point has a whisker."""
+    single = pairs.groupby(["series", "scope"])["point"].nunique() == 1
+    return "whiskers" if single.all() else "bands and whiskers" if single.any() else "bands"
 
 
 def _sentence(pairs: pd.DataFrame, pool: Pool, metric: str) -> str:

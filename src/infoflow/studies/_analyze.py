@@ -17,7 +17,7 @@ from infoflow.report import write_report
 from infoflow.results import RunFolder
 
 from ._analysis import SHARDS, Analysis, AnalyzeOptions, Variant, distinct_names, shards_in, variants
-from ._clock import WallClock, wall_clock
+from ._clock import WallClock, reset_clock, wall_clock
 from ._compare import PAIR_KEYS, compare_pairs
 from ._data import at_most, distinct
 from ._measures import choose, pair_measures, standard_measures
@@ -63,7 +63,7 @@ def _analyze(
     sources: Sequence[str],
     options: AnalyzeOptions,
     shard: tuple[int, int] | None,
-    clock: WallClock,
+    clock: WallClock | None,
     merging: bool = False,
 ) -> None:
     measures = choose(standard_measures(options.measures), options.only)
@@ -135,8 +135,7 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Run:
             if not target.exists():
                 with atomic_folder(target) as folder:
                     shutil.copytree(shard, folder, dirs_exist_ok=True)
-        with wall_clock(merged, save=is_first()) as clock:
-            _analyze(merged, sources, options, None, clock, merging=True)
+        _analyze(merged, sources, options, None, None, merging=True)  # no one clock saw the shards
     return Run(merged)
 
 
@@ -166,6 +165,7 @@ def _open(run: RunFolder, sources: Sequence[str], options: AnalyzeOptions) -> No
         # Compared as JSON, which is what the folder holds.
         if before and _without_only(before["plan"]) != _without_only(json.loads(json.dumps(plan))):
             run.tables.clear()
+            reset_clock(run)
         run.update(kind="analyze", title=f"How information flows through {names}", plan=plan)
     wait_for_all()
 
@@ -208,7 +208,7 @@ def _compare_pairs(pairs: list[tuple[Analysis, Analysis]], measures: Sequence[Pa
     return compare_pairs([(models[id(a)], models[id(b)]) for a, b in pairs], measures)
 
 
-def _describe(run: RunFolder, corpus: Corpus, analysed: list[Analysis], clock: WallClock) -> None:
+def _describe(run: RunFolder, corpus: Corpus, analysed: list[Analysis], clock: WallClock | None) -> None:
     models = [
         {"name": each.keys["model"], "objective": each.keys["objective"], "seed": 0, "parameters": each.parameters}
         for each in analysed
@@ -218,8 +218,8 @@ def _describe(run: RunFolder, corpus: Corpus, analysed: list[Analysis], clock: W
     run.update(
         corpus={"name": corpus.name, "digest": corpus.digest, "sentences": len(corpus), "words": words},
         models=models,
-        timings={"analysis (this call)": round(clock.this_call, 1)},
-        seconds=round(clock.all_calls, 1),
+        timings={} if clock is None else {"analysis (this call)": round(clock.this_call, 1)},
+        seconds=None if clock is None else round(clock.all_calls, 1),
         warnings=[],
         command=provenance()["command"],
         provenance=provenance(),

@@ -1,4 +1,4 @@
-"""How long a run took, over all calls that worked on it, killed ones too."""
+"""How long a study or an analysis took, over all calls that worked on it, killed ones too."""
 
 import threading
 import time
@@ -57,7 +57,13 @@ def wall_clock(run: RunFolder, save: bool = True) -> Iterator[WallClock]:
         clock.save()
 
 
+def reset_clock(run: RunFolder) -> None:
+    """What is measured from here on is another analysis."""
+    with atomic_write(run.path / CLOCK_FILE) as path:
+        path.write_text("0.0\n")
+
+
 def _before(run: RunFolder) -> float:
     with suppress(OSError, ValueError):
         return float((run.path / CLOCK_FILE).read_text())
-    return float(run.read().get("seconds", 0.0))
+    return float(run.read().get("seconds") or 0.0)

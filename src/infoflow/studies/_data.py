@@ -28,7 +28,7 @@ class StudyData:
     validation: Corpus
     test: Corpus  # pairs: a source with several translations is there several times
     analysed: Corpus  # one row of `test` per different source: what models are scored and measured on
-    other_domain: Corpus | None  # one row per different source, none of them in `train`; None: the plan names none
+    other_domain: Corpus | None  # one row per different source, none of them of the study; None: the plan names none
     tokenizer: PreTrainedTokenizerBase
     target_tokenizer: PreTrainedTokenizerBase | None  # None: the corpus has no translations
     key: str

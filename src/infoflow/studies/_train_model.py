@@ -9,6 +9,7 @@ from infoflow.flow import is_first
 from infoflow.foundation import UserError, provenance
 from infoflow.results import RunFolder
 
+from ._clock import wall_clock
 from ._jobs import Job, StudyJobs
 from ._plan import PruningPlan, StudyPlan
 from ._study import only_one
@@ -41,5 +42,6 @@ def train_model(
             raise UserError(f"{run.path} holds a run of another kind ({kind}). Choose another --out.")
         if is_first() and not run.read():  # a study's own plan stays
             run.update(kind="study", title=plan.title, plan=plan.to_json(), provenance=provenance())
-        jobs, job = StudyJobs(plan, run), Job(kind="train", objective=objective, seed=seed)
-        return TrainedModel(facts=jobs.trained(job), folder=jobs.model_folder(job))
+        with wall_clock(run, save=is_first()):
+            jobs, job = StudyJobs(plan, run), Job(kind="train", objective=objective, seed=seed)
+            return TrainedModel(facts=jobs.trained(job), folder=jobs.model_folder(job))

@@ -1,7 +1,5 @@
 """Whether the heads that matter on a study's own sentences matter on those of another domain."""
 
-import pandas as pd
-
 from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions, describe_measure
 from infoflow.foundation import digest
@@ -27,11 +25,9 @@ def transfer(model: Model, data: StudyData, plan: AnalysisPlan) -> Part:
     assert data.other_domain is not None
     if Ablation().refusal(model):
         return {}
-    frame: pd.DataFrame = ablation_transfer(
-        model,
-        data.analysed,
-        data.other_domain,
-        sentences=plan.ablation_sentences,
-        options=PassOptions(tokens_per_batch=plan.tokens_per_batch),
-    )
-    return {ABLATION_TRANSFER.name: frame}
+    options = PassOptions(tokens_per_batch=plan.tokens_per_batch)
+    return {
+        ABLATION_TRANSFER.name: ablation_transfer(
+            model, data.analysed, data.other_domain, sentences=plan.ablation_sentences, options=options
+        )
+    }
