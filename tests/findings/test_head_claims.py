@@ -165,9 +165,9 @@ def test_an_untrained_model_that_shows_it_too_leaves_it_open(name):
     [
         ("heads:V7", "head_rare_token", "The table head_rare_token is absent"),
         ("heads:V9", "head_relations", "it needs a corpus with trees"),
-        ("heads:C2", "head_probe", "the measure AttentionProbe"),
+        ("heads:C2", "head_probe", "it needs a corpus with trees"),
         ("heads:C3", "head_coreference", "a corpus with coreference annotation"),
-        ("heads:C4", "head_special_gradient", "the measure SpecialGradient"),
+        ("heads:C4", "head_special_gradient", "a tokenizer with a SEP token, and a plan that does not leave it out"),
     ],
 )
 def test_what_is_missing_is_named(name, absent, reason):

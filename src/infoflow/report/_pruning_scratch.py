@@ -56,8 +56,8 @@ def scratch_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
 
 def _bands(pairs: pd.DataFrame) -> str:
     """How intervals are drawn: a single point has a whisker."""
-    single = pairs.groupby(["series", "scope"])["point"].nunique() == 1
-    return "whiskers" if single.all() else "bands and whiskers" if single.any() else "bands"
+    points = set(pairs.groupby(["series", "scope"])["point"].nunique())
+    return "whiskers" if points == {1} else "bands and whiskers" if 1 in points else "bands"
 
 
 def _sentence(pairs: pd.DataFrame, pool: Pool, metric: str) -> str:
