@@ -132,9 +132,7 @@ def test_shares_by_kind_have_bands_over_seeds(run, tmp_path) -> None:
     expected = _t_interval(100 * own.groupby("seed")["alive"].mean())
     assert expected[1] > expected[0] + 10
     left = frame[swept].groupby("seed")["alive"].sum().mean()
-    rows = next(
-        rows for rows in figure.panels[0].spec["datasets"].values() if "percent" in rows[0] and "name" in rows[0]
-    )
+    rows = next(rows for rows in figure.panels[0].spec["datasets"].values() if {"name", "low"} <= set(rows[0]))
     row = next(row for row in rows if row["name"] == "cross-attention")
     place = next(i for i, shown in enumerate(row["left"]) if abs(shown - left) < 0.06)
     found = row["low"][place], row["high"][place]
