@@ -108,6 +108,7 @@ def _chart(own: pd.DataFrame, pool: Pool, metric: str, curves: pd.DataFrame) -> 
     color, grey = alt.ColorValue(pool.series.color), alt.ColorValue("var(--control)")
     single = len(pruned) == 1  # no line and no band, but two points with whiskers, side by side
     aside, strength = (_ASIDE, 1.0) if single else (0, 0.15)
+    scratch_name = ("●", *SCRATCH_NAME[1:]) if single else SCRATCH_NAME
 
     def interval(rows: pd.DataFrame, offset: int) -> alt.Chart:
         base = alt.Chart(rows.dropna(subset=["low", "high"]))
@@ -126,6 +127,6 @@ def _chart(own: pd.DataFrame, pool: Pool, metric: str, curves: pd.DataFrame) -> 
         alt.Chart(pruned)
         .mark_point(filled=True, size=30, opacity=1, xOffset=-aside)
         .encode(x=x, y=y, color=color, opacity=lit(pool.series), tooltip=tooltip),
-        names_above([UNPRUNED_NAME, SCRATCH_NAME, ("●", "pruned", pool.series.color)]),
+        names_above([UNPRUNED_NAME, scratch_name, ("●", "pruned", pool.series.color)]),
     ]
     return lean(finished(alt.layer(*layers), _HEIGHT))
