@@ -47,14 +47,22 @@ class Samples:
     @classmethod
     def of(cls, rows: pd.DataFrame, by: str = "seed") -> "Samples":
         """One row per `by` of a measure table; of several rows with the same key the first counts."""
-        rows = rows.dropna(subset="value")
-        rows = rows.drop_duplicates(by) if by in rows else rows.head(1).assign(**{by: 0})
-        kept = rows[by].tolist()
+        values = rows["value"].to_numpy(dtype=float, na_value=math.nan)
+        keys = rows[by].tolist() if by in rows else [0] * len(rows)
+        places: dict[object, int] = {}
+        for place in np.flatnonzero(~np.isnan(values)).tolist():
+            places.setdefault(keys[place], place)
+        at = list(places.values())
+
+        def kept(column: str) -> list:
+            return rows[column].iloc[at].tolist()
+
+        lows, highs = kept("low"), kept("high")
         return cls(
-            values=dict(zip(kept, rows["value"].astype(float), strict=True)),
-            replicates=_by_key(kept, rows["replicates"]) if "replicates" in rows else {},
-            intervals={key: (float(a), float(b)) for key, a, b in zip(kept, rows["low"], rows["high"], strict=True)},
-            count=int(rows["count"].median()) if len(rows) and "count" in rows else 0,
+            values=dict(zip(places, values[at].tolist(), strict=True)),
+            replicates=_by_key(list(places), kept("replicates")) if "replicates" in rows else {},
+            intervals={key: (float(a), float(b)) for key, a, b in zip(places, lows, highs, strict=True)},
+            count=int(rows["count"].iloc[at].median()) if at and "count" in rows else 0,
         )
 
     @classmethod
@@ -104,6 +112,6 @@ def _t_interval(values: np.ndarray) -> tuple[float, float]:
     return mean - half, mean + half
 
 
-def _by_key(keys: list, replicates: pd.Series) -> dict[object, np.ndarray]:
+def _by_key(keys: list, replicates: list) -> dict[object, np.ndarray]:
     arrays = {key: np.asarray(values, dtype=float) for key, values in zip(keys, replicates, strict=True)}
     return {key: array for key, array in arrays.items() if array.size}
