@@ -18,7 +18,8 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, EncoderDeco
 from infoflow.foundation import UserError
 from infoflow.results import RunFolder
 from infoflow.studies import Run, StudyPlan, study
-from infoflow.studies._jobs import Job, StudyJobs, requirement, study_jobs
+from infoflow.studies._jobs import Job, StudyJobs, job_cost, requirement, study_jobs
+from infoflow.studies._processes import _next
 
 TABLES = {
     "alignment",
@@ -170,6 +171,23 @@ def test_jobs_are_ordered_by_cost_and_requirement(tiny_plan: StudyPlan) -> None:
         assert Job.parse(job.write()) == job
         needed = requirement(job)
         assert needed is None or jobs.index(needed) < jobs.index(job)
+
+
+def test_processes_take_the_longest_job_that_is_ready(tiny_plan: StudyPlan) -> None:
+    jobs = study_jobs(tiny_plan)
+    waiting, done, running, now = list(jobs), set(), [], 0.0
+    while waiting or running:
+        while len(running) < 2 and (job := _next(waiting, done, jobs)):
+            ready = [one for one in waiting if requirement(one) is None or requirement(one) in done]
+            assert job in ready
+            assert job_cost(job) == max(map(job_cost, ready))
+            waiting.remove(job)
+            running.append((now + job_cost(job), job))
+        first = min(running, key=lambda one: one[0])
+        running.remove(first)
+        now = first[0]
+        done.add(first[1])
+    assert now - sum(map(job_cost, jobs)) / 2 < 0.4  # the shortest measurement
 
 
 def test_one_study_per_folder(tiny_plan: StudyPlan, tmp_path) -> None:

@@ -90,8 +90,9 @@ def run_in_processes(jobs: Sequence[Job], folder: Path, num_processes: int, prog
 
 
 def _next(waiting: Sequence[Job], done: set[Job], jobs: Sequence[Job]) -> Job | None:
-    """The first job whose requirement is met (or was met before this run)."""
-    return next((job for job in waiting if requirement(job) in done or requirement(job) not in jobs), None)
+    """The longest job whose requirement is met (or was met before this run), so that processes end together."""
+    ready = [job for job in waiting if requirement(job) in done or requirement(job) not in jobs]
+    return max(ready, key=job_cost, default=None)
 
 
 def _start(job: Job, folder: Path, threads: int, finished: threading.Condition, progress: JobProgress) -> _Worker:
