@@ -23,24 +23,21 @@ def test_time_adds_up_over_calls_failed_ones_too(tmp_path) -> None:
     with wall_clock(run) as clock:
         assert clock.this_call < 0.3 <= clock.all_calls
     (tmp_path / CLOCK_FILE).write_text("1000.0")
+    assert 1000 <= all_calls(run) < 1001
+
+
+def all_calls(run: RunFolder) -> float:
     with wall_clock(run, save=False) as clock:
-        assert 1000 <= clock.all_calls < 1001
+        return clock.all_calls
 
 
 def test_a_run_without_a_clock_goes_on_from_what_it_says(tmp_path) -> None:
     run = RunFolder(tmp_path)
     run.update(seconds=500.0)
     (tmp_path / CLOCK_FILE).write_text("what a full disk left")
-    with wall_clock(run, save=False) as clock:
-        assert 500 <= clock.all_calls < 501
-
-
-def test_another_analysis_starts_at_zero(tmp_path) -> None:
-    run = RunFolder(tmp_path)
-    run.update(seconds=500.0)
-    reset_clock(run)
-    with wall_clock(run, save=False) as clock:
-        assert clock.all_calls < 1
+    assert 500 <= all_calls(run) < 501
+    reset_clock(run)  # another analysis
+    assert all_calls(run) < 1
 
 
 SCRIPT = """
@@ -63,6 +60,5 @@ def test_a_killed_call_counts(tmp_path) -> None:
         time.sleep(0.05)
     os.kill(killed.pid, signal.SIGKILL)
     killed.wait()
-    with wall_clock(RunFolder(tmp_path), save=False) as clock:
-        assert clock.all_calls >= 0.3
+    assert all_calls(RunFolder(tmp_path)) >= 0.3
     assert [path.name for path in tmp_path.iterdir() if not path.name.endswith(".partial")] == [CLOCK_FILE]
