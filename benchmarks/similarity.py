@@ -11,12 +11,12 @@ of the data, as tokens are; what that start costs is saved where scikit-learn co
 """
 
 import argparse
-import time
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-import torch
+from _timing import best_of
 from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr
 from sklearn.cluster import MiniBatchKMeans
@@ -54,28 +54,18 @@ def kmeans_in_sklearn(x: np.ndarray, clusters: int) -> np.ndarray:
     )
 
 
-def clock() -> float:
-    """Of the process with one thread, since other work on the machine disturbs that least."""
-    return time.process_time() if torch.get_num_threads() == 1 else time.perf_counter()
-
-
-def timed(function: Callable[[], object]) -> tuple[float, object]:
-    start = clock()
-    result = function()
-    return clock() - start, result
-
-
-def by_turns(*functions: Callable[[], object], repeats: int) -> list[tuple[float, object]]:
-    """Best time and the result of each; by turns, so that a busy minute of the machine falls on all."""
-    rounds = [[timed(function) for function in functions] for _ in range(repeats)]
-    return [min(times, key=lambda timing: timing[0]) for times in zip(*rounds, strict=True)]
-
-
-def report(name: str, ours: Callable[[], object], theirs: Callable[[], object], repeats: int = 1) -> None:
-    (seconds, value), (other_seconds, other_value) = by_turns(ours, theirs, repeats)
+def report(
+    name: str,
+    ours: Callable[[], object],
+    theirs: Callable[[], object],
+    repeats: int = 1,
+    show: Callable[[Any], str] = "{:.5f}".format,
+) -> None:
+    seconds, results = best_of(repeats, {"ours": ours, "theirs": theirs})
+    ratio = seconds["theirs"] / seconds["ours"]
     print(
-        f"{name:<44} {seconds:8.2f} s  {other_seconds:8.2f} s  ×{other_seconds / seconds:5.2f}   "
-        f"{value:.5f} / {other_value:.5f}",
+        f"{name:<44} {seconds['ours']:8.2f} s  {seconds['theirs']:8.2f} s  ×{ratio:5.2f}   "
+        f"{show(results['ours'])} / {show(results['theirs'])}",
         flush=True,
     )
 
@@ -124,14 +114,12 @@ def bench_clustering(small: bool) -> None:
     types = rng.integers(0, 2_000, n)
     x = centres[types] + rng.normal(size=(n, 512)).astype(np.float32)
     for clusters in sizes:
-        (seconds, labels), (other_seconds, others) = by_turns(
-            lambda k=clusters: discretize(x, k), lambda k=clusters: kmeans_in_sklearn(x, k), repeats=3
-        )
-        print(
-            f"{f'{clusters} clusters of {n}×512 / scikit-learn':<44} {seconds:8.2f} s  {other_seconds:8.2f} s  "
-            f"×{other_seconds / seconds:5.2f}   {mutual_information(labels, types):.3f} / "
-            f"{mutual_information(others, types):.3f} nats",
-            flush=True,
+        report(
+            f"{clusters} clusters of {n}×512 / scikit-learn",
+            lambda k=clusters: discretize(x, k),
+            lambda k=clusters: kmeans_in_sklearn(x, k),
+            repeats=3,
+            show=lambda labels: f"{mutual_information(labels, types):.3f} nats",
         )
 
 

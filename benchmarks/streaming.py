@@ -21,12 +21,12 @@ there.
 import argparse
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 
 import numpy as np
 import torch
 from _memory import peak_megabytes
+from _timing import best_of, clock
 
 WIDTH, LAYERS, HEADS = 384, 6, 12
 BATCH = 32
@@ -148,22 +148,6 @@ def _state_means_class() -> type:
         def result(self): ...
 
     return StateMeans
-
-
-def clock() -> float:
-    return time.process_time() if torch.get_num_threads() == 1 else time.perf_counter()
-
-
-def best_of(rounds: int, runs: dict[str, Callable[[], Means]]) -> tuple[dict[str, float], dict[str, Means]]:
-    """Best time of each, interleaved, and the last result."""
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
-    results = {}
-    for _ in range(rounds):
-        for name, run in runs.items():
-            started = clock()
-            results[name] = run()
-            seconds[name].append(clock() - started)
-    return {name: min(times) for name, times in seconds.items()}, results
 
 
 def floor_seconds(model, tokens: int, product: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> float:

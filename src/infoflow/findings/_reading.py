@@ -23,6 +23,7 @@ OBJECTIVE_NAMES: dict[str, str] = {
 
 # What makes the tables that not every study has.
 _LEFT_OUT = ", and a plan that does not leave it out"
+_TREES = f"it needs a corpus with trees: grammar, a CoNLL-U treebank, or text parsed by spaCy{_LEFT_OUT}"
 _PRUNING, _DYNAMICS = "a plan that says [pruning] on = true makes it", "a plan that says [dynamics] on = true makes it"
 _MADE_BY = {
     "ablation_transfer": "a plan whose [corpus] has a transfer_name, a corpus of another domain, makes it",
@@ -35,8 +36,8 @@ _MADE_BY = {
     "allocation_steps": _DYNAMICS,
     "allocation_windows": _DYNAMICS,
     "head_coreference": f"it needs a corpus with coreference annotation, such as CoNLL-2012 or CorefUD{_LEFT_OUT}",
-    "head_probe": f"it needs a corpus with trees: grammar, a CoNLL-U treebank, or text parsed by spaCy{_LEFT_OUT}",
-    "head_relations": f"it needs a corpus with trees: grammar, a CoNLL-U treebank, or text parsed by spaCy{_LEFT_OUT}",
+    "head_probe": _TREES,
+    "head_relations": _TREES,
     "head_special_gradient": f"it needs a tokenizer with a SEP token{_LEFT_OUT}",
     "prunable_by_update": "a study does not measure the checkpoints of its trainings",
     "pruned_heads": _PRUNING,

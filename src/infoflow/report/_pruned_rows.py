@@ -1,12 +1,12 @@
 """Rows of the tables of pruning as the report shows them: by way of choosing heads, and by which heads might go."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 
 from ._language import Cast, Series
-from ._samples import Samples
+from ._samples import Estimate, Samples
 
 LEARNED, SUBSET, SCRATCH, RANDOM = "hard-concrete", "subset", "scratch", "random"
 _UNPRUNED = "unpruned"  # the converged model, which no choice made
@@ -145,14 +145,20 @@ def several(frame: pd.DataFrame, bands: str = "bands") -> str:
     """What values and bands of a caption's figure are, by the number of seeds."""
     seeds = int(frame["seed"].nunique())
     if seeds > 2:
-        return f"Means over {seeds} seeds, {bands} their 95% t intervals"
+        return over_seeds(seeds, bands)
     if seeds == 2:
         return f"Means over 2 seeds, {bands} the span of their 95% sentence-bootstrap intervals"
     return f"One seed; {bands} are 95% intervals from a bootstrap over sentences"
 
 
-def over_seeds(seeds: int) -> str:
+def over_seeds(seeds: int, bands: str = "bands") -> str:
     """The same for what is counted and has no sentences behind it: below three seeds there are no bands."""
     if seeds > 2:
-        return f"Means over {seeds} seeds, bands their 95% t intervals"
+        return f"Means over {seeds} seeds, {bands} their 95% t intervals"
     return "Means over 2 seeds" if seeds == 2 else "One seed"
+
+
+def percent_over_seeds(percent: dict[object, float]) -> Estimate:
+    """The mean of a share and its interval over seeds, cut at 0 and 100."""
+    estimate = Samples.bare(percent).estimate()
+    return replace(estimate, low=max(estimate.low, 0.0), high=min(estimate.high, 100.0))

@@ -9,9 +9,9 @@ from ._figure import Figure, Panel
 from ._language import Cast
 from ._layer_chart import CONTROL, finished
 from ._numbers import estimate_text, listed
-from ._pruned_rows import LEARNED, Pool, over_seeds, pools_of
+from ._pruned_rows import LEARNED, Pool, over_seeds, percent_over_seeds, pools_of
 from ._pruning_drawing import lean, lit, names_above, points_axis
-from ._samples import Estimate, Samples
+from ._samples import Estimate
 
 _LOOKS = (((1, 0), "circle", "●"), ((6, 2), "square", "■"), ((2, 2), "triangle-up", "▲"), ((4, 2), "diamond", "◆"))
 _HEIGHT = 200
@@ -54,11 +54,10 @@ def gates_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
 def _curve(pool: Pool, own: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for point, at in own.groupby("point"):
-        estimate = Samples.bare(dict(zip(at["seed"], at["percent"].astype(float), strict=False))).estimate()
+        estimate = percent_over_seeds(dict(zip(at["seed"], at["percent"].astype(float), strict=False)))
         rows.append({"point": int(str(point)), "setting": float(at["setting"].mean()), "value": estimate.value,
                      "low": estimate.low, "high": estimate.high, "seeds": estimate.seeds})  # fmt: skip
-    curve = pd.DataFrame(rows).assign(series=pool.series.key, scope=pool.scope)
-    return curve.assign(low=curve["low"].clip(lower=0), high=curve["high"].clip(upper=100))
+    return pd.DataFrame(rows).assign(series=pool.series.key, scope=pool.scope)
 
 
 def _gates(pool: Pool, frame: pd.DataFrame) -> str:

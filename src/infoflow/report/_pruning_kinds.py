@@ -11,9 +11,8 @@ from ._head_names import KINDS, kind_label
 from ._language import Cast, Series
 from ._layer_chart import CONTROL, finished
 from ._numbers import listed, number
-from ._pruned_rows import LEARNED, SUBSET, Pool, over_seeds, pools_of
+from ._pruned_rows import LEARNED, SUBSET, Pool, over_seeds, percent_over_seeds, pools_of
 from ._pruning_drawing import folded, heads_left, lean, lit, names_above, points_axis, rows_axis, squares
-from ._samples import Samples
 
 _LOOKS = {
     "encoder self-attention": ((1, 0), "circle", "●"),
@@ -32,7 +31,7 @@ def kinds_figure(heads: pd.DataFrame, cast: Cast) -> Figure | None:
     widest = {pool.series.key: pool for pool in pools_of(heads, cast)}  # the last one of each line
     own = {pool: _own(pool, heads) for pool in widest.values()}
     tables = {pool: _table(rows) for pool, rows in own.items()}
-    panels = [panel for pool, table in tables.items() for panel in _panels(pool, table, _by_kind(own[pool]))]
+    panels = [panel for pool, table in tables.items() for panel in _panels(pool, table, own[pool])]
     data = pd.concat([t.assign(series=p.series.key, scope=p.scope) for p, t in tables.items()], ignore_index=True)
     seeds = int(heads["seed"].nunique())
     gates = "learned gates" if way == LEARNED else "gates for exactly k heads"
@@ -83,12 +82,13 @@ def _kinds(table: pd.DataFrame) -> list[str]:
     return [name for name in KINDS.values() if name in present] + sorted(present - set(KINDS.values()))
 
 
-def _panels(pool: Pool, table: pd.DataFrame, by_kind: pd.DataFrame) -> list[Panel]:
-    kinds, size = _kinds(table), int(table["size"].iloc[0])
-    lines = [Panel(spec=_lines(by_kind, kinds, size, pool.series), title=f"{pool.series.label}, by kind")]
-    return (lines if len(kinds) > 1 else []) + [
-        Panel(spec=_map(table.loc[table["name"] == kind]), title=f"{pool.series.label}, {kind}") for kind in kinds
-    ]
+def _panels(pool: Pool, table: pd.DataFrame, own: pd.DataFrame) -> list[Panel]:
+    kinds = _kinds(table)
+    maps = [Panel(spec=_map(table.loc[table["name"] == kind]), title=f"{pool.series.label}, {kind}") for kind in kinds]
+    if len(kinds) == 1:
+        return maps
+    lines = _lines(_by_kind(own), kinds, int(table["size"].iloc[0]), pool.series)
+    return [Panel(spec=lines, title=f"{pool.series.label}, by kind"), *maps]
 
 
 def _by_kind(own: pd.DataFrame) -> pd.DataFrame:
@@ -98,9 +98,9 @@ def _by_kind(own: pd.DataFrame) -> pd.DataFrame:
         left = at.groupby(["seed", "draw"])["alive"].sum().mean()
         for name, kind in at.groupby("name"):
             percent = 100 * kind["alive"].astype(float).groupby(kind["seed"]).mean()
-            estimate = Samples.bare(percent.to_dict()).estimate()
+            estimate = percent_over_seeds(percent.to_dict())
             rows.append({"point": point, "name": name, "left": float(left), "percent": estimate.value,
-                         "low": max(estimate.low, 0.0), "high": min(estimate.high, 100.0)})  # fmt: skip
+                         "low": estimate.low, "high": estimate.high})  # fmt: skip
     return pd.DataFrame(rows).sort_values(["name", "left"], ascending=False)
 
 
@@ -113,8 +113,9 @@ def _sentence(pool: Pool, table: pd.DataFrame) -> str:
     start = f"{pool.subject}: with {number(left, 0)} of {size} left"
     if len(kinds) > 1:
         by_kind = own.groupby("name")[["alive", "share"]].agg({"alive": "sum", "share": "mean"})
-        parts = [f"{number(by_kind.loc[k, 'alive'], 0)} of {kind} ({by_kind.loc[k, 'share']:.0%})" for k, kind in
-                 zip(kinds, kinds, strict=True)]  # fmt: skip
+        parts = [
+            f"{number(by_kind.loc[kind, 'alive'], 0)} of {kind} ({by_kind.loc[kind, 'share']:.0%})" for kind in kinds
+        ]
         return f"{start}, {listed(parts)} are alive; equal shares would be {left / size:.0%} each."
     layers = own.set_index("layer")["share"]
     return (

@@ -59,8 +59,7 @@ def wall_clock(run: RunFolder, save: bool = True) -> Iterator[WallClock]:
 
 def reset_clock(run: RunFolder) -> None:
     """What is measured from here on is another analysis."""
-    with atomic_write(run.path / CLOCK_FILE) as path:
-        path.write_text("0.0\n")
+    WallClock(run.path / CLOCK_FILE, before=0.0).save()
 
 
 def _before(run: RunFolder) -> float:
