@@ -11,9 +11,6 @@ from infoflow.representations import (
     IdentityNeighbours,
     LayerDistance,
     ModelDistance,
-    MutualInformation,
-    discretize,
-    mutual_information,
     neighbour_agreement,
     pwcca,
 )
@@ -195,100 +192,6 @@ def test_identity_neighbours_without_a_frequent_token_is_an_empty_table():
     assert len(IdentityNeighbours(k=50).compute(make_sample(num=60))) == 0
 
 
-def top_types(sample, types):
-    return np.argsort(-sample.facts.frequencies, kind="stable")[:types]
-
-
-def test_information_about_the_input_is_that_of_the_clusters():
-    sample = make_sample()
-    measure = MutualInformation(clusters=40, types=30)
-    frame = measure.table.conform(measure.compute(sample))
-    check_estimates(frame)
-    kept = np.isin(sample.occurrences.token, top_types(sample, 30))
-    rows = frame[frame["side"] == "input"].set_index("layer")
-    for layer in range(3):
-        labels = discretize(sample.states(layer)[kept], 40, seed=0)
-        expected = mutual_information(labels, sample.occurrences.token[kept])
-        assert rows.loc[layer, "value"] == pytest.approx(expected, abs=1e-12)
-        assert rows.loc[layer, "value"] <= rows.loc[layer, "entropy"]
-    assert rows["count"].eq(kept.sum()).all()
-    assert rows["value"].is_monotonic_decreasing
-    assert rows["types"].eq(30).all()
-
-
-def test_information_about_the_output_needs_both_tokens_to_be_frequent():
-    sample = make_sample()
-    frame = MutualInformation(clusters=40, types=30).compute(sample)
-    top = top_types(sample, 30)
-    kept = np.isin(sample.occurrences.token, top) & np.isin(sample.occurrences.label, top)
-    assert frame.loc[frame["side"] == "output", "count"].eq(kept.sum()).all()
-
-
-def test_information_about_random_labels_is_at_the_baseline():
-    frame = MutualInformation(clusters=40, types=30).compute(make_sample())
-    output = frame[frame["side"] == "output"]
-    np.testing.assert_allclose(output["value"], output["baseline"], rtol=0.1)
-    assert (output["corrected"] < 0.6 * output["value"]).all()
-
-
-def test_clean_text_without_labels_has_no_output_side():
-    frame = MutualInformation(clusters=20, types=30).compute(make_sample(labelled=False))
-    assert frame["side"].eq("input").all()
-
-
-def test_training_regime_keeps_replaced_tokens_only():
-    sample = make_sample(regime="training")
-    frame = MutualInformation(clusters=20, types=30, regime="training").compute(sample)
-    at, top = sample.occurrences, top_types(sample, 30)
-    kept = np.isin(at.token, top) & np.isin(at.label, top) & (at.token != at.label)
-    assert frame["count"].eq(kept.sum()).all()
-    assert set(frame["side"]) == {"input", "output"}
-    assert frame["regime"].eq("training").all()
-
-
-def test_replicates_of_information_have_the_bootstraps_pairing():
-    sample = make_sample(num_states=1)
-    [row] = (
-        MutualInformation(clusters=20, types=60).compute(make_sample(num_states=1, labelled=False)).to_dict("records")
-    )
-    labels = discretize(sample.states(0), 20, seed=0).numpy()
-    numbered = TokenSample(
-        sample.occurrences, labels[None, :, None].astype(np.float32), sample.facts
-    )  # carries the fixed clusters along
-    plain = bootstrap(numbered, lambda s: mutual_information(s.states(0)[:, 0], s.occurrences.token))
-    linear = np.array(row["replicates"][: len(plain)])
-    assert np.corrcoef(plain, linear)[0, 1] > 0.8
-    assert linear.std() <= plain.std() * 1.1
-
-
-def test_clusterings_are_averaged_and_their_spread_told():
-    sample = make_sample(num_states=1, labelled=False)
-    one = [cluster_information(sample, seed) for seed in range(3)]
-    [row] = MutualInformation(clusters=30, types=60, clusterings=3).compute(sample).to_dict("records")
-    assert row["value"] == pytest.approx(np.mean(one), abs=1e-12)
-    assert row["clustering_spread"] == pytest.approx(np.std(one, ddof=1), abs=1e-12)
-
-
-def cluster_information(sample, seed):
-    return mutual_information(discretize(sample.states(0), 30, seed=seed), sample.occurrences.token)
-
-
-def test_too_many_clusters_are_reduced_with_a_warning():
-    with pytest.warns(UserWarning, match="too few for 1,000 clusters: using 30"):
-        frame = MutualInformation(clusters=1000).compute(make_sample(num=300))
-    assert frame["clusters"].eq(30).all()
-
-
-def test_hardly_any_tokens_give_an_empty_table():
-    assert len(MutualInformation().compute(make_sample(num=15))) == 0
-
-
-@pytest.mark.parametrize("setting", ["clusters", "types", "clusterings"])
-def test_impossible_settings_are_refused(setting):
-    with pytest.raises(UserError, match=f"{setting} must be at least"):
-        MutualInformation(**{setting: 0})
-
-
 @pytest.mark.parametrize("side", ["mean", "x", "y"])
 def test_nearly_dependent_states_are_measured_as_by_the_function(side):
     """A direction 1e-5 of the others, which a covariance sees with 6 digits at best."""
@@ -317,10 +220,3 @@ def test_layers_that_do_not_vary_are_at_distance_one():
     states = np.stack([sample.states(0), np.ones_like(sample.states(0))])
     frame = LayerDistance().compute(TokenSample(sample.occurrences, states, sample.facts))
     assert frame["value"].tolist() == [1.0]
-
-
-def test_the_input_side_of_clean_text_does_not_depend_on_what_is_predicted():
-    """Models of all tasks compare on it."""
-    frames = [MutualInformation(clusters=20, types=30).compute(make_sample(labelled=side)) for side in (False, True)]
-    counts = [frame.loc[frame["side"] == "input", "count"].tolist() for frame in frames]
-    assert counts[0] == counts[1]

@@ -48,9 +48,19 @@ class Measure(AbstractMeasure):
 
     needs: frozenset[Need] = frozenset()
     """Which activations it reads; only these are computed."""
+    top_types: int | None = None
+    """Regime "training" draws the replacements among this many most frequent types, at least."""
 
     def prepare(self, reader: Reader) -> None:
         """Take what is needed of the corpus, its annotation and the tokenizers; called once, before the pass."""
+
+    def draws(self, reader: Reader) -> int:
+        """How many passes of training noise over the corpus it wants to see; asked in the regime "training" only."""
+        return 1
+
+    def begin(self, reader: Reader, options: PassOptions) -> None:
+        """Run the model where something must be fitted first; called once before the first batch of each process or
+        shard, and not where shards are merged."""
 
     @abstractmethod
     def update(self, activations: Activations) -> None:

@@ -57,8 +57,10 @@ class Pass:
             white_space_words=options.white_space_words,
             ranks_from=ranks_from,
         )
+        self._prepare_noise()
         for measure in self.streaming:
             measure.prepare(self.reader)
+        self._draws_of = {id(measure): self._draws_wanted(measure) for measure in self.streaming}
         self.fillers = self._make_fillers()
 
     def _runs_decoder(self, corpus: Corpus) -> bool:
@@ -73,15 +75,20 @@ class Pass:
     def _requests(self, regime: Regime) -> list[SampleRequest]:
         return [measure.request for measure in self.sampling if measure.regime == regime]
 
+    def _prepare_noise(self) -> None:
+        noisy = [measure for measure in [*self.streaming, *self.sampling] if measure.regime == "training"]
+        if noisy:
+            asked = [each.top_types if isinstance(each, Measure) else each.request.top_types for each in noisy]
+            self.reader.use_training_noise(max(types or _TYPES for types in asked))
+
+    def _draws_wanted(self, measure: Measure) -> int:
+        return 1 if measure.regime == "clean" else min(_MAX_DRAWS, measure.draws(self.reader))
+
     def _make_fillers(self) -> dict[SampleKey, SampleFiller]:
         fillers: dict[SampleKey, SampleFiller] = {}
         for regime in ("clean", "training"):
             requests = self._requests(regime)
-            if regime == "training" and any(measure.regime == regime for measure in [*self.streaming, *self.sampling]):
-                self.reader.use_training_noise(max([request.top_types or _TYPES for request in requests] or [_TYPES]))
-            if not requests:
-                continue
-            for stack in self._sampled_stacks(regime):
+            for stack in self._sampled_stacks(regime) if requests else []:
                 fillers[stack, regime] = self._make_filler(stack, regime, requests)
         return fillers
 
@@ -123,6 +130,8 @@ class Pass:
         jobs = [(regime, draw, rows) for regime, draw in self._draws() for rows in self._batches(regime)][
             shard::num_shards
         ]
+        for measure in self.streaming:
+            measure.begin(self.reader, self.options)
         with ExitStack() as stack, torch.inference_mode():
             display = current_display()
             total = int(sum(self.reader.num_tokens(rows) for _, _, rows in jobs))
@@ -162,8 +171,8 @@ class Pass:
             draws.append(("clean", 0))
         noisy = self.fillers.get((self.reader.source_stack, "training"))
         num_draws = int(noisy.occurrences.draw.max()) + 1 if noisy is not None and len(noisy.occurrences) else 0
-        if any(measure.regime == "training" for measure in self.streaming):
-            num_draws = max(num_draws, 1)
+        of_streaming = [self._draws_of[id(measure)] for measure in self.streaming if measure.regime == "training"]
+        num_draws = max([num_draws, *of_streaming])
         training: Regime = "training"
         return draws + [(training, draw) for draw in range(num_draws)]
 
@@ -187,7 +196,7 @@ class Pass:
         )
         check_finite(self.model, activations.hidden, activations)
         for measure in self.streaming:
-            if measure.regime == regime and draw == 0:  # further draws only fill the sample
+            if measure.regime == regime and draw < self._draws_of[id(measure)]:
                 measure.update(activations)
         for (_, filled), filler in self.fillers.items():
             if filled == regime:

@@ -151,10 +151,14 @@ class Reader:
         frequent = frequent[self.frequencies[self.source_stack][frequent] > 0]
         self._noise = ProbingNoise(MaskedLM(), self.model.require_tokenizer(), frequent, self.seed)
 
+    @property
+    def probed_share(self) -> float:
+        """Share of the tokens that one pass of training noise replaces, about."""
+        return PROBED_SHARE * MaskedLM().rate
+
     def draws_for(self, occurrences: int) -> int:
         """Passes of training noise that are expected to yield so many occurrences."""
-        a_pass = PROBED_SHARE * MaskedLM().rate * int(self.frequencies[self.source_stack].sum())
-        return math.ceil(1.3 * occurrences / a_pass)
+        return math.ceil(1.3 * occurrences / (self.probed_share * int(self.frequencies[self.source_stack].sum())))
 
     def batches(self, token_budget: int) -> list[np.ndarray]:
         """Rows of each batch, by length; the longer side counts. Sentences without any token are left out."""

@@ -7,6 +7,8 @@ from ._cka import minibatch_cka as minibatch_cka
 from ._context_neighbours import ContextNeighbours as ContextNeighbours
 from ._discretize import discretize as discretize
 from ._distance_distribution import DistanceDistribution as DistanceDistribution
+from ._entropy import EntropyEstimator as EntropyEstimator
+from ._entropy import entropy as entropy
 from ._explainable_variance import maximum_explainable_variance as maximum_explainable_variance
 from ._identity_neighbours import IdentityNeighbours as IdentityNeighbours
 from ._influence_by_frequency import InfluenceByFrequency as InfluenceByFrequency

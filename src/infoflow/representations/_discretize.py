@@ -27,9 +27,7 @@ _ROWS_AT_ONCE = 1_024
 
 class Clustering(NamedTuple):
     labels: Int[np.ndarray, " token"]
-    inertia: float
-    """Sum of squared distances to the nearest centre."""
-    empty_clusters: int
+    centres: Float[np.ndarray, "cluster width"]
 
 
 def discretize(x: Matrix, clusters: int, seed: int = 0) -> Int[Tensor, " token"]:
@@ -59,7 +57,7 @@ def discretize(x: Matrix, clusters: int, seed: int = 0) -> Int[Tensor, " token"]
 
 
 def cluster(x: Matrix, clusters: int, seed: int = 0) -> Clustering:
-    """`discretize`, with what is worth reporting of the clustering."""
+    """`discretize`, with the centres that further states can be given to (`nearest`)."""
     from sklearn.cluster import MiniBatchKMeans  # scikit-learn and scipy.stats take long to import: only where used
 
     rows = as_view(x, "x", torch.float32).numpy()
@@ -82,8 +80,7 @@ def cluster(x: Matrix, clusters: int, seed: int = 0) -> Clustering:
             reassignment_ratio=_reassignment_ratio(rows, start),
             random_state=draws,
         ).fit(rows)
-    labels = kmeans.labels_.astype(np.int64)
-    return Clustering(labels, float(kmeans.inertia_), clusters - len(np.unique(labels)))
+    return Clustering(kmeans.labels_.astype(np.int64), kmeans.cluster_centers_.astype(np.float32))
 
 
 def _draws(seed: int, num_rows: int, clusters: int, batch_size: int) -> tuple[int, np.random.RandomState]:
@@ -109,10 +106,19 @@ def _start(rows: Float[Tensor, "token width"], clusters: int, seed: int) -> Floa
 
 def _reassignment_ratio(rows: Float[np.ndarray, "token width"], start: Float[np.ndarray, "cluster width"]) -> float:
     """scikit-learn takes a share of the largest cluster: by Zipf's law that is most clusters, so look at the mean."""
-    counts = _closest(torch.from_numpy(rows[:BATCH_SIZE]), torch.from_numpy(start)).bincount()
+    counts = nearest(torch.from_numpy(rows[:BATCH_SIZE]), torch.from_numpy(start)).labels.bincount()
     return min(_REASSIGNED, _REASSIGNED_OF_MEAN * min(len(rows), BATCH_SIZE) / len(start) / int(counts.max()))
 
 
-def _closest(rows: Float[Tensor, "token width"], centres: Float[Tensor, "cluster width"]) -> Int[Tensor, " token"]:
-    squares = centres.square().sum(1)
-    return torch.cat([torch.addmm(squares, part, centres.mT, alpha=-2).argmin(1) for part in rows.split(_ROWS_AT_ONCE)])
+class Nearest(NamedTuple):
+    labels: Int[Tensor, " token"]
+    squares: Float[Tensor, " token"]
+    """Squared distance to that centre."""
+
+
+def nearest(rows: Float[Tensor, "token width"], centres: Float[Tensor, "cluster width"]) -> Nearest:
+    """The centre nearest to each row; ties go to the first."""
+    norms = centres.square().sum(1)
+    found = [torch.addmm(norms, part, centres.mT, alpha=-2).min(1) for part in rows.split(_ROWS_AT_ONCE)]
+    squares = torch.cat([each.values for each in found]) + rows.square().sum(1)
+    return Nearest(torch.cat([each.indices for each in found]), squares)

@@ -1,63 +1,33 @@
 """Information about the input and the output token, layer by layer."""
 
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Int
+import torch
+from jaxtyping import Bool
+from torch import Tensor
 
-from infoflow.flow import NO_LABEL, Regime, SampleMeasure, SampleRequest, TokenSample
-from infoflow.foundation import NUM_BLOCKS, UserError, current_display, stream
+from infoflow.flow import NO_LABEL, Activations, Measure, PassOptions, Reader, Regime, Stream
+from infoflow.foundation import UserError, current_display, hash64_array
 from infoflow.models import Model
-from infoflow.results import Column, TableSchema, estimate, estimate_columns, linear_replicates
+from infoflow.results import TableSchema
 
-from ._discretize import Clustering, cluster
-from ._mutual_information import Contingency, entropy, information_without_blocks
+from ._counted_tokens import CountedTokens
+from ._information_table import MUTUAL_INFORMATION, InformationRows
+from ._state_clusters import ClusterFit, StateClusters
 
-_SHUFFLES = 5
-_ROWS_PER_CLUSTER = 10
-"""With fewer, most clusters hold one occurrence and every layer seems to know everything."""
-
-_SCHEMA = TableSchema(
-    name="mutual_information",
-    version=1,
-    description="Mutual information between a layer's states (as clusters) and the token there, in nats. The "
-    "plug-in value is biased upwards; compare values of equal count, clusters and types.",
-    columns=(
-        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
-        Column(name="regime", dtype="string", unit="", description="clean, or training: corrupted as in training"),
-        Column(name="side", dtype="string", unit="", description="input: the token read; output: the token to predict"),
-        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
-        *estimate_columns(
-            "nats",
-            "plug-in mutual information",
-            "mean over shuffled labels",
-            "occurrences whose token is frequent; on the output side and in training also the token to predict",
-        ),
-        Column(name="corrected", dtype="float64", unit="nats", description="value with the Miller–Madow correction"),
-        Column(name="entropy", dtype="float64", unit="nats", description="entropy of the labels: the ceiling"),
-        Column(name="clusters", dtype="int64", unit="clusters", description="clusters asked of k-means"),
-        Column(name="types", dtype="int64", unit="types", description="distinct labels"),
-        Column(name="inertia", dtype="float64", unit="", description="mean squared distance to the nearest centre"),
-        Column(name="empty_clusters", dtype="int64", unit="clusters", description="clusters without a state"),
-        Column(
-            name="clustering_spread",
-            dtype="float64",
-            unit="nats",
-            description="standard deviation over clustering seeds; NaN with one",
-        ),
-    ),
-)
+_LEAST_TOKENS = 20
+_LEAST_PER_CLUSTER = 10
+"""With fewer, most clusters hold one occurrence, and no estimate can tell what they know."""
+_TOKENS_PER_CLUSTER = 100
+"""From here on the corrected estimate moves by under .03 nats when the tokens are doubled (experiments/information)."""
+_CLUSTERS = (2, 5, 10, 20, 50, 100, 200, 500)
+_TRAINING_TOKENS = _TOKENS_PER_CLUSTER * _CLUSTERS[-1]
+"""Occurrences in the regime "training", where a sentence yields few and is read again with other noise."""
 
 
-class _Side(NamedTuple):
-    name: Literal["input", "output"]
-    rows: Int[np.ndarray, " row"]
-    """Which of the clustered occurrences count."""
-    labels: Int[np.ndarray, " row"]
-
-
-class MutualInformation(SampleMeasure):
+class MutualInformation(Measure):
     r"""How much a layer's states know about the token they read and the token to predict.
 
     $$ I(C; T) = \sum_{c,t} p(c,t) \ln \frac{p(c,t)}{p(c)\,p(t)} $$
@@ -74,35 +44,51 @@ class MutualInformation(SampleMeasure):
     So in the clean regime of a causal LM the two sides differ in `count`; for [@voita2019evolution] the input side
     of a curve against the output side has the occurrences of the output side.
 
-    Error bars resample sentences with the clusters fixed, to first order (`linear_replicates`: a plain bootstrap would
-    repeat the plug-in bias); `clustering_spread` says what refitting the clusters adds.
+    Centres are fitted on some sentences before the pass; then every token of the corpus is given to its centre and
+    counted, so there may be a million. The plug-in estimate is biased upwards, more in deep layers than in low ones;
+    `value` is corrected (`estimate_information`), and `value_by_size` shows how it depends on the number of tokens.
+    What is estimated is the information of so many clusters: a finer clustering tells more (at most H(T)), so values
+    of different `clusters` are not to be compared.
+
+    Intervals carry the choice of sentences (jackknife over 64 blocks), the clustering (its spread over `clusterings`,
+    which have rows and starts of their own) and what bias may be left (the difference to half of the sentences).
 
     Args:
-        clusters: Number of clusters; reduced, with a warning, to one per ten occurrences.
+        clusters: Number of clusters; 0: by tokens, the largest of 2, 5, 10, ... 500 with 100 tokens a cluster. At least
+            ten tokens a cluster are needed, else it is reduced with a warning.
         types: Number of most frequent token types.
-        occurrences: At most so many sampled tokens.
+        occurrences: At most about so many tokens, chosen by hash. They cost 2 bytes for each layer and clustering.
         regime: `"clean"`: the text as it is; `"training"`: masked as in training.
-        clusterings: k-means seeds to average over.
+        clusterings: k-means to average over; with one, intervals leave the clustering out.
 
-    Source: [@voita2019evolution]: 10,000 clusters, 1,000 types, natural frequencies.
+    Source: [@voita2019evolution]: 10,000 clusters, 1,000 types, natural frequencies, 5 million tokens, no correction.
     """
 
-    table: ClassVar[TableSchema] = _SCHEMA
+    table: ClassVar[TableSchema] = MUTUAL_INFORMATION
+    needs = frozenset({"hidden"})
 
     def __init__(
         self,
-        clusters: int = 1000,
+        clusters: int = 0,
         types: int = 1000,
-        occurrences: int = 50_000,
+        occurrences: int = 1_000_000,
         regime: Regime = "clean",
-        clusterings: int = 1,
+        clusterings: int = 2,
     ) -> None:
-        for name, number, least in (("clusters", clusters, 2), ("types", types, 2), ("clusterings", clusterings, 1)):
-            if number < least:
-                raise UserError(f"{name} must be at least {least}. Got {number}.")
+        least = {"types": 2, "clusterings": 1, "occurrences": 1}
+        for name, number in (("types", types), ("clusterings", clusterings), ("occurrences", occurrences)):
+            if number < least[name]:
+                raise UserError(f"{name} must be at least {least[name]}. Got {number}.")
+        if not (clusters == 0 or 2 <= clusters < 1 << 16):
+            raise UserError(f"clusters must lie in 2..65,535, or be 0: chosen by the number of tokens. Got {clusters}.")
         self.clusters, self.types, self.clusterings, self.occurrences = clusters, types, clusterings, occurrences
         self.regime: Regime = regime
-        self.request = SampleRequest(occurrences=occurrences, top_types=types)
+        self.top_types = types
+        self._frequent: dict[str, Bool[np.ndarray, " id"]] = {}
+        self._fitted: dict[str, StateClusters] = {}
+        self._share: dict[str, float] = {}
+        self._seen: dict[str, list[CountedTokens]] = {}
+        self._facts: dict[str, dict[str, np.ndarray]] = {}  # of the clusters, for processes that have not fitted them
 
     def refusal(self, model: Model) -> str | None:
         if self.regime == "training" and model.task != "masked-lm":
@@ -116,77 +102,132 @@ class MutualInformation(SampleMeasure):
             return "its tokenizer has no mask or no padding token, so its input cannot be corrupted as in training"
         return None
 
-    def compute(self, sample: TokenSample) -> pd.DataFrame:
-        kept = self._kept(sample)
-        chosen = sample.take(np.flatnonzero(kept))
-        if len(chosen) < 2 * _ROWS_PER_CLUSTER:
-            current_display().note(f"{self.name} of {sample.facts.model} is skipped: {len(chosen)} usable tokens.")
-            return pd.DataFrame(columns=self.table.column_names)
-        clusters = self._affordable(len(chosen))
-        rows = [row for layer in range(sample.num_states) for row in self._layer(chosen, layer, clusters)]
-        return pd.DataFrame(rows)
+    def prepare(self, reader: Reader) -> None:
+        self._model, self._seed = reader.model.name, reader.seed
+        for stack, frequencies in reader.frequencies.items():
+            self._frequent[stack] = _most_frequent(frequencies, self.types)
 
-    def _kept(self, sample: TokenSample) -> Bool[np.ndarray, " token"]:
-        at = sample.occurrences
-        frequent = _most_frequent(sample.facts.frequencies, self.types)
-        kept = frequent[at.token]
-        if self.regime == "training":
-            kept &= (at.label != NO_LABEL) & (at.label != at.token) & frequent[np.maximum(at.label, 0)]
-        return kept
+    def draws(self, reader: Reader) -> int:
+        return reader.draws_for(min(self.occurrences, max(_TRAINING_TOKENS, _TOKENS_PER_CLUSTER * self.clusters)))
 
-    def _affordable(self, num_rows: int) -> int:
-        most = num_rows // _ROWS_PER_CLUSTER
+    def begin(self, reader: Reader, options: PassOptions) -> None:
+        both = self.regime == "clean" and options.decoder_states and reader.has_target
+        for stack in [reader.source_stack, *(["decoder"] if both else [])]:
+            expected = self._expected(reader, stack)
+            if expected < 2 * _LEAST_TOKENS:
+                continue
+            self._share[stack] = min(1.0, self.occurrences / expected)
+            clusters = self._affordable(int(expected * self._share[stack]))
+            self._fitted[stack] = ClusterFit(
+                reader=reader,
+                options=options,
+                stack=stack,
+                regime=self.regime,
+                kept=lambda stream, stack=stack: self._kept(stream, stack),
+                clusters=clusters,
+                clusterings=self.clusterings,
+                draws=1 if self.regime == "clean" else self.draws(reader),
+            ).run()
+            self._facts[stack] = self._fitted[stack].facts()
+
+    def _expected(self, reader: Reader, stack: str) -> int:
+        """About how many occurrences there are to count."""
+        frequencies = reader.frequencies[stack]
+        num = int(frequencies[self._frequent[stack]].sum())
+        if self.regime == "clean":
+            return num
+        return int(num * min(1.0, self.draws(reader) * reader.probed_share))
+
+    def _affordable(self, tokens: int) -> int:
+        if self.clusters == 0:
+            return max([each for each in _CLUSTERS if each * _TOKENS_PER_CLUSTER <= tokens], default=_CLUSTERS[0])
+        most = max(2, tokens // _LEAST_PER_CLUSTER)
         if self.clusters > most:
             current_display().warn(
-                f"{num_rows:,} tokens are too few for {self.clusters:,} clusters: using {most:,}, one per "
-                f"{_ROWS_PER_CLUSTER} tokens. Give a larger corpus or fewer clusters."
+                f"{tokens:,} tokens are too few for {self.clusters:,} clusters: using {most:,}, one per "
+                f"{_LEAST_PER_CLUSTER} tokens. Give a larger corpus or fewer clusters."
             )
         return min(self.clusters, most)
 
-    def _layer(self, sample: TokenSample, layer: int, clusters: int) -> list[dict]:
-        states = sample.states(layer)
-        found = [cluster(states, clusters, seed) for seed in range(self.clusterings)]
-        keys = {"stack": sample.facts.stack, "regime": self.regime, "layer": layer, "clusters": clusters}
-        return [{**keys, **_information(side, found, sample)} for side in self._sides(sample)]
+    def _kept(self, stream: Stream, stack: str) -> Bool[Tensor, "sentence token"]:
+        frequent = torch.from_numpy(self._frequent[stack]).to(stream.input_ids.device)
+        kept = stream.valid & frequent[stream.input_ids]
+        if self.regime == "training":
+            kept &= (stream.labels != NO_LABEL) & (stream.labels != stream.input_ids)
+            kept &= frequent[stream.labels.clamp(min=0)]
+        return kept
 
-    def _sides(self, sample: TokenSample) -> list[_Side]:
-        at = sample.occurrences
-        frequent = _most_frequent(sample.facts.frequencies, self.types)
-        labelled = np.flatnonzero((at.label != NO_LABEL) & frequent[np.maximum(at.label, 0)])
-        sides = [_Side("input", np.arange(len(sample)), at.token)]
-        return [*sides, _Side("output", labelled, at.label[labelled])] if len(labelled) > 1 else sides
+    def update(self, activations: Activations) -> None:
+        for stack, fitted in self._fitted.items():
+            stream = activations.streams[stack]
+            kept = self._kept(stream, stack)
+            sentence = np.broadcast_to(activations.sentence_ids[:, None], kept.shape)
+            if self._share[stack] < 1:
+                kept &= torch.from_numpy(self._thinned(sentence, stream, stack)).to(kept.device)
+            at = kept.cpu().numpy()
+            states = activations.hidden[stack]
+            counted = CountedTokens(
+                sentence=sentence[at],
+                position=stream.position.cpu().numpy()[at].astype(np.int32),
+                token=stream.input_ids.cpu().numpy()[at].astype(np.int32),
+                label=stream.labels.cpu().numpy()[at].astype(np.int32),
+                clusters=np.stack([fitted.labels(layer, state[kept].float()) for layer, state in enumerate(states)]),
+            )
+            self._seen.setdefault(stack, []).append(counted)
+
+    def _thinned(self, sentence: np.ndarray, stream: Stream, stack: str) -> Bool[np.ndarray, "sentence token"]:
+        """Which occurrences count where there are more than asked for: those of low hash."""
+        hashes = hash64_array(("information", self._seed), sentence.ravel(), stream.position.cpu().numpy().ravel())
+        return (hashes < np.uint64(self._share[stack] * (2.0**64 - 2.0**12))).reshape(sentence.shape)
+
+    def merge(self, other: Any) -> None:
+        for stack, facts in other._facts.items():
+            own = self._facts.setdefault(stack, facts)
+            if not np.array_equal(own["fingerprint"], facts["fingerprint"]):
+                raise UserError(
+                    f"The parts of {self.name} counted other clusters of {self._model}'s {stack}: they were computed "
+                    "on machines that round differently. Measure all parts on machines of one kind."
+                )
+        for stack, parts in other._seen.items():
+            self._seen.setdefault(stack, []).extend(parts)
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        state = {}
+        for stack, facts in self._facts.items():
+            state |= {f"{stack}.{name}": value for name, value in facts.items()}
+            if parts := self._seen.get(stack):
+                state |= {f"{stack}.{k}": v for k, v in CountedTokens.together(parts).state_dict().items()}
+        return state
+
+    def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
+        self._facts, self._seen = {}, {}
+        for stack in dict.fromkeys(name.partition(".")[0] for name in state):
+            of = {name.partition(".")[2]: value for name, value in state.items() if name.startswith(f"{stack}.")}
+            self._facts[stack] = {name: of.pop(name) for name in ("fingerprint", "num_clusters", "inertia")}
+            if of:
+                self._seen[stack] = [CountedTokens(**of)]
+
+    def result(self) -> pd.DataFrame:
+        rows = []
+        for stack, facts in self._facts.items():
+            counted = CountedTokens.together(parts) if (parts := self._seen.get(stack)) else None
+            if counted is None or len(counted) < _LEAST_TOKENS:
+                break
+            rows += InformationRows(
+                counted=counted,
+                frequent=self._frequent[stack],
+                model=self._model,
+                stack=stack,
+                regime=self.regime,
+                clusters=int(facts["num_clusters"]),
+                inertia=facts["inertia"],
+            ).rows()
+        if not rows:
+            current_display().note(f"{self.name} of {self._model} is skipped: too few usable tokens.")
+        return pd.DataFrame(rows, columns=None if rows else self.table.column_names)
 
 
-def _information(side: _Side, found: list[Clustering], sample: TokenSample) -> dict:
-    """The measured columns of one side of one layer."""
-    blocks = sample.blocks[side.rows]
-    clusters = [each.labels[side.rows] for each in found]
-    tables = [Contingency.of(each, side.labels) for each in clusters]
-    values = np.array([table.information for table in tables])
-    without = [information_without_blocks(each, side.labels, blocks, NUM_BLOCKS) for each in clusters]
-    return {
-        "side": side.name,
-        **estimate(
-            values.mean(),
-            linear_replicates(values.mean(), np.mean(without, axis=0)),
-            baseline=_shuffled(clusters[0], side.labels),
-            count=len(side.rows),
-        ),
-        "corrected": float(np.mean([table.miller_madow for table in tables])),
-        "entropy": entropy(tables[0].columns),
-        "types": len(tables[0].columns),
-        "inertia": float(np.mean([each.inertia for each in found])) / len(sample),
-        "empty_clusters": round(float(np.mean([each.empty_clusters for each in found]))),
-        "clustering_spread": float(values.std(ddof=1)) if len(values) > 1 else float("nan"),
-    }
-
-
-def _shuffled(clusters: Int[np.ndarray, " row"], labels: Int[np.ndarray, " row"]) -> float:
-    random = stream("mutual-information-baseline")
-    return float(np.mean([Contingency.of(clusters, random.permutation(labels)).information for _ in range(_SHUFFLES)]))
-
-
-def _most_frequent(frequencies: Int[np.ndarray, " token"], types: int) -> Bool[np.ndarray, " token"]:
+def _most_frequent(frequencies: np.ndarray, types: int) -> Bool[np.ndarray, " id"]:
     """Which token ids are among the `types` most frequent; ties go to the lower id."""
     frequent = np.zeros(len(frequencies), dtype=bool)
     frequent[np.argsort(-frequencies, kind="stable")[:types]] = True

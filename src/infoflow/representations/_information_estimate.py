@@ -1,0 +1,133 @@
+"""Mutual information without the bias of few tokens: of unseen cells first, then to endlessly many tokens."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from infoflow.foundation import NUM_BLOCKS
+
+from ._block_counts import BlockCounts
+from ._entropy import CountSums
+
+HALVINGS = 5
+"""Sizes at which an estimate is looked at: all tokens, a half, ... a sixteenth; the last serves to extrapolate."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class InformationEstimate:
+    """Mutual information of two labellings, in nats, and how it depends on the number of tokens."""
+
+    by_size: Float[np.ndarray, " size"]
+    """The estimate from a sixteenth, an eighth, a quarter, a half and all of the sentences; means over such parts."""
+    plug_in_by_size: Float[np.ndarray, " size"]
+    sizes: Float[np.ndarray, " size"]
+    """Tokens in a part, mean."""
+    without_block: Float[np.ndarray, " block"]
+    """The estimate from all sentences but those of each bootstrap block."""
+
+    @property
+    def value(self) -> float:
+        return float(self.by_size[-1])
+
+    @property
+    def plug_in(self) -> float:
+        return float(self.plug_in_by_size[-1])
+
+
+def corrected_information(
+    a: Int[np.ndarray, " token"], b: Int[np.ndarray, " token"], blocks: Int[np.ndarray, " token"]
+) -> float:
+    """The value of `estimate_information` alone, in a fifth of its time."""
+    counts = _Joint.of(a, b, blocks)
+    halves = np.array([counts.within(part).information() for part in _parts(1)])
+    return float(_extrapolated(np.array([counts.information()]), halves)[0])
+
+
+def estimate_information(
+    a: Int[np.ndarray, " token"], b: Int[np.ndarray, " token"], blocks: Int[np.ndarray, " token"]
+) -> InformationEstimate:
+    r"""Mutual information of labels from 0, corrected for the number of tokens.
+
+    $$ \hat I = 2\,\hat I_N - \tfrac12(\hat I_{N/2} + \hat I'_{N/2}) $$
+
+    where $\hat I_N$ has the entropies of Chao, Wang and Jost [@chao2013] and the halves hold half of the bootstrap
+    blocks each (whole sentences): what is left of the bias, about proportional to 1/N, is extrapolated to no bias
+    [@strong1998]. Where a half is empty, $\hat I_N$ stands alone. On the joint counts of states' clusters and tokens of
+    trained models it needs a tenth of the tokens of the plug-in estimate or of Miller and Madow's, and less than the
+    quadratic extrapolation of the plug-in estimate (`experiments/information`).
+
+    Args:
+        a: (token,) integers from 0.
+        b: (token,) integers from 0.
+        blocks: (token,) bootstrap block of each token's sentence, 0..63.
+    """
+    counts = _Joint.of(a, b, blocks)
+    parts = [[counts.within(part) for part in _parts(level)] for level in range(HALVINGS + 1)]
+    raw = [np.array([part.information() for part in level]) for level in parts]
+    extrapolated = [np.nanmean(_extrapolated(raw[level], raw[level + 1])) for level in range(HALVINGS)]
+    plug_in = [np.nanmean([part.plug_in() for part in level]) for level in parts[:HALVINGS]]
+    sizes = [np.mean([part.size for part in level]) for level in parts[:HALVINGS]]
+    return InformationEstimate(
+        by_size=np.array(extrapolated[::-1]),
+        plug_in_by_size=np.array(plug_in[::-1]),
+        sizes=np.array(sizes[::-1]),
+        without_block=_without_each(counts, parts[1], raw[1]),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Joint:
+    """Counts of both labellings and of their cells."""
+
+    a: BlockCounts
+    b: BlockCounts
+    cells: BlockCounts
+
+    @classmethod
+    def of(cls, a: np.ndarray, b: np.ndarray, blocks: np.ndarray) -> "_Joint":
+        cells = a.astype(np.int64) * (int(b.max(initial=0)) + 1) + b
+        return cls(*(BlockCounts.of(labels, blocks) for labels in (a, b, cells)))
+
+    def within(self, blocks: Bool[np.ndarray, " block"]) -> "_Joint":
+        return self if blocks.all() else _Joint(*(each.within(blocks) for each in (self.a, self.b, self.cells)))
+
+    @property
+    def size(self) -> int:
+        return int(self.a.count.sum())
+
+    def information(self) -> float:
+        a, b, cells = (each.sums().chao_wang_jost for each in (self.a, self.b, self.cells))
+        return float(a + b - cells)
+
+    def plug_in(self) -> float:
+        a, b, cells = (each.sums().plug_in for each in (self.a, self.b, self.cells))
+        return float(a + b - cells)
+
+    def information_without_each(self) -> Float[np.ndarray, " block"]:
+        sums: list[CountSums] = [each.sums_without_each() for each in (self.a, self.b, self.cells)]
+        a, b, cells = (each.chao_wang_jost for each in sums)
+        return a + b - cells
+
+
+def _parts(level: int) -> list[Bool[np.ndarray, " block"]]:
+    """The blocks in 2^level parts."""
+    return list(np.arange(NUM_BLOCKS) * 2**level // NUM_BLOCKS == np.arange(2**level)[:, None])
+
+
+def _extrapolated(whole: Float[np.ndarray, " part"], halves: Float[np.ndarray, " half"]) -> Float[np.ndarray, " part"]:
+    """Of each part and its two halves; of the part alone where a half holds nothing."""
+    both = halves.reshape(-1, 2).mean(axis=1)
+    return np.where(np.isfinite(both), 2 * whole - both, whole)
+
+
+def _without_each(
+    counts: _Joint, halves: list[_Joint], of_halves: Float[np.ndarray, " half"]
+) -> Float[np.ndarray, " block"]:
+    whole = counts.information_without_each()
+    if not np.isfinite(of_halves).all():
+        return whole
+    first = np.arange(NUM_BLOCKS) < NUM_BLOCKS // 2
+    changed = [half.information_without_each() for half in halves]
+    mean = np.where(first, changed[0] + of_halves[1], changed[1] + of_halves[0]) / 2
+    return np.where(np.isfinite(mean), 2 * whole - mean, whole)

@@ -1,0 +1,177 @@
+"""The table of mutual information: from counted tokens to rows."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from infoflow.flow import NO_LABEL
+from infoflow.foundation import block_of, stream
+from infoflow.results import Column, TableSchema, estimate, estimate_columns, linear_replicates
+
+from ._block_counts import BlockCounts
+from ._counted_tokens import CountedTokens
+from ._information_estimate import InformationEstimate, corrected_information, estimate_information
+
+_SHUFFLES = 3
+CONVERGED = 0.03
+"""Nats by which an estimate that has converged differs at most from that of half of the sentences."""
+
+MUTUAL_INFORMATION = TableSchema(
+    name="mutual_information",
+    version=2,
+    description="Mutual information between a layer's states (as clusters) and the token there, in nats, corrected for "
+    "the number of tokens. Compare values of equal clusters and types; where `converged` is false, more tokens "
+    "would give another value.",
+    columns=(
+        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
+        Column(name="regime", dtype="string", unit="", description="clean, or training: corrupted as in training"),
+        Column(name="side", dtype="string", unit="", description="input: the token read; output: the token to predict"),
+        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
+        *estimate_columns(
+            "nats",
+            "mutual information: Chao–Wang–Jost entropies, extrapolated to endlessly many tokens; its interval carries "
+            "the choice of sentences, the clustering and what bias may be left",
+            "the same of shuffled labels, mean",
+            "occurrences whose token is frequent; on the output side and in training also the token to predict",
+        ),
+        Column(name="plug_in", dtype="float64", unit="nats", description="plug-in estimate: biased upwards"),
+        Column(name="at_half", dtype="float64", unit="nats", description="value from half of the sentences, mean"),
+        Column(
+            name="converged",
+            dtype="bool",
+            unit="",
+            description=f"value and at_half differ by at most {CONVERGED} nats",
+        ),
+        Column(
+            name="tokens_by_size",
+            dtype="list<float64>",
+            unit="tokens",
+            description="occurrences in a sixteenth, an eighth, a quarter, a half and all of the sentences",
+        ),
+        Column(name="value_by_size", dtype="list<float64>", unit="nats", description="value from so many, mean"),
+        Column(name="plug_in_by_size", dtype="list<float64>", unit="nats", description="plug_in from so many, mean"),
+        Column(name="entropy", dtype="float64", unit="nats", description="entropy of the labels: the ceiling"),
+        Column(name="clusters", dtype="int64", unit="clusters", description="clusters asked of k-means"),
+        Column(name="types", dtype="int64", unit="types", description="distinct labels"),
+        Column(
+            name="inertia", dtype="float64", unit="", description="mean squared distance to the centre, fitted states"
+        ),
+        Column(name="empty_clusters", dtype="int64", unit="clusters", description="clusters without a state"),
+        Column(
+            name="clustering_spread",
+            dtype="float64",
+            unit="nats",
+            description="standard deviation over clusterings, pooled over layers; NaN with one",
+        ),
+    ),
+)
+
+
+class _Side(NamedTuple):
+    name: Literal["input", "output"]
+    labels: Int[np.ndarray, " token"]
+    counted: CountedTokens
+
+
+class _Layer(NamedTuple):
+    """One layer of one side: an estimate for each clustering, and the mean baseline."""
+
+    estimates: list[InformationEstimate]
+    baseline: float
+    empty_clusters: float
+
+    def mean(self, name: str) -> Any:
+        return np.mean([getattr(each, name) for each in self.estimates], axis=0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class InformationRows:
+    """What the rows of one stack are made of."""
+
+    counted: CountedTokens
+    frequent: Bool[np.ndarray, " id"]  # which token ids count
+    model: str
+    stack: str
+    regime: str
+    clusters: int
+    inertia: Float[np.ndarray, " layer"]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Side by side and layer by layer."""
+        return [row for side in self._sides() for row in self._side(side)]
+
+    def _sides(self) -> list[_Side]:
+        counted = self.counted.ordered()
+        labelled = np.flatnonzero((counted.label != NO_LABEL) & self.frequent[np.maximum(counted.label, 0)])
+        of_labels = counted.take(labelled)
+        sides = [_Side("input", counted.token, counted), _Side("output", of_labels.label, of_labels)]
+        return sides if len(labelled) > 1 else sides[:1]
+
+    def _side(self, side: _Side) -> list[dict[str, Any]]:
+        blocks = block_of(side.counted.sentence)
+        of_labels = BlockCounts.of(side.labels, blocks).sums()
+        layers = [self._layer(side, layer, blocks) for layer in range(len(side.counted.clusters))]
+        spread = _pooled_spread([[each.value for each in layer.estimates] for layer in layers])
+        shared = {
+            "stack": self.stack,
+            "regime": self.regime,
+            "side": side.name,
+            "clusters": self.clusters,
+            "entropy": float(of_labels.chao_wang_jost),
+            "types": len(np.unique(side.labels)),
+            "clustering_spread": spread,
+        }
+        return [{**shared, **self._row(side, number, layer, spread)} for number, layer in enumerate(layers)]
+
+    def _layer(self, side: _Side, layer: int, blocks: Int[np.ndarray, " token"]) -> _Layer:
+        clusterings = side.counted.clusters[layer].astype(np.int64)
+        random = stream("mutual-information-baseline")
+        shuffled = [
+            corrected_information(clusterings[0], random.permutation(side.labels), blocks) for _ in range(_SHUFFLES)
+        ]
+        return _Layer(
+            estimates=[estimate_information(clusters, side.labels, blocks) for clusters in clusterings],
+            baseline=float(np.mean(shuffled)),
+            empty_clusters=float(np.mean([self.clusters - len(np.unique(each)) for each in clusterings])),
+        )
+
+    def _row(self, side: _Side, number: int, layer: _Layer, spread: float) -> dict[str, Any]:
+        value, by_size = float(layer.mean("value")), layer.mean("by_size")
+        drift = value - float(by_size[-2])
+        replicates = linear_replicates(value, layer.mean("without_block"))
+        replicates += _clustering_noise((self.model, self.stack, self.regime, side.name, number), len(replicates)) * (
+            0.0 if np.isnan(spread) else spread / np.sqrt(len(layer.estimates))
+        )
+        # What bias is left is alike in neighbouring layers and in models that read the same tokens: one draw for all.
+        replicates += _standard_noise(len(replicates), "information-bias") * np.nan_to_num(drift)
+        return {
+            "layer": number,
+            **estimate(value, replicates, baseline=layer.baseline, count=len(side.labels)),
+            "plug_in": float(layer.mean("plug_in")),
+            "at_half": float(by_size[-2]),
+            "converged": bool(abs(drift) <= CONVERGED),
+            "tokens_by_size": layer.mean("sizes").tolist(),
+            "value_by_size": by_size.tolist(),
+            "plug_in_by_size": layer.mean("plug_in_by_size").tolist(),
+            "inertia": float(self.inertia[number]),
+            "empty_clusters": round(layer.empty_clusters),
+        }
+
+
+def _pooled_spread(values: list[list[float]]) -> float:
+    """Standard deviation over clusterings, from all layers: two clusterings of one layer alone say little."""
+    if len(values[0]) < 2:
+        return float("nan")
+    return float(np.sqrt(np.mean(np.var(values, axis=1, ddof=1))))
+
+
+def _clustering_noise(key: tuple[str | int, ...], num: int) -> Float[np.ndarray, " replicate"]:
+    return _standard_noise(num, "information-clusters", *key)
+
+
+def _standard_noise(num: int, *key: str | int) -> Float[np.ndarray, " replicate"]:
+    """Normal deviates of mean 0 and standard deviation 1, exactly."""
+    noise = stream(*key).standard_normal(num)
+    return (noise - noise.mean()) / noise.std()
