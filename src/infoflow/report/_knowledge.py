@@ -8,6 +8,7 @@ import pandas as pd
 
 from infoflow.results import RunFolder
 
+from ._convergence import Side, convergence_figure, with_convergence
 from ._curves import curves, has_untrained, interval_note, samples_at
 from ._figure import Figure, Panel, Section
 from ._language import JOIN, Cast, Series
@@ -55,6 +56,10 @@ def _information_figures(frame: pd.DataFrame, cast: Cast) -> list[Figure]:
     figures += [_training_figure(training[training["series"] == s.key], s) for s in cast.present(training)]
     if len(plane := _plane_rows(main)):
         figures.append(_plane_figure(main, plane, cast))
+    sides = [Side("About the input token", _of(main, "clean", "input"))]
+    sides.append(Side("About the output token", _output_rows(main)))
+    if convergence := convergence_figure(sides, cast):
+        figures.append(convergence)
     if len(rows := _of(others, "clean", "input")):
         question = "How much do decoder states remember of the decoder's own input token?"
         figures.append(replace(_input_figure(rows, cast), id="mi-input-decoder", question=question, findings=()))
@@ -66,7 +71,7 @@ def _of(frame: pd.DataFrame, regime: str, side: str) -> pd.DataFrame:
 
 
 def _input_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
-    table, series = curves(frame), cast.present(frame)
+    table, series = with_convergence(curves(frame), frame), cast.present(frame)
     spec = layer_chart(
         table, series, y_title="mutual information with the input token (nats)", baseline_name="shuffled labels"
     )
@@ -80,7 +85,7 @@ def _input_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
             "Across: layers, from the embeddings (0) to the top. Up: how many nats of the input token's identity can "
             "be read from its vector, after sorting vectors into clusters.",
             _HOW_BANDS,
-            "“Shuffled labels” is what chance alone gives with as many clusters and tokens. It would be surprising if "
+            "“Shuffled labels” is what is left of chance with as many clusters and tokens. It would be surprising if "
             "a causal LM kept its input to the top: it is trained to name the next token, not to repeat this one.",
         ],
         method="mutual-information",
@@ -98,7 +103,7 @@ def _output_rows(main: pd.DataFrame) -> pd.DataFrame:
 
 
 def _output_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
-    table, series = curves(frame), cast.present(frame)
+    table, series = with_convergence(curves(frame), frame), cast.present(frame)
     spec = layer_chart(
         table, series, y_title="mutual information with the output token (nats)", baseline_name="shuffled labels"
     )
@@ -131,7 +136,7 @@ def _training_figure(frame: pd.DataFrame, owner: Series) -> Figure:
         for side in sides
     ]
     by_side = frame.assign(series=f"{owner.key}{JOIN}" + frame["side"].astype(str))
-    table = curves(by_side)
+    table = with_convergence(curves(by_side), by_side)
     wording = Wording("nats", "rises by", "falls by", subject=lambda s: f"information about the {s.label}")
     return Figure(
         id=f"mi-training-{owner.slot}",

@@ -56,7 +56,8 @@ def layer_chart(
 
     The measure's baseline is drawn where it does not squash the curves; else a note at the edge names its value.
     With `transitions` the axis reads 0→1, 1→2, …; `y_range` gives panels that are compared the same scale.
-    `inverted` turns the y axis, for quantities of which less is more.
+    `inverted` turns the y axis, for quantities of which less is more. Where the table has a column `converged`, a row
+    of squares for each line says at which layers its estimate has.
     """
     table = table.assign(name=table["series"].map({s.key: s.label for s in series}))
     span = _y_range(table, y_range)._replace(inverted=inverted)
@@ -69,6 +70,8 @@ def layer_chart(
     elif len(baseline):
         layers += _edge_note(baseline, baseline_name, span)
     layers += _series_layers(group["trained"], series, axes)
+    if "converged" in table:
+        layers += _convergence_strip(group["trained"], series, axes.x)
     layers.append(_direct_labels(table, series, axes.x, span, baseline_name))
     return finished(alt.layer(*layers), HEIGHT)
 
@@ -180,6 +183,25 @@ def _control_layers(rows: pd.DataFrame, axes: _Axes, style: dict[str, Any]) -> l
         _band(rows, axes).encode(color=alt.ColorValue("var(--control)"), detail="series:N", opacity=lit(0.10)),
         line.encode(**axes.position, detail="series:N", tooltip=tooltip, opacity=lit(1.0, 0.5)),
     ]
+
+
+def _convergence_strip(trained: pd.DataFrame, series: list[Series], x: alt.X) -> list[alt.Chart]:
+    """Along the lower edge, a row of squares for each line: hollow where more data would change the value."""
+    strips = []
+    for row, line in enumerate(reversed(series)):
+        own = trained[trained["series"] == line.key]
+        for converged in (True, False):
+            part = own[own["converged"] == converged]
+            if part.empty:
+                continue
+            meaning = "has converged" if converged else "has not converged: more text would change it"
+            mark = alt.Chart(part.assign(state=meaning)).mark_point(
+                shape="square", size=26, filled=converged, opacity=1
+            )
+            at = {"x": x, "y": alt.YValue(HEIGHT - 5 - 9 * row)}
+            tooltip = [alt.Tooltip("name:N", title="model"), "layer:Q", alt.Tooltip("state:N", title="value")]
+            strips.append(mark.encode(**at, color=color_of(series), opacity=lit(), tooltip=tooltip))
+    return strips
 
 
 def _direct_labels(table: pd.DataFrame, series: list[Series], x: alt.X, span: _Range, baseline: str) -> alt.Chart:

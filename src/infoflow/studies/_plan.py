@@ -17,7 +17,7 @@ PRESETS = ("quick", "laptop", "paper", "replicate")
 ALL_HEADS = "all"
 """In `PruningPlan.scopes`: the heads of every kind of attention."""
 _COUNTS = (
-    *("occurrences", "types", "clusters", "clusterings", "distance_occurrences", "neighbour_occurrences", "neighbours"),
+    *("occurrences", "types", "clusterings", "distance_occurrences", "neighbour_occurrences", "neighbours"),
     *("frequency_occurrences", "lens_steps", "lens_tokens", "relevance_sentences", "importance_sentences"),
     *("ablation_sentences", "probe_sentences", "bleu_sentences", "beams", "tokens_per_batch"),
 )
@@ -59,10 +59,10 @@ class AnalysisPlan:
 
     tables: tuple[str, ...] = ()  # what to measure, by the names of tables; empty: all, "task_scores": only scores
     sentences: int = 0  # of the test part at most; 0: all
-    occurrences: int = 50_000  # sampled tokens for mutual information
+    occurrences: int = 1_000_000  # tokens that mutual information counts at most
     types: int = 1000  # most frequent tokens that mutual information looks at
-    clusters: int = 1000
-    clusterings: int = 2  # repetitions with other seeds, to show the spread
+    clusters: int = 0  # of states, for mutual information; 0: by the number of tokens, at most 500
+    clusterings: int = 2  # with other rows and starts: intervals carry their spread
     distance_occurrences: int = 20_000  # sampled tokens for PWCCA
     neighbour_occurrences: int = 20_000
     neighbours: int = 50
@@ -79,7 +79,7 @@ class AnalysisPlan:
     untrained: bool = True  # measure the initial weights of every seed too: the control
 
     def __post_init__(self) -> None:
-        _at_least("analysis", self, sentences=0, **dict.fromkeys(_COUNTS, 1))
+        _at_least("analysis", self, sentences=0, clusters=0, **dict.fromkeys(_COUNTS, 1))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
