@@ -89,7 +89,7 @@ def test_words_of_different_tokenizers_meet(models, parallel_corpus, merge):
     kept = Kept(merge)
     tables = compare(models, parallel_corpus, [kept])
     first, second = kept._pair
-    keys = [list(zip(s.occurrences.sentence.tolist(), s.occurrences.word.tolist(), strict=True)) for s in kept._pair]
+    keys = [list(zip(s.occurrences.row.tolist(), s.occurrences.word.tolist(), strict=True)) for s in kept._pair]
     assert keys[0] == keys[1]
     assert len(set(keys[0])) == len(keys[0]) == tables["kept"]["count"].item()
     assert (first.width, second.width, first.num_states, second.num_states) == (16, 32, 3, 4)

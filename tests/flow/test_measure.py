@@ -154,7 +154,7 @@ def test_sample_holds_the_states_of_its_occurrences(matched, parallel_corpus, tm
         expected = by_hand(matched, parallel_corpus, stack)
         assert len(sample) == len(expected[0])
         for layer in range(sample.num_states):
-            ours = sample.states(layer)[np.lexsort((sample.occurrences.position, sample.occurrences.sentence))]
+            ours = sample.states(layer)[np.lexsort((sample.occurrences.position, sample.occurrences.row))]
             np.testing.assert_allclose(ours, expected[layer], atol=2e-5)
 
 
@@ -331,7 +331,7 @@ def test_a_streaming_measure_of_the_training_regime_sees_each_sentence_once(matc
     watch = Watch()
     watch.regime = "training"
     measure(matched_models["masked-lm"], parallel_corpus, [watch, SampledMean("training")])
-    assert sorted(seen) == sorted(parallel_corpus.ids.tolist())
+    assert sorted(seen) == sorted(parallel_corpus.content_ids.tolist())
 
 
 def test_two_stacks_without_a_head_are_read(parallel_corpus) -> None:

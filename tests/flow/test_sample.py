@@ -195,8 +195,7 @@ def test_equal_words_have_equal_types(model, corpus, tmp_path) -> None:
     words = tokens.words().occurrences
     texts = {s.id: s.words for s in corpus}
     names = [
-        texts[sentence][word].lower()
-        for sentence, word in zip(words.sentence.tolist(), words.word.tolist(), strict=True)
+        texts[sentence][word].lower() for sentence, word in zip(words.row.tolist(), words.word.tolist(), strict=True)
     ]
     assert len(set(zip(names, words.word_type.tolist(), strict=True))) == len(set(names)) == len(set(words.word_type))
 
@@ -209,7 +208,7 @@ def test_tags_are_those_of_the_words(model, corpus, tmp_path) -> None:
     for name in ("upos", "ccg_left"):
         tag = sample.tags[name]
         for i in range(len(sample)):
-            sentence = sentences[int(at.sentence[i])]
+            sentence = sentences[int(at.row[i])]
             values = sentence.upos if name == "upos" else sentence.tags[name]
             assert tag.names[tag.codes[i]] == values[at.word[i]]
     few = sample.words("first").take(np.arange(5))
@@ -223,7 +222,7 @@ def test_tags_may_have_holes(model, tmp_path) -> None:
     (sample,) = served(model, tagged, tmp_path / "s", SampleRequest(occurrences=1000))
     tag = sample.tags["tag"]
     assert tag.names == ("DT", "NN", "VBZ")
-    holes = (sample.occurrences.word == 1) & (sample.occurrences.sentence % 2 == 0)
+    holes = (sample.occurrences.word == 1) & (sample.occurrences.row % 2 == 0)
     assert holes.any()
     np.testing.assert_array_equal(tag.codes == -1, holes)
 

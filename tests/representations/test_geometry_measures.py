@@ -363,7 +363,7 @@ def test_intra_sentence_similarity_without_a_block(encoder, corpus):
     frame = measure(encoder, few, [IntraSentence()])["geometry"]
     row = frame[(frame["measure"] == "intra_sentence_similarity") & (frame["layer"] == 1)].iloc[0]
     values = np.array([intra_sentence_similarity(sentence[1]) for sentence in sentences_of(encoder, few, "mean")])
-    blocks = block_of(few.ids)
+    blocks = block_of(few.content_ids)
     without = np.array([values[blocks != block].mean() for block in range(64)])
     expected = values.mean() + (replicate_weights() - 1) @ (values.mean() - without)
     np.testing.assert_allclose(row["replicates"], expected, atol=1e-6)

@@ -44,7 +44,7 @@ def held_out_rows(reader, wanted, share):
     """Rows of the evaluation part in hash order, until enough positions are expected."""
     corpus = reader.corpus
     test = corpus.split(seed=hash64("lens-part", OPTIONS.seed), validation=0.0, test=SETTINGS["held_out"]).test
-    order = np.argsort(hash64_array(("lens-order", OPTIONS.seed), corpus.ids))
+    order = np.argsort(hash64_array(("lens-order", OPTIONS.seed), corpus.content_ids))
     rows, expected = [], 0.0
     for row in order[np.isin(corpus.ids[order], test.ids)]:
         if expected < wanted:
@@ -59,7 +59,7 @@ def read_alone(model, corpus, row, positions):
     ids = np.array(tokenizer(corpus[row].text)["input_ids"])
     labels = np.full(len(ids), NO_LABEL)
     if model.task == "masked-lm" and positions == "predicted":
-        noise = stream("lens-noise", OPTIONS.seed, 0, int(corpus.ids[row]))
+        noise = stream("lens-noise", OPTIONS.seed, 0, int(corpus.content_ids[row]))
         corrupted = MaskedLM().corrupt(ids, noise, Vocabulary.from_tokenizer(tokenizer))
         ids, labels = corrupted.inputs, corrupted.labels
     arguments = {"input_ids": torch.from_numpy(ids)[None]}

@@ -132,7 +132,7 @@ def test_hidden_points_are_corrupted_as_in_training(matched_models, parallel_cor
     assert 0 < found.masked.sum() < len(found.points) <= len(points)
     for index, (row, at) in enumerate(zip(found.points.row.tolist(), found.points.position.tolist(), strict=True)):
         clean = reader.sentence_rows(row, "clean", 0)["encoder"].tokens.astype(np.int64)
-        generator = stream("token-map", 0, int(parallel_corpus.ids[row]))
+        generator = stream("token-map", 0, int(parallel_corpus.content_ids[row]))
         noisy = MaskedLM().corrupt(clean, generator, Vocabulary.from_tokenizer(tokenizer)).inputs
         assert noisy[at] == (tokenizer.mask_token_id if found.masked[index] else clean[at])
         expected = states_by_hand(reader, noisy, at)

@@ -141,7 +141,7 @@ def _words_of(sentences: LinkedSentences) -> tuple[np.ndarray, np.ndarray, np.nd
     ids, places, target_places = [np.empty(0, dtype=np.int64)], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for batch in _batches(sentences):
         sentence, place = batch.source_words.numpy().T
-        ids.append(sentences.corpus.ids[batch.rows[sentence]])
+        ids.append(sentences.corpus.content_ids[batch.rows[sentence]])
         places.append(place)
         target_places.append(batch.target_words[:, 1].numpy())
     return np.concatenate(ids), np.concatenate(places), np.concatenate(target_places)
@@ -187,7 +187,7 @@ def _translations(corpus: Corpus) -> list[list[str]]:
 
 def _types(texts: list[list[str]], ids: np.ndarray, places: np.ndarray, corpus: Corpus) -> Int[np.ndarray, " word"]:
     """Equal words, without regard to case and to punctuation around them, have equal numbers."""
-    row = {int(sentence): index for index, sentence in enumerate(corpus.ids)}
+    row = {int(sentence): index for index, sentence in enumerate(corpus.content_ids)}
     words = [texts[row[sentence]][place] for sentence, place in zip(ids.tolist(), places.tolist(), strict=True)]
     names = np.array([_AROUND.sub("", word).casefold() or word for word in words], dtype=object)
     return pd.factorize(names)[0].astype(np.int64)

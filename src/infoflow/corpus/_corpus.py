@@ -14,6 +14,7 @@ from infoflow.foundation import UserError, current_display, digest, file_digest
 
 from ._columns import NAMED_COLUMNS, Row
 from ._conllu import CONLLU_COLUMNS, read_conllu
+from ._content_ids import content_ids
 from ._encoded import Encoded, encode
 from ._hf_dataset import one_split, read_dataset
 from ._lines import check_readable
@@ -41,6 +42,7 @@ class Corpus:
         """Sixteen hex digits of the content: equal for equal sentences in equal order."""
         self._stored = stored
         self._rows: np.ndarray | None = None  # None: all
+        self._content_ids: np.ndarray | None = None  # None: not asked for yet
         if stored.dropped:
             current_display().note(f"{name}: {stored.dropped} lines without a sentence were left out.")
 
@@ -180,6 +182,26 @@ class Corpus:
         return np.arange(len(self), dtype=np.int64) if self._rows is None else self._rows
 
     @property
+    def content_ids(self) -> np.ndarray:
+        """A number of each sentence that its text decides: int64 (sentence,).
+
+        Measures choose sentences and put them into bootstrap blocks by it, so that the order of lines does not matter.
+        Copies of a sentence have numbers of their own; those of a part are counted in that part.
+        """
+        if self._content_ids is None:
+            self._content_ids = content_ids(self.column("text"), self._beside_text)
+        return self._content_ids
+
+    def _beside_text(self, rows: np.ndarray) -> Iterator[list[Any]]:
+        """Everything but the text of the sentences at `rows`."""
+        columns = sorted(self.columns - {"text"})
+        if not columns:
+            yield from ([] for _ in rows)
+            return
+        for part in self._batches(rows, 1024, columns):
+            yield from (list(values) for values in zip(*(part[name] for name in columns), strict=True))
+
+    @property
     def dataset(self) -> Dataset:
         """The sentences as a Hugging Face dataset."""
         whole = self._stored.dataset
@@ -223,6 +245,7 @@ class Corpus:
         part.name = name or self.name
         part._stored = self._stored
         part._rows = self.ids[rows.astype(np.int64)]
+        part._content_ids = None
         part.digest = digest([self._stored.digest, hashlib.sha256(part._rows.tobytes()).hexdigest()])
         return part
 

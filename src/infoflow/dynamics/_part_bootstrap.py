@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from infoflow.foundation import NUM_REPLICATES, stream
+from infoflow.foundation import NUM_REPLICATES, block_interval, stream
 from infoflow.results import estimate
 
 
@@ -23,7 +23,9 @@ def part_estimate(sums_P: np.ndarray, shares_P: np.ndarray, baseline: float, cou
         return {**estimate(value, np.full(NUM_REPLICATES, np.nan), baseline, count), "replicates": []}
     weights = _draws(parts)
     resampled = (weights @ sums_P) / (weights @ shares_P)
-    return estimate(value, value + np.sqrt(parts / (parts - 1)) * (resampled - value), baseline, count)
+    ends = block_interval(value, sums_P - value * shares_P / shares_P.sum(), units=parts)
+    replicates = value + np.sqrt(parts / (parts - 1)) * (resampled - value)
+    return estimate(value, replicates, baseline, count, ends=ends)
 
 
 @cache

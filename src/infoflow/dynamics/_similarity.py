@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from infoflow.foundation import stream
+from infoflow.foundation import interval, stream
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
 
 NORMALISATIONS = ("share", "per_parameter")
@@ -130,7 +130,8 @@ def similarity_rows(one: tuple, first: Profile, other: tuple, second: Profile) -
     for normalisation, metric in product(NORMALISATIONS, METRICS):
         values, replicates = zip(first.vectors[normalisation], second.vectors[normalisation], strict=True)
         drawn = similarity(*replicates, metric) if min(map(len, replicates)) else np.empty(0)
-        numbers = estimate(float(similarity(*values, metric)), drawn, _by_chance(*values, metric), len(first.entries))
+        value, chance = float(similarity(*values, metric)), _by_chance(*values, metric)
+        numbers = estimate(value, drawn, chance, len(first.entries), ends=interval(drawn))
         rows.append({**keys, "normalisation": normalisation, "metric": metric, **numbers})
     return rows
 

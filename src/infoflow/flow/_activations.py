@@ -42,7 +42,7 @@ class Activations:
     model: Model
     regime: Regime
     sentence_ids: np.ndarray
-    """(B,) the corpus's stable sentence ids."""
+    """(B,) `Corpus.content_ids`: stable, and the same in whatever order the corpus's lines stand."""
     blocks: Int[Tensor, " sentence"]
     """Bootstrap block of each sentence, 0..63: accumulate sums per block (see `foundation.block_of`)."""
     streams: Mapping[str, Stream]

@@ -194,7 +194,7 @@ class Pass:
             streams=batch.streams,
             **{need: _filled(getattr(tapped, need)) for need in needs},
         )
-        check_finite(self.model, activations.hidden, activations)
+        check_finite(self.model, activations.hidden, batch)
         for measure in self.streaming:
             if measure.regime == regime and draw < self._draws_of[id(measure)]:
                 measure.update(activations)
@@ -269,7 +269,7 @@ def forward(model: Model, batch: PaddedBatch) -> None:
         model.module.base_model(**arguments)
 
 
-def check_finite(model: Model, hidden: Mapping[str, Sequence[Tensor]], batch: PaddedBatch | Activations) -> None:
+def check_finite(model: Model, hidden: Mapping[str, Sequence[Tensor]], batch: PaddedBatch) -> None:
     """Name the layer and the sentence where a model's states stop being numbers.
 
     Args:
@@ -287,7 +287,7 @@ def check_finite(model: Model, hidden: Mapping[str, Sequence[Tensor]], batch: Pa
         for layer, state in enumerate(states):
             bad = (~torch.isfinite(state)).any(dim=-1) & real.to(state.device)
             if bad.any():
-                sentence = batch.sentence_ids[int(bad.any(dim=1).nonzero()[0])]
+                sentence = batch.lines[int(bad.any(dim=1).nonzero()[0])]
                 raise UserError(
                     f"{model.name} has NaN or infinite states in its {stack}, layer {layer}, sentence {sentence}.\n"
                     "Load it in float32, or remove that sentence from the corpus."

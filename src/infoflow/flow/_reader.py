@@ -42,7 +42,8 @@ class PaddedBatch:
     """Rows of the corpus, right-padded, for every stack that is run."""
 
     rows: np.ndarray
-    sentence_ids: np.ndarray
+    lines: np.ndarray  # row of each sentence in the original corpus, for messages
+    sentence_ids: np.ndarray  # `Corpus.content_ids`
     streams: Mapping[str, Stream]
 
     @property
@@ -162,8 +163,13 @@ class Reader:
 
     def batches(self, token_budget: int) -> list[np.ndarray]:
         """Rows of each batch, by length; the longer side counts. Sentences without any token are left out."""
+        return [self.rows[batch] for batch in length_batches(self._lengths[self.rows], token_budget)]
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """Rows of the sentences that have a token, in an order that their text decides (`Corpus.content_ids`)."""
         rows = np.flatnonzero(self._shorter > 0)
-        return [rows[batch] for batch in length_batches(self._lengths[rows], token_budget)]
+        return rows[np.argsort(self.corpus.content_ids[rows], kind="stable")]
 
     @cached_property
     def _lengths(self) -> np.ndarray:
@@ -186,7 +192,7 @@ class Reader:
         words = self._words(self._source, row)
         if regime == "training":
             assert self._noise is not None, "use_training_noise comes first"
-            noisy = self._noise(tokens, draw, int(self.corpus.ids[row]))
+            noisy = self._noise(tokens, draw, int(self.corpus.content_ids[row]))
             return {
                 self.source_stack: Row(
                     tokens=noisy.inputs,
@@ -231,7 +237,8 @@ class Reader:
         """The sentences `rows` as right-padded tensors."""
         sentences = [self.sentence_rows(int(row), regime, draw) for row in rows]
         streams = {stack: self._stream([sentence[stack] for sentence in sentences], stack) for stack in sentences[0]}
-        return PaddedBatch(rows=rows, sentence_ids=self.corpus.ids[rows], streams=streams)
+        ids = self.corpus.content_ids[rows]
+        return PaddedBatch(rows=rows, lines=self.corpus.ids[rows], sentence_ids=ids, streams=streams)
 
     def _stream(self, rows: list[Row], stack: str) -> Stream:
         pad = self.tokenizer(stack).pad_token_id
@@ -252,7 +259,7 @@ class Reader:
 
     def candidates(self, stack: str, regime: Regime, draw: int) -> Iterator[tuple[int, Row]]:
         """Every row of the corpus as `stack` reads it, sentences without any token left out."""
-        for row in np.flatnonzero(self._shorter > 0).tolist():
+        for row in self.rows.tolist():
             yield row, self.sentence_rows(row, regime, draw)[stack]
 
 

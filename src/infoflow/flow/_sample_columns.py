@@ -9,7 +9,7 @@ import numpy as np
 class Occurrences:
     """What is known of each sampled token without a model: columns of equal length, in sampling order."""
 
-    sentence: np.ndarray  # int64, the corpus's stable sentence id
+    sentence: np.ndarray  # int64, `Corpus.content_ids`
     row: np.ndarray  # int64, row of the encoded corpus
     position: np.ndarray  # int64, index among the row's tokens, special tokens included
     token: np.ndarray  # int64, input id as the model reads it (after corruption)

@@ -87,7 +87,7 @@ def _columns(reader: Reader, row: int, sentence: Row, draw: int) -> np.ndarray:
     constant = np.ones(len(at), dtype=np.int64)
     return np.stack(
         [
-            constant * int(reader.corpus.ids[row]),
+            constant * int(reader.corpus.content_ids[row]),
             constant * row,
             at,
             sentence.tokens[at],

@@ -4,6 +4,9 @@ from ._arrays import as_tensor as as_tensor
 from ._bootstrap import NUM_BLOCKS as NUM_BLOCKS
 from ._bootstrap import NUM_REPLICATES as NUM_REPLICATES
 from ._bootstrap import Interval as Interval
+from ._bootstrap import Scale as Scale
+from ._bootstrap import block_effects as block_effects
+from ._bootstrap import block_interval as block_interval
 from ._bootstrap import block_of as block_of
 from ._bootstrap import interval as interval
 from ._bootstrap import replicate_weights as replicate_weights

@@ -98,7 +98,7 @@ def corpus_scores(
     Raises:
         UserError: BLEU of a corpus without translations, or a function that does not give a number per sentence.
     """
-    blocks, sums, signature = block_of(corpus.ids), [], ""
+    blocks, sums, signature = block_of(corpus.content_ids), [], ""
     with current_display().progress(f"Ablating heads of {model.name}", 1 + len(variants), "variants") as progress:
         for heads in [frozenset(), *variants]:
             with ablate(model, sorted(heads), mode, reference=None if mode == "zero" else corpus):

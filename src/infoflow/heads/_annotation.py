@@ -14,8 +14,8 @@ class Annotation:
     def __init__(self, corpus: Corpus, names: Sequence[str]) -> None:
         self.names = tuple(names)
         self._corpus = corpus
-        self._order = np.argsort(corpus.ids)
-        self._sorted = corpus.ids[self._order]
+        self._order = np.argsort(corpus.content_ids)
+        self._sorted = corpus.content_ids[self._order]
 
     @classmethod
     def of(cls, corpus: Corpus, names: Sequence[str]) -> "Annotation | None":

@@ -90,8 +90,8 @@ class AttentionProbe(Intervention):
         return self._scored(reader, trees, test, probes, side=int(beside.argmax()))
 
     def _split(self, reader: Reader) -> tuple[np.ndarray, np.ndarray]:
-        rows = np.sort(np.concatenate(reader.batches(4096)))
-        order = np.argsort(hash64_array(("attention-probe", self.seed), reader.corpus.ids[rows]), kind="stable")
+        rows, ids = reader.rows, reader.corpus.content_ids
+        order = np.argsort(hash64_array(("attention-probe", self.seed), ids[rows]), kind="stable")
         chosen = rows[order[: self.sentences]]
         held_out = round(len(chosen) * self.held_out)
         return chosen[held_out:], chosen[:held_out]
@@ -112,7 +112,7 @@ class AttentionProbe(Intervention):
         hits = np.zeros((len(probes) + 1, NUM_BLOCKS))
         count = np.zeros(NUM_BLOCKS)
         for row, sentence in _sentences(reader, trees, rows):
-            block = int(block_of(reader.corpus.ids[[row]])[0])
+            block = int(block_of(reader.corpus.content_ids[[row]])[0])
             right = sentence.targets[sentence.present]
             with torch.no_grad():
                 for index, probe in enumerate(probes.values()):
@@ -122,7 +122,7 @@ class AttentionProbe(Intervention):
         baseline = float(hits[-1].sum() / count.sum())
         stack = reader.source_stack
         table = [
-            {"stack": stack, "probe": name, **ratio_estimate(hits[index], count, baseline)}
+            {"stack": stack, "probe": name, **ratio_estimate(hits[index], count, baseline, "share")}
             for index, name in enumerate(probes)
         ]
         return pd.DataFrame(table, columns=self.table.column_names)

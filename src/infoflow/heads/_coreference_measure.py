@@ -109,7 +109,7 @@ class Coreference(SummedMeasure):
             if total == 0:
                 continue
             for layer, head, hits in each_head(self._layers("hits")):
-                estimate = ratio_estimate(hits[:, number], count[:, number], near[:, number].sum() / total)
+                estimate = ratio_estimate(hits[:, number], count[:, number], near[:, number].sum() / total, "share")
                 where = {"stack": self._stack, "kind": "self", "layer": layer, "head": head}
                 rows.append(where | {"mention": kind, "head_match": match[:, number].sum() / total} | estimate)
         return rows

@@ -78,7 +78,7 @@ class _HeadPairs(SummedMeasure):
         self._heads: dict[tuple[str, ...], list[tuple[int, int]]] = {}
 
     def prepare(self, reader: Reader) -> None:
-        hashes = np.sort(hash64_array(("head-distance", self.seed), reader.corpus.ids))
+        hashes = np.sort(hash64_array(("head-distance", self.seed), reader.corpus.content_ids))
         self._limit = hashes[min(self.sentences, len(hashes)) - 1]
         self._heads = {}
         for stack, kind, layer, head in all_heads(reader.model.anatomy):
@@ -134,7 +134,7 @@ class HeadDistance(_HeadPairs):
     def _rows(self, key: Sequence[str]) -> Iterator[dict[str, Any]]:
         sums, count, heads = self._parts(key)
         for a, b in zip(*np.triu_indices(sums.shape[1], k=1), strict=True):
-            estimate = ratio_estimate(sums[:, a, b], count, float("nan"))
+            estimate = ratio_estimate(sums[:, a, b], count, float("nan"), "positive")
             yield {
                 **dict(zip(("layer_a", "head_a", "layer_b", "head_b"), (*heads[a], *heads[b]), strict=True)),
                 "distance": estimate["value"],

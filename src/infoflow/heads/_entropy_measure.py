@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
+from infoflow.foundation import Scale
 from infoflow.results import TableSchema, estimate_columns
 
 from ._entropy import entropy_sums
@@ -37,6 +38,9 @@ class Entropy(AbstractHeadMeasure):
 
     def _chance(self, rows: Rows) -> Float[Tensor, " sentence"]:
         return rows.num_keys.clamp(min=1).double().log().sum(1)
+
+    def _scale(self, extra: dict[str, Any]) -> Scale:
+        return "positive"
 
     def _keys(self) -> list[dict[str, Any]]:
         return [{}]

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from infoflow.flow import Activations, AttentionKey, Measure, Need, Reader
-from infoflow.foundation import NUM_BLOCKS, UserError
+from infoflow.foundation import NUM_BLOCKS, Scale, UserError
 from infoflow.results import Column, ratio_estimate
 
 from ._roles import NAMED, PUNCTUATION, SPECIAL, Roles
@@ -126,6 +126,10 @@ class AbstractHeadMeasure(Measure):
         rows = [row for key, sums in self._sums.items() for row in self._head_rows(key, sums)]
         return pd.DataFrame(rows, columns=self.table.column_names)
 
+    def _scale(self, extra: dict[str, Any]) -> Scale:
+        """What the score of the row with these keys can be."""
+        return "share"
+
     def _add(self, key: AttentionKey, **sums: np.ndarray) -> None:
         held = self._sums.setdefault(key, {})
         for name, array in sums.items():
@@ -146,7 +150,9 @@ class AbstractHeadMeasure(Measure):
                 "layer": layer,
                 "head": head,
                 **extra,
-                **ratio_estimate(score[:, layer, head, x], count[:, x], baselines[layer * num_heads + head, x]),
+                **ratio_estimate(
+                    score[:, layer, head, x], count[:, x], baselines[layer * num_heads + head, x], self._scale(extra)
+                ),
             }
             for layer in range(num_layers)
             for head in range(num_heads)

@@ -96,6 +96,10 @@ class ImportanceSums:
         scores, means = self.scores(normalise), {}
         for site, values in scores.items():
             means.setdefault((site.stack, site.kind), []).extend(values[0])
+
+        def baseline(site: Site) -> float:
+            return float(np.mean(means[site.stack, site.kind]))
+
         return [
             {
                 "stack": site.stack,
@@ -103,7 +107,7 @@ class ImportanceSums:
                 "layer": site.layer,
                 "head": head,
                 "convention": self._convention,
-                **estimate(row[0], row[1:], float(np.mean(means[site.stack, site.kind])), self._counts[site][0]),
+                **estimate(row[0], row[1:], baseline(site), self._counts[site][0], scale="positive"),
             }
             for site, values in scores.items()
             for head, row in enumerate(values.T)

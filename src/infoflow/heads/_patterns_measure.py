@@ -228,6 +228,7 @@ class _Sums:
                 baselines = np.broadcast_to(chance.sum(0) / among.sum(0), above.shape[1:])
             for head, baseline in enumerate(baselines):
                 where = {"stack": stack, "kind": "self", "layer": layer, "head": head}
-                estimate = compact(ratio_estimate(above[:, head], below[:, head], float(baseline)))
+                scale = "any" if score in ("logit", "absolute") else "share"
+                estimate = compact(ratio_estimate(above[:, head], below[:, head], float(baseline), scale))
                 estimate["count"] = round(below[:, head].sum())
                 yield {**where, "pattern": pattern, "score": score, **estimate}

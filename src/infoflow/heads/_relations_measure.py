@@ -187,7 +187,7 @@ class RelationScores(SummedMeasure):
             keys = {"relation": relation, "direction": DIRECTIONS[int(number)], "convention": convention}
             baseline = offsets[:, code, best].sum() / total
             for layer, head, hits in each_head(layers):
-                estimate = compact(ratio_estimate(hits[:, code], count[:, code], baseline))
+                estimate = compact(ratio_estimate(hits[:, code], count[:, code], baseline, "share"))
                 where = {"stack": self._stack, "kind": "self", "layer": layer, "head": head}
                 yield {**where, **keys, "offset": offset, **estimate}
 

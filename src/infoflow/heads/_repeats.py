@@ -76,7 +76,7 @@ def batches(texts: dict[str, Repeats], size: int) -> Iterator[PaddedBatch]:
             stack: Repeats(ids=text.ids[rows], content=text.content, length=text.length).stream()
             for stack, text in texts.items()
         }
-        yield PaddedBatch(rows=rows, sentence_ids=rows, streams=parts)
+        yield PaddedBatch(rows=rows, lines=rows, sentence_ids=rows, streams=parts)
 
 
 def _template(reader: Reader, stack: str) -> tuple[list[int], list[int]]:

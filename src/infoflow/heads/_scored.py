@@ -66,12 +66,12 @@ class SentenceScorer:
         self._read = readout(self.model) if self.model.task == "masked-lm" else None
 
     def choose(self, sentences: int | None, purpose: str) -> np.ndarray:
-        """Rows of so many sentences by the hash of their ids (all by default); another purpose, other sentences."""
-        rows = np.sort(np.concatenate(self.reader.batches(4096)))
+        """Rows of so many sentences by the hash of their text (all by default); another purpose, other sentences."""
+        rows, ids = self.reader.rows, self.reader.corpus.content_ids
         if sentences is None or sentences >= len(rows):
             return rows
-        order = np.argsort(hash64_array((purpose, self.reader.seed), self.reader.corpus.ids[rows]), kind="stable")
-        return np.sort(rows[order[:sentences]])
+        order = np.argsort(hash64_array((purpose, self.reader.seed), ids[rows]), kind="stable")
+        return rows[np.sort(order[:sentences])]
 
     def batches(self, rows: np.ndarray, token_budget: int) -> Iterator[ScoredBatch]:
         """Those of the sentences `rows` that have a token to predict, in padded batches by length."""
@@ -83,7 +83,8 @@ class SentenceScorer:
     def _predicts(self, row: int) -> bool:
         sentence = self.reader.sentence_rows(row, "clean", 0)[self._stack]
         if self.model.task == "masked-lm":
-            return bool((self._corrupted(sentence.tokens, int(self.reader.corpus.ids[row])).labels != NO_LABEL).any())
+            noisy = self._corrupted(sentence.tokens, int(self.reader.corpus.content_ids[row]))
+            return bool((noisy.labels != NO_LABEL).any())
         return bool((sentence.labels != NO_LABEL).any())
 
     def batch(self, rows: np.ndarray) -> ScoredBatch:

@@ -134,4 +134,4 @@ def _rows(key: AttentionKey, layer: int, sums: np.ndarray) -> Iterator[dict[str,
         with np.errstate(invalid="ignore", divide="ignore"):
             baseline = other.sum() / other_pairs.sum()
         where = {"stack": key[0], "kind": key[1], "layer": layer, "head": head}
-        yield {**where, **ratio_estimate(value, pairs, float(baseline))}
+        yield {**where, **ratio_estimate(value, pairs, float(baseline), "positive")}

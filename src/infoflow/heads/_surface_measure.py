@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from infoflow.flow import Activations, AttentionKey, Reader
-from infoflow.foundation import UserError
+from infoflow.foundation import Scale, UserError
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._head_measure import HEAD_KEYS, AbstractHeadMeasure, compact
@@ -107,6 +107,9 @@ class SurfaceStatistics(AbstractHeadMeasure):
 
     def _keys(self) -> list[dict[str, Any]]:
         return [{"statistic": statistic} for statistic in _STATISTICS]
+
+    def _scale(self, extra: dict[str, Any]) -> Scale:
+        return "positive" if "entropy" in extra["statistic"] else "share"
 
     def _head_rows(self, key: AttentionKey, sums: dict[str, np.ndarray]) -> list[dict[str, Any]]:
         return [compact(row) for row in super()._head_rows(key, sums)]

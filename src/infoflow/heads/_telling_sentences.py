@@ -94,14 +94,15 @@ class TellingSentences(Intervention):
 
     def _pool(self, reader: Reader) -> np.ndarray:
         """Short sentences with the lowest hashes; the shortest there are where too few are short."""
-        rows = np.concatenate(reader.batches(1))
+        rows = reader.rows
         lengths = np.array([reader.longest(np.array([row])) for row in rows])
         fits = (lengths >= self.shortest) & (lengths <= self.longest)
         if fits.sum() < self.sentences:
             fits = lengths <= max(np.sort(lengths)[min(self.sentences, len(lengths)) - 1], self.longest)
         rows = rows[fits]
-        order = np.argsort(hash64_array(("telling-sentences", reader.seed), reader.corpus.ids[rows]), kind="stable")
-        pool = np.sort(rows[order[: self.pool]])
+        ids = reader.corpus.content_ids[rows]
+        order = np.argsort(hash64_array(("telling-sentences", reader.seed), ids), kind="stable")
+        pool = rows[np.sort(order[: self.pool])]
         return pool[np.array([bool(reader.corpus[row].text.strip()) for row in pool.tolist()], dtype=bool)]
 
 

@@ -102,7 +102,7 @@ class DonorChoice:
 
     def __init__(self, scorer: SentenceScorer, reference: np.ndarray) -> None:
         self._scorer, self._reference = scorer, reference
-        self._ids = scorer.reader.corpus.ids[reference]
+        self._ids = scorer.reader.corpus.content_ids[reference]
         self._lengths_SN = self._lengths(reference)
 
     def rows(self, batch: PaddedBatch) -> np.ndarray:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions
-from infoflow.foundation import UserError, hash64_array
+from infoflow.foundation import UserError, block_effects, block_interval, hash64_array
 from infoflow.heads import Head, all_heads
 from infoflow.models import Model, check_free, save_pruned
 
@@ -44,7 +44,7 @@ def prune_to(
 ) -> Pruned:
     """Keep the most valuable heads, really remove the others, and write the smaller model.
 
-    Half of the sentences (by the hash of their ids) rank the heads, the other half says what it costs. There is no
+    Half of the sentences (by the hash of their text) rank the heads, the other half says what it costs. There is no
     training: `learn_gates` lets the model adapt.
 
     Args:
@@ -72,7 +72,7 @@ def prune_to(
         raise UserError(f"{model.name} has {total} heads: there is nothing to remove. Give a smaller --keep.")
     if min(len(corpus), len(corpus) if sentences is None else sentences) < 2:
         raise UserError(f"Ranking and scoring need two sentences at least. Give more of {corpus.name}.")
-    order = hash64_array(("prune-halves",), corpus.ids).argsort(kind="stable")[:sentences]
+    order = hash64_array(("prune-halves",), corpus.content_ids).argsort(kind="stable")[:sentences]
     halves = [corpus.select(sorted(part.tolist())) for part in (order[::2], order[1::2])]
     ranked = rank_heads(model, halves[0], by, kinds=kinds, draw=seed, options=options)
     removed = _whole_groups(model, ranked, total - keep)
@@ -105,6 +105,6 @@ def _whole_groups(model: Model, ranked: list[Head], num: int) -> list[Head]:
 
 def _change(before: dict, after: dict) -> pd.DataFrame:
     change = after["scores"] - before["scores"]
-    low, high = (float(pd.Series(change[1:]).quantile(q)) for q in (0.025, 0.975))
+    low, high = block_interval(float(change[0]), block_effects(float(change[0]), change[1:]))
     row = [before["metric"], before["scores"][0], after["scores"][0], change[0], low, high, before["count"]]
     return pd.DataFrame([row], columns=["metric", "before", "after", "change", "low", "high", "sentences"])

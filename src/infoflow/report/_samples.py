@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from infoflow.foundation import interval
+from infoflow.foundation import block_effects, block_interval
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,10 +82,14 @@ class Samples:
             for key, (mine, theirs) in pairs.items()
             if mine is not None and theirs is not None and mine.shape == theirs.shape
         }
+        values = {key: self.values[key] - other.values[key] for key in keys}
         return Samples(
-            values={key: self.values[key] - other.values[key] for key in keys},
+            values=values,
             replicates=replicates,
-            intervals={key: tuple(interval(values)) for key, values in replicates.items()},
+            intervals={
+                key: tuple(block_interval(values[key], block_effects(values[key], own)))
+                for key, own in replicates.items()
+            },
             count=min(self.count, other.count),
         )
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from infoflow.foundation import interval
+from infoflow.foundation import block_effects, block_interval
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
 
 Quantity = Literal[
@@ -82,7 +82,7 @@ def geometry_row(
 ) -> dict[str, Any]:
     """The columns of one row but for the keys; a baseline without replicates is taken as exact."""
     differences = replicates - (baseline if baseline_replicates is None else baseline_replicates)
-    low, high = interval(differences) if np.isfinite(value - baseline) else (np.nan, np.nan)
+    low, high = block_interval(value - baseline, block_effects(value - baseline, differences))
     return {
         "measure": quantity,
         **estimate(value, replicates, baseline, count),

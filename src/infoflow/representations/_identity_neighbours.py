@@ -69,7 +69,7 @@ class IdentityNeighbours(SampleMeasure):
         return {
             "stack": sample.facts.stack,
             "layer": layer,
-            **estimate(value, replicates, baseline=float(found.chance.mean()), count=len(found.queries)),
+            **estimate(value, replicates, baseline=float(found.chance.mean()), count=len(found.queries), scale="share"),
             "neighbours": self.k,
             "metric": self.metric,
             "few": self.few,

@@ -10,7 +10,7 @@ import pandas as pd
 
 from infoflow.flow import Intervention, PassOptions, RankStrata, Reader
 from infoflow.foundation import current_display
-from infoflow.results import Column, TableSchema, estimate, estimate_columns
+from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._cca import canonical_of
 from ._frequency_bins import GROUPS, RANK_EDGES, bin_columns, bin_keys, check_bins, equal_bins
@@ -126,6 +126,6 @@ class InfluenceByFrequency(Intervention):
                 with_token, without = (LayerView(view, groups) for view in own)
                 distance = paired_distance(with_token, without, self.side)
                 baseline = 1 - weighted_mean(canonical_of(*control), self.side)
-                numbers = estimate(distance.value, distance.replicates, baseline, influenced.size)
+                numbers = distance.columns(baseline, influenced.size)
                 rows.append({**keys, "block": block, **numbers})
         return rows

@@ -23,7 +23,7 @@ class Targets:
     """
 
     row: np.ndarray  # int64, row of the encoded corpus
-    sentence: np.ndarray  # int64, the corpus's stable sentence id
+    sentence: np.ndarray  # int64, `Corpus.content_ids`
     length: np.ndarray  # int64, tokens of the row, special ones included
     others: np.ndarray  # int64, how many tokens beside a removed one it has, special ones not counted
     target: np.ndarray  # int64, index of the target among the row's tokens
@@ -81,8 +81,8 @@ def draw_targets(reader: Reader, stack: str, strata: RankStrata, pools: Sequence
 
 def _chunks(reader: Reader, stack: str) -> Iterator[tuple[Targets, np.ndarray]]:
     """Every token as a target, and its id, some thousand sentences at a time in drawing order."""
-    rows = np.concatenate(reader.batches(1 << 30))
-    sentences = reader.corpus.ids[rows]
+    rows = reader.rows
+    sentences = reader.corpus.content_ids[rows]
     rows = rows[np.lexsort((sentences, hash64_array(("influence-sentence", reader.seed), sentences)))]
     for start in range(0, len(rows), _CHUNK):
         parts, ids = zip(*(_tokens(reader, stack, int(row)) for row in rows[start : start + _CHUNK]), strict=True)
@@ -98,7 +98,7 @@ def _tokens(reader: Reader, stack: str, row: int) -> tuple[Targets, np.ndarray]:
     each, later = np.ones(num, dtype=np.int64), np.arange(num)[::-1]
     targets = Targets(
         row=each * row,
-        sentence=each * int(reader.corpus.ids[row]),
+        sentence=each * int(reader.corpus.content_ids[row]),
         length=each * len(sentence.tokens),
         others=each * (num - 1),
         target=position,

@@ -91,7 +91,8 @@ class LensScores:
                     continue
                 baseline = self._control[:, index].sum() / counts.sum()
                 for layer in range(self._num_states):
-                    estimate = ratio_estimate(sums[layer, :, index], counts, baseline=float(baseline))
+                    scale = "share" if metric == "agreement" else "positive"
+                    estimate = ratio_estimate(sums[layer, :, index], counts, float(baseline), scale)
                     yield {"layer": layer, "lens": name, "metric": metric, **estimate}
 
 

@@ -60,10 +60,9 @@ class LensReader:
         corpus, seed = self._reader.corpus, self._reader.seed
         split = corpus.split(seed=hash64("lens-part", seed), validation=0.0, test=share)
         assert split.test is not None
-        rows = np.sort(np.concatenate(self._reader.batches(self._tokens_per_batch)))
-        ids = corpus.ids[rows]
-        order = np.argsort(hash64_array(("lens-order", seed), ids), kind="stable")
-        held_out = np.isin(ids, split.test.ids)[order]
+        rows = self._reader.rows
+        order = np.argsort(hash64_array(("lens-order", seed), corpus.content_ids[rows]), kind="stable")
+        held_out = np.isin(corpus.ids[rows], split.test.ids)[order]
         return rows[order][~held_out], rows[order][held_out]
 
     def read(self, rows: np.ndarray, draw: int = 0) -> Iterator[LensStates]:

@@ -84,12 +84,14 @@ def choose_points(reader: Reader, tokens: Sequence[int], per_token: int) -> MapP
             token = int(sentence.tokens[at])
             missing[token] -= 1
             found.append((row, int(at), token, int(sentence.words[at]), len(sentence.tokens)))
-    columns = np.array(sorted(found), dtype=np.int64).reshape(-1, 5).T
+    ids = reader.corpus.content_ids
+    found.sort(key=lambda each: (ids[each[0]], each[1]))
+    columns = np.array(found, dtype=np.int64).reshape(-1, 5).T
     return MapPoints(**dict(zip((field.name for field in fields(MapPoints)), columns, strict=True)))
 
 
 def _in_hash_order(reader: Reader) -> np.ndarray:
-    return np.argsort(hash64_array(("token-map", reader.seed), reader.corpus.ids), kind="stable")
+    return np.argsort(hash64_array(("token-map", reader.seed), reader.corpus.content_ids), kind="stable")
 
 
 def _whole_words(sentence: Row) -> np.ndarray:

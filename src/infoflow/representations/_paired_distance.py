@@ -4,6 +4,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -60,9 +61,10 @@ class BlockGroups:
     def replicates(self, values: Float[np.ndarray, " leave_out"]) -> Float[np.ndarray, " replicate"]:
         """Bootstrap replicates (`linear_replicates`) from the values of all rows, then without each group.
 
-        A group's effect is spread over its blocks; the root keeps its variance.
+        A group's effect is spread over its blocks; the root keeps its variance. Of G groups one left out moves a mean
+        by G / (G − 1) of what the group adds to it.
         """
-        effects = (values[0] - values[1:]) / np.sqrt(NUM_BLOCKS / self.num_groups)
+        effects = (values[0] - values[1:]) * (1 - 1 / self.num_groups) / np.sqrt(NUM_BLOCKS / self.num_groups)
         return linear_replicates(values[0], values[0] - effects[np.arange(NUM_BLOCKS) % self.num_groups])
 
 
@@ -88,17 +90,17 @@ class Distance:
 
     value: float
     replicates: Float[np.ndarray, " replicate"]
+    units: int
+    """How many groups of sentences they come from."""
+
+    def columns(self, baseline: float, count: int) -> dict[str, Any]:
+        """Estimate columns."""
+        return estimate(self.value, self.replicates, baseline, count, scale="positive", units=self.units)
 
 
 def distance_columns(x: LayerView, y: LayerView, side: str) -> dict:
     """Estimate columns of 1 − PWCCA between two layers of the same occurrences; the baseline shuffles the rows of y."""
-    distance = paired_distance(x, y, side)
-    return estimate(
-        value=distance.value,
-        replicates=distance.replicates,
-        baseline=_shuffled_distance(x, y, side),
-        count=len(x.centred),
-    )
+    return paired_distance(x, y, side).columns(_shuffled_distance(x, y, side), len(x.centred))
 
 
 def paired_distance(x: LayerView, y: LayerView, side: str) -> Distance:
@@ -110,7 +112,8 @@ def paired_distance(x: LayerView, y: LayerView, side: str) -> Distance:
     if not (x.whitenings[0].safe and y.whitenings[0].safe):
         value = 1 - weighted_mean(canonical_by_qr(x.centred, y.centred, x.singular_floor, y.singular_floor), side)
     # Differences between covariances of the same conditioning, around the exact value.
-    return Distance(value, x.groups.replicates(values) + (value - values[0]))
+    units = int((x.groups.counts > 0).sum())
+    return Distance(value, x.groups.replicates(values) + (value - values[0]), units)
 
 
 def _shuffled_distance(x: LayerView, y: LayerView, side: str) -> float:

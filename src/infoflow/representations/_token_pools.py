@@ -80,7 +80,7 @@ class AbstractTokenPools(SampleMeasure):
         return {
             "stack": sample.facts.stack,
             "layer": layer,
-            **estimate(score.value, replicates, score.chance, score.count),
+            **estimate(score.value, replicates, score.chance, score.count, scale="share"),
             "pools": score.pools,
             "neighbours": self.k,
             "metric": self.metric,

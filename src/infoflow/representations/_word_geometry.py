@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from infoflow.flow import SampleMeasure, SampleRequest, TokenSample
-from infoflow.foundation import UserError, current_display, interval, stream
+from infoflow.foundation import UserError, block_effects, block_interval, current_display, stream
 from infoflow.results import TableSchema
 
 from ._block_similarity import UNDEFINED, Cells, Jackknifed, average_cosine, average_within_words
@@ -114,7 +114,8 @@ class _Layer:
 
     def rogue(self) -> dict[str, Any]:
         """NaN where the average similarity is not clearly above 0: there is nothing to share."""
-        low = interval(self.average.replicates).low
+        average = self.average
+        low = block_interval(average.value, block_effects(average.value, average.replicates)).low
         found = rogue_share(self.units, self.blocks) if low > 0 else UNDEFINED
         return self._row("rogue_dimensions", found, NUM_ROGUE / self.states.shape[1], self.num)
 

@@ -1,34 +1,58 @@
 """The numbers that every row of a measure's table carries."""
 
-import math
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from infoflow.foundation import interval, replicate_weights
+from infoflow.foundation import Interval, Scale, block_effects, block_interval, replicate_weights
 
 
-def estimate(value: float, replicates: np.ndarray, baseline: float, count: float) -> dict[str, Any]:
-    """The columns of `estimate_columns` for one row; `replicates` follow the rows of `replicate_weights()`."""
-    low, high = (math.nan, math.nan) if math.isnan(value) else interval(replicates)
+def estimate(
+    value: float,
+    replicates: np.ndarray,
+    baseline: float,
+    count: float,
+    *,
+    scale: Scale = "any",
+    units: int | None = None,
+    ends: Interval | None = None,
+) -> dict[str, Any]:
+    """The columns of `estimate_columns` for one row.
+
+    Args:
+        value: The statistic.
+        replicates: Its bootstrap replicates, in the order of the rows of `replicate_weights()`.
+        baseline: Its control.
+        count: Observations behind it.
+        scale: What it can be, see `block_interval`, which gives its interval.
+        units: How many independent units the replicates come from, where these are fewer than the blocks with data.
+        ends: Its interval, where the replicates are draws of another kind.
+    """
+    if ends is None:
+        ends = block_interval(value, block_effects(value, replicates), units=units, scale=scale, count=count)
     return {
         "value": float(value),
-        "low": low,
-        "high": high,
+        "low": ends.low,
+        "high": ends.high,
         "baseline": float(baseline),
         "count": int(count),
         "replicates": np.asarray(replicates, dtype=np.float64).tolist(),
     }
 
 
-def ratio_estimate(numerator: np.ndarray, denominator: np.ndarray, baseline: float) -> dict[str, Any]:
+def ratio_estimate(
+    numerator: np.ndarray, denominator: np.ndarray, baseline: float, scale: Scale = "any"
+) -> dict[str, Any]:
     """The columns of one row for a ratio of sums, given per bootstrap block (both (64,)); NaN where nothing counts."""
-    weights = _weights()
+    weights, total = _weights(), float(denominator.sum())
     with np.errstate(invalid="ignore", divide="ignore"):
         value = np.float64(numerator.sum()) / denominator.sum()
         replicates = (weights @ numerator) / (weights @ denominator)
-    return estimate(float(value), replicates, baseline, float(denominator.sum()))
+        effects = (numerator - value * denominator) / total
+    units = int(np.count_nonzero(denominator))
+    ends = block_interval(float(value), effects, units=units, scale=scale, count=total)
+    return estimate(float(value), replicates, baseline, total, ends=ends)
 
 
 def linear_replicates(value: float, without_block: np.ndarray) -> np.ndarray:

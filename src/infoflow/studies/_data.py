@@ -153,16 +153,18 @@ def _settings(plan: CorpusPlan, validation: Corpus, test: Corpus) -> dict[str, A
 
 
 def distinct(corpus: Corpus) -> Corpus:
-    """The first row of each source sentence, without regard to case and spacing.
+    """One row of each source sentence, without regard to case and spacing, that its text and translations decide.
 
     A sentence with several translations is there several times, and an encoder gives the copies the same states: as
     neighbours they would find each other, and as independent observations they would narrow every interval.
     """
-    seen: set[str] = set()
-    first = [
-        row for row, text in enumerate(corpus.column("text")) if (key := _key(text)) not in seen and not seen.add(key)
-    ]
-    return corpus if len(first) == len(corpus) else corpus.select(np.array(first), corpus.name)
+    chosen: dict[str, int] = {}
+    keys, ids = [_key(text) for text in corpus.column("text")], corpus.content_ids
+    for row, key in enumerate(keys):
+        if key not in chosen or ids[row] < ids[chosen[key]]:
+            chosen[key] = row
+    rows = np.sort(np.array(list(chosen.values())))
+    return corpus if len(rows) == len(corpus) else corpus.select(rows, corpus.name)
 
 
 def _key(text: str) -> str:
@@ -170,10 +172,10 @@ def _key(text: str) -> str:
 
 
 def at_most(corpus: Corpus, sentences: int) -> Corpus:
-    """A subset chosen by the hash of the sentence id, in corpus order."""
+    """A subset chosen by the hash of the text, in corpus order."""
     if not sentences or sentences >= len(corpus):
         return corpus
-    return corpus.select(np.sort(np.argsort(hash64_array(("study-subset",), corpus.ids))[:sentences]))
+    return corpus.select(np.sort(np.argsort(hash64_array(("study-subset",), corpus.content_ids))[:sentences]))
 
 
 def _train_tokenizers(train: Corpus, plan: CorpusPlan, parallel: bool, out: Path) -> None:

@@ -108,13 +108,13 @@ def _unigram_losses(objective: AbstractObjective, training: TrainingData) -> np.
 
 
 def _distinct(corpus: Corpus, num: int) -> tuple[list[str], list[list[str]], np.ndarray]:
-    """`num` different sources by the hash of their first id, with all their translations."""
+    """`num` different sources by the hash of their text, with all their translations."""
     translations: dict[str, list[str]] = {}
-    first_id: dict[str, int] = {}
-    for sentence in corpus:
+    lowest: dict[str, int] = {}
+    for sentence, id in zip(corpus, corpus.content_ids.tolist(), strict=True):
         translations.setdefault(sentence.text, []).append(sentence.translation or "")
-        first_id.setdefault(sentence.text, sentence.id)
-    sources, ids = list(first_id), np.array(list(first_id.values()))
+        lowest[sentence.text] = min(id, lowest.get(sentence.text, id))
+    sources, ids = list(lowest), np.array(list(lowest.values()))
     chosen = np.argsort(hash64_array(("bleu-sentences",), ids))[:num]
     picked = [sources[index] for index in chosen]
     return picked, [translations[source] for source in picked], ids[chosen]

@@ -108,8 +108,8 @@ class Relevance(Intervention):
 
     def _choose(self, reader: Reader) -> list[int]:
         """Rows of the sentences with the lowest hashes."""
-        rows = np.sort(np.concatenate(reader.batches(4096)))
-        hashes = hash64_array(("head-relevance", reader.seed), reader.corpus.ids[rows])
+        rows = reader.rows
+        hashes = hash64_array(("head-relevance", reader.seed), reader.corpus.content_ids[rows])
         ordered = rows[np.argsort(hashes, kind="stable")].tolist()
         return list(islice((row for row in ordered if self._predicts(reader, row)), self.sentences))
 

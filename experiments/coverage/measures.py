@@ -1,0 +1,148 @@
+"""Does the 95 % interval of every measure's table cover? Draws of sentences from a large pool, each measured by itself.
+
+    for objective in causal-lm masked-lm translation; do
+        infoflow train $objective --plan experiments/coverage/plan.toml --out runs/coverage/$objective
+    done
+    python experiments/coverage/measures.py draw     # resumable: a folder per model and size, a file per draw
+    python experiments/coverage/measures.py report   # writes measures.csv beside this file
+
+`draw --models causal-lm --sizes 300 --draws 50` does a part. README.md says what was seen.
+"""
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import infoflow
+from infoflow import heads, representations
+from infoflow.flow import AbstractMeasure
+from infoflow.foundation import make_display, use_display
+
+HERE = Path(__file__).parent
+POOL = "grammar:24000"
+MODELS = ("causal-lm", "masked-lm", "translation")
+NUMBERS = ("value", "low", "high", "baseline", "count")
+WHOLE = "pool"  # in place of a draw's number
+
+
+def measures(scale: int = 1) -> list[AbstractMeasure]:
+    """What `infoflow study` measures, sized for draws of some hundred sentences of a model of width 32.
+
+    `scale` enlarges every sample: the pool's values come from larger ones than a draw's.
+    """
+    edges = (1, 6, 21, 101)
+    return [
+        representations.MutualInformation(occurrences=10_000 * scale, types=100, clusters=50, clusterings=1),
+        representations.LayerDistance(occurrences=2000 * scale),
+        representations.ChangeByFrequency(per_bin=400 * scale, edges=edges),
+        representations.InfluenceByFrequency(per_bin=400 * scale, edges=edges),
+        representations.IdentityNeighbours(k=10, occurrences=1500 * scale),
+        representations.PositionNeighbours(k=10),
+        representations.ContextNeighbours(k=10),
+        representations.TagNeighbours(k=10),
+        representations.WordGeometry(occurrences=2000 * scale),
+        representations.IntraSentence(),
+        representations.IntrinsicDimension(occurrences=1500 * scale),
+        representations.DistanceDistribution(occurrences=2000 * scale),
+        representations.Lens(tuned=False, evaluated=1000 * scale),
+        heads.Confidence(),
+        heads.Entropy(),
+        heads.PositionalScores(offsets=(-1, 1)),
+        heads.SurfaceStatistics(),
+        heads.RelationScores(),
+        heads.RareTokenScores(top=100),
+        heads.PatternScores(),
+        heads.HeadDistance(sentences=300 * scale),
+        heads.HeadLayerDistance(sentences=300 * scale),
+        heads.SpecialGradient(sentences=60 * scale),
+        heads.AttentionProbe(sentences=60 * scale, epochs=1),
+        heads.Relevance(sentences=25 * scale),
+        heads.Importance(sentences=400 * scale),
+        heads.Ablation(sentences=48 * scale),
+        heads.PruningCurve(sentences=24 * scale),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("do", choices=["time", "draw", "report"])
+    parser.add_argument("--runs", type=Path, default=Path("runs/coverage"))
+    parser.add_argument("--models", nargs="+", default=MODELS)
+    parser.add_argument("--sizes", nargs="+", type=int, default=[300, 1000])
+    parser.add_argument("--draws", type=int, default=200)
+    parser.add_argument("--only", nargs="+", default=[], help="tables that are measured; all by default")
+    parser.add_argument("--leave-out", nargs="+", default=[], help="tables that are not measured")
+    parser.add_argument("--name", default="draws", help="folder of the draws")
+    options = parser.parse_args()
+    with use_display(make_display("silent")):
+        {"time": time_measures, "draw": draw_all, "report": report}[options.do](options)
+
+
+def draw_all(options: argparse.Namespace) -> None:
+    """Measure the pool and every draw that is not on disk yet."""
+    pool = infoflow.load_corpus(POOL)
+    for name in options.models:
+        model = infoflow.load_model(str(options.runs / name / "models" / name / "seed-0"))
+        whole = folder_of(options, name, 0) / f"{WHOLE}.npz"
+        if not whole.exists():
+            tables = infoflow.measure(model, pool, chosen(options, measures(scale=10)))
+            save(whole, tables)
+        for draw, size in ((draw, size) for draw in range(options.draws) for size in options.sizes):
+            path = folder_of(options, name, size) / f"{draw:03}.npz"
+            if not path.exists():
+                rows = np.random.default_rng([draw, size]).choice(len(pool), size, replace=False)
+                # Ranks of the pool: a frequency bin is the same tokens in every draw.
+                save(path, infoflow.measure(model, pool.select(rows), chosen(options, measures()), ranks_from=pool))
+
+
+def chosen(options: argparse.Namespace, all_measures: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
+    wanted = [each for each in all_measures if each.name not in options.leave_out]
+    return [each for each in wanted if not options.only or each.name in options.only]
+
+
+def folder_of(options: argparse.Namespace, model: str, size: int) -> Path:
+    return options.runs / options.name / (f"{model}-{size}" if size else model)
+
+
+def save(path: Path, tables: dict[str, pd.DataFrame]) -> None:
+    """All tables' rows with an interval: keys as one string, numbers, replicates."""
+    parts = [rows_of(name, table) for name, table in tables.items() if "replicates" in table and len(table)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    arrays = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    partial = path.with_suffix(".partial.npz")
+    np.savez_compressed(partial, **arrays)
+    partial.rename(path)
+
+
+def rows_of(name: str, table: pd.DataFrame) -> dict[str, np.ndarray]:
+    keys = table[list(table.columns[: list(table.columns).index("value")])].astype(str)
+    replicates = [np.asarray(each, dtype=np.float32) for each in table["replicates"]]
+    same = [each if len(each) == 200 else np.full(200, np.nan, dtype=np.float32) for each in replicates]
+    return {
+        "key": np.array([" ".join([name, *row]) for row in keys.itertuples(index=False)]),
+        "numbers": table[list(NUMBERS)].to_numpy(dtype=np.float64),
+        "replicates": np.stack(same),
+    }
+
+
+def time_measures(options: argparse.Namespace) -> None:
+    pool = infoflow.load_corpus(POOL)
+    for name in options.models:
+        model = infoflow.load_model(str(options.runs / name / "models" / name / "seed-0"))
+        for each in measures():
+            start = time.perf_counter()
+            tables = infoflow.measure(model, pool.select(np.arange(options.sizes[0])), [each])
+            rows = {n: len(t) for n, t in tables.items()}
+            print(f"{name} {each.name} {time.perf_counter() - start:.2f} s {rows}", flush=True)
+
+
+def report(options: argparse.Namespace) -> None:
+    raise NotImplementedError
+
+
+if __name__ == "__main__":
+    main()
