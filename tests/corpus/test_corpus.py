@@ -100,6 +100,7 @@ def test_split_without_a_part(duplicated):
     split = duplicated.split(validation=0.0, test=0.1)
     assert split.validation is None
     assert len(split.train) + len(split.test) == 1000
+    assert (split.rule, split.left_out) == ("near-duplicates", {})
 
 
 @pytest.mark.parametrize(("validation", "test"), [(-0.1, 0.1), (0.6, 0.4), (1.0, 0.0)])

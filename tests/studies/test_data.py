@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from infoflow.corpus import SPLIT_RULES
 from infoflow.foundation import UserError
 from infoflow.studies import StudyPlan
 from infoflow.studies._data import prepare
@@ -68,10 +69,10 @@ def test_the_data_depends_on_the_content_of_published_parts(published: CorpusPla
     assert prepare(StudyPlan(corpus=published), tmp_path).key != before
 
 
-def test_keys_of_plans_without_published_parts_are_those_of_earlier_versions(tmp_path: Path) -> None:
+def test_keys_of_plans_that_split_by_the_source_are_those_of_earlier_versions(tmp_path: Path) -> None:
     """Folders of earlier runs hold `tokenizers-KEY`: another key would train all their models again."""
-    plan = StudyPlan(corpus=CorpusPlan(name="grammar:600", vocabulary=150, test=0.3, validation=0.1))
-    assert prepare(plan, tmp_path).key == "3eb22e078c6d5a74"
+    plan = CorpusPlan(name="grammar:600", vocabulary=150, test=0.3, validation=0.1, split="source")
+    assert prepare(StudyPlan(corpus=plan), tmp_path).key == "3eb22e078c6d5a74"
 
 
 def test_published_parts_must_fit(published: CorpusPlan, tmp_path: Path) -> None:
@@ -82,3 +83,21 @@ def test_published_parts_must_fit(published: CorpusPlan, tmp_path: Path) -> None
     plan = dataclasses.replace(published, test_name=published.name)
     with pytest.raises(UserError, match="none is left"):
         prepare(StudyPlan(corpus=plan), tmp_path)
+
+
+def test_the_rule_of_the_split_is_a_setting_and_its_default_the_strictest(tmp_path: Path) -> None:
+    verbs = ["sees", "likes", "sings to", "listens to"]
+    pairs = [(f"dog {n // 2} {verbs[n % 4]} cat {n // 2}", f"phrase {n % 200}") for n in range(400)]
+    plan = CorpusPlan(name=write_pairs(tmp_path / "a.tsv", pairs), vocabulary=150, test=0.1, validation=0.1)
+    data = {rule: prepare(StudyPlan(corpus=dataclasses.replace(plan, split=rule)), tmp_path) for rule in SPLIT_RULES}
+    assert prepare(StudyPlan(corpus=plan), tmp_path).key == data["near-duplicates"].key
+    assert len({each.key for each in data.values()}) == 3
+    targets = {rule: set(each.test.column("translation")) for rule, each in data.items()}
+    assert targets["source"] & set(data["source"].train.column("translation"))
+    assert not targets["both-sides"] & set(data["both-sides"].train.column("translation"))
+    assert len(data["near-duplicates"].train) < len(data["both-sides"].train) < len(data["source"].train)
+
+
+def test_an_unknown_rule_of_the_split_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"corpus\.split must be near-duplicates or both-sides or source\. Got 'hash'"):
+        StudyPlan.from_json({"corpus": {"split": "hash"}})

@@ -24,6 +24,8 @@ from ._parse import PARSER as PARSER
 from ._parse import parse_corpus as parse_corpus
 from ._printable import printable as printable
 from ._sentence import Sentence as Sentence
+from ._split import SPLIT_RULES as SPLIT_RULES
+from ._split import SplitRule as SplitRule
 from ._tatoeba import load_tatoeba as load_tatoeba
 from ._tokenizers import SPECIAL_TOKENS as SPECIAL_TOKENS
 from ._tokenizers import load_tokenizer as load_tokenizer

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -20,7 +21,7 @@ from ._hf_dataset import one_split, read_dataset
 from ._lines import check_readable
 from ._plain_text import read_pair, read_table, read_text
 from ._sentence import Sentence
-from ._split import check_shares, split_numbers
+from ._split import SplitRule, assign, check_rule, check_shares
 from ._store import Stored, store
 from ._tagged import read_tagged, tagged_columns
 
@@ -260,29 +261,53 @@ class Corpus:
         values = self.column("words" if has_words else "text")
         return np.fromiter((len(v if has_words else v.split()) for v in values), dtype=np.int64, count=len(self))
 
-    def split(self, seed: int = 0, validation: float = 0.02, test: float = 0.02) -> "CorpusSplit":
+    def split(
+        self, seed: int = 0, validation: float = 0.02, test: float = 0.02, rule: SplitRule = "near-duplicates"
+    ) -> "CorpusSplit":
         """Train, validation and test parts; `validation` and `test` are shares of the distinct source sentences.
 
-        A sentence's part is a function of (seed, its text without regard to case, spacing and compatibility forms), so
-        all translations of a source lie in one part, and a sentence stays in its part when the corpus grows.
+        The part that a sentence belongs to is a function of (seed, its text without regard to case, spacing and
+        compatibility forms), so all translations of a source lie in one part, and a test sentence stays in its part
+        when the corpus grows. What would leak is then left out, of training before validation and of both before test,
+        which is never thinned out:
+
+        | rule              | no two parts share                                                                 |
+        |-------------------|------------------------------------------------------------------------------------|
+        | `near-duplicates` | a source, a target, or near duplicates of either: equal words, or one word apart   |
+        | `both-sides`      | a source or a target                                                               |
+        | `source`          | a source                                                                           |
+
+        "One word apart" is one word substituted, inserted or deleted where both sentences have at least four words,
+        punctuation not counted. Of 147,896 training pairs of `tatoeba-en-fr` with at most ten words, a test share of
+        0.1 and a validation share of 0.02 leave 124,545, instead of 145,371 for `both-sides`. Where near duplicates are
+        so many that less than half of the training or of the validation part would be left, the next weaker rule is
+        used; `rule` of the result is the one that was, and a note says so.
 
         Raises:
-            UserError: Shares outside [0, 1), or too few sentences for a part that was asked for.
+            UserError: Shares outside [0, 1), an unknown rule, or too few sentences for a part that was asked for.
         """
         check_shares(validation, test)
-        numbers = split_numbers(self.column("text"), seed)
-        edges = {"test": (0.0, test), "validation": (test, test + validation), "train": (test + validation, 1.0)}
+        check_rule(rule)
+        columns = [partial(self.column, name) for name in ("text", "translation") if name in self.columns]
+        assigned = assign(columns, seed, validation, test, rule, self.name)
+        shares = {"train": 1.0, "validation": validation, "test": test}
         parts: dict[str, Corpus | None] = {}
-        for part, (low, high) in edges.items():
-            rows = np.flatnonzero((numbers >= low) & (numbers < high))
-            if low < high and len(rows) == 0:
+        for number, (part, share) in enumerate(shares.items()):
+            rows = np.flatnonzero(assigned.parts == number)
+            if share > 0 and len(rows) == 0:
                 raise UserError(
                     f"{self.name} has too few sentences ({len(self)}) for a {part} part.\nUse a larger share."
                 )
-            parts[part] = self.select(rows, f"{self.name}[{part}]") if low < high else None
+            parts[part] = self.select(rows, f"{self.name}[{part}]") if share > 0 else None
         train = parts["train"]
         assert train is not None
-        return CorpusSplit(train=train, validation=parts["validation"], test=parts["test"])
+        return CorpusSplit(
+            train=train,
+            validation=parts["validation"],
+            test=parts["test"],
+            rule=assigned.rule,
+            left_out=assigned.left_out,
+        )
 
     # -- tokens -------------------------------------------------------------------------------------------------------
 
@@ -313,11 +338,13 @@ class Corpus:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class CorpusSplit:
-    """Parts of a corpus that share no source sentence; a part whose share is 0 is None."""
+    """Parts of a corpus that share no source sentence, nor what `rule` forbids; a part whose share is 0 is None."""
 
     train: Corpus
     validation: Corpus | None
     test: Corpus | None
+    rule: SplitRule  # the one that was used: a weaker one than asked for where that would leave too little
+    left_out: dict[str, dict[str, int]]  # rows that are in no part: the part they belonged to, why, how many
 
 
 def _sentences(columns: dict[str, list]) -> Iterator[Sentence]:

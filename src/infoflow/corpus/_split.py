@@ -1,12 +1,69 @@
-"""Train, validation and test parts by the hash of the source sentence, so that no source lies in two parts."""
+"""Train, validation and test parts that do not leak into each other."""
 
 import hashlib
-import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from typing import Literal, get_args
 
 import numpy as np
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, current_display
+
+from ._near_duplicates import nearly_repeats, normalised, repeats
+
+SplitRule = Literal["near-duplicates", "both-sides", "source"]
+"""What no two parts of a corpus share: sources, then also targets, then also near duplicates of both."""
+
+SPLIT_RULES: tuple[SplitRule, ...] = get_args(SplitRule)  # from the strictest
+LEAST_LEFT = 0.5
+"""A rule that would leave less than this of a part is not used: the next weaker one is."""
+
+Column = Callable[[], Iterable[str]]  # streams one side of the corpus from its start
+TRAIN, VALIDATION, TEST, LEFT_OUT = range(4)
+_NAMES = {VALIDATION: "validation", TRAIN: "train"}
+# Why a row is left out, first the reason that is told where several apply; 0 the source's side, 1 the target's.
+_REASONS: dict[SplitRule, tuple[tuple[str, int, Callable[..., np.ndarray]], ...]] = {
+    "near-duplicates": (
+        ("equal target", 1, repeats),
+        ("near duplicate of a source", 0, nearly_repeats),
+        ("near duplicate of a target", 1, nearly_repeats),
+    ),
+    "both-sides": (("equal target", 1, repeats),),
+    "source": (),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Assignment:
+    """The part of each row, and what the rule left out of which part."""
+
+    parts: np.ndarray  # TRAIN, VALIDATION, TEST or LEFT_OUT
+    rule: SplitRule  # the one that was used
+    left_out: dict[str, dict[str, int]]  # rows by part and reason
+
+
+def assign(
+    columns: Sequence[Column], seed: int, validation: float, test: float, rule: SplitRule, name: str
+) -> Assignment:
+    """A part for each row of a corpus of sources, or of sources and targets; `name` is for messages.
+
+    The hash of the source says where a row belongs. Then validation rows that repeat a test row (in what `rule`
+    forbids) are left out, and training rows that repeat a test row or one of the validation rows that stay.
+    A part is never put together from connected components of near duplicates: they chain, and the largest component of
+    `tatoeba-en-fr` (up to ten words) holds 43,695 of its 168,205 pairs.
+    """
+    numbers = split_numbers(columns[0](), seed)
+    parts = np.select([numbers < test, numbers < test + validation], [TEST, VALIDATION], TRAIN)
+    for tried in SPLIT_RULES[SPLIT_RULES.index(rule) :]:
+        result = _without_leaks(parts, columns, tried)
+        if tried == "source" or _leaves_enough(parts, result.parts):
+            break
+    if result.rule != rule:
+        current_display().note(
+            f"{name} is split by the rule {result.rule!r}: {rule!r} would leave less than {LEAST_LEFT:.0%} of a part."
+        )
+    return result
 
 
 def split_numbers(texts: Iterable[str], seed: int) -> np.ndarray:
@@ -16,7 +73,7 @@ def split_numbers(texts: Iterable[str], seed: int) -> np.ndarray:
     see one sentence in two parts: `Go.` and `go.`, `H₂O` and `H2O`, `é` written as one character or as two.
     """
     key = f"split-{seed}".encode()
-    hashes = (hashlib.blake2b(_normal(text), key=key, digest_size=8).digest() for text in texts)
+    hashes = (hashlib.blake2b(_encoded(text), key=key, digest_size=8).digest() for text in texts)
     return np.frombuffer(b"".join(hashes), dtype="<u8") / 2.0**64
 
 
@@ -29,5 +86,31 @@ def check_shares(validation: float, test: float) -> None:
         raise UserError(f"validation + test must be below 1, to leave a training part. Got {validation + test}.")
 
 
-def _normal(text: str) -> bytes:
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).encode("utf-8", "surrogatepass")
+def check_rule(rule: str) -> None:
+    """Raise a UserError unless it is one of `SPLIT_RULES`."""
+    if rule not in SPLIT_RULES:
+        raise UserError(f"The rule of a split must be among {', '.join(SPLIT_RULES)}. Got {rule!r}.")
+
+
+def _without_leaks(parts: np.ndarray, columns: Sequence[Column], rule: SplitRule) -> Assignment:
+    parts, left_out = parts.copy(), {}
+    for part, name in _NAMES.items():
+        held_out, rows = np.isin(parts, (TEST, VALIDATION)) & (parts != part), np.flatnonzero(parts == part)
+        told = np.zeros(len(rows), dtype=bool)
+        for reason, side, check in _REASONS[rule]:
+            if side >= len(columns) or not held_out.any():
+                continue
+            found = check(compress(columns[side](), parts == part), compress(columns[side](), held_out)) & ~told
+            told |= found
+            if found.any():
+                left_out.setdefault(name, {})[reason] = int(found.sum())
+        parts[rows[told]] = LEFT_OUT
+    return Assignment(parts=parts, rule=rule, left_out=left_out)
+
+
+def _leaves_enough(before: np.ndarray, after: np.ndarray) -> bool:
+    return all((after == part).sum() >= LEAST_LEFT * (before == part).sum() for part in _NAMES)
+
+
+def _encoded(text: str) -> bytes:
+    return normalised(text).encode("utf-8", "surrogatepass")

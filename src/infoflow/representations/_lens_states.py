@@ -58,7 +58,7 @@ class LensReader:
             UserError: The corpus has too few sentences.
         """
         corpus, seed = self._reader.corpus, self._reader.seed
-        split = corpus.split(seed=hash64("lens-part", seed), validation=0.0, test=share)
+        split = corpus.split(seed=hash64("lens-part", seed), validation=0.0, test=share, rule="source")
         assert split.test is not None
         rows = self._reader.rows
         order = np.argsort(hash64_array(("lens-order", seed), corpus.content_ids[rows]), kind="stable")

@@ -100,7 +100,7 @@ def _parts(corpus: Corpus, plan: CorpusPlan, parallel: bool) -> tuple[Corpus, Co
         if name
     }
     shares = {"validation": plan.validation, "test": plan.test} | dict.fromkeys(given, 0.0)
-    parts = usable.split(**shares)
+    parts = usable.split(**shares, rule=plan.split)
     validation, test = given.get("validation", parts.validation), given.get("test", parts.test)
     if validation is None or test is None:
         raise UserError(
@@ -146,6 +146,8 @@ def _settings(plan: CorpusPlan, validation: Corpus, test: Corpus) -> dict[str, A
     """What of the plan the data depends on: published parts by their content, left out where there are none."""
     settings = dataclasses.asdict(plan)
     del settings["transfer_name"]  # nothing is trained on it
+    if plan.split == "source" or (plan.validation_name and plan.test_name):
+        del settings["split"]  # the data of versions that had no other rule
     for name, part in (("validation_name", validation), ("test_name", test)):
         if settings.pop(name):
             settings[name] = part.digest

@@ -7,6 +7,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from infoflow.corpus import SPLIT_RULES, SplitRule
 from infoflow.dynamics import RecordConfig, Rule
 from infoflow.foundation import UserError
 from infoflow.objectives import OBJECTIVES, AbstractObjective, make_objective
@@ -46,11 +47,15 @@ class CorpusPlan:
     sentences: int = 0  # training sentences (pairs) at most; 0: all
     validation: float = 0.02  # share of distinct source sentences
     test: float = 0.10  # what models are scored and analysed on
+    split: SplitRule = "near-duplicates"  # what parts do not share; "both-sides", "source": see `Corpus.split`
     validation_name: str = ""  # a corpus of its own instead of the share, where one is published; as `name`
     test_name: str = ""  # likewise; training sentences that are in either are left out
     transfer_name: str = ""  # a corpus of another domain, as `name`: do heads that matter here matter there?
     vocabulary: int = 4000  # subwords per language, special tokens included
     lowercase: bool = True
+
+    def __post_init__(self) -> None:
+        _one_of("corpus.split", (self.split,), SPLIT_RULES)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,0 +1,187 @@
+"""No part of a corpus leaks into another, checked pair by pair."""
+
+import unicodedata
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from infoflow.corpus import SPLIT_RULES, Corpus, generate_grammar
+from infoflow.corpus._near_duplicates import nearly_repeats, repeats
+from infoflow.corpus._split import check_rule
+from infoflow.foundation import UserError, make_display, use_display
+
+
+def normal(text):
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def words(text):
+    kept = "".join(c for c in normal(text) if unicodedata.category(c)[0] != "P")
+    return kept.split()
+
+
+def one_word_apart(first, second):
+    """Levenshtein's distance of two lists of words is 1, by the definition."""
+    if len(first) < len(second):
+        first, second = second, first
+    if len(first) == len(second):
+        return sum(a != b for a, b in zip(first, second, strict=True)) == 1
+    return any(first[:i] + first[i + 1 :] == second for i in range(len(first)))
+
+
+def near(one, other):
+    first, second = words(one), words(other)
+    if not first or not second:
+        return False
+    return first == second or (min(len(first), len(second)) >= 4 and one_word_apart(first, second))
+
+
+def leaks(row, other, rule):
+    """Why a pair may not stand in another part than `other`, by the rule; empty: it may."""
+    if rule != "source" and len(row) > 1 and normal(row[1]) == normal(other[1]):
+        return "equal target"
+    if rule == "near-duplicates":
+        if near(row[0], other[0]):
+            return "near duplicate of a source"
+        if len(row) > 1 and near(row[1], other[1]):
+            return "near duplicate of a target"
+    return ""
+
+
+def slow_split(rows, source, rule):
+    """What `split` by `rule` leaves of the parts of the split by source, and why it left out the rest."""
+    kept, why = {"test": list(source.test)}, Counter()
+    for part, held_out in (("validation", ["test"]), ("train", ["test", "validation"])):
+        others = [rows[i] for name in held_out for i in kept[name]]
+        kept[part] = []
+        for i in getattr(source, part):
+            reasons = [reason for other in others if (reason := leaks(rows[i], other, rule))]
+            order = ("equal target", "near duplicate of a source", "near duplicate of a target")
+            if reasons:
+                why[part, min(reasons, key=order.index)] += 1
+            else:
+                kept[part].append(i)
+    return kept, why
+
+
+class Parts:
+    def __init__(self, split):
+        self.train, self.validation, self.test = (
+            [] if part is None else part.ids.tolist() for part in (split.train, split.validation, split.test)
+        )
+
+
+def corpus_of(rows, folder, name="rows.tsv"):
+    path = folder / name
+    path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+    return Corpus.from_parallel(path) if len(rows[0]) > 1 else Corpus.from_text(path)
+
+
+WORDS = ["a", "B", "b", "c.", "c", "d", "É", "e\u0301", "-"]
+sentences = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join)
+pairs = st.lists(st.tuples(sentences, sentences), min_size=12, max_size=60)
+lines = st.lists(st.tuples(sentences), min_size=12, max_size=60)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.one_of(pairs, lines), seed=st.integers(0, 5))
+@pytest.mark.parametrize("rule", SPLIT_RULES)
+def test_parts_are_those_of_a_comparison_of_all_pairs(rows, seed, rule, tmp_path):
+    corpus, shares = corpus_of(rows, tmp_path), {"seed": seed, "validation": 0.15, "test": 0.15}
+    try:
+        source, split = corpus.split(**shares, rule="source"), corpus.split(**shares, rule=rule)
+    except UserError:
+        return  # too few distinct sources for three parts
+    kept, why = slow_split(rows, Parts(source), split.rule)
+    for part in ("train", "validation", "test"):
+        assert getattr(split, part).ids.tolist() == kept[part]
+    assert {(part, reason): n for part, told in split.left_out.items() for reason, n in told.items()} == dict(why)
+    assert sum(map(len, kept.values())) + why.total() == len(rows)  # nothing is lost silently
+    for stricter in SPLIT_RULES[SPLIT_RULES.index(rule) : SPLIT_RULES.index(split.rule)]:
+        kept, _ = slow_split(rows, Parts(source), stricter)
+        assert any(len(kept[part]) < 0.5 * len(getattr(source, part)) for part in ("train", "validation"))
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=pairs, seed=st.integers(0, 5), order=st.randoms(use_true_random=False))
+def test_parts_do_not_depend_on_the_order_of_lines(rows, seed, order, tmp_path):
+    moved = rows[:]
+    order.shuffle(moved)
+    found = []
+    for number, lines in enumerate((rows, moved)):
+        corpus = corpus_of(lines, tmp_path, f"{number}.tsv")
+        try:
+            split = corpus.split(seed=seed, validation=0.15, test=0.15)
+        except UserError:
+            return
+        chosen = (split.train, split.validation, split.test)
+        found.append([Counter(lines[i] for i in part.ids) for part in chosen] + [split.left_out, split.rule])
+    assert found[0] == found[1]
+
+
+@settings(max_examples=300)
+@given(texts=st.lists(sentences, max_size=12), others=st.lists(sentences, max_size=12))
+def test_repeats_and_near_repeats_are_those_of_all_pairs(texts, others):
+    assert repeats(texts, others).tolist() == [any(normal(a) == normal(b) for b in others) for a in texts]
+    assert nearly_repeats(texts, others).tolist() == [any(near(a, b) for b in others) for a in texts]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("We saw the old dog.", "we saw the old cat!", True),  # one word substituted, punctuation not counted
+        ("We saw the old dog.", "We saw the dog.", True),  # one word less
+        ("We saw the old dog.", "Then we saw the old dog.", True),  # one word more, at the start
+        ("We saw the old dog.", "We saw an old cat.", False),  # two substituted
+        ("We saw the old dog.", "We the saw old dog.", False),  # two exchanged
+        ("We saw the old dog.", "We saw dog.", False),  # two less
+        ("We saw old dogs.", "We saw dogs.", False),  # the shorter has three words
+        ("We saw dogs.", "We saw cats.", False),
+        ("We saw dogs.", "We saw dogs!", True),  # short, and the same words
+        ("Ｗe saw the ﬁne dog", "we saw the fine cafe\u0301", True),  # compatibility forms
+        ("...", "!!!", False),  # no words at all
+    ],
+)
+def test_near_duplicates(one, other, expected):
+    assert nearly_repeats([one], [other]).tolist() == nearly_repeats([other], [one]).tolist() == [expected]
+    assert near(one, other) == expected
+
+
+def test_long_batches_find_what_stands_in_another_batch(monkeypatch):
+    monkeypatch.setattr("infoflow.corpus._near_duplicates._BATCH", 7)
+    texts = [f"{n % 5} cats and {n % 11} dogs of {n % 7} sorts" + " today" * (n % 3 == 0) for n in range(60)]
+    found = nearly_repeats(texts[:30], texts[30:])
+    assert found.tolist() == [any(near(a, b) for b in texts[30:]) for a in texts[:30]]
+    assert 0 < found.sum() < 30
+
+
+def test_the_default_split_keeps_most_of_a_generated_corpus():
+    corpus = generate_grammar(3000)
+    split, source = (corpus.split(validation=0.02, test=0.1, rule=rule) for rule in ("near-duplicates", "source"))
+    assert split.rule == "near-duplicates"
+    assert split.test.ids.tolist() == source.test.ids.tolist()
+    assert 0.95 * len(source.train) < len(split.train) <= len(source.train)
+    assert not nearly_repeats(split.train.column("text"), split.test.column("text")).any()
+    assert not nearly_repeats(split.train.column("translation"), split.test.column("translation")).any()
+
+
+def test_a_corpus_of_near_duplicates_falls_back_to_a_weaker_rule_and_says_so(tmp_path: Path, capsys):
+    rows = [(f"the cat sees {number} dogs", f"le chat {number}") for number in range(300)]
+    with use_display(make_display("plain")):
+        split = corpus_of(rows, tmp_path).split(validation=0.1, test=0.1)
+    assert split.rule == "both-sides"
+    assert sum(len(part) for part in (split.train, split.validation, split.test)) == 300
+    assert "is split by the rule 'both-sides': 'near-duplicates' would leave less than 50% of a part" in "".join(
+        capsys.readouterr()
+    )
+    rows = [(source, "le chat") for source, _ in rows]
+    split = corpus_of(rows, tmp_path).split(validation=0.1, test=0.1)
+    assert (split.rule, split.left_out) == ("source", {})
+
+
+def test_an_unknown_rule_is_refused():
+    with pytest.raises(UserError, match=r"must be among near-duplicates, both-sides, source\. Got 'target'"):
+        check_rule("target")
