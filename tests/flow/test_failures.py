@@ -1,4 +1,4 @@
-"""A measure that fails leaves its own table out and no other; what concerns the machine or the user stops everything."""
+"""A measure that fails leaves its own table out and no other; a lack of memory and an interruption stop everything."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""From the command line to an exit code: 0, 2 for a mistake of the user, 3 where a measure failed and the others did not,
+"""From the command line to an exit code: 0, 2 for a mistake of the user, 3 where a measure failed and others did not,
 130 for an interruption."""
 
 import json

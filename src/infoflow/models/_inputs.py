@@ -45,13 +45,18 @@ def model_inputs(
 
     Raises:
         UserError: A sequence-to-sequence model without decoder input; left padding in a family that cannot be told its
-            positions (BART, mBART, Marian); a decoder padded on the left; a row without any token; more tokens than
-            the model has positions.
+            positions (BART, mBART, Marian); any padding where it changes what the model computes (MobileBERT); a
+            decoder padded on the left; a row without any token; more tokens than the model has positions.
     """
     attention_mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
     if not bool(attention_mask.any(dim=1).all()):
         raise UserError("Every row needs at least one real token. Got a row whose attention mask is all zero.")
     _check_length(model, input_ids, model.max_tokens)
+    if not model.pads and not bool(attention_mask.all()):
+        raise UserError(
+            f"Padding changes what {model.name} computes for a sentence, whatever the attention mask says. Give it "
+            "rows of one length, or one row at a time."
+        )
     inputs: dict[str, Any] = {"input_ids": input_ids, "attention_mask": attention_mask}
     if _padded_left(attention_mask):
         support = left_padding(model)
