@@ -55,6 +55,8 @@ _WIDTHS = {
 }
 _VISION = {"image_size": 16, "patch_size": 4, "num_channels": 3, "out_hidden_size": 32}
 
+_SECTIONS = {"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 10000.0}
+
 # What no general rule gives: fields that must agree with others.
 _SPECIAL: dict[str, dict[str, Any]] = {
     "falcon": {"new_decoder_architecture": True, "num_kv_heads": 2},
@@ -67,7 +69,8 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "num_layers": 3, "num_hidden_layers": 6, "zero_expert_num": 2, "head_dim": 4, "qk_head_dim": 8,
         "num_key_value_heads": 4,
     },
-    "gemma3n_text": {"num_kv_shared_layers": 0, "intermediate_size": [48] * 3, "activation_sparsity_pattern": [0.0] * 3},
+    "gemma3n_text": {"num_kv_shared_layers": 0, "intermediate_size": [48] * 3},
+    **{f"{name}_text": {"rope_parameters": _SECTIONS} for name in ("qwen2_vl", "qwen2_5_vl")},
 }  # fmt: skip
 
 
@@ -80,6 +83,8 @@ def tiny_model(family: str) -> PreTrainedModel:
     """A random model of that family; weights are spread wide enough that every part acts."""
     config = tiny_config(configuration_auto.CONFIG_MAPPING[family])
     torch.manual_seed(0)
+    if config.is_encoder_decoder:
+        config.decoder_start_token_id = BEGIN
     module = _model_class(family, config)(config)
     for name, parameter in module.named_parameters():
         if parameter.requires_grad and parameter.is_floating_point():

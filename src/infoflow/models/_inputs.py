@@ -70,9 +70,7 @@ def model_inputs(
     if len(model.anatomy.stacks) > 1:
         inputs |= _decoder_inputs(model, decoder_input_ids, decoder_attention_mask)
     inputs = {name: value.to(model.device) for name, value in inputs.items()}
-    if accepts(model.module, "use_cache"):
-        inputs["use_cache"] = False
-    return inputs
+    return inputs | without_cache(model.module)
 
 
 def left_padding(model: Model) -> LeftPadding:
@@ -148,4 +146,16 @@ def _count_positions(mask: Tensor) -> Tensor:
 
 
 def accepts(module: nn.Module, keyword: str) -> bool:
-    return keyword in inspect.signature(module.forward).parameters
+    """Whether the forward pass takes the keyword, by name or to hand it on."""
+    parameters = inspect.signature(module.forward).parameters
+    return keyword in parameters or any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+
+
+def without_cache(module: nn.Module) -> dict[str, bool]:
+    """The keyword that keeps a decoder from filling a key-value cache, where it would."""
+    named = "use_cache" in inspect.signature(module.forward).parameters
+    text = getattr(module, "config", None)
+    text = text.get_text_config() if text is not None and text.sub_configs else text
+    # A model of text and images hands it on to its language model.
+    handed_on = accepts(module, "use_cache") and hasattr(text, "use_cache")
+    return {"use_cache": False} if named or handed_on else {}

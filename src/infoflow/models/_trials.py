@@ -9,7 +9,6 @@ beside a sentence, or whose tokens reach each other beside attention, shows it i
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from inspect import Parameter, signature
 from typing import Any
 
 import torch
@@ -21,13 +20,14 @@ from ._anatomy import Anatomy
 from ._attention import AttentionCall
 from ._block_rerun import without_token
 from ._discovery import runs_alone, tiny_inputs
-from ._inputs import accepts
+from ._inputs import accepts, without_cache
 from ._limits import position_tables
 from ._model import Model
 from ._tap import tap
 
 _CHANGED = 1  # the token whose state is changed: one with neighbours on both sides, and not the first
 _ROUNDING = 16  # machine epsilons that another batch shape may move a state by, relative to its norm
+_OTHERS = 1000  # the same beside a sentence of equal length, where a deep model's rounding errors have grown
 _NOISE = 8  # how much more than sentences of equal length, in one batch, padding may move it
 
 
@@ -58,11 +58,16 @@ def tried(model: Model) -> Model:
     return replace(model, pads=pads, anatomy=_with_leaks(model.anatomy, seen.leaks), position_tables=tuple(seen.tables))
 
 
-def _with_leaks(anatomy: Anatomy, leaks: dict[str, list[bool]]) -> Anatomy:
+def _anatomy(anatomy: Anatomy, seen: _Seen) -> Anatomy:
+    """With what only a tapped pass shows: the width of states (MobileBERT's attention is narrower), other paths."""
     stacks = tuple(
         replace(
             stack,
-            layers=tuple(replace(layer, other_paths=leaks[stack.name][layer.index]) for layer in stack.layers),
+            width=seen.hidden[stack.name][0].shape[-1],
+            layers=tuple(
+                replace(layer, other_paths=leaks)
+                for layer, leaks in zip(stack.layers, seen.leaks[stack.name], strict=True)
+            ),
         )
         for stack in anatomy.stacks
     )
@@ -114,11 +119,7 @@ def _look(model: Model, inputs: dict[str, Tensor]) -> _Seen:
 
 def _run(model: Model, inputs: dict[str, Tensor], **more: Any) -> Any:
     running = runs_alone(model.module)
-    takes_any = any(one.kind is Parameter.VAR_KEYWORD for one in signature(running.forward).parameters.values())
-    if not takes_any:
-        more = {name: value for name, value in more.items() if accepts(running, name)}
-    if accepts(running, "use_cache"):
-        more["use_cache"] = False
+    more = {name: value for name, value in more.items() if accepts(running, name)} | without_cache(running)
     return running(**inputs, **more)
 
 
@@ -288,14 +289,12 @@ def _pads(model: Model, alone: dict[str, list[Tensor]], inputs: dict[str, Tensor
         return True
     states, _ = _states(model, _beside(model, inputs, longer=False))
     unpadded = _farthest(alone, states)
-    if padded <= _NOISE * unpadded:
-        return True
-    if unpadded > 1e3 * epsilon:
+    if unpadded > _OTHERS * epsilon:
         raise UserError(
             f"What {_family(model)} computes for a sentence depends on the other sentences of its batch (its states "
             f"change by {unpadded:.1e}), so no measurement of it would be its own. Analyse a model of another family."
         )
-    return False
+    return padded <= _NOISE * unpadded
 
 
 def _beside(model: Model, inputs: dict[str, Tensor], longer: bool) -> dict[str, Tensor]:
