@@ -1,6 +1,11 @@
 """Which exceptions are the user's to fix, and how to say so."""
 
 import errno
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from infoflow.studies import Run
 
 _ERRNO = {
     errno.ENOSPC: "The disk is full",
@@ -17,6 +22,25 @@ _TEXTS = {
     "CUDA out of memory": "The GPU's memory is full.\nUse --device cpu, or lower analysis.tokens_per_batch with --set.",
     "can't allocate memory": "The machine's memory is full.\nLower analysis.tokens_per_batch with --set.",
 }
+
+
+class Incomplete(Exception):
+    """Some measures failed; what the others found is written and shown."""
+
+
+def require_all(runs: "Sequence[Run]") -> None:
+    """Say which measures failed, once everything else is shown.
+
+    Raises:
+        Incomplete: One did.
+    """
+    lines = [f"{failure.table} of {failure.model}: {failure.reason}" for run in runs for failure in run.failures]
+    if lines:
+        traced = [str(run.path / "run.json") for run in runs if any(failure.traceback for failure in run.failures)]
+        lines += [f"Tracebacks: {', '.join(traced)} (failures)"] if traced else []
+        raise Incomplete(
+            "Left out, because these measures failed (the same command tries them again):\n" + "\n".join(lines)
+        )
 
 
 def explain(error: BaseException) -> str | None:

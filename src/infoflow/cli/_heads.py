@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from ._failures import require_all
 from ._measuring import Measuring, run_name
 from ._session import Out, Session, run_folder, working
 from ._show import estimate, show, show_path, show_table
@@ -57,17 +58,18 @@ def heads(
         untrained = head_roles({name: frame[~frame["trained"]] for name, frame in frames.items()})
         run.tables.write(roles, HEAD_ROLES)
         _show_roles(roles, untrained, top)
-        positional = frames["head_positional"]
-        for title, unit, frame in (
-            ("Previous token", "share of queries", positional[positional["offset"] == -1]),
-            ("Next token", "share of queries", positional[positional["offset"] == 1]),
-            ("Confidence", "mean of the largest weight", frames["head_confidence"]),
+        for title, unit, table, offset in (
+            ("Previous token", "share of queries", "head_positional", -1),
+            ("Next token", "share of queries", "head_positional", 1),
+            ("Confidence", "mean of the largest weight", "head_confidence", None),
         ):
-            _show_top(f"{title} ({unit})", frame, top)
-        if frames["head_relations"].empty:
+            if (frame := frames.get(table)) is not None:
+                _show_top(f"{title} ({unit})", frame if offset is None else frame[frame["offset"] == offset], top)
+        if "head_relations" in frames and frames["head_relations"].empty:
             show("No relation has enough edges (or the corpus no trees): give a .conllu file, grammar, or --parse.")
         show_path("All heads", run.path / "tables")
         show_path("Report", run.path / "report.html")
+        require_all([run])
 
 
 def _held_title(num: int) -> str:

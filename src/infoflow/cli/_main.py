@@ -1,4 +1,5 @@
-"""From the command line to an exit code: 0, 2 for a mistake of the user, 130 for an interruption."""
+"""From the command line to an exit code: 0, 2 for a mistake of the user, 3 where a measure failed and others did not,
+130 for an interruption."""
 
 import json
 import os
@@ -14,9 +15,9 @@ from types import FrameType
 from cyclopts import CycloptsError
 
 from ._app import app
-from ._failures import explain
+from ._failures import Incomplete, explain
 
-USER_ERROR, INTERRUPTED = 2, 130
+USER_ERROR, INCOMPLETE, INTERRUPTED = 2, 3, 130
 
 _QUIET = {
     "DATASETS_VERBOSITY": "error",
@@ -48,6 +49,10 @@ def run(arguments: Sequence[str]) -> int:
         command = shlex.join(["infoflow", *arguments])
         _say("interrupted", f"Interrupted. What is finished is kept; to continue, run again:\n  {command}", arguments)
         return INTERRUPTED
+    except Incomplete as error:
+        sys.stdout.flush()
+        _say("error", str(error), arguments)
+        return INCOMPLETE
     except BrokenPipeError:  # the reader of a pipe, such as `head`, had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from ._failures import require_all
 from ._session import Device, Seed, Settings
 from ._settings import analysis_settings
 from ._show import show, show_path, show_table
@@ -90,7 +91,11 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 def show_run(run: "Run", shard: tuple[int, int] | None = None) -> None:
-    """Print what a run folder holds now."""
+    """Print what a run folder holds now.
+
+    Raises:
+        Incomplete: A measure failed.
+    """
     if shard is not None:
         show_path(f"Shard {shard[0]} of {shard[1]}", run.path)
         return
@@ -102,6 +107,7 @@ def show_run(run: "Run", shard: tuple[int, int] | None = None) -> None:
         )
     show_path("Tables", run.path / "tables")
     show_path("Report", run.path / "report.html")
+    require_all([run])
 
 
 def _first_sentence(run: "Run", table: str) -> str:

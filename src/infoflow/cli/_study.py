@@ -7,6 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from ._failures import require_all
 from ._scorecard import show_scorecard
 from ._session import COMMON, Device, Out, Session, Settings, run_folder, working
 from ._settings import with_settings
@@ -52,3 +53,4 @@ def study(
         show(f"All claims, with those that cannot be tested here: infoflow findings {shlex.quote(str(run.path))}")
         show()
         show_path("Report", run.path / "report.html")
+        require_all([run])

@@ -16,6 +16,7 @@ from ._distributed import first_then_others as first_then_others
 from ._distributed import is_first as is_first
 from ._distributed import processes as processes
 from ._distributed import wait_for_all as wait_for_all
+from ._failures import Failure as Failure
 from ._measure import AbstractMeasure as AbstractMeasure
 from ._measure import Intervention as Intervention
 from ._measure import Measure as Measure

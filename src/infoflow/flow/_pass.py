@@ -16,6 +16,7 @@ from infoflow.foundation import UserError, current_display
 from infoflow.models import FastLinear, Model, Tap, tap
 
 from ._activations import Activations, Need, Regime
+from ._failures import Failures
 from ._fill import SampleFiller
 from ._measure import AbstractMeasure, Intervention, Measure, PairMeasure, SampleMeasure
 from ._options import PassOptions
@@ -43,8 +44,10 @@ class Pass:
         options: PassOptions,
         folder: Path,
         ranks_from: Corpus | None = None,
+        failures: Failures | None = None,
     ) -> None:
         self.model, self.options, self._folder = model, options, folder
+        self._failures = failures or Failures(model.name, keep_going=False)
         self.streaming = [measure for measure in measures if isinstance(measure, Measure)]
         self.sampling = [measure for measure in measures if isinstance(measure, SampleMeasure | PairMeasure)]
         self._intervenes = any(isinstance(measure, Intervention) for measure in measures)
@@ -59,7 +62,8 @@ class Pass:
         )
         self._prepare_noise()
         for measure in self.streaming:
-            measure.prepare(self.reader)
+            with self._failures.of(measure):
+                measure.prepare(self.reader)
         self._draws_of = {id(measure): self._draws_wanted(measure) for measure in self.streaming}
         self.fillers = self._make_fillers()
 
@@ -131,7 +135,9 @@ class Pass:
             shard::num_shards
         ]
         for measure in self.streaming:
-            measure.begin(self.reader, self.options)
+            if measure not in self._failures:
+                with self._failures.of(measure):
+                    measure.begin(self.reader, self.options)
         with ExitStack() as stack, torch.inference_mode():
             display = current_display()
             total = int(sum(self.reader.num_tokens(rows) for _, _, rows in jobs))
@@ -196,20 +202,27 @@ class Pass:
         )
         check_finite(self.model, activations.hidden, batch)
         for measure in self.streaming:
-            if measure.regime == regime and draw < self._draws_of[id(measure)]:
-                measure.update(activations)
+            if measure.regime == regime and draw < self._draws_of[id(measure)] and measure not in self._failures:
+                with self._failures.of(measure):
+                    measure.update(activations)
         for (_, filled), filler in self.fillers.items():
             if filled == regime:
                 filler.update(batch, activations, draw)
 
     def state_dict(self) -> dict[str, dict[str, np.ndarray]]:
         """Everything this shard has seen, as plain arrays."""
-        states = {f"measure-{index}": measure.state_dict() for index, measure in enumerate(self.streaming)}
+        states = {
+            f"measure-{index}": measure.state_dict()
+            for index, measure in enumerate(self.streaming)
+            if measure not in self._failures
+        }
         return states | {f"sample-{stack}-{regime}": f.state_dict() for (stack, regime), f in self.fillers.items()}
 
     def load(self, states: Sequence[dict[str, dict[str, np.ndarray]]]) -> None:
         """Replace what was seen by the sum of all shards' states."""
         for index, measure in enumerate(self.streaming):
+            if measure in self._failures:
+                continue
             measure.load_state_dict(states[0][f"measure-{index}"])
             for state in states[1:]:
                 other = copy.deepcopy(measure)

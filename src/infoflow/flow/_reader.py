@@ -4,7 +4,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
@@ -163,13 +163,31 @@ class Reader:
 
     def batches(self, token_budget: int) -> list[np.ndarray]:
         """Rows of each batch, by length; the longer side counts. Sentences without any token are left out."""
-        return [self.rows[batch] for batch in length_batches(self._lengths[self.rows], token_budget)]
+        batches = length_batches(self._lengths[self.rows], token_budget)
+        return [self.rows[batch] for batch in self.even(self.rows, batches)]
 
     @cached_property
     def rows(self) -> np.ndarray:
         """Rows of the sentences that have a token, in an order that their text decides (`Corpus.content_ids`)."""
         rows = np.flatnonzero(self._shorter > 0)
         return rows[np.argsort(self.corpus.content_ids[rows], kind="stable")]
+
+    def even(self, rows: np.ndarray, batches: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Batches (indices of `rows`) as they are; cut where lengths change if padding changes what the model computes.
+
+        Args:
+            rows: Rows of the corpus, each as often as it is read.
+            batches: Indices of `rows`.
+        """
+        if self.model.pads:
+            return list(batches)
+        sides = [self._source.lengths[rows], *([] if self._target is None else [self._target.lengths[rows]])]
+        pieces = []
+        for batch in batches:
+            ordered = batch[np.lexsort([side[batch] for side in sides])]
+            changes = np.any([np.diff(side[ordered]) != 0 for side in sides], axis=0)
+            pieces += np.split(ordered, np.flatnonzero(changes) + 1)
+        return pieces
 
     @cached_property
     def _lengths(self) -> np.ndarray:
@@ -234,9 +252,18 @@ class Reader:
         return _clean(inputs, labels, np.concatenate([[True], special[:-1]]), shifted_words)
 
     def padded(self, rows: np.ndarray, regime: Regime = "clean", draw: int = 0) -> PaddedBatch:
-        """The sentences `rows` as right-padded tensors."""
+        """The sentences `rows` as right-padded tensors.
+
+        Raises:
+            UserError: Padding changes what the model computes, and the sentences differ in length (see `even`).
+        """
         sentences = [self.sentence_rows(int(row), regime, draw) for row in rows]
         streams = {stack: self._stream([sentence[stack] for sentence in sentences], stack) for stack in sentences[0]}
+        if not self.model.pads and not all(stream.real.all() for stream in streams.values()):
+            raise UserError(
+                f"Padding changes what {self.model.name} computes for a sentence, so it cannot read sentences of "
+                "different lengths together. Measure it without this measure."
+            )
         ids = self.corpus.content_ids[rows]
         return PaddedBatch(rows=rows, lines=self.corpus.ids[rows], sentence_ids=ids, streams=streams)
 

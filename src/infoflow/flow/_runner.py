@@ -14,6 +14,7 @@ from infoflow.foundation import UserError, current_display
 from infoflow.models import Model
 
 from ._distributed import exchange, processes
+from ._failures import Failure, Failures
 from ._measure import AbstractMeasure, Intervention, Measure, NothingToRead, PairMeasure, SampleMeasure
 from ._options import PassOptions
 from ._pass import Pass, SampleKey
@@ -28,6 +29,8 @@ class Measured:
 
     tables: Tables
     samples: dict[SampleKey, TokenSample]
+    failures: tuple[Failure, ...] = ()
+    """Measures that failed; their tables are left out."""
 
 
 def measure(
@@ -50,7 +53,8 @@ def measure(
             `corpus`.
 
     Returns:
-        A table per measure, by the table's name; measures that write the same table are concatenated.
+        A table per measure, by the table's name; measures that write the same table are concatenated. Of several
+        measures, one that fails is left out with a warning.
 
     Raises:
         UserError: No measure applies to the model, the corpus is empty, or states are not finite.
@@ -66,39 +70,50 @@ def collect(
     folder: Path,
     options: PassOptions | None = None,
     ranks_from: Corpus | None = None,
+    keep_going: bool | None = None,
 ) -> Measured:
-    """`measure`, keeping the token samples in `folder`."""
-    chosen = applicable(model, measures)
+    """`measure`, keeping the token samples in `folder`.
+
+    `keep_going` says whether a measure that fails is left out with a warning, or its error raised: by default left out
+    where there are several.
+    """
+    failures = Failures(model.name, len(measures) > 1 if keep_going is None else keep_going)
+    chosen = applicable(model, measures, failures)
     rank, world = processes()
     # Each process fills a sample file of its own, even where they share a disk.
     own = folder if world == 1 else folder / f"process-{rank}"
-    run = Pass(model, corpus, chosen, options or PassOptions(), own, ranks_from)
+    run = Pass(model, corpus, chosen, options or PassOptions(), own, ranks_from, failures)
     run.run(rank, world)
     if world > 1:
+        failures.add(exchange(failures))
         run.load(exchange(run.state_dict()))
-    return finish(run, chosen, (rank, world))
+    return finish(run, chosen, failures, (rank, world))
 
 
-def applicable(model: Model, measures: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
+def applicable(model: Model, measures: Sequence[AbstractMeasure], failures: Failures) -> list[AbstractMeasure]:
     """Fresh copies of the measures that say something about `model`; the others are skipped with a note.
 
     Raises:
         UserError: None is left.
     """
-    reasons = {measure: measure.refusal(model) for measure in measures}
+    reasons: dict[AbstractMeasure, str | None] = {}
+    for measure in measures:
+        with failures.of(measure):
+            reasons[measure] = measure.refusal(model)
     for refused, reason in reasons.items():
         if reason is not None:
             which = refused.name + (", as in training," if refused.regime == "training" else "")
             current_display().note(f"{which} of {model.name} is skipped: {reason}")
     kept = [copy.deepcopy(measure) for measure, reason in reasons.items() if reason is None]
     if not kept:
-        raise UserError(
-            f"No measure applies to {model.name}: {'; '.join(r for r in reasons.values() if r) or 'none given'}."
-        )
+        why = [reason for reason in reasons.values() if reason] + [failure.reason for failure in failures.listed()]
+        raise UserError(f"No measure applies to {model.name}: {'; '.join(why) or 'none given'}.")
     return kept
 
 
-def finish(run: Pass, measures: Sequence[AbstractMeasure], share: tuple[int, int] = (0, 1)) -> Measured:
+def finish(
+    run: Pass, measures: Sequence[AbstractMeasure], failures: Failures, share: tuple[int, int] = (0, 1)
+) -> Measured:
     """Turn what was seen into tables; of several processes each computes a share, and all get the whole."""
     samples = run.samples()
 
@@ -115,7 +130,7 @@ def finish(run: Pass, measures: Sequence[AbstractMeasure], share: tuple[int, int
             try:
                 return [each.run(run.reader, run.options)]
             except NothingToRead as reason:
-                if len(measures) == 1:
+                if not failures.keep_going:
                     raise
                 current_display().note(f"{each.name} of {run.model.name} is skipped: {reason}")
                 return [pd.DataFrame(columns=each.table.column_names)]
@@ -126,13 +141,20 @@ def finish(run: Pass, measures: Sequence[AbstractMeasure], share: tuple[int, int
     computed: dict[int, list[pd.DataFrame]] = {}
     with current_display().progress(f"Computing {run.model.name}", len(measures), "measures") as progress:
         for index, each in enumerate(measures):
-            if index % world == rank:
-                computed[index] = [each.table.conform(part) for part in parts_of(each)]
+            if index % world == rank and each not in failures:
+                with failures.of(each):
+                    computed[index] = [each.table.conform(part) for part in parts_of(each)]
             progress.advance(1)
     if world > 1:
+        failures.add(exchange(failures))
         computed = {index: parts for one in exchange(computed) for index, parts in one.items()}
+    return Measured(tables=_tables(measures, computed, failures), samples=samples, failures=failures.listed())
+
+
+def _tables(measures: Sequence[AbstractMeasure], computed: dict[int, list[pd.DataFrame]], failures: Failures) -> Tables:
+    """By name; a table of which one measure failed is no whole one."""
     frames: dict[str, list[pd.DataFrame]] = {}
     for index, each in enumerate(measures):
-        frames.setdefault(each.name, []).extend(computed[index])
-    tables = {name: pd.concat(parts, ignore_index=True) for name, parts in frames.items() if parts}
-    return Measured(tables=tables, samples=samples)
+        if each not in failures:
+            frames.setdefault(each.name, []).extend(computed[index])
+    return {name: pd.concat(parts, ignore_index=True) for name, parts in frames.items() if parts}

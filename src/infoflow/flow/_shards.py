@@ -12,6 +12,7 @@ from infoflow.corpus import Corpus
 from infoflow.foundation import UserError, atomic_folder, digest
 from infoflow.models import Model
 
+from ._failures import Failures
 from ._measure import AbstractMeasure, describe_measure
 from ._options import PassOptions
 from ._pass import Pass
@@ -34,7 +35,8 @@ def measure_shard(
         raise UserError(f"--shard must be i/n with 0 ≤ i < n. Got {shard}/{num_shards}. Shards count from 0.")
     options = options or PassOptions()
     with atomic_folder(out) as folder:
-        run = Pass(model, corpus, applicable(model, measures), options, folder / "work")
+        failures = Failures(model.name, keep_going=False)
+        run = Pass(model, corpus, applicable(model, measures, failures), options, folder / "work")
         run.run(shard, num_shards)
         for name, arrays in run.state_dict().items():
             np.savez(folder / f"{name}.npz", **arrays)
@@ -60,10 +62,11 @@ def merge_shards(
     """
     options = options or PassOptions()
     _check_complete([read_manifest(shard) for shard in shards], job_key(model, corpus, measures, options))
-    chosen = applicable(model, measures)
-    run = Pass(model, corpus, chosen, options, folder)
+    failures = Failures(model.name, keep_going=len(measures) > 1)
+    chosen = applicable(model, measures, failures)
+    run = Pass(model, corpus, chosen, options, folder, failures=failures)
     run.load([_read_states(shard) for shard in sorted(shards, key=lambda path: read_manifest(path)["shard"])])
-    return finish(run, chosen)
+    return finish(run, chosen, failures)
 
 
 def job_key(model: Model, corpus: Corpus, measures: Sequence[AbstractMeasure], options: PassOptions) -> str:

@@ -147,19 +147,19 @@ def _neighbours(sentence: ProbeSentence) -> np.ndarray:
 
 
 def _sentences(reader: Reader, trees: Annotation, rows: np.ndarray) -> Iterator[tuple[int, ProbeSentence]]:
-    """The sentences in this order, a few at a time."""
+    """The sentences in this order, a few at a time; of a few that may not be padded, by length."""
     stack, model = reader.source_stack, reader.model
     table = _embeddings(model, stack)
     spread = table.std()
-    for part in np.split(rows, range(_BATCH, len(rows), _BATCH)):
-        batch = reader.padded(part).to(model.device)
+    for index in reader.even(rows, np.split(np.arange(len(rows)), range(_BATCH, len(rows), _BATCH))):
+        batch = reader.padded(rows[index]).to(model.device)
         with torch.no_grad(), tap(model, attention=True) as seen:
             forward(model, batch)
             layers = list(seen.attention[stack, "self"])
         read = batch.streams[stack]
         vectors = table[read.input_ids] / spread
         annotation = [row[0] for row in trees.rows(batch.sentence_ids)]
-        yield from zip(part.tolist(), _built(read, layers, vectors, annotation), strict=True)
+        yield from zip(rows[index].tolist(), _built(read, layers, vectors, annotation), strict=True)
 
 
 def _built(read: Stream, layers: list[Tensor], vectors: Tensor, annotation: list[list[int]]) -> Iterator[ProbeSentence]:

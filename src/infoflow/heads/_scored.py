@@ -77,7 +77,7 @@ class SentenceScorer:
         """Those of the sentences `rows` that have a token to predict, in padded batches by length."""
         rows = rows[[self._predicts(int(row)) for row in rows]]
         lengths = np.array([self.reader.longest(rows[index : index + 1]) for index in range(len(rows))])
-        for batch in length_batches(lengths, token_budget):
+        for batch in self.reader.even(rows, length_batches(lengths, token_budget)):
             yield self.batch(rows[batch])
 
     def _predicts(self, row: int) -> bool:

@@ -126,10 +126,12 @@ def _pool_confidences(reader: Reader, rows: np.ndarray, token_budget: int) -> Fl
     """Confidence of every head of the model in each sentence."""
     step = max(1, token_budget // max(reader.longest(rows), 1))
     parts = []
-    for start in range(0, len(rows), step):
-        batch = reader.padded(rows[start : start + step]).to(reader.model.device)
+    batches = reader.even(rows, np.split(np.arange(len(rows)), range(step, len(rows), step)))
+    for index in batches:
+        batch = reader.padded(rows[index]).to(reader.model.device)
         parts.append(_confidences(reader.model, batch))
-    return torch.cat(parts).double().numpy()
+    order = np.argsort(np.concatenate(batches))
+    return torch.cat(parts).double().numpy()[order]
 
 
 def _confidences(model: Model, batch: PaddedBatch) -> Float[Tensor, "sentence head"]:

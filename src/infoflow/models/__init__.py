@@ -28,6 +28,7 @@ from ._head_removal import remove_heads as remove_heads
 from ._inputs import left_padding as left_padding
 from ._inputs import model_inputs as model_inputs
 from ._inputs import pad_rows as pad_rows
+from ._inputs import without_cache as without_cache
 from ._load import load_model as load_model
 from ._losses import IGNORED as IGNORED
 from ._losses import SequenceLosses as SequenceLosses

@@ -54,6 +54,7 @@ class Layer:
     index: int
     block: str  # module name; the same for all layers where a model shares its weights (ALBERT)
     attentions: dict[str, Attention]  # by kind
+    other_paths: bool = False  # tokens reach each other beside the attention that is read (Mamba, convolution)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,12 +109,27 @@ class Anatomy:
             for kind in stack.kinds:
                 yield from (layer.attentions[kind] for layer in stack.layers if kind in layer.attentions)
 
+    def beside_attention(self) -> str | None:
+        """Where tokens reach each other beside the attention that is read, as a reason; None where nowhere."""
+        found = [
+            f"{', '.join(str(layer.index) for layer in stack.layers if layer.other_paths)} of the {stack.name}"
+            for stack in self.stacks
+            if any(layer.other_paths for layer in stack.layers)
+        ]
+        if not found:
+            return None
+        return (
+            f"its tokens reach each other beside attention too (Mamba, convolution, ...), in blocks {'; '.join(found)}"
+        )
+
     def num_parameters(self, component: str | None = None) -> int:
         """Number of parameter elements, of one component or of all."""
         return sum(group.size for group in self.parameter_groups if component in (None, group.component))
 
     def __str__(self) -> str:
-        return "\n".join([*_table(_stack_rows(self.stacks)), "", *_table(_component_rows(self))])
+        reason = self.beside_attention()
+        note = [f"Note: {reason}."] if reason else []
+        return "\n".join([*_table(_stack_rows(self.stacks)), *note, "", *_table(_component_rows(self))])
 
 
 def _stack_rows(stacks: tuple[Stack, ...]) -> list[list[str]]:

@@ -31,15 +31,20 @@ class _Call:
     """What the tiny forward pass showed of one attention call."""
 
     module: nn.Module
+    num_queries: int
+    num_keys: int
     num_heads: int
     num_key_value_heads: int
     head_dim: int
-    cross: bool
     causal: bool
     context_BTD: Tensor
     value_BHSd: Tensor
     linear_outputs: dict[nn.Module, Tensor]  # latest outputs of linear modules before the call
     projection: nn.Module | None = None
+
+    @property
+    def cross(self) -> bool:
+        return self.num_queries != self.num_keys
 
 
 def discover(module: PreTrainedModel) -> Anatomy:
@@ -70,12 +75,12 @@ def is_sequence_to_sequence(module: PreTrainedModel) -> bool:
 
 def vocabulary_size(module: PreTrainedModel) -> int:
     """Rows of the input embedding."""
-    embedding = module.get_input_embeddings()
-    if not isinstance(embedding, nn.Embedding):
+    weight = getattr(module.get_input_embeddings(), "weight", None)
+    if not isinstance(weight, Tensor) or weight.dim() != 2:
         raise UserError(
             f"{type(module).__name__} embeds no token ids, so it is no text model that infoflow can analyse."
         )
-    return embedding.num_embeddings
+    return weight.shape[0]
 
 
 def tiny_inputs(module: PreTrainedModel) -> dict[str, Tensor]:
@@ -113,6 +118,7 @@ def _watch(module: PreTrainedModel) -> list[_Call]:
             "themselves; analyse a model of another family, such as BERT, RoBERTa or ModernBERT."
         )
     _require_same_output(module, output, expected)
+    _require_known_keys(module, calls, inputs)
     return calls
 
 
@@ -122,20 +128,25 @@ def _run(module: PreTrainedModel, inputs: dict[str, Tensor]) -> Tensor:
     A head that predicts no tokens attends to nothing and is left out: BART's classifier wants a decoder input that is
     as long as the encoder's.
     """
-    running = module if module.get_output_embeddings() is not None else module.base_model
     try:
-        output = running(**inputs)
+        output = runs_alone(module)(**inputs)
     except Exception as error:
         raise UserError(
-            f"{type(module).__name__} cannot run on token ids alone, so it is no text model that infoflow can "
-            f"analyse. Its forward pass said: {error}"
+            f"{type(module).__name__} failed in a forward pass on {inputs['input_ids'].shape[1]} token ids and nothing "
+            f"else: {str(error).strip() or type(error).__name__}\nA model that needs more than text (images, sound) "
+            "cannot be analysed; where it should run on text alone, its configuration does not fit."
         ) from error
     return output["logits"] if "logits" in output else output[0]
 
 
+def runs_alone(module: PreTrainedModel) -> nn.Module:
+    """The part that runs on token ids: without a head that predicts no tokens."""
+    return module if module.get_output_embeddings() is not None else module.base_model
+
+
 def _require_same_output(module: PreTrainedModel, output: Tensor, expected: Tensor) -> None:
     """A family may pass its attention more than the tap knows of (attention sinks): then the tap would be wrong."""
-    tolerance = 1e-3 if output.dtype in (torch.float32, torch.float64) else 5e-2
+    tolerance = 1e-4 if output.dtype in (torch.float32, torch.float64) else 5e-2
     if bool(expected.isfinite().all()) and not (output - expected).norm() <= tolerance * expected.norm():
         raise UserError(
             f"{type(module).__name__} computes something else under infoflow's attention function than under its own, "
@@ -143,15 +154,34 @@ def _require_same_output(module: PreTrainedModel, output: Tensor, expected: Tens
         )
 
 
+def _require_known_keys(module: PreTrainedModel, calls: list[_Call], inputs: dict[str, Tensor]) -> None:
+    """An attention looks at its own stack's tokens or at the encoder's: not at both at once, nor at anything else."""
+    encoder = inputs["input_ids"].shape[1] if is_sequence_to_sequence(module) else None
+    for call in calls:
+        if call.num_keys not in (call.num_queries, encoder):
+            both = encoder is not None and call.num_keys == call.num_queries + encoder
+            which = (
+                "its own tokens and the encoder's in one softmax (self- and cross-attention merged)"
+                if both
+                else "something else than its tokens one by one (memory slots, a prefix, or a shortened sequence)"
+            )
+            raise UserError(
+                f"An attention of {type(module).__name__} has {call.num_keys} keys for {call.num_queries} tokens: it "
+                f"attends to {which}, so its weights are neither those of self- nor of cross-attention, which is all "
+                "that infoflow knows. Analyse a model of another family."
+            )
+
+
 def _recorder(calls: list[_Call], outputs: dict[nn.Module, Tensor]) -> Callable[[AttentionCall], AttentionCall]:
     def record(call: AttentionCall) -> AttentionCall:
         calls.append(
             _Call(
                 module=call.module,
+                num_queries=call.query.shape[2],
+                num_keys=call.key.shape[2],
                 num_heads=call.query.shape[1],
                 num_key_value_heads=call.num_key_value_heads,
                 head_dim=call.value.shape[-1],
-                cross=call.query.shape[2] != call.key.shape[2],
                 causal=bool((call.weights.triu(1) == 0).all()),
                 context_BTD=call.context().transpose(1, 2).flatten(2),
                 value_BHSd=call.value,

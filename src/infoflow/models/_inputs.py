@@ -45,13 +45,18 @@ def model_inputs(
 
     Raises:
         UserError: A sequence-to-sequence model without decoder input; left padding in a family that cannot be told its
-            positions (BART, mBART, Marian); a decoder padded on the left; a row without any token; more tokens than
-            the model has positions.
+            positions (BART, mBART, Marian); any padding where it changes what the model computes (MobileBERT); a
+            decoder padded on the left; a row without any token; more tokens than the model has positions.
     """
     attention_mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
     if not bool(attention_mask.any(dim=1).all()):
         raise UserError("Every row needs at least one real token. Got a row whose attention mask is all zero.")
     _check_length(model, input_ids, model.max_tokens)
+    if not model.pads and not bool(attention_mask.all()):
+        raise UserError(
+            f"Padding changes what {model.name} computes for a sentence, whatever the attention mask says. Give it "
+            "rows of one length, or one row at a time."
+        )
     inputs: dict[str, Any] = {"input_ids": input_ids, "attention_mask": attention_mask}
     if _padded_left(attention_mask):
         support = left_padding(model)
@@ -65,9 +70,7 @@ def model_inputs(
     if len(model.anatomy.stacks) > 1:
         inputs |= _decoder_inputs(model, decoder_input_ids, decoder_attention_mask)
     inputs = {name: value.to(model.device) for name, value in inputs.items()}
-    if accepts(model.module, "use_cache"):
-        inputs["use_cache"] = False
-    return inputs
+    return inputs | without_cache(model.module)
 
 
 def left_padding(model: Model) -> LeftPadding:
@@ -143,4 +146,16 @@ def _count_positions(mask: Tensor) -> Tensor:
 
 
 def accepts(module: nn.Module, keyword: str) -> bool:
-    return keyword in inspect.signature(module.forward).parameters
+    """Whether the forward pass takes the keyword, by name or to hand it on."""
+    parameters = inspect.signature(module.forward).parameters
+    return keyword in parameters or any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+
+
+def without_cache(module: nn.Module) -> dict[str, bool]:
+    """The keyword that keeps a decoder from filling a key-value cache, where it would."""
+    named = "use_cache" in inspect.signature(module.forward).parameters
+    text = getattr(module, "config", None)
+    text = text.get_text_config() if text is not None and text.sub_configs else text
+    # A model of text and images hands it on to its language model.
+    handed_on = accepts(module, "use_cache") and hasattr(text, "use_cache")
+    return {"use_cache": False} if named or handed_on else {}

@@ -1,23 +1,48 @@
 """The longest sequence that a model has positions for."""
 
+from collections.abc import Sequence
+
 from torch import nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from ._anatomy import Anatomy
 
 
-def longest_sequence(module: PreTrainedModel, anatomy: Anatomy, stack: str) -> int | None:
+def longest_sequence(module: PreTrainedModel, anatomy: Anatomy, stack: str, tables: Sequence[str]) -> int | None:
     """Tokens that a stack takes at most, special ones included; None where nothing limits them (T5).
 
     The size of the position table, less the rows that RoBERTa keeps for padding and BART and OPT for an offset; for
-    rotary positions, which are computed, what the configuration says that the model was trained for.
+    rotary positions, which are computed, what the configuration says that the model was trained for: of a model of
+    text and images, the configuration of its text part.
+
+    Args:
+        module: The model.
+        anatomy: Its stacks.
+        stack: Whose positions.
+        tables: The position tables that a forward pass on text reads: a model of text and images has others too.
     """
-    for name, child in module.named_modules():
-        if isinstance(child, nn.Embedding) and _is_position_table(name) and _in_stack(name, anatomy, stack):
-            padding = 0 if child.padding_idx is None else child.padding_idx + 1
-            return child.num_embeddings - padding - int(getattr(child, "offset", 0))
-    config = getattr(module.config, stack, module.config)
-    return getattr(config, "max_position_embeddings", None)
+    for name in tables:
+        table = module.get_submodule(name)
+        if isinstance(table, nn.Embedding) and _in_stack(name, anatomy, stack):
+            padding = 0 if table.padding_idx is None else table.padding_idx + 1
+            return table.num_embeddings - padding - int(getattr(table, "offset", 0))
+    return getattr(_text_config(module.config, stack), "max_position_embeddings", None)
+
+
+def position_tables(module: nn.Module) -> dict[str, nn.Module]:
+    """Every table of positions by name, whatever it is for."""
+    return {
+        name: child
+        for name, child in module.named_modules()
+        if isinstance(child, nn.Embedding) and _is_position_table(name)
+    }
+
+
+def _text_config(config: PreTrainedConfig, stack: str) -> PreTrainedConfig:
+    part = getattr(config, stack, None)
+    config = part if isinstance(part, PreTrainedConfig) else config
+    # The method may guess among several parts; where there are none the configuration is the text's.
+    return config.get_text_config() if config.sub_configs else config
 
 
 def _is_position_table(name: str) -> bool:

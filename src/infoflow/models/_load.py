@@ -27,6 +27,7 @@ from ._hub import hub_is_reachable
 from ._model import Model, Task
 from ._pruned_folder import is_pruned_folder, read_pruned
 from ._tokenizers import find_tokenizers
+from ._trials import tried
 
 _SEQ2SEQ = {*registry.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES.values(), "EncoderDecoderModel"}
 _CAUSAL = set(registry.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())
@@ -70,7 +71,7 @@ def load_model(
     source_tokenizer, target_tokenizer = find_tokenizers(tokenizer, home)
     _check_vocabulary(module, source_tokenizer, name)
     anatomy = discover(module)
-    return Model(
+    model = Model(
         name=name,
         module=module,
         tokenizer=source_tokenizer,
@@ -79,6 +80,12 @@ def load_model(
         task=_task(module, anatomy),
         pad_token_id=_pad_token_id(module.config, source_tokenizer),
     )
+    model = tried(model)
+    if not model.pads:
+        current_display().note(
+            f"Padding changes what {name} computes for a sentence, so it reads sentences of equal length together."
+        )
+    return model
 
 
 def _existing(source: object) -> Path | str:
@@ -215,7 +222,17 @@ def _task(module: PreTrainedModel, anatomy: Anatomy) -> Task:
                 "Set it, or load the checkpoint as a masked language model."
             )
         return "causal-lm"
-    return "masked-lm" if family in _MASKED else "encoder"
+    if family in _MASKED:
+        return "masked-lm"
+    return "causal-lm" if _predicts_next_tokens(module, anatomy) else "encoder"
+
+
+def _predicts_next_tokens(module: PreTrainedModel, anatomy: Anatomy) -> bool:
+    """A causal stack under an output embedding, such as the language model of an image–text model."""
+    head = module.get_output_embeddings()
+    if head is None or len(anatomy.stacks) > 1 or not anatomy.stacks[0].causal:
+        return False
+    return getattr(head, "out_features", None) == vocabulary_size(module)
 
 
 def _pad_token_id(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase | None) -> int:

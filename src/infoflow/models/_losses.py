@@ -104,7 +104,9 @@ def shift_right(model: Model, labels: Int[Tensor, "batch step"]) -> Int[Tensor, 
     mBART begins with the language code that ends the target instead. -100 becomes padding.
     """
     if (own := getattr(model.module, "prepare_decoder_input_ids_from_labels", None)) is not None:
-        with suppress(TypeError, ValueError):  # its configuration names no start or no padding: ours looks further
+        with suppress(
+            TypeError, ValueError, AttributeError
+        ):  # its configuration names no start or no padding: ours looks further
             return own(labels)
     shifted = labels.roll(1, dims=1)
     shifted[:, 0] = start_token_id(model)

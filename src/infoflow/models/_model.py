@@ -30,6 +30,8 @@ class Model:
     anatomy: Anatomy
     task: Task  # what its head predicts; "encoder": it has no language-model head
     pad_token_id: int
+    pads: bool = True  # False: padding changes what it computes, so only sentences of equal length share a batch
+    position_tables: tuple[str, ...] = ()  # modules in which the text's positions are looked up
 
     @property
     def device(self) -> torch.device:
@@ -38,12 +40,12 @@ class Model:
     @cached_property
     def max_tokens(self) -> int | None:
         """Longest input in tokens, special ones included; None where nothing limits it."""
-        return longest_sequence(self.module, self.anatomy, self.anatomy.stacks[0].name)
+        return longest_sequence(self.module, self.anatomy, self.anatomy.stacks[0].name, self.position_tables)
 
     @cached_property
     def max_target_tokens(self) -> int | None:
         """Longest output of a sequence-to-sequence model; the longest input of any other."""
-        return longest_sequence(self.module, self.anatomy, self.anatomy.stacks[-1].name)
+        return longest_sequence(self.module, self.anatomy, self.anatomy.stacks[-1].name, self.position_tables)
 
     @cached_property
     def digest(self) -> str:

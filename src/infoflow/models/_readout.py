@@ -15,7 +15,7 @@ from infoflow.foundation import UserError
 
 from ._anatomy import Stack
 from ._discovery import tiny_inputs
-from ._inputs import accepts
+from ._inputs import without_cache
 from ._losses import forward_logits
 from ._model import Model
 from ._tap import tap
@@ -50,9 +50,7 @@ class Readout:
             encoded = torch.zeros(num, 1, stacks[0].width, dtype=self._dtype, device=self._model.device)
             inputs["encoder_outputs"] = BaseModelOutput(last_hidden_state=encoded)  # type: ignore[arg-type]
             inputs["decoder_input_ids"] = inputs.pop("input_ids")
-        if accepts(self._model.module, "use_cache"):
-            inputs["use_cache"] = False
-        return inputs
+        return inputs | without_cache(self._model.module)
 
 
 def readout(model: Model) -> Readout:

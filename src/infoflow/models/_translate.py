@@ -57,7 +57,7 @@ def translate(
         _quiet(),
         current_display().progress("Translating", len(rows), unit="sentences") as bar,
     ):
-        for batch in length_batches(lengths, token_budget):
+        for batch in length_batches(lengths, token_budget, max_sentences=None if model.pads else 1):
             ids, mask = pad_rows([rows[row] for row in batch], model.pad_token_id)
             limits = _output_limits(model, mask, max_ratio).repeat_interleave(beams)
             output = model.module.generate(

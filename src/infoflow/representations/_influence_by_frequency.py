@@ -10,6 +10,7 @@ import pandas as pd
 
 from infoflow.flow import Intervention, PassOptions, RankStrata, Reader
 from infoflow.foundation import current_display
+from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._cca import canonical_of
@@ -90,6 +91,10 @@ class InfluenceByFrequency(Intervention):
         check_bins(per_bin, edges)
         check_side(side)
         self.per_bin, self.edges, self.side, self.decoder = per_bin, tuple(edges), side, decoder
+
+    def refusal(self, model: Model) -> str | None:
+        """A token that is removed from attention alone would still reach the others."""
+        return model.anatomy.beside_attention()
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         stacks = [reader.source_stack]

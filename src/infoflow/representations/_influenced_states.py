@@ -49,7 +49,7 @@ class InfluencedStates:
         """By length, under the token budget and under the byte budget for one layer's attention weights."""
         heads = max(layer.attentions["self"].num_heads for layer in self._anatomy.layers)
         batches = []
-        for index in length_batches(targets.length, self._options.tokens_per_batch):
+        for index in self._reader.even(targets.row, length_batches(targets.length, self._options.tokens_per_batch)):
             sentence_bytes = 4 * heads * int(targets.length[index].max()) ** 2
             size = max(1, self._options.attention_bytes // max(1, sentence_bytes))  # a pruned model may have no heads
             batches += [index[start : start + size] for start in range(0, len(index), size)]

@@ -5,9 +5,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy.special import ndtri, stdtrit
 
 from infoflow.flow import NO_LABEL
-from infoflow.foundation import block_of, stream
+from infoflow.foundation import Interval, block_interval, block_of, stream
 from infoflow.results import Column, TableSchema, estimate, estimate_columns, linear_replicates
 
 from ._block_counts import BlockCounts
@@ -138,20 +139,29 @@ class InformationRows:
         )
 
     def _row(self, side: _Side, number: int, layer: _Layer, spread: float) -> dict[str, Any]:
-        value, by_size = float(layer.mean("value")), layer.mean("by_size")
-        drift = value - float(by_size[-2])
-        replicates = linear_replicates(value, layer.mean("without_block"))
-        replicates += _clustering_noise((self.model, self.stack, self.regime, side.name, number), len(replicates)) * (
-            0.0 if np.isnan(spread) else spread / np.sqrt(len(layer.estimates))
-        )
+        value, without, by_size = float(layer.mean("value")), layer.mean("without_block"), layer.mean("by_size")
+        drift = float(np.nan_to_num(value - by_size[-2]))
+        clusterings = len(layer.estimates)
+        of_clusters = float(np.nan_to_num(spread)) / np.sqrt(clusterings)
+        replicates = linear_replicates(value, without)
+        key = ("information-clusters", self.model, self.stack, self.regime, side.name, number)
+        replicates += of_clusters * _standard_noise(len(replicates), *key)
         # What bias is left is alike in neighbouring layers and in models that read the same tokens: one draw for all.
-        replicates += _standard_noise(len(replicates), "information-bias") * np.nan_to_num(drift)
+        replicates += drift * _standard_noise(len(replicates), "information-bias")
+        freedom = max(1, (clusterings - 1) * len(side.counted.clusters))
+        further = np.hypot(of_clusters * stdtrit(freedom, 0.975), drift * ndtri(0.975))
         return {
             "layer": number,
-            **estimate(value, replicates, baseline=layer.baseline, count=len(side.labels)),
+            **estimate(
+                value,
+                replicates,
+                baseline=layer.baseline,
+                count=len(side.labels),
+                ends=_wider(block_interval(value, value - without), value, float(further)),
+            ),
             "plug_in": float(layer.mean("plug_in")),
             "at_half": float(by_size[-2]),
-            "converged": bool(abs(drift) <= CONVERGED),
+            "converged": abs(drift) <= CONVERGED,
             "tokens_by_size": layer.mean("sizes").tolist(),
             "value_by_size": by_size.tolist(),
             "plug_in_by_size": layer.mean("plug_in_by_size").tolist(),
@@ -160,15 +170,16 @@ class InformationRows:
         }
 
 
+def _wider(ends: Interval, value: float, further: float) -> Interval:
+    """The interval with another, independent source of error."""
+    return Interval(value - np.hypot(value - ends.low, further), value + np.hypot(ends.high - value, further))
+
+
 def _pooled_spread(values: list[list[float]]) -> float:
     """Standard deviation over clusterings, from all layers: two clusterings of one layer alone say little."""
     if len(values[0]) < 2:
         return float("nan")
     return float(np.sqrt(np.mean(np.var(values, axis=1, ddof=1))))
-
-
-def _clustering_noise(key: tuple[str | int, ...], num: int) -> Float[np.ndarray, " replicate"]:
-    return _standard_noise(num, "information-clusters", *key)
 
 
 def _standard_noise(num: int, *key: str | int) -> Float[np.ndarray, " replicate"]:

@@ -67,7 +67,7 @@ class LensReader:
 
     def read(self, rows: np.ndarray, draw: int = 0) -> Iterator[LensStates]:
         """The states of these sentences, batch by batch in order of length."""
-        for batch in length_batches(self._lengths(rows), self._tokens_per_batch):
+        for batch in self._reader.even(rows, length_batches(self._lengths(rows), self._tokens_per_batch)):
             yield self._run(rows[batch], draw)
 
     def expected(self, rows: np.ndarray) -> float:

@@ -33,7 +33,8 @@ def map_states(reader: Reader, points: MapPoints, tokens_per_batch: int, hide: b
     """Run the sentences of the points once; points that the noise replaced by another token are left out."""
     order, parts, inputs = [], [], []
     with tap(reader.model, hidden=True) as tapped, torch.inference_mode():
-        for chosen in length_batches(points.length.astype(np.int32), tokens_per_batch):
+        batches = length_batches(points.length.astype(np.int32), tokens_per_batch)
+        for chosen in reader.even(points.row, batches):
             batch = _source_batch(reader, points.row[chosen], hide)
             at = (torch.arange(len(chosen)), torch.from_numpy(points.position[chosen]))
             inputs.append(batch.streams[reader.source_stack].input_ids[at].numpy())

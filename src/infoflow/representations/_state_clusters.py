@@ -117,7 +117,7 @@ class ClusterFit:
         """The corpus draw by draw, sentences by hash, some at a time in batches of like length."""
         batches = self.reader.batches(self.options.tokens_per_batch)
         rows = np.concatenate(batches)
-        ids = self.reader.corpus.ids[rows]
+        ids = self.reader.corpus.content_ids[rows]
         rows = rows[np.argsort(hash64_array(("cluster-sentences", self.reader.seed), ids), kind="stable")]
         for draw in range(self.draws):
             for start in range(0, len(rows), _CHUNK):

@@ -1,7 +1,7 @@
 """The folder that a run leaves: run.json, models/, tables/, report.html."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -112,6 +112,12 @@ class Tables(Mapping[str, pd.DataFrame]):
         for name in list(self):
             (self._path / f"{name}.parquet").unlink()
         self._cache.clear()
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove tables that should no longer be there, where they are."""
+        for name in names:
+            (self._path / f"{name}.parquet").unlink(missing_ok=True)
+            self._cache.pop(name, None)
 
     def write(self, frame: pd.DataFrame, schema: TableSchema, origin: dict[str, Any] | None = None) -> Path:
         """Write the table under its schema's name."""

@@ -13,6 +13,7 @@ import torch
 from infoflow.corpus import Corpus
 from infoflow.flow import (
     AbstractMeasure,
+    Failure,
     Measured,
     PassOptions,
     agree,
@@ -31,7 +32,7 @@ from ._compare import Compared
 from ._jobs import clean_samples
 from ._measures import measures_by_table, pair_measures
 from ._plan import AnalysisPlan
-from ._workbench import Part, Schemas, Workbench
+from ._workbench import Computed, Part, Schemas, Workbench
 
 SHARDS = "shards"
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -143,22 +144,30 @@ class Analysis:
             )
         folder = self._fresh_samples()
         merged = merge_shards(self.model, self.corpus, self.measures, shards, folder, self.options)
-        return self.bench.each_table("measured", self._table_keys, self._schemas(), lambda _: merged.tables)
+        computed = Computed(tables=merged.tables, failures=merged.failures)
+        return self.bench.each_table("measured", self._table_keys, self._schemas(), lambda _: computed)
 
     def stored(self) -> Part:
         """The tables, which are there."""
         return self.bench.read_each("measured", self._table_keys)
 
+    def failures(self) -> list[Failure]:
+        """Measures that failed on this model; their tables are not there."""
+        return self.bench.failures("measured", self._table_keys)
+
     def _schemas(self) -> Schemas:
         return {measure.name: measure.table for measure in self.measures}
 
-    def _compute(self, names: list[str]) -> Part:
+    def _compute(self, names: list[str]) -> Computed:
         measures = [measure for measure in self.measures if measure.name in names]
         for_pairs = [] if self._sources.only else pair_measures(self.plan)
-        return self._measure([*measures, *for_pairs]).tables
+        measured = self._measure([*measures, *for_pairs])
+        return Computed(tables=measured.tables, failures=measured.failures)
 
     def _measure(self, measures: Sequence[AbstractMeasure]) -> Measured:
-        return collect(self.model, self.corpus, measures, self._fresh_samples(), self.options)
+        # The error of the only measure that was asked for is the command's; of several, each keeps to itself.
+        several = len(self.measures) > 1
+        return collect(self.model, self.corpus, measures, self._fresh_samples(), self.options, keep_going=several)
 
     def _fresh_samples(self) -> Path:
         folder = self.bench.path("samples", self.key)

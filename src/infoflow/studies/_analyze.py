@@ -182,6 +182,7 @@ def _corpus(options: AnalyzeOptions) -> Corpus:
 def _write(run: RunFolder, analysed: list[Analysis], pairs: Part) -> None:
     measured = stacked({name: frame.assign(**each.keys) for name, frame in each.stored().items()} for each in analysed)
     schemas = {measure.name: measure.table.with_keys(*MODEL_KEYS) for measure in analysed[0].measures}
+    run.tables.remove({failure.table for each in analysed for failure in each.failures()} - measured.keys())
     for name, frame in measured.items():
         run.tables.write(frame, schemas[name])
     for measure in pair_measures(analysed[0].plan):
@@ -221,6 +222,7 @@ def _describe(run: RunFolder, corpus: Corpus, analysed: list[Analysis], clock: W
         timings={} if clock is None else {"analysis (this call)": round(clock.this_call, 1)},
         seconds=None if clock is None else round(clock.all_calls, 1),
         warnings=[],
+        failures=[dataclasses.asdict(failure) for each in analysed for failure in each.failures()],
         command=provenance()["command"],
         provenance=provenance(),
     )

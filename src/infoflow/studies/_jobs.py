@@ -5,8 +5,10 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import pandas as pd
@@ -15,6 +17,8 @@ from transformers import PreTrainedModel
 
 from infoflow.flow import (
     AbstractMeasure,
+    Failure,
+    Measured,
     PassOptions,
     SampleKey,
     TokenSample,
@@ -23,7 +27,6 @@ from infoflow.flow import (
     describe_measure,
     first_then_others,
     is_first,
-    measure,
     wait_for_all,
 )
 from infoflow.foundation import UserError, atomic_folder, current_display, digest
@@ -40,7 +43,7 @@ from ._pruning import is_pruned, pruned
 from ._pruning_pieces import PIECE_COSTS, needed, pieces
 from ._scores import TASK_SCORES, bleu_scores, task_scores
 from ._transfer import transfer, transfer_keys
-from ._workbench import Part, Schemas, Workbench
+from ._workbench import Computed, Part, Schemas, Workbench
 
 Kind = Literal["train", "measure", "prune"]
 
@@ -241,31 +244,42 @@ class StudyJobs:
         """The clean sample of the stack that reads the text, of a measured model."""
         return clean_samples(self.samples_folder(job))
 
-    def _measure(self, job: Job, names: list[str]) -> Part:
+    def failures(self, job: Job) -> list[Failure]:
+        """Measures that failed on the job's model; their tables are not there, and the job is not done."""
+        return self.bench.failures("measured", self.table_keys(job))
+
+    def _measure(self, job: Job, names: list[str]) -> Computed:
         """The tables called `names`, and samples for the comparisons."""
         model, plan = self.load(job), self.plan.analysis
         by_table = measures_by_table(standard_measures(plan))
         measures = [measure for name in names for measure in by_table.get(name, [])]
         tables: Part = {}
+        failures: tuple[Failure, ...] = ()
         if needs_samples := not agree(self._has_samples(job)):
             measures += pair_measures(plan)
         if any(measure.refusal(model) is None for measure in measures):
-            tables = self._pass(job, model, measures, needs_samples)
+            measured = self._pass(job, model, measures, needs_samples)
+            tables, failures = dict(measured.tables), measured.failures
         if ABLATION_TRANSFER.name in names:
             tables |= transfer(model, self.data, plan)
-        return tables | ({TASK_SCORES.name: self._scores(job, model)} if TASK_SCORES.name in names else {})
+        if TASK_SCORES.name in names:
+            tables[TASK_SCORES.name] = self._scores(job, model)
+        return Computed(tables=tables, failures=failures)
 
-    def _pass(self, job: Job, model: Model, measures: list[AbstractMeasure], keep_samples: bool) -> Part:
+    def _pass(self, job: Job, model: Model, measures: list[AbstractMeasure], keep_samples: bool) -> Measured:
         options = PassOptions(tokens_per_batch=self.plan.analysis.tokens_per_batch, decoder_states=False)
+        several = len(standard_measures(self.plan.analysis)) > 1
+        run = partial(collect, model, self.data.analysed, measures, options=options, ranks_from=self.data.train)
         if not keep_samples:
-            return measure(model, self.data.analysed, measures, options, self.data.train)
+            with TemporaryDirectory(prefix="infoflow-") as temporary:
+                return run(folder=Path(temporary), keep_going=several)
         folder = self.samples_folder(job)
         if is_first():
             shutil.rmtree(folder, ignore_errors=True)
         wait_for_all()
-        measured = collect(model, self.data.analysed, measures, folder, options, self.data.train)
+        measured = run(folder=folder, keep_going=several)
         (folder / _COMPLETE).touch()
-        return measured.tables
+        return measured
 
     def load(self, job: Job) -> Model:
         """The job's model: trained, or as it was before the first update."""

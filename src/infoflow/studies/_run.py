@@ -5,6 +5,7 @@ from pathlib import Path
 import pandas as pd
 
 from infoflow.findings import FINDINGS_TABLE
+from infoflow.flow import Failure
 from infoflow.foundation import UserError
 from infoflow.report import write_report
 from infoflow.results import RunFolder, Tables
@@ -42,6 +43,11 @@ class Run:
                 f"{self.path} holds no findings. Check the claims on its tables: infoflow findings {self.path}"
             )
         return self.tables[FINDINGS_TABLE.name]
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """Measures that failed, each on one model; their tables are missing, and the same command tries them again."""
+        return tuple(Failure(**failure) for failure in self.folder.read().get("failures", []))
 
     def report(self) -> Path:
         """Write `report.html` anew; its path."""

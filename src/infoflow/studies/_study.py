@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
@@ -203,6 +204,9 @@ def _describe(jobs: StudyJobs, run: RunFolder, clock: WallClock) -> None:
         timings={name: round(value, 1) for name, value in timings.items()},
         seconds=round(clock.all_calls, 1),
         warnings=run.read().get("warnings", []),
+        failures=[
+            asdict(failure) for job in study_jobs(jobs.plan) if job.kind == "measure" for failure in jobs.failures(job)
+        ],
         command=provenance()["command"],
         provenance=provenance(),
     )

@@ -2,20 +2,30 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from infoflow.flow import agree, is_first, wait_for_all
-from infoflow.foundation import atomic_folder
+from infoflow.flow import Failure, agree, is_first, wait_for_all
+from infoflow.foundation import atomic_folder, atomic_write
 from infoflow.results import TableSchema, read_table, write_table
 
 Schemas = dict[str, TableSchema]
 Part = dict[str, pd.DataFrame]
 
 _FACTS = "facts.json"
+_FAILED = "failed"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Computed:
+    """Tables, and why others are missing that should be there."""
+
+    tables: Part = field(default_factory=dict)
+    failures: Sequence[Failure] = ()
 
 
 class Workbench:
@@ -47,18 +57,40 @@ class Workbench:
         return [name for name, key in keys.items() if not agree(self.done(stage, key))]
 
     def each_table(
-        self, stage: str, keys: Mapping[str, str], schemas: Schemas, compute: Callable[[list[str]], Part]
+        self, stage: str, keys: Mapping[str, str], schemas: Schemas, compute: Callable[[list[str]], Part | Computed]
     ) -> Part:
         """Tables by name, each a part of its own; `compute` is called once with the names that are not there.
 
-        A table that `compute` leaves out does not apply, which is remembered too.
+        A table that `compute` leaves out does not apply, which is remembered too. One that failed is not there: its
+        failure is kept beside (`failures`), and the next call tries again.
         """
         if missing := self.missing(stage, keys):
-            computed = compute(missing)
+            given = compute(missing)
+            computed = given if isinstance(given, Computed) else Computed(tables=given)
+            failed = {failure.table: failure for failure in computed.failures}
             for name in missing:
-                part = {name: computed[name]} if name in computed else {}
-                self.tables(stage, keys[name], schemas, lambda part=part: part)
+                self._note(stage, keys[name], failed.get(name))
+                if name not in failed:
+                    part = {name: computed.tables[name]} if name in computed.tables else {}
+                    self.tables(stage, keys[name], schemas, lambda part=part: part)
         return self.read_each(stage, keys)
+
+    def _note(self, stage: str, key: str, failure: Failure | None) -> None:
+        """Keep a failure, or forget an earlier one."""
+        path = self.path(_FAILED, f"{stage}-{key}.json")
+        if not is_first():
+            return
+        if failure is None:
+            path.unlink(missing_ok=True)
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as temporary:
+            temporary.write_text(json.dumps(asdict(failure)), encoding="utf-8")
+
+    def failures(self, stage: str, keys: Mapping[str, str]) -> list[Failure]:
+        """Why tables that `each_table` was asked for are not there."""
+        paths = [self.path(_FAILED, f"{stage}-{key}.json") for key in keys.values()]
+        return [Failure(**json.loads(path.read_text(encoding="utf-8"))) for path in paths if path.exists()]
 
     def read_each(self, stage: str, keys: Mapping[str, str]) -> Part:
         """The tables that `each_table` left."""

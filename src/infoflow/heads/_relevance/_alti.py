@@ -145,8 +145,10 @@ def sublayers(model: Model, inputs: dict[str, Any]) -> list[Sublayer]:
     """Every attention of one sentence, with what lies between it and the next sublayer.
 
     Raises:
-        UserError: The blocks are neither pre-norm nor post-norm.
+        UserError: The blocks are neither pre-norm nor post-norm, or tokens reach each other beside attention.
     """
+    if reason := model.anatomy.beside_attention():
+        raise UserError(f"ALTI does not hold for {model.name}: {reason}. Use a gradient method instead.")
     with torch.no_grad(), recording(model) as tape:
         model.module(**inputs, **without_cache(model))
     found = list(_sublayers(tape))

@@ -15,7 +15,7 @@ from infoflow.results import Column, TableSchema, estimate_columns, ratio_estima
 
 from .._head_measure import HEAD_KEYS
 from ._methods import METHODS
-from ._relevance import check_normalise, each_sentence, normalised
+from ._relevance import check_normalise, each_sentence, misses_paths, normalised
 from ._result import Place
 from ._rule import Rule
 
@@ -75,7 +75,9 @@ class Relevance(Intervention):
         self.rule, self.softmax, self.bias = rule, softmax, bias
 
     def refusal(self, model: Model) -> str | None:
-        return "it has no output head, so it predicts nothing" if model.task == "encoder" else None
+        if model.task == "encoder":
+            return "it has no output head, so it predicts nothing"
+        return misses_paths(model, self.method)
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         try:

@@ -73,3 +73,6 @@ METHODS: dict[str, Callable[[Model, dict[str, Any]], Method]] = {
     "flow": _plain("flow", flow_relevance),
     "logit-attribution": _plain("logit-attribution", logit_attribution),
 }
+
+ATTENTION_ONLY = ("chefer", "alti", "rollout", "flow")
+"""Methods that follow attention from layer to layer: what reaches a token in another way is nothing to them."""

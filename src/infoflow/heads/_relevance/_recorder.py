@@ -175,7 +175,7 @@ class _Recorder(TorchFunctionMode):
         factor = (plain_query * query).sum() / plain_query.square().sum()  # OPT scales its queries beforehand
         if close(factor * plain_query, query) and close(plain_key, key):
             return None
-        if self._rotary is None:
+        if not isinstance(self._rotary, tuple) or len(self._rotary) != 2:  # Llama 4 rotates by one complex tensor
             return False
         cos, sin = (rows(part) for part in self._rotary)
         if cos.shape[-1] > query.shape[-1]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from infoflow.foundation import UserError
 from infoflow.models import Model
 
-from ._methods import METHODS
+from ._methods import ATTENTION_ONLY, METHODS
 from ._predictions import Predictions, sentences
 from ._request import Request
 from ._result import Place, SentenceRelevance
@@ -150,9 +150,16 @@ def each_sentence(
     chosen = sentences(model, batch, position)
     if not chosen:
         raise UserError("The batch has no position whose prediction counts: every label is -100, or all is padding.")
+    if reason := misses_paths(model, method):
+        raise UserError(f'method="{method}" does not hold for {model.name}: {reason}. Use a gradient method instead.')
     run = METHODS[method](model, options)
     for predictions in chosen:
         yield predictions, run(Request(model=model, predictions=predictions, target=target))
+
+
+def misses_paths(model: Model, method: str) -> str | None:
+    """Why a method that follows attention from layer to layer does not hold for `model`, or None."""
+    return model.anatomy.beside_attention() if method in ATTENTION_ONLY else None
 
 
 def check_normalise(normalise: str | None) -> None:

@@ -1,6 +1,5 @@
 """What a method of relevance is asked: one sentence, and the predictions to explain."""
 
-import inspect
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +8,7 @@ from torch import Tensor
 
 from infoflow.foundation import UserError
 from infoflow.models import Model
+from infoflow.models import without_cache as no_cache
 
 from ._predictions import Predictions
 
@@ -51,4 +51,4 @@ class Request:
 
 def without_cache(model: Model) -> dict[str, bool]:
     """The keyword that keeps a decoder from building a cache, where it has one."""
-    return {"use_cache": False} if "use_cache" in inspect.signature(model.module.forward).parameters else {}
+    return no_cache(model.module)

@@ -1,0 +1,123 @@
+"""A tiny random model of any family that transformers knows, from its configuration class alone."""
+
+import dataclasses
+from typing import Any
+
+import torch
+import transformers
+from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.models.auto import configuration_auto
+from transformers.models.auto import modeling_auto as registry
+
+VOCABULARY = 40
+PAD, BEGIN, END = 0, 1, 2
+
+_HEADS = (
+    registry.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+    registry.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    registry.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    registry.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+)
+
+# Widths: 32 wide, 4 heads of 8, 3 blocks; the same field may have several names.
+_WIDTHS = {
+    **dict.fromkeys(("hidden_size", "d_model", "n_embd", "dim", "emb_dim", "embed_dim", "model_dim"), 32),
+    **dict.fromkeys(("embedding_size", "word_embed_proj_dim", "true_hidden_size", "intra_bottleneck_size"), 32),
+    **dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "num_heads"), 4),
+    **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads", "attention_heads"), 4),
+    **dict.fromkeys(("num_key_value_heads", "num_kv_heads", "n_head_kv"), 2),
+    **dict.fromkeys(("head_dim", "d_kv", "kv_channels", "attention_head_dim", "v_head_dim", "head_size"), 8),
+    **dict.fromkeys(("global_head_dim", "swa_head_dim"), 8),
+    **dict.fromkeys(("qk_nope_head_dim", "qk_rope_head_dim"), 4),
+    **dict.fromkeys(("q_lora_rank", "kv_lora_rank"), 8),
+    **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_decoder_layers"), 3),
+    **dict.fromkeys(("encoder_layers", "decoder_layers", "num_encoder_layers", "depth"), 3),
+    **dict.fromkeys(("intermediate_size", "ffn_dim", "d_ff", "n_inner", "hidden_dim", "ffn_hidden_size"), 48),
+    **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim", "moe_intermediate_size", "d_inner"), 48),
+    **dict.fromkeys(("shared_expert_intermediate_size", "intermediate_size_mlp", "expert_ffn_hidden_size"), 48),
+    **dict.fromkeys(("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"), 4),
+    **dict.fromkeys(("num_experts_per_tok", "moe_topk", "moe_k", "num_experts_per_token", "top_k_experts"), 2),
+    **dict.fromkeys(("n_group", "topk_group", "n_shared_experts", "moe_num_shared_experts"), 1),
+    **dict.fromkeys(("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length"), 64),
+    **dict.fromkeys(("vocab_size", "vocab_size_per_layer_input", "text_vocab_size"), VOCABULARY),
+    **dict.fromkeys(("hidden_size_per_layer_input",), 8),
+    **dict.fromkeys(("mamba_d_state", "ssm_state_size", "state_size", "mamba_d_ssm", "linear_key_head_dim"), 8),
+    **dict.fromkeys(("linear_value_head_dim", "mamba_head_dim", "mamba_headdim", "mamba_d_head"), 8),
+    **dict.fromkeys(("linear_num_key_heads", "linear_num_value_heads"), 4),
+    **dict.fromkeys(("mamba_n_heads", "mamba_num_heads", "n_mamba_heads"), 8),
+    **dict.fromkeys(("mamba_n_groups", "n_groups", "mamba_ngroups"), 1),
+    **dict.fromkeys(("mamba_chunk_size", "chunk_size", "attention_chunk_size"), 16),
+    **dict.fromkeys(("sliding_window", "local_attention", "window_size"), 8),
+    **dict.fromkeys(("pad_token_id", "padding_idx"), PAD),
+    **dict.fromkeys(("bos_token_id", "cls_token_id", "decoder_start_token_id"), BEGIN),
+    **dict.fromkeys(("eos_token_id", "sep_token_id", "forced_eos_token_id"), END),
+    **dict.fromkeys(("attention_dropout", "hidden_dropout", "resid_pdrop"), 0.0),
+}
+_VISION = {"image_size": 16, "patch_size": 4, "num_channels": 3, "out_hidden_size": 32}
+
+_SECTIONS = {"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 10000.0}
+
+# What no general rule gives: fields that must agree with others.
+_SPECIAL: dict[str, dict[str, Any]] = {
+    "falcon": {"new_decoder_architecture": True, "num_kv_heads": 2},
+    "mobilebert": {"num_feedforward_networks": 2, "intra_bottleneck_size": 16, "hidden_size": 32},
+    "falcon_h1": {"mamba_d_ssm": 64, "mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_expand": 2},
+    "doge": {"is_moe": True, "num_experts": 16},
+    "codegen": {"n_ctx": 64, "rotary_dim": 4, "n_positions": 64},
+    "bert-generation": {"is_decoder": True},
+    "longcat_flash": {
+        "num_layers": 3, "num_hidden_layers": 6, "zero_expert_num": 2, "head_dim": 4, "qk_head_dim": 8,
+        "num_key_value_heads": 4,
+    },
+    "gemma3n_text": {"num_kv_shared_layers": 0, "intermediate_size": [48] * 3},
+    **{f"{name}_text": {"rope_parameters": _SECTIONS} for name in ("qwen2_vl", "qwen2_5_vl")},
+}  # fmt: skip
+
+
+def families() -> list[str]:
+    """Model types with a text part: those that a language-model or image-text class is registered for."""
+    return sorted({family for mapping in _HEADS for family in mapping if family in configuration_auto.CONFIG_MAPPING})
+
+
+def tiny_model(family: str) -> PreTrainedModel:
+    """A random model of that family; weights are spread wide enough that every part acts."""
+    config = tiny_config(configuration_auto.CONFIG_MAPPING[family])
+    torch.manual_seed(0)
+    if config.is_encoder_decoder:
+        config.decoder_start_token_id = BEGIN
+    module = _model_class(family, config)(config)
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad and parameter.is_floating_point():
+            mean = 0.5 if parameter.dim() == 1 and "norm" in name.lower() else 0.0
+            torch.nn.init.normal_(parameter, mean=mean, std=0.2)
+    return module.eval()
+
+
+def tiny_config(config_class: type[PreTrainedConfig], **given: Any) -> PreTrainedConfig:
+    """The class's own defaults, with every width, depth and count made small, in its parts as well."""
+    default = {field.name: field.default for field in dataclasses.fields(config_class)}
+    sees = any(word in config_class.__name__.lower() for word in ("vision", "audio"))
+    small = {**_WIDTHS, **(_VISION if sees else {})}
+    # A list by layer stays as the class computes it.
+    small = {name: value for name, value in small.items() if not isinstance(default.get(name, ()), list | tuple | dict)}
+    for part, part_class in _parts(config_class).items():
+        small[part] = tiny_config(part_class).to_dict()
+    special = _SPECIAL.get(config_class.model_type, {})
+    return config_class(**(small | {name: value for name, value in special.items() if name in default} | given))
+
+
+def _parts(config_class: type[PreTrainedConfig]) -> dict[str, type[PreTrainedConfig]]:
+    """The classes of a composite configuration's parts; where any would do, the one that it has by default."""
+    parts = dict(config_class.sub_configs)
+    if any(part_class.__name__ == "AutoConfig" for part_class in parts.values()):
+        default = config_class()
+        parts = {part: type(getattr(default, part, None)) for part in parts}
+    return {part: part_class for part, part_class in parts.items() if issubclass(part_class, PreTrainedConfig)}
+
+
+def _model_class(family: str, config: PreTrainedConfig) -> type[PreTrainedModel]:
+    for mapping in _HEADS:
+        if family in mapping:
+            name = mapping[family]
+            return getattr(transformers, name if isinstance(name, str) else name[0])
+    raise KeyError(family)

@@ -1,0 +1,79 @@
+"""A measure that fails on a model leaves its own table out, and no other."""
+
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from infoflow.foundation import UserError, current_display
+
+from ._measure import AbstractMeasure
+
+# Types differ from library to library (Arrow, safetensors, torch): some carry only the text.
+_OF_THE_MACHINE = ("out of memory", "can't allocate memory", "No space left on device", "Disk quota exceeded")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """Why a table is left out."""
+
+    table: str
+    model: str
+    reason: str  # for the user; of an unexpected exception its type and message
+    traceback: str = ""  # of an unexpected exception, which is a fault of infoflow
+
+
+class Failures:
+    """Failures of measures while one model is measured, by table.
+
+    Args:
+        model: The model's name.
+        keep_going: Whether a failure is told and the other measures go on; otherwise it is raised.
+    """
+
+    def __init__(self, model: str, keep_going: bool) -> None:
+        self.keep_going = keep_going
+        self._model = model
+        self._found: dict[str, Failure] = {}
+
+    def __contains__(self, measure: AbstractMeasure) -> bool:
+        """Also where another measure of its table failed: the table would not be whole."""
+        return measure.name in self._found
+
+    @contextmanager
+    def of(self, measure: AbstractMeasure) -> Iterator[None]:
+        """What `measure` raises inside is told and noted here; a lack of memory or disk, and an interruption, pass."""
+        try:
+            yield
+        except Exception as error:
+            if not self.keep_going or _is_of_the_machine(error):
+                raise
+            failure = _failure(self._model, measure, error)
+            self._found[measure.name] = failure
+            current_display().warn(f"{measure.name} of {self._model} failed and is left out: {failure.reason}")
+
+    def add(self, others: Sequence["Failures"]) -> None:
+        """What failed in other processes."""
+        for other in others:
+            self._found |= other._found
+
+    def listed(self) -> tuple[Failure, ...]:
+        """By table."""
+        return tuple(self._found[table] for table in sorted(self._found))
+
+
+def _failure(model: str, measure: AbstractMeasure, error: Exception) -> Failure:
+    if isinstance(error, UserError):
+        return Failure(table=measure.name, model=model, reason=str(error))
+    reason = f"this is a fault of infoflow, not of the model or the corpus. {type(error).__name__}: {error}"
+    trace = "".join(traceback.format_exception(error))
+    return Failure(table=measure.name, model=model, reason=reason, traceback=trace)
+
+
+def _is_of_the_machine(error: Exception) -> bool:
+    """No room in memory or on disk, no permission: the other measures would meet it too."""
+    if isinstance(error, MemoryError | OSError | torch.OutOfMemoryError):
+        return True
+    return any(sign in str(error) for sign in _OF_THE_MACHINE)

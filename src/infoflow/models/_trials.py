@@ -1,0 +1,331 @@
+"""What `load_model` tries on a model before anyone measures it: are its states what they are taken for?
+
+No list of families: a model that returns something else than its residual stream, whose results depend on the padding
+beside a sentence, or whose tokens reach each other beside attention, shows it in a few tiny forward passes.
+"""
+
+# B sentence, T token, D width
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from infoflow.foundation import UserError
+
+from ._anatomy import Anatomy
+from ._attention import AttentionCall
+from ._block_rerun import without_token
+from ._discovery import runs_alone, tiny_inputs
+from ._inputs import accepts, without_cache
+from ._limits import position_tables
+from ._model import Model
+from ._tap import tap
+
+_CHANGED = 1  # the token whose state is changed: one with neighbours on both sides, and not the first
+_ROUNDING = 16  # machine epsilons that another batch shape may move a state by, relative to its norm
+_OTHERS = 1000  # the same beside a sentence of equal length, where a deep model's rounding errors have grown
+_NOISE = 8  # how much more than sentences of equal length, in one batch, padding may move it
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class _Seen:
+    """One forward pass on a tiny sentence, given twice."""
+
+    hidden: dict[str, list[Tensor]]  # stack → L+1 states (2, T, D), as a tap shows them
+    inputs: dict[str, list[Tensor]] = field(default_factory=dict)  # stack → what each block was given
+    outputs: dict[nn.Module, Any] = field(default_factory=dict)  # block → what it returned last
+    leaks: dict[str, list[bool]] = field(default_factory=dict)  # stack → by layer
+    tables: dict[str, None] = field(default_factory=dict)  # names of position tables that were read
+
+
+def tried(model: Model) -> Model:
+    """The model with what the trials found: whether rows may be padded, and where tokens meet beside attention.
+
+    Raises:
+        UserError: The blocks' outputs are not the states that run through the model.
+    """
+    inputs = {name: ids.repeat(2, 1) for name, ids in tiny_inputs(model.module).items()}
+    with torch.no_grad():
+        seen = _look(model, inputs)
+        _require_one_stream(model, seen, inputs)
+        _require_the_stream(model, seen)
+        _require_the_last_state(model, seen, inputs)
+        pads = _pads(model, {stack: [state[:1] for state in states] for stack, states in seen.hidden.items()}, inputs)
+    return replace(model, pads=pads, anatomy=_anatomy(model.anatomy, seen), position_tables=tuple(seen.tables))
+
+
+def _anatomy(anatomy: Anatomy, seen: _Seen) -> Anatomy:
+    """With what only a tapped pass shows: the width of states (MobileBERT's attention is narrower), other paths."""
+    stacks = tuple(
+        replace(
+            stack,
+            width=seen.hidden[stack.name][0].shape[-1],
+            layers=tuple(
+                replace(layer, other_paths=leaks)
+                for layer, leaks in zip(stack.layers, seen.leaks[stack.name], strict=True)
+            ),
+        )
+        for stack in anatomy.stacks
+    )
+    return replace(anatomy, stacks=stacks)
+
+
+# -- looking
+
+
+def _look(model: Model, inputs: dict[str, Tensor]) -> _Seen:
+    """One pass, in which every block also runs on its input with one token changed, and that token hidden as key."""
+    hiding = False
+
+    def on_attention(call: AttentionCall) -> AttentionCall | None:
+        if not hiding or call.kind != "self":
+            return None
+        return without_token(call, torch.full((call.query.shape[0],), _CHANGED, device=call.query.device))
+
+    seen = _Seen(hidden={})
+
+    def after(stack: str) -> Callable[..., None]:
+        def hook(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+            nonlocal hiding
+            states = args[0] if args else kwargs["hidden_states"]
+            seen.inputs.setdefault(stack, []).append(states)
+            seen.outputs[block] = output
+            if states.dim() == 3:
+                args, kwargs = _with_states(args, kwargs, _one_changed(states))
+                hiding = True
+                # Not `block(...)`: hooks must see one run of the block.
+                found = _first(block.forward(*args, **kwargs))
+                hiding = False
+                seen.leaks.setdefault(stack, []).append(_differ(found))
+
+        return hook
+
+    with ExitStack() as restore, tap(model, hidden=True, on_attention=on_attention) as tapped:
+        for stack in model.anatomy.stacks:
+            for block in {model.module.get_submodule(layer.block) for layer in stack.layers}:
+                handle = block.register_forward_hook(after(stack.name), with_kwargs=True)
+                restore.callback(handle.remove)
+        for name, table in position_tables(model.module).items():
+            handle = table.register_forward_hook(lambda *_, name=name: seen.tables.update({name: None}))
+            restore.callback(handle.remove)
+        _run(model, inputs)
+    seen.hidden = dict(tapped.hidden)
+    return seen
+
+
+def _run(model: Model, inputs: dict[str, Tensor], **more: Any) -> Any:
+    running = runs_alone(model.module)
+    more = {name: value for name, value in more.items() if accepts(running, name)} | without_cache(running)
+    return running(**inputs, **more)
+
+
+def _with_states(
+    args: tuple[Any, ...], kwargs: dict[str, Any], states: Tensor
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return ((states, *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": states})
+
+
+def _one_changed(states_BTD: Tensor) -> Tensor:
+    """Of the second, equal sentence one token's state is another."""
+    changed = states_BTD.clone()
+    changed[1, _CHANGED] = 1.5 * states_BTD[1, _CHANGED].flip(-1) - states_BTD[1, _CHANGED]
+    return changed
+
+
+def _differ(output_BTD: Tensor) -> bool:
+    """Whether a token differs between the two sentences, beside the one that was changed."""
+    others = torch.arange(output_BTD.shape[1], device=output_BTD.device) != _CHANGED
+    kept, changed = output_BTD[0, others], output_BTD[1, others]
+    return not _distance(changed, kept) <= _ROUNDING * torch.finfo(kept.dtype).eps
+
+
+def _first(output: Any) -> Tensor:
+    return output if isinstance(output, Tensor) else output[0]
+
+
+def _distance(found_TD: Tensor, expected_TD: Tensor) -> float:
+    """Largest difference of a token's state, relative to the largest norm: a token of norm 0 (padding) counts too."""
+    scale = expected_TD.float().norm(dim=-1).max().clamp(min=torch.finfo(torch.float32).tiny)
+    return float((found_TD - expected_TD).float().norm(dim=-1).max() / scale)
+
+
+# -- states
+
+
+def _require_one_stream(model: Model, seen: _Seen, inputs: dict[str, Tensor]) -> None:
+    for stack in model.anatomy.stacks:
+        ids = inputs["decoder_input_ids" if "decoder_input_ids" in inputs and stack.name == "decoder" else "input_ids"]
+        for layer, states in enumerate(seen.hidden[stack.name]):
+            if states.dim() != 3 or states.shape[:2] != ids.shape:
+                raise UserError(
+                    f"{_family(model)} hands on states of shape {tuple(states.shape)} for {ids.shape[0]} sentences of "
+                    f"{ids.shape[1]} tokens (state {layer} of its {stack.name}): not one vector for each token, as "
+                    "models with several residual streams or shortened sequences do. infoflow follows one vector a "
+                    "token; analyse a model of another family."
+                )
+
+
+def _require_the_stream(model: Model, seen: _Seen) -> None:
+    """What a block returns is what the next one reads."""
+    for stack in model.anatomy.stacks:
+        returned, read = seen.hidden[stack.name], seen.inputs[stack.name]
+        if len(read) != len(stack.layers):
+            raise UserError(
+                f"{_family(model)} runs its {len(stack.layers)} blocks {len(read)} times in one forward pass of its "
+                f"{stack.name}, so its layers cannot be numbered. Analyse a model of another family."
+            )
+        for layer in range(1, len(read)):
+            if returned[layer].shape != read[layer].shape or not _equal(returned[layer], read[layer]):
+                raise UserError(_not_the_stream(model, stack.name, layer))
+
+
+def _not_the_stream(model: Model, stack: str, layer: int) -> str:
+    layers = model.anatomy.stack(stack).layers
+    first, second = layers[layer - 1].block, layers[layer].block
+    why = "something else runs between them"
+    if first.rpartition(".")[0].rpartition(".")[0] and first.rpartition(".")[0] == second.rpartition(".")[0]:
+        outer = [path for path in _outer(first) if isinstance(model.module.get_submodule(path), nn.ModuleList)]
+        if len(outer) > 1:
+            why = f"they are parts of one block, which has several attentions of one kind ({first}, {second})"
+    return (
+        f"What {first} of {_family(model)} returns is not what {second} reads: {why}, so the outputs of its "
+        f"{stack}'s blocks are not the states between them. infoflow needs blocks that follow one another with one "
+        "attention of each kind; analyse a model of another family."
+    )
+
+
+def _outer(path: str) -> Iterator[str]:
+    parts = path.split(".")
+    for end in range(1, len(parts)):
+        yield ".".join(parts[:end])
+
+
+def _require_own_states(model: Model, hidden: dict[str, list[Tensor]], output: Any) -> None:
+    """The model's own `output_hidden_states`, where it has them: all but the last, behind which may be a norm."""
+    for stack in model.anatomy.stacks:
+        own, ours = _own_states(model, stack.name, output), hidden[stack.name]
+        if own is None:
+            continue
+        same = len(own) == len(ours) and all(
+            mine.shape == its.shape and _equal(mine, its) for mine, its in zip(ours[:-1], own[:-1], strict=True)
+        )
+        if not same:
+            raise UserError(
+                f"The states between the blocks of {_family(model)} are not those that it returns itself with "
+                f"output_hidden_states ({len(ours)} and {len(own)} of its {stack.name}), so infoflow does not know its "
+                "layers. Analyse a model of another family."
+            )
+
+
+def _own_states(model: Model, stack: str, output: Any) -> tuple[Tensor, ...] | None:
+    names = [f"{stack}_hidden_states"] if len(model.anatomy.stacks) > 1 else ["hidden_states"]
+    found = next((getattr(output, name, None) for name in names), None)
+    return found if isinstance(found, tuple) and found and all(isinstance(one, Tensor) for one in found) else None
+
+
+def _require_the_last_state(model: Model, seen: _Seen, inputs: dict[str, Tensor]) -> None:
+    """What the last block returns is what the model's output is made of: another state there is another output."""
+    stack = model.anatomy.stacks[-1].name
+    last = model.module.get_submodule(model.anatomy.stacks[-1].layers[-1].block)
+    same = _result(_passed_over(model, seen.outputs, inputs))
+    changed = dict(seen.outputs)
+    states = _first(changed[last])
+    other = 1.5 * states.flip(-1) - states
+    changed[last] = other if isinstance(changed[last], Tensor) else (other, *changed[last][1:])
+    if _equal(_result(_passed_over(model, changed, inputs)), same):
+        raise UserError(
+            f"What the last block of {_family(model)}'s {stack} returns has no effect on the model's output, so it is "
+            "not the state behind it. Analyse a model of another family."
+        )
+
+
+def _passed_over(model: Model, outputs: dict[nn.Module, Any], inputs: dict[str, Tensor]) -> Any:
+    """The forward pass with blocks that do nothing but return `outputs`."""
+    with ExitStack() as restore:
+        for block, output in outputs.items():
+            restore.enter_context(_returning(block, output))
+        return _run(model, inputs)
+
+
+@contextmanager
+def _returning(block: nn.Module, output: Any) -> Iterator[None]:
+    saved = vars(block).get("forward")
+    block.forward = lambda *args, **kwargs: output
+    try:
+        yield
+    finally:
+        if saved is None:
+            del block.forward
+        else:
+            block.forward = saved
+
+
+def _result(output: Any) -> Tensor:
+    return output["logits"] if "logits" in output else output[0]
+
+
+def _equal(found: Tensor, expected: Tensor) -> bool:
+    return _distance(found, expected) <= _ROUNDING * torch.finfo(expected.dtype).eps
+
+
+# -- padding
+
+
+def _pads(model: Model, alone: dict[str, list[Tensor]], inputs: dict[str, Tensor]) -> bool:
+    """Whether a sentence padded beside a longer one has the states that it has alone.
+
+    Raises:
+        UserError: They are others even in a batch without padding, or not the model's own.
+    """
+    states, output = _states(model, _beside(model, inputs, longer=True))
+    _require_own_states(model, states, output)
+    padded = _farthest(alone, states)
+    epsilon = torch.finfo(alone[model.anatomy.stacks[0].name][0].dtype).eps
+    if padded <= _ROUNDING * epsilon:
+        return True
+    states, _ = _states(model, _beside(model, inputs, longer=False))
+    unpadded = _farthest(alone, states)
+    if unpadded > _OTHERS * epsilon:
+        raise UserError(
+            f"What {_family(model)} computes for a sentence depends on the other sentences of its batch (its states "
+            f"change by {unpadded:.1e}), so no measurement of it would be its own. Analyse a model of another family."
+        )
+    return padded <= _NOISE * unpadded
+
+
+def _beside(model: Model, inputs: dict[str, Tensor], longer: bool) -> dict[str, Tensor]:
+    """The sentence in a batch with another one, which is longer or as long."""
+    batch = {}
+    for name, ids in inputs.items():
+        if name == "attention_mask":
+            continue
+        row, other = ids[0], ids[0].flip(0)
+        batch[name] = torch.stack([row, other])
+        if longer:
+            batch[name] = nn.functional.pad(batch[name], (0, 3), value=model.pad_token_id)
+            batch[name][1, -3:] = other[:3]
+    batch["attention_mask"] = torch.ones_like(batch["input_ids"])
+    batch["attention_mask"][0, inputs["input_ids"].shape[1] :] = 0
+    return batch
+
+
+def _states(model: Model, inputs: dict[str, Tensor]) -> tuple[dict[str, list[Tensor]], Any]:
+    with tap(model, hidden=True) as seen:
+        output = _run(model, inputs, output_hidden_states=True)
+    return seen.hidden, output
+
+
+def _farthest(alone: dict[str, list[Tensor]], beside: dict[str, list[Tensor]]) -> float:
+    return max(
+        _distance(found[0, : expected.shape[1]], expected[0])
+        for stack in alone
+        for expected, found in zip(alone[stack], beside[stack], strict=True)
+    )
+
+
+def _family(model: Model) -> str:
+    return type(model.module).__name__
