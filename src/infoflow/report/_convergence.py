@@ -92,12 +92,18 @@ def _answer(data: pd.DataFrame, side: str, series: list[Series]) -> str:
         if own.empty:
             continue
         moved = {e: float(np.diff(own.loc[own["estimate"] == e, "change"].to_numpy()[-2:])[0]) for e in _ESTIMATES}
-        clauses.append(f"{line.label} by {moved['corrected']:+.3f} nats (plug-in {moved['plug-in']:+.3f})")
+        corrected, plug_in = (f"{moved[estimate]:+.3f}".replace("-", "−") for estimate in _ESTIMATES)
+        clauses.append(f"{line.label} by {corrected} nats (plug-in {plug_in})")
     return f"{side}: the last doubling of the text moved the change from bottom to top of {listed(clauses)}."
 
 
 def _chart(data: pd.DataFrame, series: list[Series]) -> dict[str, Any]:
-    x = alt.X("tokens:Q", title="tokens counted", scale=alt.Scale(type="log", nice=False), axis=alt.Axis(format="~s"))
+    x = alt.X(
+        "tokens:Q",
+        title="tokens counted",
+        scale=alt.Scale(type="log", nice=False),
+        axis=alt.Axis(format="~s", tickCount=4),
+    )
     y = alt.Y("change:Q", title="top less bottom layer (nats)", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5))
     at, color = {"x": x, "y": y}, color_of(series)
     trained, untrained = data[data["group"] == "trained"], data[data["group"] == "untrained"]
