@@ -1,5 +1,7 @@
 """`data list | get | describe`."""
 
+RULES = ("source", "near-duplicates")
+
 
 def test_list_names_the_built_in_corpora(infoflow):
     answer = infoflow("data", "list")
@@ -17,6 +19,19 @@ def test_get_and_describe(infoflow, tmp_path):
     assert "upos" in facts["columns"]
     (tmp_path / "own.txt").write_text("one two\nthree\n")
     assert "3 (3 distinct)" in infoflow("data", "describe", "own.txt").out
+
+
+def test_describe_says_what_leaks_by_source_and_by_default(infoflow, tmp_path):
+    verbs = ["sees", "likes", "sings to", "listens to"]
+    rows = [f"dog {n // 2} {verbs[n % 4]} cat {n // 2}\tphrase {n % 200}\n" for n in range(400)]
+    (tmp_path / "own.tsv").write_text("".join(rows))
+    lines = infoflow("data", "describe", "own.tsv").out.splitlines()
+    source, default = (next(line for line in lines if line.startswith(f"split by {rule}")) for rule in RULES)
+    assert " 0 left out" in source
+    assert "of test targets 0.0% stand in training" not in source
+    assert " 0 left out" not in default
+    for side in ("sources", "targets"):
+        assert f"of test {side} 0.0% stand in training, 0.0% but for one word at most" in default
 
 
 def test_without_a_network_the_message_names_the_generated_corpus(infoflow, monkeypatch, tmp_path):

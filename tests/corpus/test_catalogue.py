@@ -16,6 +16,7 @@ def test_description_counts(write):
     assert described.words_per_sentence["mean"] == 7 / 3
     assert described.columns == ("text", "translation")
     assert described.examples == ({"text": "Go on .", "translation": "x"},)
+    assert described.splits == ()  # too few sentences for three parts
 
 
 def test_description_of_annotation():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from infoflow.corpus import SPLIT_RULES, Corpus, generate_grammar
+from infoflow.corpus import SPLIT_RULES, Corpus, describe_corpus, generate_grammar, leakage
 from infoflow.corpus._near_duplicates import nearly_repeats, repeats
 from infoflow.corpus._split import check_rule
 from infoflow.foundation import UserError, make_display, use_display
@@ -82,11 +82,11 @@ def corpus_of(rows, folder, name="rows.tsv"):
 
 WORDS = ["a", "B", "b", "c.", "c", "d", "É", "e\u0301", "-"]
 sentences = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join)
-pairs = st.lists(st.tuples(sentences, sentences), min_size=12, max_size=60)
-lines = st.lists(st.tuples(sentences), min_size=12, max_size=60)
+pairs = st.lists(st.tuples(sentences, sentences), min_size=12, max_size=40)
+lines = st.lists(st.tuples(sentences), min_size=12, max_size=40)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.one_of(pairs, lines), seed=st.integers(0, 5))
 @pytest.mark.parametrize("rule", SPLIT_RULES)
 def test_parts_are_those_of_a_comparison_of_all_pairs(rows, seed, rule, tmp_path):
@@ -105,7 +105,7 @@ def test_parts_are_those_of_a_comparison_of_all_pairs(rows, seed, rule, tmp_path
         assert any(len(kept[part]) < 0.5 * len(getattr(source, part)) for part in ("train", "validation"))
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=pairs, seed=st.integers(0, 5), order=st.randoms(use_true_random=False))
 def test_parts_do_not_depend_on_the_order_of_lines(rows, seed, order, tmp_path):
     moved = rows[:]
@@ -122,7 +122,7 @@ def test_parts_do_not_depend_on_the_order_of_lines(rows, seed, order, tmp_path):
     assert found[0] == found[1]
 
 
-@settings(max_examples=300)
+@settings(max_examples=200, deadline=None)
 @given(texts=st.lists(sentences, max_size=12), others=st.lists(sentences, max_size=12))
 def test_repeats_and_near_repeats_are_those_of_all_pairs(texts, others):
     assert repeats(texts, others).tolist() == [any(normal(a) == normal(b) for b in others) for a in texts]
@@ -185,3 +185,35 @@ def test_a_corpus_of_near_duplicates_falls_back_to_a_weaker_rule_and_says_so(tmp
 def test_an_unknown_rule_is_refused():
     with pytest.raises(UserError, match=r"must be among near-duplicates, both-sides, source\. Got 'target'"):
         check_rule("target")
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(held_out=st.one_of(pairs, lines), train=pairs)
+def test_leaks_are_those_of_all_pairs(held_out, train, tmp_path):
+    both = len(held_out[0]) > 1
+    found = leakage(corpus_of(held_out, tmp_path, "held-out.tsv"), corpus_of(train, tmp_path, "train.tsv"))
+    expected = {
+        f"{prefix}{name}": sum(any(same(a[side], b[side]) for b in train) for a in held_out) / len(held_out)
+        for prefix, same in (("", lambda a, b: normal(a) == normal(b)), ("near_", near))
+        for side, name in enumerate(("sources", "targets"))
+        if both or name == "sources"
+    }
+    assert found.to_json() == pytest.approx(expected)
+    assert (found.targets is None) == (found.near_targets is None) == (not both)
+
+
+def test_the_default_leaves_no_leak_and_the_split_by_source_does(tmp_path):
+    verbs = ["sees", "likes", "sings to", "listens to"]
+    rows = [(f"dog {n // 2} {verbs[n % 4]} cat {n // 2}", f"phrase {n % 200}") for n in range(400)]
+    corpus = corpus_of(rows, tmp_path)
+    described = {split.rule: split for split in describe_corpus(corpus).splits}
+    assert list(described) == ["source", "near-duplicates"]
+    for rule, split in described.items():
+        parts = corpus.split(validation=0.02, test=0.1, rule=rule)
+        assert (split.train, split.validation, split.test) == tuple(
+            map(len, (parts.train, parts.validation, parts.test))
+        )
+        assert (split.used, split.left_out, split.leakage) == (rule, parts.left_out, leakage(parts.test, parts.train))
+    assert min(described["source"].leakage.targets, described["source"].leakage.near_sources) > 0.2
+    assert set(described["near-duplicates"].leakage.to_json().values()) == {0.0}
+    assert sum(sum(why.values()) for why in described["near-duplicates"].left_out.values()) > 0

@@ -9,6 +9,7 @@ import pytest
 import tiny_heads as tiny
 import torch
 
+from infoflow.corpus import Corpus
 from infoflow.foundation import UserError
 from infoflow.heads import Confidence, SurfaceStatistics, head_classes
 
@@ -54,7 +55,11 @@ def by_definition(reader, rows, smoothing=1e-4):
                         "last": a[n - 1],
                         "entropy": -sum(x * math.log(x) for x in smooth),
                     }
-                    scores |= {name: sum(a[j] for j in group) for name, group in groups.items() if group}
+                    scores |= {
+                        name: sum(a[j] for j in group)
+                        for name, group in groups.items()
+                        if group or name == "punctuation"
+                    }
                     scores["sep_to_sep" if i in groups["sep"] else "rest_to_sep"] = scores["sep"]
                     if i == 0:
                         scores["first_token_entropy"] = scores["entropy"]
@@ -89,6 +94,35 @@ def test_averages_over_documents(reader):
     singles = [tiny.run(SurfaceStatistics(), reader, [np.array([row])]) for row in range(5)]
     np.testing.assert_allclose(frame["value"], np.mean([s["value"] for s in singles], axis=0), atol=1e-6)
     assert frame["count"].eq(5).all()
+
+
+@pytest.mark.parametrize("batches", [[[0, 1, 2, 3]], [[3, 0], [2], [1]]])
+def test_a_sentence_without_punctuation_has_no_attention_on_it(batches, tmp_path):
+    (tmp_path / "four.txt").write_text("a dog sees , hears .\na dog sees\nthe dogs\nthe dog , the cat\n")
+    corpus = Corpus.from_text(tmp_path / "four.txt")
+    reader = tiny.reader_of(tiny.bert(corpus), corpus)
+    marks = set(reader.model.tokenizer.convert_tokens_to_ids([",", ".", "▁,", "▁."]))
+    measures = {average: SurfaceStatistics(average=average) for average in ("micro", "document")}
+    frames = {
+        average: tiny.run(measure, reader, [np.array(rows) for rows in batches])
+        for average, measure in measures.items()
+    }
+    shares, lengths = [], []
+    for row in range(4):  # Clark et al.: sum(A * selector) / n for each document, then the mean
+        given = tiny.batch_of(reader, np.array([row]))
+        (stream,), (layers,) = given.streams.values(), given.attention.values()
+        ids = stream.input_ids[0].tolist()
+        selector = torch.tensor([float(token in marks) for token in ids])
+        shares.append([[float((a * selector).sum()) / len(ids) for a in weights[0]] for weights in layers])
+        lengths.append(len(ids))
+        assert bool(selector.any()) == (row in (0, 3))
+    expected = {"document": np.mean(shares, axis=0), "micro": np.average(shares, axis=0, weights=lengths)}
+    for average, frame in frames.items():
+        rows = frame[frame["statistic"] == "punctuation"].sort_values(["layer", "head"])
+        np.testing.assert_allclose(rows["value"], expected[average].ravel(), atol=1e-6)
+        assert rows["count"].eq(4 if average == "document" else sum(lengths)).all()
+        special = frame[frame["statistic"] == "eos"]
+        assert special.empty == (reader.model.tokenizer.eos_token_id is None)
 
 
 def test_the_baseline_is_uniform_attention(reader):

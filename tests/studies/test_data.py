@@ -17,13 +17,15 @@ def write_pairs(path: Path, pairs: list[tuple[str, str]]) -> str:
     return str(path)
 
 
+PAIRS = [(f"the cat sees {number} dogs", f"le chat voit {number} chiens") for number in range(60)]
+
+
 @pytest.fixture
 def published(tmp_path: Path) -> CorpusPlan:
-    train = [(f"the cat sees {number} dogs", f"le chat voit {number} chiens") for number in range(60)]
     validation = [("the cat sees 7 dogs", "x"), ("A  bird sings", "un oiseau"), ("two birds sing", "deux oiseaux")]
     test = [("The CAT sees 9  dogs", "y"), ("a bird sings", "l'oiseau chante"), ("the cat sees 9 dogs", "z")]
     return CorpusPlan(
-        name=write_pairs(tmp_path / "train.tsv", train),
+        name=write_pairs(tmp_path / "train.tsv", PAIRS),
         validation_name=write_pairs(tmp_path / "validation.tsv", validation),
         test_name=write_pairs(tmp_path / "test.tsv", test),
         vocabulary=300,
@@ -101,3 +103,35 @@ def test_the_rule_of_the_split_is_a_setting_and_its_default_the_strictest(tmp_pa
 def test_an_unknown_rule_of_the_split_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"corpus\.split must be near-duplicates or both-sides or source\. Got 'hash'"):
         StudyPlan.from_json({"corpus": {"split": "hash"}})
+
+
+def test_what_is_in_no_part_is_counted_with_its_reason(published: CorpusPlan, tmp_path: Path) -> None:
+    plan = dataclasses.replace(published, max_words=5, sentences=40)
+    long = "this sentence has more than five words"
+    write_pairs(Path(plan.name), [*PAIRS, (long, "a"), (f"Also {long}", "b")])
+    write_pairs(Path(plan.test_name), [("The cat sees 9  dogs", "rien"), (long, "c")])
+    kept = prepare(StudyPlan(corpus=plan), tmp_path).parts.train.column("translation")
+    write_pairs(Path(plan.test_name), [("The cat sees 9  dogs", next(iter(kept))), (long, "c")])
+    parts = prepare(StudyPlan(corpus=plan), tmp_path).parts
+    assert parts.facts() == {
+        "rule": None,
+        "left_out": {
+            "corpus": {"not of 1 to 5 words": 2},
+            "test": {"not of 1 to 5 words": 1},
+            "train": {"source in a published part": 2, "more than corpus.sentences": 18},
+        },
+        "leakage": {
+            "validation": {"sources": 0.0, "targets": 0.0, "near_sources": 1 / 3, "near_targets": 0.0},
+            "test": {"sources": 0.0, "targets": 1.0, "near_sources": 1.0, "near_targets": 1.0},
+        },
+    }
+
+
+def test_every_row_of_a_split_corpus_is_in_a_part_or_counted(tmp_path: Path) -> None:
+    plan = CorpusPlan(name="grammar:2000", vocabulary=150, max_words=9, sentences=600)
+    parts = prepare(StudyPlan(corpus=plan), tmp_path).parts
+    assert parts.rule == "near-duplicates"
+    assert set(parts.left_out) >= {"corpus", "train"}
+    lost = sum(count for reasons in parts.left_out.values() for count in reasons.values())
+    assert len(parts.train) + len(parts.validation) + len(parts.test) + lost == 2000
+    assert set(parts.facts()["leakage"]["test"].values()) == {0.0}

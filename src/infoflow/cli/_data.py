@@ -1,7 +1,12 @@
 """`infoflow data list | get | describe`."""
 
+from typing import TYPE_CHECKING
+
 from ._session import Log, reporting
 from ._show import show, show_table
+
+if TYPE_CHECKING:
+    from infoflow.corpus import SplitDescription
 
 
 def list_all() -> None:
@@ -47,12 +52,27 @@ def describe(name: str, /, *, log: Log = None) -> None:
             ["words per sentence", lengths],
             ["columns", ", ".join(facts.columns)],
             *([tag, _counts(counts)] for tag, counts in facts.tag_counts.items()),
+            *([f"split by {split.rule}", _split(split)] for split in facts.splits),
             ["digest", facts.digest],
         ]
         show_table(["fact", "value"], rows)
         for example in facts.examples:
             show()
             show_table(["column", "example"], list(map(list, example.items())))
+
+
+def _split(split: "SplitDescription") -> str:
+    """Sizes of the parts, and what of the test part stands in training."""
+    lost, leaks = sum(count for reasons in split.left_out.values() for count in reasons.values()), split.leakage
+    sizes = f"{split.train:,} train, {split.validation:,} validation, {split.test:,} test, {lost:,} left out"
+    used = "" if split.used == split.rule else f" (by {split.used}, as too little would be left)"
+    sides = {"sources": (leaks.sources, leaks.near_sources), "targets": (leaks.targets, leaks.near_targets)}
+    repeated = [
+        f"of test {side} {equal:.1%} stand in training, {near:.1%} but for one word at most"
+        for side, (equal, near) in sides.items()
+        if equal is not None and near is not None
+    ]
+    return "; ".join([f"{sizes}{used}", *repeated])
 
 
 def _counts(counts: dict[str, int]) -> str:

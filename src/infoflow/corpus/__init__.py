@@ -6,6 +6,7 @@ from ._batches import length_batches as length_batches
 from ._cache import cache_folder as cache_folder
 from ._catalogue import CatalogueEntry as CatalogueEntry
 from ._catalogue import CorpusDescription as CorpusDescription
+from ._catalogue import SplitDescription as SplitDescription
 from ._catalogue import describe_corpus as describe_corpus
 from ._catalogue import list_corpora as list_corpora
 from ._categories import CategoryParts as CategoryParts
@@ -19,6 +20,8 @@ from ._encoded import tokenizer_digest as tokenizer_digest
 from ._generated import generate_grammar as generate_grammar
 from ._grammar import GrammarConfig as GrammarConfig
 from ._grammar import Rates as GrammarRates
+from ._leakage import Leakage as Leakage
+from ._leakage import leakage as leakage
 from ._load import load_corpus as load_corpus
 from ._parse import PARSER as PARSER
 from ._parse import parse_corpus as parse_corpus

@@ -6,11 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from infoflow.foundation import UserError
+
 from ._corpus import Corpus
+from ._leakage import Leakage, leakage
 from ._load import GRAMMAR, GRAMMAR_SENTENCES
 from ._printable import printable
-from ._split import split_numbers
+from ._split import SPLIT_RULES, SplitRule, split_numbers
 from ._tatoeba import TATOEBA, is_tatoeba_cached, tatoeba_folder
+
+_SHARES = {"validation": 0.02, "test": 0.10}  # of `CorpusPlan`
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,6 +53,19 @@ def list_corpora() -> list[CatalogueEntry]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SplitDescription:
+    """What a rule makes of a corpus, with the shares of a study (2% validation, 10% test, seed 0)."""
+
+    rule: SplitRule
+    used: SplitRule  # another one, where this one would leave too little
+    train: int
+    validation: int
+    test: int
+    left_out: dict[str, dict[str, int]]  # rows that are in no part: the part they belonged to, why, how many
+    leakage: Leakage  # of the test part
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CorpusDescription:
     """A corpus in numbers, and its first sentences; all text is printable."""
 
@@ -60,11 +78,12 @@ class CorpusDescription:
     words_per_sentence: dict[str, float]  # mean, and percentiles 5, 50, 95 and 100
     columns: tuple[str, ...]
     tag_counts: dict[str, dict[str, int]]  # the ten most frequent tags of each tag column
+    splits: tuple[SplitDescription, ...]  # by the source alone, and by the default; empty: too few sentences for both
     examples: tuple[dict[str, str], ...]
 
 
 def describe_corpus(corpus: Corpus, examples: int = 3) -> CorpusDescription:
-    """Count a corpus in one streaming pass per column, and show `examples` sentences of it."""
+    """Count a corpus, streaming its columns, split it by the weakest and the strictest rule, show `examples` of it."""
     lengths, words = corpus.word_counts, _word_types(corpus)
     percentiles = {f"{share}%": float(np.percentile(lengths, share)) for share in (5, 50, 95, 100)}
     return CorpusDescription(
@@ -77,7 +96,30 @@ def describe_corpus(corpus: Corpus, examples: int = 3) -> CorpusDescription:
         words_per_sentence={"mean": float(lengths.mean()), **percentiles},
         columns=tuple(sorted(corpus.columns)),
         tag_counts={name: _tag_counts(corpus, name) for name in sorted(_tag_columns(corpus))},
+        splits=_splits(corpus),
         examples=tuple(_example(corpus, index) for index in range(min(examples, len(corpus)))),
+    )
+
+
+def _splits(corpus: Corpus) -> tuple[SplitDescription, ...]:
+    try:
+        return tuple(_split(corpus, rule) for rule in (SPLIT_RULES[-1], SPLIT_RULES[0]))
+    except UserError:  # too few sentences for three parts
+        return ()
+
+
+def _split(corpus: Corpus, rule: SplitRule) -> SplitDescription:
+    split = corpus.split(**_SHARES, rule=rule)
+    assert split.validation is not None
+    assert split.test is not None
+    return SplitDescription(
+        rule=rule,
+        used=split.rule,
+        train=len(split.train),
+        validation=len(split.validation),
+        test=len(split.test),
+        left_out=split.left_out,
+        leakage=leakage(split.test, split.train),
     )
 
 

@@ -7,11 +7,14 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from ._roles import PUNCTUATION
 from ._rows import Rows
 
 OFFSETS: Mapping[str, int] = {"self": 0, "previous": -1, "next": 1}
 """Statistics of a key's place relative to the query."""
 ENDS = ("first", "last")
+_EVERYWHERE = (*ENDS, PUNCTUATION)
+"""Statistics that count a sentence without such a key as 0."""
 ENTROPIES = ("entropy", "first_token_entropy")
 SEPARATORS = ("sep_to_sep", "rest_to_sep")
 
@@ -58,10 +61,14 @@ def surface_sums(
 
 
 def surface_counts(rows: SurfaceRows) -> Float[Tensor, "sentence statistic"]:
-    """Queries that each sum is over; none for a role that no key of the sentence has."""
+    """Queries that each sum is over; none for a special token that no key of the sentence is.
+
+    A sentence without punctuation counts: there is no attention on it. The authors of [@clark2019] sum A · selector
+    over n in every document, and the selector of such a document is 0.
+    """
     queries = rows.queries.sum(1).double()
     counts = [queries] * len(OFFSETS)
-    counts += [queries * keys.any(1) if name not in ENDS else queries for name, keys in rows.keys.items()]
+    counts += [queries * keys.any(1) if name not in _EVERYWHERE else queries for name, keys in rows.keys.items()]
     has_separator = rows.keys["sep"].any(1)
     counts += [(rows.queries & chosen).sum(1) * has_separator for chosen in (rows.separators, ~rows.separators)]
     counts += [queries, (rows.queries & rows.first_query).sum(1)]

@@ -20,9 +20,9 @@ _STATISTICS = (*OFFSETS, *ENDS, SPECIAL, *NAMED, PUNCTUATION, *SEPARATORS, *ENTR
 
 _SCHEMA = TableSchema(
     name="head_surface",
-    version=1,
+    version=2,
     description="Where the attention of a head goes, special tokens included: the mean share of a query's attention on "
-    "chosen keys, and its entropy. A statistic that a model or corpus has no tokens for has no row.",
+    "chosen keys, and its entropy. Special tokens that a model does not have, or no sentence, have no row.",
     columns=(
         *HEAD_KEYS,
         Column(
@@ -31,8 +31,9 @@ _SCHEMA = TableSchema(
             unit="",
             description="self, previous, next: the token at the query's own, previous or next place; first, last: the "
             "sentence's first or last token; special: all special tokens; cls, sep, bos, eos: those by name; "
-            "punctuation; sep_to_sep, rest_to_sep: SEP from SEP, and from all others; entropy; first_token_entropy: "
-            "entropy of the first token's attention (CLS in BERT)",
+            "punctuation, which is 0 in a sentence without any (before version 2 such sentences were left out); "
+            "sep_to_sep, rest_to_sep: SEP from SEP, and from all others; entropy; first_token_entropy: entropy of the "
+            "first token's attention (CLS in BERT)",
         ),
         *estimate_columns(
             "share of attention, or nats for entropies", "mean over queries", "uniform attention over the same keys"
@@ -49,7 +50,7 @@ class SurfaceStatistics(AbstractHeadMeasure):
     token at the query's own place.
 
     Args:
-        punctuation: Texts of the tokens that count as punctuation.
+        punctuation: Texts of the tokens that count as punctuation. A sentence without any counts as 0.
         smoothing: ε of $(1 - ε) a + ε/|K|$ before entropies.
         exclude_keys: Roles of tokens that are no keys, see `Confidence`.
         exclude_queries: Roles of tokens that are no queries.

@@ -18,6 +18,7 @@ from ._embedding import asset, closed, embedded, policy, style
 from ._figure import Figure, PanelGroup
 from ._map_drawing import legend_mark
 from ._methods import settings, table_notes
+from ._parts import parts_told
 from ._story import Story, tell
 from ._summary import VERDICTS, model_rows, study_line, verdict_line
 from ._theme import vega_config
@@ -52,6 +53,7 @@ def render(run: RunFolder, story: Story) -> str:
         verdict_line=verdict_line(story.findings),
         verdicts=VERDICTS,
         sections=story.sections,
+        parts=parts_told(run),
         settings=settings(run),
         tables=table_notes(run),
         warnings=manifest.get("warnings", []),

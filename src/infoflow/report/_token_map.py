@@ -21,8 +21,9 @@ _HOW_MAPS = (
     "to follow the same occurrences through the layers; the row below shows every layer at a glance, and a click there "
     "moves the slider.",
     "Directions, sizes of clusters and distances between clusters mean nothing in such a map. Each layer's map starts "
-    "from the one below and is turned to lie on it. One model of each kind is shown (its first seed); the untrained "
-    "one is the control.",
+    "from the one below and is turned to lie on it. The smallest differences, such as the rounding of another batch "
+    "size, give another picture of the same space. One model of each kind is shown (its first seed); the untrained one "
+    "is the control.",
 )
 
 

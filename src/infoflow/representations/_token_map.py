@@ -22,7 +22,8 @@ _TAGS = ("ccg", "upos", "xpos", "deprel")  # the first of them that the corpus h
 _SCHEMA = TableSchema(
     name="token_map",
     version=1,
-    description="t-SNE maps of occurrences of a few tokens, the same points in every layer; axes have no meaning.",
+    description="t-SNE maps of occurrences of a few tokens, the same points in every layer; axes have no meaning. "
+    "t-SNE is chaotic: vectors that differ by rounding, as with another batch size, give another map of one space.",
     columns=(
         Column(name="stack", dtype="string", unit="", description="encoder or decoder: the stack that reads the text"),
         Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
@@ -55,6 +56,9 @@ class TokenMap(Intervention):
     training: 15 % of all tokens selected, of these 80 % masked); one token by position; one by its word's tag, where
     the corpus has tags. Where a corpus lacks the named tokens, its most frequent tokens take their place; in the third
     map the one of these whose tags vary most.
+
+    The same call gives the same map, but t-SNE is chaotic: the rounding of vectors depends on the batch size (and on
+    the machine), and it is enough to move points and clusters. Which vectors are near is what another map keeps.
 
     Args:
         tokens: Of the first map; each must be one token of the model's.

@@ -13,7 +13,7 @@ from infoflow.alignment import ALIGNMENT
 from infoflow.dynamics import ALLOCATION_SIMILARITY
 from infoflow.findings import FINDINGS_TABLE, evaluate
 from infoflow.flow import is_first, processes, wait_for_all
-from infoflow.foundation import UserError, current_display, file_digest, provenance, thread_budget, writable
+from infoflow.foundation import UserError, current_display, digest, file_digest, provenance, thread_budget, writable
 from infoflow.report import write_report
 from infoflow.results import Column, RunFolder, TableSchema
 
@@ -95,9 +95,10 @@ def _study(plan: StudyPlan, run: RunFolder, num_processes: int | None, clock: Wa
         if job.kind == "train":
             jobs.publish(job)
     pairs, alignment = compared(jobs), aligned(jobs)
+    split = jobs.bench.facts("parts", digest([1, jobs.data.key]), jobs.data.parts.facts)
     if is_first():
         _write_tables(jobs, run, pairs, alignment)
-        _describe(jobs, run, clock)
+        _describe(jobs, run, clock, split)
         write_report(run)
     wait_for_all()
     jobs.bench.discard("samples")
@@ -182,7 +183,7 @@ def _learning_curves(jobs: StudyJobs) -> pd.DataFrame:
     return pd.concat(curves, ignore_index=True)
 
 
-def _describe(jobs: StudyJobs, run: RunFolder, clock: WallClock) -> None:
+def _describe(jobs: StudyJobs, run: RunFolder, clock: WallClock, split: dict[str, Any]) -> None:
     """What the report's summary and methods need beside the tables."""
     data = jobs.data
     trained = _training_runs(jobs).to_dict("records")
@@ -198,6 +199,7 @@ def _describe(jobs: StudyJobs, run: RunFolder, clock: WallClock) -> None:
             "sentences": sum(len(part) for part in parts.values()),
             "words": int(sum(part.word_counts.sum() for part in parts.values())),
             "parts": sizes,
+            "split": split,
             **({} if other is None else {"other_domain": {"digest": other.digest, "sentences": len(other)}}),
         },
         models=[{**row, "sha256": _weights_digest(run, row["model"])} for row in trained],

@@ -1,0 +1,42 @@
+"""How much of a held-out part a model can have seen in training."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from itertools import compress
+
+import numpy as np
+
+from ._corpus import Corpus
+from ._near_duplicates import nearly_repeats, repeats
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Leakage:
+    """Shares of the rows of a held-out part; those of targets are None where a corpus has no translations."""
+
+    sources: float  # whose source stands in training
+    targets: float | None  # whose target does
+    near_sources: float  # whose source stands in training, equal words or one word apart
+    near_targets: float | None
+
+    def to_json(self) -> dict[str, float]:
+        """The shares that there are."""
+        return {name: share for name, share in asdict(self).items() if share is not None}
+
+
+def leakage(held_out: Corpus, train: Corpus) -> Leakage:
+    """What of `held_out` stands in `train`; see `Corpus.split` for what counts as equal and as near."""
+    sides = [name for name in ("text", "translation") if name in held_out.columns & train.columns]
+    shares = [[_share(held_out, train, side, found) for side in sides] for found in (repeats, nearly_repeats)]
+    equal, near = ([*values, None][:2] for values in shares)
+    assert equal[0] is not None
+    assert near[0] is not None
+    return Leakage(sources=equal[0], targets=equal[1], near_sources=near[0], near_targets=near[1])
+
+
+def _share(
+    held_out: Corpus, train: Corpus, side: str, found: Callable[[Iterable[str], Iterable[str]], np.ndarray]
+) -> float:
+    # Both ways, so that of the training sentences only those that are found lie in memory.
+    touched = found(train.column(side), held_out.column(side))
+    return float(found(held_out.column(side), compress(train.column(side), touched)).mean())

@@ -1,0 +1,132 @@
+"""The parts of a study's corpus: shares of it or published ones, what is in none of them, and what leaks."""
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from infoflow.corpus import Corpus, SplitRule, leakage, load_corpus
+from infoflow.foundation import UserError, hash64_array
+
+from ._plan import CorpusPlan
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Parts:
+    """Training, validation and test rows of a study, and how they came about."""
+
+    train: Corpus
+    validation: Corpus
+    test: Corpus
+    rule: SplitRule | None  # of the split, as it was used; None: validation and test part were published
+    left_out: dict[str, dict[str, int]]  # rows that are in no part: where they were, why, how many
+
+    def facts(self) -> dict[str, Any]:
+        """Plain values for `run.json`: the rule, rows left out, shares of held-out rows that training repeats."""
+        held_out = {"validation": self.validation, "test": self.test}
+        leaks = {name: leakage(part, self.train).to_json() for name, part in held_out.items()}
+        return {"rule": self.rule, "left_out": self.left_out, "leakage": leaks}
+
+
+def cut_up(corpus: Corpus, plan: CorpusPlan, parallel: bool) -> Parts:
+    """The parts that the plan asks for.
+
+    Published parts stay as they are, and only sources that stand in them leave training (and the test part's the
+    validation part): what else training repeats of them is counted, by `Parts.facts`, and stays, as wherever models are
+    compared on them.
+
+    Raises:
+        UserError: A part is missing, too small, or lacks translations.
+    """
+    kept = usable(corpus, plan)
+    names = {"validation": plan.validation_name, "test": plan.test_name}
+    published = {part: like(corpus, load_corpus(name), parallel) for part, name in names.items() if name}
+    given = {part: usable(whole, plan) for part, whole in published.items()}
+    shares = {"validation": plan.validation, "test": plan.test} | dict.fromkeys(given, 0.0)
+    split = kept.split(**shares, rule=plan.split)
+    validation, test = given.get("validation", split.validation), given.get("test", split.test)
+    if validation is None or test is None:
+        raise UserError(
+            "A study needs a validation and a test part: corpus.validation and corpus.test above 0, or "
+            "corpus.validation_name and corpus.test_name."
+        )
+    train, rest = without(split.train, list(given.values())), without(validation, [test] if "test" in given else [])
+    chosen = at_most(train, plan.sentences)
+    lengths = f"not of {plan.min_words} to {plan.max_words} words"
+    losses = [
+        ("corpus", lengths, corpus, kept),
+        *((part, lengths, published[part], given[part]) for part in given),
+        ("train", "source in a published part", split.train, train),
+        ("train", "more than corpus.sentences", train, chosen),
+        ("validation", "source in the published test part", validation, rest),
+    ]
+    return Parts(
+        train=chosen,
+        validation=rest,
+        test=test,
+        rule=split.rule if any(shares.values()) else None,
+        left_out=_counted(split.left_out, losses),
+    )
+
+
+def _counted(
+    by_rule: dict[str, dict[str, int]], losses: Sequence[tuple[str, str, Corpus, Corpus]]
+) -> dict[str, dict[str, int]]:
+    """What the split left out, and after it the losses: (where, why, rows before, rows after)."""
+    counts = {part: dict(reasons) for part, reasons in by_rule.items()}
+    for origin, reason, before, after in losses:
+        if len(before) > len(after):
+            counts.setdefault(origin, {})[reason] = len(before) - len(after)
+    return counts
+
+
+def usable(corpus: Corpus, plan: CorpusPlan) -> Corpus:
+    usable = corpus.filter_words(plan.min_words, plan.max_words)
+    if len(usable) == 0:
+        raise UserError(f"{corpus.name} has no sentence of {plan.min_words} to {plan.max_words} words.")
+    return usable
+
+
+def like(corpus: Corpus, part: Corpus, parallel: bool) -> Corpus:
+    if parallel and "translation" not in part.columns:
+        raise UserError(f"{corpus.name} has translations, so its other parts need them too. {part.name} has none.")
+    return part
+
+
+def without(corpus: Corpus, others: Sequence[Corpus]) -> Corpus:
+    """The sentences whose source is in none of the others."""
+    if not others:
+        return corpus
+    seen = {_key(text) for other in others for text in other.column("text")}
+    rows = [row for row, text in enumerate(corpus.column("text")) if _key(text) not in seen]
+    if not rows:
+        raise UserError(f"Every sentence of {corpus.name} is in another part of the study too: none is left.")
+    return corpus if len(rows) == len(corpus) else corpus.select(np.array(rows), corpus.name)
+
+
+def distinct(corpus: Corpus) -> Corpus:
+    """One row of each source sentence, without regard to case and spacing, that its text and translations decide.
+
+    A sentence with several translations is there several times, and an encoder gives the copies the same states: as
+    neighbours they would find each other, and as independent observations they would narrow every interval.
+    """
+    chosen: dict[str, int] = {}
+    keys, ids = [_key(text) for text in corpus.column("text")], corpus.content_ids
+    for row, key in enumerate(keys):
+        if key not in chosen or ids[row] < ids[chosen[key]]:
+            chosen[key] = row
+    rows = np.sort(np.array(list(chosen.values())))
+    return corpus if len(rows) == len(corpus) else corpus.select(rows, corpus.name)
+
+
+def _key(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())  # as `Corpus.split` sees a sentence
+
+
+def at_most(corpus: Corpus, sentences: int) -> Corpus:
+    """A subset chosen by the hash of the text, in corpus order."""
+    if not sentences or sentences >= len(corpus):
+        return corpus
+    return corpus.select(np.sort(np.argsort(hash64_array(("study-subset",), corpus.content_ids))[:sentences]))
