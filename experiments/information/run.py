@@ -27,6 +27,7 @@ CLUSTERS = (100, 500, 2000)
 TOKENS = (5_000, 10_000, 20_000, 40_000, 80_000, 160_000, 320_000)
 REPEATS = 5
 DRAWS = 200
+TYPES = 300  # for coverage: so few are the most frequent in every draw
 
 
 @cache
@@ -186,16 +187,19 @@ def sizes(model: str) -> pd.DataFrame:
     return pd.concat(frames).round(5)
 
 
-def coverage(model: str, num: int = 2000, clusters: int = 100) -> pd.DataFrame:
-    """How often the interval of `num` sentences holds the value of all, and of the fall from the lowest to the top."""
+def coverage(model: str, num: int = 1000, clusters: int = 50, pool: int = 30_000) -> pd.DataFrame:
+    """How often the interval of `num` sentences holds the value of a pool that they are drawn from."""
     path = HERE / "coverage-draws.csv"
     frames = [pd.read_csv(path)] if path.exists() else []
     done = 0 if not frames else int(frames[0]["draw"].max()) + 1
     if not done:
-        truth = measured(model, sentences(), clusters=clusters, clusterings=10)
+        truth = measured(model, drawn(pool, 0), clusters=clusters, types=TYPES, clusterings=30)
         frames = [truth.assign(draw=-1)]
     for draw in range(max(done, 0), DRAWS):
-        frames.append(measured(model, drawn(num, 100 + draw), clusters=clusters).assign(draw=draw))
+        corpus = drawn(pool, 0).select(
+            np.random.default_rng(100 + draw).choice(pool, num, replace=False), f"draw {draw}"
+        )
+        frames.append(measured(model, corpus, clusters=clusters, types=TYPES).assign(draw=draw))
         pd.concat(frames).to_csv(path, index=False)
         print(draw, flush=True)
     every = pd.concat(frames)

@@ -12,7 +12,7 @@ from ._panel import Absent, Panel
 
 Tables = Mapping[str, pd.DataFrame]
 Objective = Literal["causal-lm", "masked-lm", "translation", "translation+token-dropout"]
-Number = Literal["value", "baseline", "clustering_spread"]
+Number = Literal["value", "baseline", "clustering_spread", "at_half"]
 
 OBJECTIVE_NAMES: dict[str, str] = {
     "causal-lm": "causal LM",
