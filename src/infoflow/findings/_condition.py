@@ -6,19 +6,21 @@ from typing import Literal
 
 import numpy as np
 
-from infoflow.foundation import interval
+from ._interval import Spread
+from ._resampled import Rows
 
 Verdict = Literal["holds", "fails", "undetermined", "not testable here"]
 
-_LEVEL = 0.95
+SHARE, CORRELATION = (0.0, 1.0), (-1.0, 1.0)
+"""Bounds of shares and of rank correlations."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Condition:
     """A claim says: `values` lie beyond `threshold`, all of them or any of them.
 
-    Rows are the estimate, each seed, and the bootstrap draws (see `resampled_curves`); columns are what the claim
-    quantifies over, usually layers.
+    Rows are the estimate, each seed, and what other seeds and sentences might have given (see `Rows`); columns are
+    what the claim quantifies over, usually layers.
     """
 
     name: str
@@ -28,7 +30,8 @@ class Condition:
     unit: str
     side: Literal["above", "below"] = "above"
     over: Literal["all", "any"] = "all"
-    proportion: bool = False  # values lie in 0 to 1: so do the ends of the interval, though draws are spread wider
+    bounds: tuple[float, float] | None = None  # where values lie: so do the ends of the interval
+    of: int = 0  # values are shares of so many things in each seed, such as heads; 0: of something that has no number
 
     def __post_init__(self) -> None:
         assert self.values.shape == (len(self.values), len(self.labels)), (self.name, self.values.shape)
@@ -37,11 +40,6 @@ class Condition:
     def oriented(self) -> np.ndarray:
         """Values and threshold's distance, positive where the claim is right."""
         return (self.values - self.threshold) * (1 if self.side == "above" else -1)
-
-    @property
-    def num_tests(self) -> int:
-        """How many chances this condition has to fail by accident."""
-        return len(self.labels) if self.over == "all" else 1
 
     def met(self) -> np.ndarray:
         """For each row, whether the condition is met, intervals aside."""
@@ -67,6 +65,7 @@ class Outcome:
     high: float
     effects: list[float]
     verdict: Verdict
+    covers_seeds: bool
 
     @property
     def strength(self) -> tuple[int, float]:
@@ -84,39 +83,66 @@ class Outcome:
         return f"{condition.name}: {numbers}{where}; needed {sign} {short(condition.threshold)}"
 
 
-def judge(condition: Condition, num_seeds: int, num_tests: int) -> Outcome:
+def judge(condition: Condition, spread: Spread, num_tests: int) -> Outcome:
     r"""The interval of the weakest (or strongest) column, and the verdict.
 
-    A claim on all columns is a claim on $\min_j m_j$. Its interval runs from $\min_j$ of the columns' 2.5 %
-    percentiles (an intersection-union test: no correction is needed, since every column must pass) to $\min_j$ of
-    their upper percentiles at $1 - 0.025 / n$, where $n$ is `num_tests`, the number of chances the whole claim has to
-    fail (Bonferroni: one unlucky layer among many must not refute it). A claim on any column is the mirror image.
+    A claim on all columns is a claim on $\min_j m_j$. Its interval runs from $\min_j$ of the columns' lower ends (an
+    intersection-union test: no correction is needed, since every column must pass) to the upper end of the column that
+    is weakest by the estimate, at the quantile of the largest of $n$ (`largest_t`: one unlucky layer among many must
+    not refute it). $n$ counts the columns that may be the weakest, as far as their intervals tell, and is at least
+    `num_tests`, the number of chances the whole claim has to fail. A claim on any column is the mirror image.
 
-    The bootstrap distribution of the minimum itself is not used: noise pulls a minimum down, in the estimate and again
-    in every resample. Of claims that were true by half a standard error at each of six layers it refuted 46 %, this
-    interval 2 % (400 simulations). Each column's interval is widened to its estimate where need be: resamples pull a
-    rank correlation of 1 down, and never up.
+    The distribution of the minimum itself is not used: noise pulls a minimum down, in the estimate and again in every
+    draw. A share of counted things is no surer than as many independent ones would make it (Wilson's interval): where
+    all seeds agree, as at 0 of 48 heads, their spread says nothing.
     """
-    flip = 1 if condition.side == "above" else -1
-    tail = (1 - _LEVEL) / 2
-    choose, low_tail = (np.min, tail) if condition.over == "all" else (np.max, tail / len(condition.labels))
-    estimate, draws = condition.oriented[0], condition.oriented[1 + num_seeds :]
-    lows = np.array([interval(column, 1 - 2 * low_tail).low for column in draws.T])
-    highs = np.array([interval(column, 1 - 2 * tail / num_tests).high for column in draws.T])
-    low, high = choose(np.minimum(lows, estimate)), choose(np.maximum(highs, estimate))
-    ends = sorted((float(flip * low + condition.threshold), float(flip * high + condition.threshold)))
-    if condition.proportion:
-        ends = [float(np.clip(end, 0.0, 1.0)) for end in ends]
     column = condition.deciding_column()
+    lows, highs = spread.ends()
+    if condition.over == "all":
+        rivals = max(int((lows <= highs[column]).sum()), num_tests, 1)
+        low, high = lows.min(), spread.ends(rivals)[1][column]
+    else:
+        rivals = max(int((highs >= lows[column]).sum()), int((highs >= 0).sum()), 1)
+        low, high = spread.ends(rivals)[0][column], spread.ends(max(num_tests, 1))[1].max()
+    flip = 1 if condition.side == "above" else -1
+    effect = float(condition.values[0, column])
+    ends = sorted((float(flip * low + condition.threshold), float(flip * high + condition.threshold)))
+    if condition.of:
+        counted = _wilson(effect, condition.of * spread.rows.num_seeds)
+        ends = [min(ends[0], counted[0]), max(ends[1], counted[1])]
+    if condition.bounds is not None:
+        ends = [float(np.clip(end, *condition.bounds)) for end in ends]
+    low, high = sorted(flip * (end - condition.threshold) for end in ends)
     return Outcome(
         condition=condition,
         column=column,
-        effect=float(condition.values[0, column]),
+        effect=effect,
         low=ends[0],
         high=ends[1],
-        effects=[float(value) for value in condition.values[1 : 1 + num_seeds, column]],
+        effects=[float(value) for value in condition.values[spread.rows.seeds, column]],
         verdict="holds" if low > 0 else "fails" if high < 0 else "undetermined",
+        covers_seeds=spread.seeds is not None,
     )
+
+
+def judge_all(conditions: Sequence[Condition], rows: Rows) -> list[Outcome]:
+    """Judge the conditions of one claim together: what none of them clearly meets is a chance to fail by accident."""
+    spreads = [Spread.of(condition.oriented, rows) for condition in conditions]
+    num_tests = sum(_chances(*pair) for pair in zip(conditions, spreads, strict=True))
+    return [judge(condition, spread, num_tests) for condition, spread in zip(conditions, spreads, strict=True)]
+
+
+def _wilson(share: float, num: int) -> tuple[float, float]:
+    """95 % interval of a probability of which `num` trials showed a share."""
+    z2 = 1.959964**2 / num
+    middle, half = share + z2 / 2, np.sqrt(z2 * share * (1 - share) + z2**2 / 4)
+    return float((middle - half) / (1 + z2)), float((middle + half) / (1 + z2))
+
+
+def _chances(condition: Condition, spread: Spread) -> int:
+    """How many columns are not clearly beyond the threshold; of a claim on any column at most one counts."""
+    clear = spread.ends()[0] > 0
+    return int((~clear).sum()) if condition.over == "all" else int(not clear.any())
 
 
 def short(number: float) -> str:

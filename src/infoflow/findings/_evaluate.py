@@ -6,14 +6,14 @@ from functools import cache, partial
 
 import pandas as pd
 
-from ._bootstrap import resampled_curves
-from ._condition import Condition, Outcome, Verdict, judge, short
+from ._condition import Outcome, Verdict, judge_all, short
 from ._control import ControlOutcome, strongest, try_control
 from ._finding import Finding, several
 from ._learned import shortfall
 from ._panel import Absent, Panel
 from ._reading import Tables, gather
 from ._registry import FINDINGS
+from ._resampled import resampled_curves
 from ._schema import FINDINGS_TABLE
 
 
@@ -86,8 +86,8 @@ def _seeds(finding: Finding, panels: dict[str, Panel], why_not: _WhyNot) -> _See
 
 
 def _tested(finding: Finding, tables: Tables, panels: dict[str, Panel], seeds: _Seeds) -> dict[str, object]:
-    conditions = finding.conditions(resampled_curves(panels, seeds.used))
-    outcomes = judge_all(conditions, len(seeds.used))
+    curves, rows = resampled_curves(panels, seeds.used)
+    outcomes = judge_all(finding.conditions(curves), rows)
     index = min(range(len(outcomes)), key=lambda i: outcomes[i].strength)
     deciding = outcomes[index]
     controls = [try_control(c, finding, tables, set(seeds.used), deciding, index) for c in finding.controls]
@@ -109,12 +109,6 @@ def _tested(finding: Finding, tables: Tables, panels: dict[str, Panel], seeds: _
         "seeds": len(seeds.used),
         "note": "\n".join([*(f"{o}: {o.verdict}" for o in outcomes), *map(str, controls), *seeds.left_out]),
     }
-
-
-def judge_all(conditions: list[Condition], num_seeds: int) -> list[Outcome]:
-    """Judge the conditions of one claim together: each counts among the claim's chances to fail."""
-    num_tests = sum(condition.num_tests for condition in conditions)
-    return [judge(condition, num_seeds, num_tests) for condition in conditions]
 
 
 def _verdict(deciding: Outcome, control: ControlOutcome | None, obstacles: list[str]) -> tuple[Verdict, str]:

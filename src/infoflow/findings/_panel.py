@@ -4,19 +4,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-# U units (a seed, or a pair of seeds), S seeds, R sentence replicates, K points of the curve, N draws
+# U units (a seed, or a pair of seeds), R sentence replicates, K points of the curve
 
 
 class Absent(Exception):
     """What a claim needs was not measured; the message says what, for the findings table."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Draws:
-    """N bootstrap draws: how often each seed is drawn, and which sentence replicate is used."""
-
-    counts_NS: np.ndarray
-    sentence_N: np.ndarray
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -56,15 +48,19 @@ class Panel:
             replicates_URK=self.replicates_URK[rows],
         )
 
-    def recentred(self, num_replicates: int) -> "Panel":
-        """The same with the first `num_replicates`, shifted so that the mean of each unit's is its estimate.
+    def noise(self, num_replicates: int) -> np.ndarray:
+        """The first `num_replicates` less their mean, (U, R, K): the spread of the estimates over sentences.
 
-        A plug-in measure (mutual information, PWCCA) is biased in a resample, which holds fewer distinct sentences;
-        replicates tell the spread of the estimate, not that bias.
+        Not less the estimate: a plug-in measure (mutual information, PWCCA) is biased in a resample, which holds fewer
+        distinct sentences. A number that a replicate lacks counts as the mean, and the others spread wider for it.
         """
-        replicates_URK = self.replicates_URK[:, :num_replicates]
-        bias_U1K = replicates_URK.mean(axis=1, keepdims=True) - self.values_UK[:, None]
-        return replace(self, replicates_URK=replicates_URK - bias_U1K)
+        noise_URK = self.replicates_URK[:, :num_replicates]
+        known_URK = np.isfinite(noise_URK)
+        if known_URK.all():
+            return noise_URK - noise_URK.mean(axis=1, keepdims=True)
+        num_U1K = np.maximum(known_URK.sum(axis=1, keepdims=True), 1)
+        mean_U1K = np.where(known_URK, noise_URK, 0.0).sum(axis=1, keepdims=True) / num_U1K
+        return np.where(known_URK, noise_URK - mean_U1K, 0.0) * np.sqrt(noise_URK.shape[1] / num_U1K)
 
     def estimate(self) -> np.ndarray:
         """The mean over units, (1, K)."""
@@ -73,12 +69,3 @@ class Panel:
     def alone(self, seed: int) -> np.ndarray:
         """The mean over the units that `seed` takes part in, (1, K)."""
         return self.values_UK[[seed in unit for unit in self.units]].mean(axis=0, keepdims=True)
-
-    def drawn(self, seeds: list[int], draws: Draws) -> np.ndarray:
-        """The mean over the units of each draw, (N, K); NaN where a draw holds one seed only and units are pairs."""
-        place = {seed: column for column, seed in enumerate(seeds)}
-        columns_UA = np.array([[place[seed] for seed in unit] for unit in self.units])
-        weights_NU = draws.counts_NS[:, columns_UA].prod(axis=2)
-        total_N1 = weights_NU.sum(axis=1, keepdims=True).astype(float)
-        total_N1[total_N1 == 0] = np.nan
-        return np.einsum("nu,unk->nk", weights_NU / total_N1, self.replicates_URK[:, draws.sentence_N])

@@ -24,6 +24,13 @@ from ._errors import missing_extra as missing_extra
 from ._files import atomic_folder as atomic_folder
 from ._files import atomic_write as atomic_write
 from ._files import writable as writable
+from ._over_seeds import interval_over_seeds as interval_over_seeds
+from ._over_seeds import join_halves as join_halves
+from ._over_seeds import means_without_each as means_without_each
+from ._over_seeds import seed_deviations as seed_deviations
+from ._over_seeds import sentence_df as sentence_df
+from ._over_seeds import shared_part as shared_part
+from ._over_seeds import t_quantile as t_quantile
 from ._provenance import provenance as provenance
 from ._provenance import version as version
 from ._random import hash64 as hash64

@@ -3,7 +3,7 @@
 import numpy as np
 
 from .._allocation import MAIN_STACK, Synchrony
-from .._condition import Condition
+from .._condition import SHARE, Condition
 from .._finding import Control, Curves, Finding
 from .._reading import OBJECTIVE_NAMES, Reading, baselines
 from .._sources import LOSS_CHANGE
@@ -20,7 +20,7 @@ def test(curves: Curves) -> list[Condition]:
             labels=[OBJECTIVE_NAMES[name] for name in OBJECTIVES],
             threshold=0.5,
             unit="share of peaks",
-            proportion=True,
+            bounds=SHARE,
         )
     ]
 

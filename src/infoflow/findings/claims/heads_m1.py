@@ -3,7 +3,7 @@
 import numpy as np
 
 from .._ablated_heads import MATTERS, HeadChanges
-from .._condition import Condition
+from .._condition import SHARE, Condition
 from .._finding import Control, Curves, Finding
 from .._reading import Reading
 from .._sources import SIXTEEN_HEADS
@@ -21,7 +21,7 @@ def test(curves: Curves) -> list[Condition]:
             labels=["all heads"],
             threshold=0.5,
             unit="share of heads",
-            proportion=True,
+            bounds=SHARE,
             side="below",
         )
     ]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from .._ablated_heads import MATTERS, BestHeadLeft
-from .._condition import Condition
+from .._condition import SHARE, Condition
 from .._finding import Control, Curves, Finding
 from .._reading import Reading, baselines, untrained
 from .._sources import SIXTEEN_HEADS
@@ -27,7 +27,7 @@ def test(curves: Curves) -> list[Condition]:
             labels=["all layers and kinds"],
             threshold=0.5,
             unit="share of layers",
-            proportion=True,
+            bounds=SHARE,
         ),
         Condition(
             name="loss of the last cross-attention with one head left, less that of the worst self-attention",

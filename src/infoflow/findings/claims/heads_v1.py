@@ -1,6 +1,6 @@
 """heads:V1. Encoder heads that learned gates remove from the converged translation model."""
 
-from .._condition import Condition
+from .._condition import SHARE, Condition
 from .._finding import Control, Curves, Finding
 from .._pruned_quality import CHEAP, RANDOM, RemovableShare
 from .._reading import Reading
@@ -17,7 +17,7 @@ def test(curves: Curves) -> list[Condition]:
             labels=["learned gates"],
             threshold=0.5,
             unit="share of heads",
-            proportion=True,
+            bounds=SHARE,
         )
     ]
 

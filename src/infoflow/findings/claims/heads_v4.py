@@ -1,6 +1,6 @@
 """heads:V4. The functions of the translation encoder's heads when few of them are left."""
 
-from .._condition import Condition
+from .._condition import SHARE, Condition
 from .._finding import Control, Curves, Finding
 from .._pruned_heads import SurvivingRoles
 from .._reading import Reading
@@ -19,7 +19,7 @@ def test(curves: Curves) -> list[Condition]:
             labels=["about a third of the heads left"],
             threshold=MOST,
             unit="share of functions",
-            proportion=True,
+            bounds=SHARE,
         )
     ]
 

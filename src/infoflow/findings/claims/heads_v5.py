@@ -1,6 +1,6 @@
 """heads:V5. Learned gates at the end of the sweep of penalties."""
 
-from .._condition import Condition
+from .._condition import SHARE, Condition
 from .._finding import Control, Curves, Finding
 from .._pruned_heads import UndecidedGates
 from .._reading import Reading
@@ -19,7 +19,7 @@ def test(curves: Curves) -> list[Condition]:
             labels=["largest penalty"],
             threshold=FEW,
             unit="share of gates",
-            proportion=True,
+            bounds=SHARE,
             side="below",
         )
     ]

@@ -1,0 +1,183 @@
+r"""The interval of a statistic from its rows: seeds and sentences, whatever the statistic is.
+
+A statistic that is nearly linear in the curves has a standard error for the seeds and one for the sentences, which
+`infoflow.foundation.join_halves` joins. Each end is the statistic's percentile over draws with a control variate: the
+same percentile of the draws' linear approximation is taken away and its true value $t s$ put in its place. Of a linear
+statistic nothing else remains, and no draw matters; of a ratio this is nearly Fieller's interval.
+
+Other statistics, such as a rank correlation, move in steps where curves cross. For them draws of seeds and sentences
+together give the percentiles: whatever might have been observed by chance near a tie is within the interval.
+"""
+
+# C columns of a condition, N draws, D deviations (seeds, or sentence replicates)
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from infoflow.foundation import join_halves, seed_deviations, sentence_df, shared_part, t_quantile
+
+from ._resampled import Rows
+
+TAIL = 0.025
+_ROUGH = 0.1  # of the draws' variance, what a linear approximation may miss
+_NEAR_TIES = 0.4  # of the tail: draws lie round the order that was observed, and miss the true one more often
+
+
+class _Sorted:
+    """Columns of draws in order, to take percentiles of; what is not finite is left out."""
+
+    def __init__(self, values_NC: np.ndarray) -> None:
+        finite_NC = np.isfinite(values_NC)
+        self._values_NC = np.sort(np.where(finite_NC, values_NC, np.inf), axis=0)
+        self._num_C = finite_NC.sum(axis=0)
+        self._enough_C = 2 * self._num_C >= len(values_NC)
+
+    def ends(self, tail: float) -> np.ndarray:
+        """The percentiles at `tail` and 1 − `tail`, (2, C), between order statistics; NaN where under half are known."""
+        position_2C = np.array([[tail], [1 - tail]]) * np.maximum(self._num_C - 1, 0)
+        below_2C = position_2C.astype(int)
+        above_2C = np.minimum(below_2C + 1, np.maximum(self._num_C - 1, 0))
+        low_2C, high_2C = (np.take_along_axis(self._values_NC, at, axis=0) for at in (below_2C, above_2C))
+        return np.where(self._enough_C, low_2C + (position_2C - below_2C) * (high_2C - low_2C), np.nan)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Part:
+    """What one source of chance does to the columns of a statistic."""
+
+    weights_ND: np.ndarray
+    moves_NC: np.ndarray  # the statistic in each draw, less the estimate
+    effects_DC: np.ndarray  # what each deviation alone does to it
+    df: float
+
+    @cached_property
+    def _linear_NC(self) -> np.ndarray:
+        return self.weights_ND @ self.effects_DC
+
+    @cached_property
+    def _sorted(self) -> tuple[_Sorted, _Sorted]:
+        return _Sorted(self.moves_NC), _Sorted(self._linear_NC)
+
+    @cached_property
+    def nearly_linear(self) -> np.ndarray:
+        """Which columns the linear approximation follows closely, (C,)."""
+        return (self.moves_NC - self._linear_NC).var(axis=0) <= _ROUGH * self.moves_NC.var(axis=0)
+
+    def halves(self, num_tests: int) -> tuple[np.ndarray, np.ndarray, float]:
+        """Half widths downwards and upwards, (C,), and the quantile they belong to."""
+        quantile = largest_t(num_tests, self.df)
+        exact_C = quantile * np.sqrt((self.effects_DC**2).sum(axis=0))
+        tail = t_tail(quantile, self.df)
+        ends = self._sorted[0].ends(tail) - self._sorted[1].ends(tail)
+        return np.maximum(exact_C - ends[0], 0), np.maximum(exact_C + ends[1], 0), quantile
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Spread:
+    """What seeds and sentences do to the columns of a statistic."""
+
+    rows: Rows
+    estimate_C: np.ndarray
+    sentences: _Part
+    seeds: _Part | None  # None where one seed, or no two pairs of seeds, were measured
+    shared_C: np.ndarray
+    joint_NC: np.ndarray  # draws of both together, less the estimate
+
+    @classmethod
+    def of(cls, values: np.ndarray, rows: Rows) -> "Spread":
+        """From a statistic's values on all rows, (rows, C); what is undefined in the estimate stays so."""
+        with np.errstate(invalid="ignore"):
+            return cls._of(values, rows)
+
+    @classmethod
+    def _of(cls, values: np.ndarray, rows: Rows) -> "Spread":
+        estimate_C, replicates_RC = values[0], values[rows.replicates]
+        noise_RC = _finite(replicates_RC - replicates_RC.mean(axis=0))
+        sentences = _Part(
+            weights_ND=rows.sentence_weights_NR,
+            moves_NC=values[rows.sentence_draws] - estimate_C,
+            effects_DC=noise_RC / np.sqrt(len(noise_RC) - 1),
+            df=sentence_df(rows.num_replicates),
+        )
+        without_SC, moves_NC = values[rows.without_seed], values[rows.seed_draws] - estimate_C
+        if len(moves_NC) == 0 or not np.isfinite(moves_NC).any():
+            shared_C = np.ones_like(estimate_C)
+            return cls(
+                rows=rows,
+                estimate_C=estimate_C,
+                sentences=sentences,
+                seeds=None,
+                shared_C=shared_C,
+                joint_NC=sentences.moves_NC,
+            )
+        seeds = _Part(
+            weights_ND=rows.seed_weights_NS,
+            moves_NC=moves_NC,
+            effects_DC=_finite(seed_deviations(estimate_C, without_SC)),
+            df=rows.num_seeds - 1,
+        )
+        apart_SPC = values[rows.replicates_without_seed].reshape(rows.num_seeds, rows.num_apart, -1)
+        apart_SPC = _finite(apart_SPC - without_SC[:, None])
+        shared_C = shared_part(noise_RC[: rows.num_apart].T, apart_SPC.transpose(0, 2, 1))
+        return cls(
+            rows=rows,
+            estimate_C=estimate_C,
+            sentences=sentences,
+            seeds=seeds,
+            shared_C=shared_C,
+            joint_NC=values[rows.joint_draws] - estimate_C,
+        )
+
+    @cached_property
+    def _steps(self) -> _Sorted:
+        return _Sorted(self.joint_NC)
+
+    def ends(self, num_tests: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper ends of the columns, (C,), each exceeded with 2.5 %; `num_tests`: see `largest_t`."""
+        with np.errstate(invalid="ignore"):
+            down, up, t_sentences = self.sentences.halves(num_tests)
+            linear, df = self.sentences.nearly_linear, self.sentences.df
+            if self.seeds is not None:
+                linear, df = linear & self.seeds.nearly_linear, self.seeds.df
+                *halves, t_seeds = self.seeds.halves(num_tests)
+                down, up = (
+                    join_halves(own, t_seeds, other, t_sentences, self.shared_C)
+                    for own, other in zip(halves, (down, up), strict=True)
+                )
+            if not linear.all():
+                low, high = self._steps.ends(_NEAR_TIES * t_tail(largest_t(num_tests, df), df))
+                down, up = np.where(linear, down, np.maximum(-low, 0)), np.where(linear, up, np.maximum(high, 0))
+            return self.estimate_C - down, self.estimate_C + up
+
+
+@lru_cache(maxsize=256)
+def largest_t(num: int, df: float) -> float:
+    """What the largest of `num` independent normal variables, over one standard error, exceeds with 2.5 %.
+
+    Student's quantile for one. The standard error has `df` degrees of freedom and is that of the largest alone, so
+    this is far less than Bonferroni's quantile, which guards against the smallest standard error of all.
+    """
+    from scipy.special import gammaincinv, ndtr  # take long to import
+
+    if num == 1:
+        return t_quantile(df, TAIL)
+    shares = (np.arange(4000) + 0.5) / 4000
+    scales = np.sqrt(2 * gammaincinv(df / 2, shares) / df)
+    low, high = 0.0, t_quantile(df, TAIL / num)  # Bonferroni's
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.mean(ndtr(middle * scales) ** num) < 1 - TAIL else (low, middle)
+    return high
+
+
+def t_tail(quantile: float, df: float) -> float:
+    """How often Student's t exceeds `quantile`."""
+    from scipy.special import stdtr  # takes long to import
+
+    return float(stdtr(df, -quantile))
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    return np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)

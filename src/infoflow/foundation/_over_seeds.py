@@ -1,0 +1,109 @@
+r"""Error bars over seeds and sentences: few seeds, all measured on the same sentences.
+
+A number of S seeds varies for two reasons: another seed would give another number, and other sentences would move all
+seeds together. Seeds are few, so their part follows Student's t with S − 1 degrees of freedom; sentences come from a
+bootstrap over `NUM_BLOCKS` blocks. The parts are join_halves by Cochran's rule: with variances $V_1, V_2$ of the mean and
+quantiles $t_1, t_2$ of each alone, the half width is
+
+    $(t_1 V_1 + t_2 V_2) / \sqrt{V_1 + V_2}$.
+
+The spread between seeds already holds what sentences do to each seed apart, so $V_2$ counts what they do to all seeds
+together. Cochran, Approximate Significance Levels of the Behrens-Fisher Test, Biometrics 20 (1964).
+"""
+
+# S seeds, U units (a seed, or a pair of seeds), R bootstrap replicates over sentences
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ._bootstrap import NUM_BLOCKS, Interval
+
+_TAIL = 0.025
+
+
+def t_quantile(df: float, tail: float = _TAIL) -> float:
+    """What Student's t exceeds with probability `tail`."""
+    from scipy.special import stdtrit  # takes long to import
+
+    return float(stdtrit(df, 1 - tail))
+
+
+def sentence_df(num_replicates: int) -> float:
+    r"""Degrees of freedom of a variance over `num_replicates` replicates of `NUM_BLOCKS` blocks.
+
+    $1 / (1 / (B - 1) + 1 / (R - 1))$: blocks and replicates are both finite.
+    """
+    return 1 / (1 / (NUM_BLOCKS - 1) + 1 / (num_replicates - 1))
+
+
+def means_without_each(units: Sequence[tuple[int, ...]], seeds: Sequence[int]) -> np.ndarray:
+    """Weights (S, U): row s is the mean over the units that seed s has no part in; NaN where there is none."""
+    out_SU = np.array([[seed not in unit for unit in units] for seed in seeds], dtype=float)
+    total_S1 = out_SU.sum(axis=1, keepdims=True)
+    total_S1[total_S1 == 0] = np.nan
+    return out_SU / total_S1
+
+
+def seed_deviations(mean: np.ndarray, without_S: np.ndarray) -> np.ndarray:
+    r"""How far each seed moves the mean, $\sqrt{(S - 1) / S} (m - m_{-s})$, seeds along the first axis.
+
+    Their sum of squares is the jackknife's variance of the mean: of S independent numbers $s^2 / S$, and of distances
+    between seeds, each of which is in S − 1 of the pairs, no less than their mean varies by.
+    """
+    num = len(without_S)
+    return np.sqrt((num - 1) / num) * (mean - without_S)
+
+
+def shared_part(mean_R: np.ndarray, without_SR: np.ndarray) -> np.ndarray:
+    """Which part of the replicates' variance moves all seeds together, 0 to 1; replicates along the last axis.
+
+    Args:
+        mean_R: Replicates of the mean, (..., R), less the estimate.
+        without_SR: Those of the mean without each seed, (S, ..., R), less its estimate.
+    """
+    apart = (seed_deviations(mean_R, without_SR) ** 2).sum(axis=0).mean(axis=-1)
+    whole = mean_R.var(axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.clip(1 - np.nan_to_num(np.where(whole > 0, apart / whole, 0.0)), 0, 1)
+
+
+def join_halves(seeds: np.ndarray, t_seeds: float, sentences: np.ndarray, t_sentences: float, shared: np.ndarray):
+    """Cochran's half width from that of seeds alone and that of sentences alone.
+
+    Args:
+        seeds: Half width by the seeds, whose quantile is `t_seeds`.
+        sentences: Half width by the sentences, whose quantile is `t_sentences`.
+        shared: Which part of the sentences' variance the seeds' spread does not hold.
+    """
+    first, second = (seeds / t_seeds) ** 2, shared * (sentences / t_sentences) ** 2
+    whole = np.sqrt(first + second)
+    return (t_seeds * first + t_sentences * second) / np.where(whole > 0, whole, 1.0)
+
+
+def interval_over_seeds(
+    units: Sequence[tuple[int, ...]], values_U: np.ndarray, replicates_UR: np.ndarray | None = None
+) -> Interval:
+    """95% interval of the mean over units: seeds, or pairs of seeds.
+
+    Args:
+        units: The seeds that each number belongs to.
+        values_U: The numbers.
+        replicates_UR: Their bootstrap replicates over sentences, paired over units; None where there are none.
+    """
+    seeds = sorted({seed for unit in units for seed in unit})
+    without_SU = means_without_each(units, seeds)
+    mean = float(values_U.mean())
+    deviations_S = seed_deviations(np.asarray(mean), without_SU @ values_U)
+    if replicates_UR is None or replicates_UR.shape[1] < 2:
+        half = t_quantile(len(seeds) - 1) * np.sqrt((deviations_S**2).sum()) if len(seeds) > 1 else np.nan
+        return Interval(mean - float(half), mean + float(half))
+    noise_UR = replicates_UR - replicates_UR.mean(axis=1, keepdims=True)
+    noise_R = noise_UR.mean(axis=0)
+    t_sentences = t_quantile(sentence_df(noise_UR.shape[1]))
+    half = t_sentences * noise_R.std(ddof=1)
+    if np.isfinite(deviations_S).all():
+        t_seeds = t_quantile(len(seeds) - 1)
+        shared = shared_part(noise_R, without_SU @ noise_UR)
+        half = join_halves(t_seeds * np.sqrt((deviations_S**2).sum()), t_seeds, half, t_sentences, shared)
+    return Interval(mean - float(half), mean + float(half))
