@@ -55,7 +55,7 @@ def tried(model: Model) -> Model:
         _require_the_stream(model, seen)
         _require_the_last_state(model, seen, inputs)
         pads = _pads(model, {stack: [state[:1] for state in states] for stack, states in seen.hidden.items()}, inputs)
-    return replace(model, pads=pads, anatomy=_with_leaks(model.anatomy, seen.leaks), position_tables=tuple(seen.tables))
+    return replace(model, pads=pads, anatomy=_anatomy(model.anatomy, seen), position_tables=tuple(seen.tables))
 
 
 def _anatomy(anatomy: Anatomy, seen: _Seen) -> Anatomy:
