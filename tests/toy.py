@@ -20,6 +20,7 @@ class ToyConfig(PreTrainedConfig):
 
 class ToyAttention(nn.Module):
     num_key_value_groups = 1
+    is_causal = False
 
     def __init__(self, config: ToyConfig) -> None:
         super().__init__()

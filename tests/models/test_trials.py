@@ -132,7 +132,7 @@ def test_experts_chosen_across_the_batch_are_refused():
 
 def test_mobilebert_is_not_padded_and_its_states_have_their_own_width(rows):
     config = transformers.MobileBertConfig(
-        vocab_size=40, hidden_size=32, embedding_size=32, intermediate_size=48, num_attention_heads=4,
+        vocab_size=40, hidden_size=32, embedding_size=16, intermediate_size=48, num_attention_heads=4,
         num_hidden_layers=3, intra_bottleneck_size=16, true_hidden_size=16, max_position_embeddings=48,
     )  # fmt: skip
     module = random_model("MobileBertForMaskedLM", config)
