@@ -67,7 +67,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "bert-generation": {"is_decoder": True},
     **{name: {"num_key_value_heads": 4} for name in ("dots3_note", "dots3_note_text", "esmc")},
     **{name: {"moe_intermediate_size": [48, 48]} for name in ("ernie4_5_vl_moe_text", "ernie4_5_vl_moe")},
-    "bailing_hybrid": {"layer_types": ["full_attention"] * 3},
+    "bamba": {"attn_layer_indices": [1]},
     "longcat_flash": {
         "num_layers": 3, "num_hidden_layers": 6, "zero_expert_num": 2, "head_dim": 4, "qk_head_dim": 8,
         "num_key_value_heads": 4,
@@ -84,7 +84,11 @@ def families() -> list[str]:
 
 def tiny_model(family: str) -> PreTrainedModel:
     """A random model of that family; weights are spread wide enough that every part acts."""
-    config = tiny_config(configuration_auto.CONFIG_MAPPING[family])
+    if family == "encoder-decoder":
+        parts = [tiny_config(transformers.BertConfig, **settings) for settings in ({}, {"is_decoder": True})]
+        config = transformers.EncoderDecoderConfig.from_encoder_decoder_configs(*parts)
+    else:
+        config = tiny_config(configuration_auto.CONFIG_MAPPING[family])
     torch.manual_seed(0)
     if config.is_encoder_decoder:
         config.decoder_start_token_id = BEGIN
