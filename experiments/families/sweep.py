@@ -1,6 +1,6 @@
 """Every model family of transformers against plain transformers: states, attention, logits; then a few measures.
 
-    python experiments/families/sweep.py                 # all families → families.csv, about half an hour on one core
+    python experiments/families/sweep.py                 # all families that families.csv lacks
     python experiments/families/sweep.py llama bert      # some, printed only
 
 Each family is a tiny random model built from its configuration (tiny.py), loaded by `infoflow.load_model` and measured
@@ -12,9 +12,11 @@ import copy
 import csv
 import multiprocessing
 import os
+import resource
 import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from queue import Empty
@@ -39,7 +41,7 @@ from infoflow.models import Model, decoder_inputs, forward_logits, model_inputs,
 from infoflow.representations import InfluenceByFrequency, IntraSentence, Lens
 from infoflow.results import TableSchema
 
-SECONDS = 120  # for one family
+SECONDS = 120  # of CPU time for one family
 TOLERANCE = 1e-4  # of the largest number that is compared
 OUT = Path(__file__).parent / "families.csv"
 
@@ -262,6 +264,8 @@ def _said(error: Exception) -> str:
 def _child(family: str, folder: Path, queue: Any) -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
+    used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+    resource.setrlimit(resource.RLIMIT_CPU, (int(used) + SECONDS, resource.RLIM_INFINITY))
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 (the process ends)
     queue.put(sweep_one(family, folder))
 
@@ -273,30 +277,36 @@ def sweep(chosen: list[str], folder: Path) -> Iterator[Outcome]:
         queue = fork.Queue()
         child = fork.Process(target=_child, args=(family, folder, queue))
         child.start()
-        try:
-            yield queue.get(timeout=SECONDS)
-        except Empty:
-            yield Outcome(family=family, outcome="not built", reason=f"it took over {SECONDS} seconds")
+        outcome = None
+        while outcome is None and (child.is_alive() or not queue.empty()):
+            with suppress(Empty):
+                outcome = queue.get(timeout=1)
         child.kill()
         child.join()
+        reason = f"it took over {SECONDS} seconds of CPU time, or too much memory"
+        yield outcome or Outcome(family=family, outcome="not built", reason=reason)
+
+
+def _write(outcomes: list[dict[str, Any]]) -> None:
+    with OUT.open("w", newline="") as file:
+        writer = csv.DictWriter(file, [field.name for field in fields(Outcome)], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(sorted(outcomes, key=lambda row: row["family"]))
 
 
 def main(chosen: list[str]) -> None:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     folder = Path(os.environ.get("TMPDIR", "/tmp"))
-    outcomes = []
-    for outcome in sweep(chosen or families(), folder):
-        outcomes.append(outcome)
-        print(*[f"{value}" for value in asdict(outcome).values() if value not in ("", None)], sep=" | ", flush=True)
-    if not chosen:
-        with OUT.open("w", newline="") as file:
-            writer = csv.DictWriter(file, [field.name for field in fields(Outcome)], lineterminator="\n")
-            writer.writeheader()
-            for outcome in outcomes:
-                row = asdict(outcome)
-                writer.writerow({k: f"{v:.1e}" if isinstance(v, float) else v for k, v in row.items()})
-    counts = pd.Series([outcome.outcome for outcome in outcomes]).value_counts()
+    done = list(csv.DictReader(OUT.open())) if OUT.exists() and not chosen else []
+    missing = [family for family in families() if family not in {row["family"] for row in done}]
+    for outcome in sweep(chosen or missing, folder):
+        row = {key: f"{value:.1e}" if isinstance(value, float) else value for key, value in asdict(outcome).items()}
+        done.append(row)
+        print(*[value for value in row.values() if value not in ("", None)], sep=" | ", flush=True)
+        if not chosen:
+            _write(done)
+    counts = pd.Series([row["outcome"] for row in done]).value_counts()
     print(", ".join(f"{name} {count}" for name, count in counts.items()))
 
 

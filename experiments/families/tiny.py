@@ -65,6 +65,9 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "doge": {"is_moe": True, "num_experts": 16},
     "codegen": {"n_ctx": 64, "rotary_dim": 4, "n_positions": 64},
     "bert-generation": {"is_decoder": True},
+    **{name: {"num_key_value_heads": 4} for name in ("dots3_note", "dots3_note_text", "esmc")},
+    **{name: {"moe_intermediate_size": [48, 48]} for name in ("ernie4_5_vl_moe_text", "ernie4_5_vl_moe")},
+    "bamba": {"attn_layer_indices": [1]},
     "longcat_flash": {
         "num_layers": 3, "num_hidden_layers": 6, "zero_expert_num": 2, "head_dim": 4, "qk_head_dim": 8,
         "num_key_value_heads": 4,
@@ -81,7 +84,11 @@ def families() -> list[str]:
 
 def tiny_model(family: str) -> PreTrainedModel:
     """A random model of that family; weights are spread wide enough that every part acts."""
-    config = tiny_config(configuration_auto.CONFIG_MAPPING[family])
+    if family == "encoder-decoder":
+        parts = [tiny_config(transformers.BertConfig, **settings) for settings in ({}, {"is_decoder": True})]
+        config = transformers.EncoderDecoderConfig.from_encoder_decoder_configs(*parts)
+    else:
+        config = tiny_config(configuration_auto.CONFIG_MAPPING[family])
     torch.manual_seed(0)
     if config.is_encoder_decoder:
         config.decoder_start_token_id = BEGIN
@@ -100,6 +107,9 @@ def tiny_config(config_class: type[PreTrainedConfig], **given: Any) -> PreTraine
     small = {**_WIDTHS, **(_VISION if sees else {})}
     # A list by layer stays as the class computes it.
     small = {name: value for name, value in small.items() if not isinstance(default.get(name, ()), list | tuple | dict)}
+    if "qk_rope_head_dim" in default:  # latent attention rotates a part of each head, and only that
+        small |= {"head_dim": 4, "num_key_value_heads": 4}
+    small = {name: value for name, value in small.items() if name in default}
     for part, part_class in _parts(config_class).items():
         small[part] = tiny_config(part_class).to_dict()
     special = _SPECIAL.get(config_class.model_type, {})

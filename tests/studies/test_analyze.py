@@ -1,11 +1,13 @@
 """`analyze` on several models: names, words shared across tokenizers, nothing done twice."""
 
 import dataclasses
+import shutil
 
 import pandas as pd
 import pytest
 
 from infoflow.foundation import UserError
+from infoflow.heads import Confidence, Entropy
 from infoflow.studies import AnalysisPlan, AnalyzeOptions, Run, analyze
 from infoflow.studies._analysis import Analysis, distinct_names
 
@@ -150,3 +152,43 @@ def test_a_refused_analysis_leaves_what_was_there(folders: list[str], tmp_path) 
     with pytest.raises(UserError, match="head_entropi"):
         analyze(folders[:1], AnalyzeOptions(corpus="grammar:50", only=("head_entropi",)), tmp_path / "out")
     assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
+
+
+def test_a_measure_that_fails_is_left_out_and_tried_again(folders: list[str], tmp_path, monkeypatch) -> None:
+    two = ("head_entropy", "head_confidence")
+    options = AnalyzeOptions(corpus="grammar:60", only=two, control=False, measures=SETTINGS)
+    with monkeypatch.context() as broken:
+        broken.setattr(Entropy, "result", lambda self: 1 / 0)
+        with pytest.warns(UserWarning, match="head_entropy of model failed and is left out"):
+            run = analyze(folders[:1], options, tmp_path / "run")
+    assert set(run.tables) == {"head_confidence"}
+    (failure,) = run.failures
+    assert (failure.table, failure.model) == ("head_entropy", "model")
+    assert "ZeroDivisionError: division by zero" in failure.reason
+    assert "1 / 0" in failure.traceback
+    with monkeypatch.context() as counted:
+        counted.setattr(Confidence, "update", lambda *_: pytest.fail("measured twice"))
+        again = analyze(folders[:1], options, tmp_path / "run")
+    assert set(again.tables) == set(two)
+    assert again.failures == ()
+
+
+def test_a_table_that_fails_later_does_not_stay(folders: list[str], tmp_path, monkeypatch) -> None:
+    """The same plan on other weights: the first model's table must not pass for the second's."""
+    model = tmp_path / "model"
+    two = ("head_entropy", "head_confidence")
+    options = AnalyzeOptions(corpus="grammar:60", only=two, control=False, measures=SETTINGS)
+    shutil.copytree(folders[0], model)
+    assert set(analyze([str(model)], options, tmp_path / "run").tables) == set(two)
+    shutil.rmtree(model)
+    shutil.copytree(folders[1], model)
+    monkeypatch.setattr(Entropy, "result", lambda self: 1 / 0)
+    with pytest.warns(UserWarning, match="left out"):
+        assert set(analyze([str(model)], options, tmp_path / "run").tables) == {"head_confidence"}
+
+
+def test_the_only_table_that_was_asked_for_raises(folders: list[str], tmp_path, monkeypatch) -> None:
+    options = AnalyzeOptions(corpus="grammar:60", only=("head_entropy",), control=False, measures=SETTINGS)
+    monkeypatch.setattr(Entropy, "result", lambda self: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        analyze(folders[:1], options, tmp_path / "run")

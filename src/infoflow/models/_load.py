@@ -224,15 +224,15 @@ def _task(module: PreTrainedModel, anatomy: Anatomy) -> Task:
         return "causal-lm"
     if family in _MASKED:
         return "masked-lm"
-    return "causal-lm" if _predicts_next_tokens(module, anatomy) else "encoder"
+    return _task_by_structure(module, anatomy)
 
 
-def _predicts_next_tokens(module: PreTrainedModel, anatomy: Anatomy) -> bool:
-    """A causal stack under an output embedding, such as the language model of an image–text model."""
+def _task_by_structure(module: PreTrainedModel, anatomy: Anatomy) -> Task:
+    """Of a family without a registered language model, such as one of text and images: by its stacks and its head."""
     head = module.get_output_embeddings()
-    if head is None or len(anatomy.stacks) > 1 or not anatomy.stacks[0].causal:
-        return False
-    return getattr(head, "out_features", None) == vocabulary_size(module)
+    if getattr(head, "out_features", None) != vocabulary_size(module) or not anatomy.stacks[-1].causal:
+        return "encoder"
+    return "seq2seq" if len(anatomy.stacks) > 1 else "causal-lm"
 
 
 def _pad_token_id(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase | None) -> int:

@@ -26,8 +26,9 @@ from ._model import Model
 from ._tap import tap
 
 _CHANGED = 1  # the token whose state is changed: one with neighbours on both sides, and not the first
-_ROUNDING = 16  # machine epsilons that another batch shape may move a state by, relative to its norm
-_OTHERS = 1000  # the same beside a sentence of equal length, where a deep model's rounding errors have grown
+_ROUNDING = 16  # machine epsilons that other rows of a batch may move a state by in one block, relative to its norm
+_DEEP = 256  # the same through many layers, of a batch of another shape: 3e-5 in float32
+_OTHERS = 1000  # from here on a sentence of equal length changes more than rounding
 _NOISE = 8  # how much more than sentences of equal length, in one batch, padding may move it
 
 
@@ -285,7 +286,7 @@ def _pads(model: Model, alone: dict[str, list[Tensor]], inputs: dict[str, Tensor
     _require_own_states(model, states, output)
     padded = _farthest(alone, states)
     epsilon = torch.finfo(alone[model.anatomy.stacks[0].name][0].dtype).eps
-    if padded <= _ROUNDING * epsilon:
+    if padded <= min(_DEEP * epsilon, 0.1):
         return True
     states, _ = _states(model, _beside(model, inputs, longer=False))
     unpadded = _farthest(alone, states)

@@ -111,8 +111,12 @@ class _Recorder(TorchFunctionMode):
     def _recorded(self, record: Record) -> Callable[..., None]:
         def after(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
             value = self.tape.value(args[0])
-            if value is not None:
+            if value is not None and isinstance(output, Tensor):
                 record(self.tape, module, args[0], output, value)  # still inside: what it computes is no part
+            elif value is not None:  # a router of experts, which transformers derives from a linear map
+                for part in output if isinstance(output, tuple | list) else ():
+                    if isinstance(part, Tensor) and part.is_floating_point():
+                        self._lost((value,), part, f"the module {type(module).__name__}")
             self._inside -= 1
 
         return after
