@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ._condition import Outcome, short
+from ._condition import Condition, Outcome, short
 from ._finding import Finding
 from ._panel import Absent
 from ._reading import Curve, Reading, Tables, gather
@@ -11,18 +11,18 @@ _AT_HALF = "at_half"
 """Column of tables that tell what half of the sentences would have given."""
 
 
-def unsettled(finding: Finding, tables: Tables, seeds: set[int], deciding: Outcome, index: int) -> str | None:
+def unsettled(finding: Finding, tables: Tables, seeds: set[int], outcomes: list[Outcome], index: int) -> str | None:
     """Why more text might turn the verdict, or None.
 
-    The last doubling of the text moved the effect by so much; where a further move as far would pass the threshold,
-    the estimate behind it has not converged.
+    The last doubling of the text moved an effect by so much; where a further move as far would pass the threshold, the
+    estimate behind it has not converged. A claim holds by all of its conditions, and fails by the one that decides.
 
     Args:
         finding: The claim.
         tables: Tables of the run.
         seeds: The seeds that it was tested on.
-        deciding: The claim's condition number `index`, with its effect on all sentences.
-        index: Which condition that is.
+        outcomes: What its conditions gave on all sentences.
+        index: Which of them decides.
     """
     halves = {name: _at_half(reading, tables) for name, reading in finding.reads.items()}
     if halves == dict(finding.reads):
@@ -31,14 +31,19 @@ def unsettled(finding: Finding, tables: Tables, seeds: set[int], deciding: Outco
         panels = gather(halves, tables, within=seeds)
     except Absent:
         return None
-    condition = finding.conditions({name: panel.estimate() for name, panel in panels.items()})[index]
-    before = float(condition.values[0, deciding.column])
-    threshold = condition.threshold
-    if not abs(deciding.effect - threshold) <= abs(deciding.effect - before):
+    before = finding.conditions({name: panel.estimate() for name, panel in panels.items()})
+    at_stake = range(len(outcomes)) if outcomes[index].verdict == "holds" else [index]
+    return next((reason for i in at_stake if (reason := _moves(outcomes[i], before[i]))), None)
+
+
+def _moves(outcome: Outcome, before: Condition) -> str | None:
+    """How the effect moved, where that is as far as its threshold is away."""
+    half, threshold = float(before.values[0, outcome.column]), before.threshold
+    if not abs(outcome.effect - threshold) <= abs(outcome.effect - half):
         return None
     return (
-        f"The estimate has not converged: half of the sentences give {short(before)} {condition.unit}, all of them "
-        f"{short(deciding.effect)}, and the threshold ({short(threshold)}) is no further away"
+        f"{outcome.condition.name} has not converged: half of the sentences give {short(half)} {before.unit}, all of "
+        f"them {short(outcome.effect)}, and the threshold ({short(threshold)}) is no further away"
     )
 
 

@@ -8,6 +8,7 @@ import pandas as pd
 
 from ._condition import Outcome, Verdict, judge_all, short
 from ._control import ControlOutcome, strongest, try_control
+from ._converged import unsettled
 from ._finding import Finding, several
 from ._learned import shortfall
 from ._panel import Absent, Panel
@@ -93,6 +94,8 @@ def _tested(finding: Finding, tables: Tables, panels: dict[str, Panel], seeds: _
     controls = [try_control(c, finding, tables, set(seeds.used), deciding, index) for c in finding.controls]
     shown = strongest(controls, deciding.condition.side)
     verdict, reason = _verdict(deciding, shown, seeds.obstacles)
+    if verdict in ("holds", "fails") and (moves := unsettled(finding, tables, set(seeds.used), outcomes, index)):
+        verdict, reason = "undetermined", f"{reason} {_sentence(moves)}"
     if verdict != "not testable here" and len(seeds.used) == 1:
         reason += " One seed: the interval covers the choice of sentences, not that of first weights."
     return {
