@@ -67,6 +67,13 @@ def test_a_study_leaves_tables_models_and_a_report(tiny_run: Run) -> None:
     manifest = json.loads((tiny_run.path / "run.json").read_text())
     assert {"plan", "provenance", "corpus", "models", "timings", "seconds", "command", "warnings"} <= set(manifest)
     assert len(manifest["models"]) == 3
+    split, sizes = manifest["corpus"]["split"], manifest["corpus"]["parts"]
+    assert split["rule"] == "near-duplicates"
+    lost = sum(count for reasons in split["left_out"].values() for count in reasons.values())
+    assert sizes["train"] + sizes["validation"] + sizes["test"] + lost == 600
+    shares = dict.fromkeys(("sources", "targets", "near_sources", "near_targets"), 0.0)
+    assert split["leakage"] == {"validation": shares, "test": shares}
+    assert "no two parts share a source" in (tiny_run.path / "report.html").read_text()
 
 
 def test_models_are_plain_checkpoints(tiny_run: Run) -> None:

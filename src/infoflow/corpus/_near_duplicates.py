@@ -69,11 +69,14 @@ class _Index:
         by_word = (length_W >= LEAST_WORDS) & _within(batch.masked_W, self._same)
         by_word |= (length_W > LEAST_WORDS) & _within(batch.dropped_W, self._same)
         whole = _within(batch.whole_S, self._same) | _within(batch.whole_S, self._shorter)
-        return (batch.length_S > 0) & (whole | _any(by_word, batch))
+        return whole | _any(by_word, batch)
 
 
 def _kept(batch: _Signatures) -> tuple[np.ndarray, np.ndarray]:
-    """What a sentence may be equal to: itself or its masked forms, and what one word less makes of it."""
+    """What a sentence may be equal to: itself or its masked forms, and what one word less makes of it.
+
+    Sentences of punctuation alone are left out: without words all would be equal.
+    """
     length_W = batch.length_S[batch.sentence_W]
     same = np.concatenate([batch.whole_S[batch.length_S > 0], batch.masked_W[length_W >= LEAST_WORDS]])
     return same, batch.dropped_W[length_W > LEAST_WORDS]

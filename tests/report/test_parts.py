@@ -1,0 +1,60 @@
+"""What the report says of a study's parts and of what leaks between them."""
+
+import copy
+
+import pytest
+
+from infoflow.report import write_report
+from infoflow.report._parts import parts_told
+from infoflow.results import RunFolder
+
+SPLIT = {
+    "rule": "near-duplicates",
+    "left_out": {"corpus": {"not of 1 to 10 words": 5}, "train": {"equal target": 1000, "near duplicate": 234}},
+    "leakage": {
+        "validation": {"sources": 0.5, "near_sources": 0.5},
+        "test": {"sources": 0.0, "targets": 0.1004, "near_sources": 0.337, "near_targets": 0.31},
+    },
+}
+
+
+@pytest.fixture
+def told(tmp_path):
+    def tell(plan="near-duplicates", **changes):
+        run = RunFolder(tmp_path)
+        split = {**copy.deepcopy(SPLIT), **changes}
+        parts = {"train": 124545, "validation": 2848, "test": 16967, "analysed": 9}
+        run.update(kind="study", plan={"corpus": {"split": plan}}, corpus={"parts": parts, "split": split})
+        return parts_told(run)
+
+    return tell
+
+
+def test_sizes_rule_losses_and_leaks_are_told(told):
+    text = told()
+    assert "124,545 rows are for training, 2,848 for validation and 16,967 for the test" in text
+    assert "no two parts share a source, a target, or near duplicates" in text
+    assert "1,234 rows were left out of training" in text
+    assert "0.0% of its sources (33.7% with near duplicates) and 10.0% of its targets (31.0% with near" in text
+    assert "too little" not in text
+
+
+def test_a_weaker_rule_published_parts_and_one_language_are_told(told):
+    text = told(rule="both-sides", leakage={"test": {"sources": 0.25, "near_sources": 0.5}}, left_out={})
+    assert "no two parts share a source or a target (“near-duplicates” would have left too little). 0 rows" in text
+    assert "with training: 25.0% of its sources (50.0% with near duplicates)." in text
+    text = told(rule=None)
+    assert "validation and test part were published with it. " in text
+    assert "too little" not in text
+
+
+def test_the_sentence_is_in_the_methods_where_parts_were_counted(study, told, tmp_path):
+    assert parts_told(study) == ""
+    assert "Training and test" not in write_report(study).read_text(encoding="utf-8")
+    told()
+    run = RunFolder(tmp_path)
+    for source in (study.path / "tables").glob("task_scores.parquet"):
+        (tmp_path / "tables").mkdir(exist_ok=True)
+        (tmp_path / "tables" / source.name).write_bytes(source.read_bytes())
+    run.update(models=study.read()["models"])
+    assert parts_told(run) in write_report(run).read_text(encoding="utf-8")
