@@ -10,17 +10,20 @@
 """
 
 import argparse
+import copy
+import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import torch
 
 import infoflow
 from infoflow import heads, representations
-from infoflow.flow import AbstractMeasure
-from infoflow.foundation import make_display, use_display
+from infoflow.flow import AbstractMeasure, Activations, Measure, PassOptions, Reader
+from infoflow.foundation import NUM_BLOCKS, block_of, make_display, use_display
 
 HERE = Path(__file__).parent
 POOL = "grammar:24000"
@@ -37,16 +40,16 @@ def measures(scale: int = 1) -> list[AbstractMeasure]:
     edges = (1, 6, 21, 101)
     return [
         representations.MutualInformation(occurrences=10_000 * scale, types=100, clusters=50, clusterings=1),
-        representations.LayerDistance(occurrences=2000 * scale),
+        representations.LayerDistance(occurrences=1500 * scale),
         representations.ChangeByFrequency(per_bin=400 * scale, edges=edges),
         representations.InfluenceByFrequency(per_bin=400 * scale, edges=edges),
-        representations.IdentityNeighbours(k=10, occurrences=1500 * scale),
+        representations.IdentityNeighbours(k=10, occurrences=1000 * scale),
         representations.PositionNeighbours(k=10),
         representations.ContextNeighbours(k=10),
         representations.TagNeighbours(k=10),
-        representations.WordGeometry(occurrences=2000 * scale),
+        representations.WordGeometry(occurrences=1500 * scale, spaces=("raw",)),
         representations.IntraSentence(),
-        representations.IntrinsicDimension(occurrences=1500 * scale),
+        representations.IntrinsicDimension(occurrences=1000 * scale),
         representations.DistanceDistribution(occurrences=2000 * scale),
         representations.Lens(tuned=False, evaluated=1000 * scale),
         heads.Confidence(),
@@ -60,7 +63,7 @@ def measures(scale: int = 1) -> list[AbstractMeasure]:
         heads.HeadLayerDistance(sentences=300 * scale),
         heads.SpecialGradient(sentences=60 * scale),
         heads.AttentionProbe(sentences=60 * scale, epochs=1),
-        heads.Relevance(sentences=25 * scale),
+        heads.Relevance(sentences=15 * scale),
         heads.Importance(sentences=400 * scale),
         heads.Ablation(sentences=48 * scale),
         heads.PruningCurve(sentences=24 * scale),
@@ -76,6 +79,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--only", nargs="+", default=[], help="tables that are measured; all by default")
     parser.add_argument("--leave-out", nargs="+", default=[], help="tables that are not measured")
+    parser.add_argument("--sentences", type=int, default=0, help="of the pool; all by default")
     parser.add_argument("--name", default="draws", help="folder of the draws")
     options = parser.parse_args()
     with use_display(make_display("silent")):
@@ -85,18 +89,98 @@ def main() -> None:
 def draw_all(options: argparse.Namespace) -> None:
     """Measure the pool and every draw that is not on disk yet."""
     pool = infoflow.load_corpus(POOL)
+    if options.sentences:
+        pool = pool.select(np.arange(options.sentences))
     for name in options.models:
         model = infoflow.load_model(str(options.runs / name / "models" / name / "seed-0"))
+        once = [PerSentence(each) for each in chosen(options, measures()) if isinstance(each, Measure)]
+        others = [each for each in chosen(options, measures()) if not isinstance(each, Measure)]
         whole = folder_of(options, name, 0) / f"{WHOLE}.npz"
+        scaled = [each for each in chosen(options, measures(scale=10)) if not isinstance(each, Measure)]
+        # A batch is at most as many sentences as there are blocks: see `PerSentence`.
+        tables = [
+            infoflow.measure(model, pool, batch, settings)
+            for batch, settings in ((once, PassOptions(tokens_per_batch=3 * NUM_BLOCKS)), (scaled, None))
+            if batch and (batch is once or not whole.exists())
+        ]
         if not whole.exists():
-            tables = infoflow.measure(model, pool, chosen(options, measures(scale=10)))
-            save(whole, tables)
+            save(whole, {key: table for each in tables for key, table in each.items()})
         for draw, size in ((draw, size) for draw in range(options.draws) for size in options.sizes):
             path = folder_of(options, name, size) / f"{draw:03}.npz"
             if not path.exists():
                 rows = np.random.default_rng([draw, size]).choice(len(pool), size, replace=False)
-                # Ranks of the pool: a frequency bin is the same tokens in every draw.
-                save(path, infoflow.measure(model, pool.select(rows), chosen(options, measures()), ranks_from=pool))
+                part = pool.select(rows)
+                found = {each.name: each.drawn(part.content_ids) for each in KEPT}
+                if others:
+                    # Ranks of the pool: a frequency bin is the same tokens in every draw.
+                    found |= infoflow.measure(model, part, others, ranks_from=pool)
+                save(path, found)
+
+
+KEPT: list["PerSentence"] = []
+"""The copies of `PerSentence` that have read the pool: a pass works on copies of what it is given."""
+
+
+class PerSentence(Measure):
+    """A streaming measure whose sums are kept sentence by sentence, so that any draw's table follows without a pass."""
+
+    def __init__(self, inner: Measure) -> None:
+        self._inner, self._ids, self._states = inner, [], []
+        self.needs, self.table = inner.needs, inner.table
+
+    def prepare(self, reader: Reader) -> None:
+        self._inner.prepare(reader)
+        KEPT[:] = [each for each in KEPT if each.name != self.name] + [self]
+
+    def update(self, activations: Activations) -> None:
+        """Every sentence of the batch in a block of its own."""
+        num = len(activations.sentence_ids)
+        alone = copy.deepcopy(self._inner)
+        alone.update(dataclasses.replace(activations, blocks=torch.arange(num)))
+        self._ids.append(activations.sentence_ids)
+        self._states.append({key: sums[:num] for key, sums in alone.state_dict().items()})
+
+    def merge(self, other: "PerSentence") -> None:
+        raise NotImplementedError
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
+        raise NotImplementedError
+
+    def result(self) -> pd.DataFrame:
+        return self.drawn(np.concatenate(self._ids))
+
+    def drawn(self, ids: np.ndarray) -> pd.DataFrame:
+        """The table of the sentences `ids`."""
+        place = {int(one): index for index, one in enumerate(np.concatenate(self._ids))}
+        rows = np.array([place[one] for one in ids.tolist() if one in place])
+        blocks, sums = block_of(np.concatenate(self._ids)[rows]), {}
+        for key, values in self._arrays():
+            sums[key] = np.zeros((NUM_BLOCKS, *values.shape[1:]))
+            np.add.at(sums[key], blocks, values[rows])
+        measure = copy.deepcopy(self._inner)
+        measure.load_state_dict(sums)
+        return measure.result()
+
+    def _arrays(self) -> Iterator[tuple[str, np.ndarray]]:
+        if len(self._states) > 1:
+            keys = list(dict.fromkeys(key for state in self._states for key in state))
+            like = {key: next(state[key] for state in self._states if key in state) for key in keys}
+            sizes = [len(ids) for ids in self._ids]
+            self._states = [
+                {
+                    key: np.concatenate(
+                        [
+                            state.get(key, np.zeros((size, *like[key].shape[1:])))
+                            for state, size in zip(self._states, sizes, strict=True)
+                        ]
+                    )
+                    for key in keys
+                }
+            ]
+        return iter(self._states[0].items())
 
 
 def chosen(options: argparse.Namespace, all_measures: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:

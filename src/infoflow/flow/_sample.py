@@ -1,8 +1,9 @@
 """The token sample: individual states of a bounded set of occurrences, the same for every model and order of batches.
 
 Which occurrences are sampled follows from tokens alone, before any model runs: each has the hash of
-(seed, sentence id, word), and the lowest hashes are taken. So a smaller sample is the beginning of a larger one,
-and neither batch order nor the number of shards or processes matters. The states then fill a memory-mapped file.
+(seed, sentence id, word), and the lowest hashes are taken. The text decides a sentence's id. So a smaller sample is the
+beginning of a larger one, and neither the order of lines or batches nor the number of shards or processes matters. The
+states then fill a memory-mapped file.
 """
 
 import json

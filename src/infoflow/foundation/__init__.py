@@ -1,12 +1,12 @@
 """What lies under every room: errors, display, random streams, error bars, provenance, atomic files."""
 
 from ._arrays import as_tensor as as_tensor
+from ._block_interval import Scale as Scale
+from ._block_interval import block_effects as block_effects
+from ._block_interval import block_interval as block_interval
 from ._bootstrap import NUM_BLOCKS as NUM_BLOCKS
 from ._bootstrap import NUM_REPLICATES as NUM_REPLICATES
 from ._bootstrap import Interval as Interval
-from ._bootstrap import Scale as Scale
-from ._bootstrap import block_effects as block_effects
-from ._bootstrap import block_interval as block_interval
 from ._bootstrap import block_of as block_of
 from ._bootstrap import interval as interval
 from ._bootstrap import replicate_weights as replicate_weights

@@ -204,7 +204,6 @@ def _unseen(scorer: SentenceScorer, sentences: int | None) -> np.ndarray:
     if sentences is None or sentences >= len(every):
         return every
     oracle = scorer.choose(sentences, "head-ablation")
-    rest = np.setdiff1d(every, oracle)
     chosen = scorer.choose(2 * sentences, "pruning-curve")
-    chosen = np.intersect1d(chosen, rest)[:sentences]
+    chosen = chosen[~np.isin(chosen, oracle)][:sentences]
     return chosen if len(chosen) else every

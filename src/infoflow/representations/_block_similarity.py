@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from infoflow.foundation import NUM_BLOCKS
@@ -75,11 +75,32 @@ class Cells:
         own = of_words[self.cell_words]
         kept = without_cells.isfinite() & own.isfinite()
         # A block takes a word's value away and gives back its value on the other blocks, where that is defined.
-        change = torch.where(kept, without_cells, 0.0) - own.nan_to_num(0.0)
+        change = torch.where(kept, -self._effects(own - without_cells, kept), -own.nan_to_num(0.0))
         lost = own.isfinite() & ~kept
         zeros = torch.zeros(NUM_BLOCKS, dtype=torch.float64)
         changes, losses = (zeros.index_add(0, self.cell_blocks, x.double()) for x in (change, lost))
         return Jackknifed(value=float(total / number), without_block=((total + changes) / (number - losses)).numpy())
+
+    def _effects(self, differences: Float[Tensor, " cell"], kept: Bool[Tensor, " cell"]) -> Float[Tensor, " cell"]:
+        r"""What each cell adds to its word's value, from the differences that leaving it out makes.
+
+        $$ e_c = \Big( (1 - s_c) d_c - s_c \sum_k (1 - s_k) d_k \Big) \Big/ \sqrt{1 - \sum_k s_k^2} $$
+
+        s are the cells' shares of the word's occurrences. The sum is what any occurrences would add: a statistic of
+        fewer is biased more, but another sample has as many. The root is that of g / (g − 1) of g equal cells.
+
+        Source: [@busing1999], the pseudo-values of unequal groups.
+        """
+        ones = torch.ones(len(self.words), dtype=differences.dtype)
+        shares = self.by_cell(ones) / self.by_word(ones)[self.cell_words]
+        added = torch.where(kept, (1 - shares) * differences, 0.0)
+        added = added - shares * self._over_cells(added)
+        return torch.where(kept, added / (1 - self._over_cells(shares.square())).sqrt(), 0.0)
+
+    def _over_cells(self, values: Float[Tensor, " cell"]) -> Float[Tensor, " cell"]:
+        """The sum over all cells of each cell's word."""
+        sums = torch.zeros(self.num_words, dtype=values.dtype).index_add_(0, self.cell_words, values)
+        return sums[self.cell_words]
 
 
 def average_of_blocks(sums: Float[Tensor, "64 width"], counts: Float[Tensor, "64"]) -> Jackknifed:

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from infoflow.foundation import NUM_BLOCKS, stream
+from infoflow.foundation import NUM_BLOCKS, Interval, Scale, block_interval, stream
 from infoflow.results import estimate, linear_replicates
 
 from ._cca import Whitening, canonical_by_qr, canonical_of_covariance, singular_floor, whiten
@@ -61,11 +61,28 @@ class BlockGroups:
     def replicates(self, values: Float[np.ndarray, " leave_out"]) -> Float[np.ndarray, " replicate"]:
         """Bootstrap replicates (`linear_replicates`) from the values of all rows, then without each group.
 
-        A group's effect is spread over its blocks; the root keeps its variance. Of G groups one left out moves a mean
-        by G / (G − 1) of what the group adds to it.
+        A group's effect is spread over its blocks; the root keeps its variance.
         """
-        effects = (values[0] - values[1:]) * (1 - 1 / self.num_groups) / np.sqrt(NUM_BLOCKS / self.num_groups)
+        effects = self._effects(values) / np.sqrt(NUM_BLOCKS / self.num_groups)
         return linear_replicates(values[0], values[0] - effects[np.arange(NUM_BLOCKS) % self.num_groups])
+
+    def interval(self, value: float, values: Float[np.ndarray, " leave_out"], scale: Scale = "any") -> Interval:
+        """The interval around `value`, from the values of all rows, then without each group."""
+        return block_interval(value, self._effects(values), units=int((self.counts > 0).sum()), scale=scale)
+
+    def _effects(self, values: Float[np.ndarray, " leave_out"]) -> Float[np.ndarray, " group"]:
+        r"""What each group of rows adds, as far as it is more than its share of what any rows add.
+
+        $$ e_g = (1 - s_g)(v - v_{(g)}) - s_g \sum_h (1 - s_h)(v - v_{(h)}) $$
+
+        s are the groups' shares of the rows. A PWCCA of fewer rows is nearer to 1, so that leaving out any rows lowers
+        the distance, and a large group more; but every sample has as many rows.
+
+        Source: [@busing1999], the pseudo-values of unequal groups.
+        """
+        shares = (self.counts / self.counts.sum()).numpy()
+        added = (1 - shares) * (values[0] - values[1:])
+        return added - shares * added.sum()
 
 
 class LayerView:
@@ -90,12 +107,11 @@ class Distance:
 
     value: float
     replicates: Float[np.ndarray, " replicate"]
-    units: int
-    """How many groups of sentences they come from."""
+    ends: Interval
 
     def columns(self, baseline: float, count: int) -> dict[str, Any]:
         """Estimate columns."""
-        return estimate(self.value, self.replicates, baseline, count, scale="positive", units=self.units)
+        return estimate(self.value, self.replicates, baseline, count, ends=self.ends)
 
 
 def distance_columns(x: LayerView, y: LayerView, side: str) -> dict:
@@ -112,8 +128,8 @@ def paired_distance(x: LayerView, y: LayerView, side: str) -> Distance:
     if not (x.whitenings[0].safe and y.whitenings[0].safe):
         value = 1 - weighted_mean(canonical_by_qr(x.centred, y.centred, x.singular_floor, y.singular_floor), side)
     # Differences between covariances of the same conditioning, around the exact value.
-    units = int((x.groups.counts > 0).sum())
-    return Distance(value, x.groups.replicates(values) + (value - values[0]), units)
+    ends = x.groups.interval(value, values, scale="positive")
+    return Distance(value, x.groups.replicates(values) + (value - values[0]), ends)
 
 
 def _shuffled_distance(x: LayerView, y: LayerView, side: str) -> float:

@@ -5,6 +5,7 @@ from typing import ClassVar
 import pandas as pd
 
 from infoflow.flow import TokenSample
+from infoflow.foundation import Scale
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._token_pools import SETTINGS, AbstractTokenPools
@@ -33,6 +34,7 @@ class PositionNeighbours(AbstractTokenPools):
     """
 
     table: ClassVar[TableSchema] = _SCHEMA
+    scale: ClassVar[Scale] = "positive"
 
     def compute(self, sample: TokenSample) -> pd.DataFrame:
         rows = [

@@ -64,8 +64,8 @@ def similarity_grid(
 
 def _estimate_columns(values: Float[np.ndarray, " leave_out"], groups: BlockGroups, baseline: float) -> dict[str, Any]:
     replicates = groups.replicates(values)
-    units = int((groups.counts > 0).sum())
-    columns = estimate(values[0], replicates, baseline, len(groups.order), units=units)
+    ends = groups.interval(values[0], values)
+    columns = estimate(values[0], replicates, baseline, len(groups.order), ends=ends)
     # A study has thousands of these rows. Digits far below the interval's width would be most of its tables' bytes:
     # 14.7 MB for three objectives and seeds of seven layers, 4.7 MB so.
     return {**columns, "replicates": replicates.round(_DIGITS).tolist()}

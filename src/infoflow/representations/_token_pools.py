@@ -1,6 +1,6 @@
 """Measures of what the nearest occurrences of one token share: one neighbour search for all of them."""
 
-from typing import Any
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 
 from infoflow.flow import SampleMeasure, SampleRequest, TokenSample, TypeStrata
-from infoflow.foundation import UserError, current_display
+from infoflow.foundation import Scale, UserError, current_display
 from infoflow.results import Column, estimate, linear_replicates
 
 from ._within_tokens import UNKNOWN, Aspect, PoolRules, PoolScore, averaged, pool_scores, token_pools
@@ -45,6 +45,8 @@ class AbstractTokenPools(SampleMeasure):
         subword: Which token of a word carries its tag, `"first"` or `"last"`.
     """
 
+    scale: ClassVar[Scale] = "share"
+
     def __init__(
         self,
         k: int = 50,
@@ -80,7 +82,7 @@ class AbstractTokenPools(SampleMeasure):
         return {
             "stack": sample.facts.stack,
             "layer": layer,
-            **estimate(score.value, replicates, score.chance, score.count, scale="share"),
+            **estimate(score.value, replicates, score.chance, score.count, scale=self.scale),
             "pools": score.pools,
             "neighbours": self.k,
             "metric": self.metric,

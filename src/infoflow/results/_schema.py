@@ -74,7 +74,10 @@ def estimate_columns(
     return (
         Column(name="value", dtype="float64", unit=unit, description=value),
         Column(
-            name="low", dtype="float64", unit=unit, description="lower end of the 95% interval (sentence bootstrap)"
+            name="low",
+            dtype="float64",
+            unit=unit,
+            description="lower end of the 95% interval: what as many other sentences would give, see `block_interval`",
         ),
         Column(name="high", dtype="float64", unit=unit, description="upper end of the 95% interval"),
         Column(name="baseline", dtype="float64", unit=unit, description=baseline),
