@@ -2,8 +2,9 @@
 
     infoflow train causal-lm --plan quick --out runs/information
     python experiments/information/run.py runs/information/models/causal-lm/seed-0 --part estimators
+    python experiments/information/run.py runs/information/models/causal-lm/seed-0 --part neighbours
     python experiments/information/run.py runs/information/models/causal-lm/seed-0 --part sizes
-    python experiments/information/run.py runs/information/models/causal-lm/seed-0 --part coverage   # 25 minutes
+    python experiments/information/run.py runs/information/models/causal-lm/seed-0 --part coverage  # 15 minutes
 
 Sentences are distinct English sentences of up to ten words of `tatoeba-en-fr`. Each part writes a CSV file beside this
 script; what is there already is kept, so that an interrupted part goes on.
@@ -168,6 +169,38 @@ def _information(table: np.ndarray) -> float:
     return float((table[table > 0] * np.log(table[table > 0] / outer[table > 0])).sum())
 
 
+def neighbours(model: str, k: int = 3) -> pd.DataFrame:
+    """Information without clusters, by Ross's (2014) estimate from the k nearest neighbours of the same token."""
+    rows = []
+    for layer in (0, 6):
+        states, tokens, labels = states_of(model, layer)
+        for side, kinds in (("input", tokens), ("output", labels)):
+            known = np.flatnonzero(kinds >= 0)
+            for num in TOKENS[:3]:
+                chosen = np.random.default_rng(num).permutation(known)[:num]
+                value = ross(torch.from_numpy(states[chosen]), torch.from_numpy(kinds[chosen]), k)
+                counts = np.unique(kinds[chosen], return_counts=True)[1]
+                row = {"side": side, "layer": layer, "tokens": num, "value": value}
+                rows.append(row | {"entropy": infoflow.representations.entropy(counts, "chao-wang-jost")})
+    return pd.DataFrame(rows).round(5)
+
+
+def ross(states: torch.Tensor, kinds: torch.Tensor, k: int) -> float:
+    """ψ(N) + ψ(k) − ⟨ψ(N_t)⟩ − ⟨ψ(m)⟩, m states within the distance of the k-th neighbour of the same token."""
+    counts = torch.bincount(kinds)[kinds]
+    usable = counts > k
+    states, kinds, counts = states[usable], kinds[usable], counts[usable]
+    within = []
+    for start in range(0, len(states), 500):
+        distances = torch.cdist(states[start : start + 500], states)
+        own = torch.where(kinds[start : start + 500, None] == kinds[None], distances, torch.inf)
+        radius = own.topk(k + 1, largest=False).values[:, -1]
+        within.append((distances <= radius[:, None]).sum(1) - 1)
+    m = torch.cat(within).double()
+    means = digamma(counts.double().numpy()).mean() + digamma(m.numpy()).mean()
+    return float(digamma(len(states)) + digamma(k) - means)
+
+
 # -- the measure -------------------------------------------------------------------------------------------------------
 
 
@@ -225,10 +258,10 @@ def coverage(model: str, num: int = 1000, clusters: int = 50, pool: int = 30_000
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
-    parser.add_argument("--part", choices=("estimators", "sizes", "coverage"), required=True)
+    parser.add_argument("--part", choices=("estimators", "neighbours", "sizes", "coverage"), required=True)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    parts = {"estimators": estimators, "sizes": sizes, "coverage": coverage}
+    parts = {"estimators": estimators, "neighbours": neighbours, "sizes": sizes, "coverage": coverage}
     parts[arguments.part](arguments.model).to_csv(HERE / f"{arguments.part}.csv", index=False)
 
 

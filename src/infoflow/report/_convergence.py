@@ -67,7 +67,8 @@ def convergence_figure(sides: list[Side], cast: Cast) -> Figure | None:
 def _changes(side: Side) -> pd.DataFrame:
     """Information at the top less that at the lowest layer, by size: a row per model, size and estimate."""
     rows = []
-    for (key, trained), own in side.rows.groupby(["series", "trained"], sort=False):
+    lines: Any = side.rows.groupby(["series", "trained"], sort=False)
+    for (key, trained), own in lines:
         group = "trained" if trained else "untrained"
         top, bottom = (own[own["layer"] == layer] for layer in (own["layer"].max(), own["layer"].min()))
         tokens = _mean(top, "tokens_by_size")
@@ -86,9 +87,9 @@ def _mean(rows: pd.DataFrame, column: str) -> np.ndarray:
 
 def _answer(data: pd.DataFrame, side: str, series: list[Series]) -> str:
     """How far the last doubling moved each model's change."""
-    clauses, data = [], data[data["group"] == "trained"]
+    clauses = []
     for line in series:
-        own = data[data["series"] == line.key]
+        own = data[(data["series"] == line.key) & (data["group"] == "trained")]
         if own.empty:
             continue
         moved = {e: float(np.diff(own.loc[own["estimate"] == e, "change"].to_numpy()[-2:])[0]) for e in _ESTIMATES}
