@@ -72,6 +72,13 @@ def test_a_hidden_second_mixer_is_found_in_each_block():
     assert "beside attention" in str(model.anatomy)
 
 
+def test_states_that_are_no_numbers_are_left_to_the_measures():
+    module = build_toy()
+    with torch.no_grad():
+        module.layers[1].mlp[0].weight.fill_(torch.nan)
+    assert load_model(module).pads
+
+
 def test_the_trials_leave_the_model_as_it_was(build_module, family):
     module = build_module(family)
     state = {name: tensor.clone() for name, tensor in module.state_dict().items()}

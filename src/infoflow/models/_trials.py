@@ -7,7 +7,7 @@ beside a sentence, or whose tokens reach each other beside attention, shows it i
 # B sentence, T token, D width
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from infoflow.foundation import UserError
 
 from ._anatomy import Anatomy
 from ._attention import AttentionCall
+from ._block_outputs import returning
 from ._block_rerun import without_token
 from ._discovery import runs_alone, tiny_inputs
 from ._inputs import accepts, without_cache
@@ -149,7 +150,12 @@ def _first(output: Any) -> Tensor:
 
 
 def _distance(found_TD: Tensor, expected_TD: Tensor) -> float:
-    """Largest difference of a token's state, relative to the largest norm: a token of norm 0 (padding) counts too."""
+    """Largest difference of a token's state, relative to the largest norm: a token of norm 0 (padding) counts too.
+
+    0 where states are no numbers: a measurement names the layer where that begins.
+    """
+    if not bool(expected_TD.isfinite().all()):
+        return 0.0
     scale = expected_TD.float().norm(dim=-1).max().clamp(min=torch.finfo(torch.float32).tiny)
     return float((found_TD - expected_TD).float().norm(dim=-1).max() / scale)
 
@@ -248,21 +254,8 @@ def _passed_over(model: Model, outputs: dict[nn.Module, Any], inputs: dict[str, 
     """The forward pass with blocks that do nothing but return `outputs`."""
     with ExitStack() as restore:
         for block, output in outputs.items():
-            restore.enter_context(_returning(block, output))
+            restore.enter_context(returning(block, lambda output=output: output))
         return _run(model, inputs)
-
-
-@contextmanager
-def _returning(block: nn.Module, output: Any) -> Iterator[None]:
-    saved = vars(block).get("forward")
-    block.forward = lambda *args, **kwargs: output
-    try:
-        yield
-    finally:
-        if saved is None:
-            del block.forward
-        else:
-            block.forward = saved
 
 
 def _result(output: Any) -> Tensor:
