@@ -99,6 +99,13 @@ def test_every_tested_family_pads_and_attends_only(model):
     assert model.anatomy.beside_attention() is None
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_precision_makes_no_other_family(build_module, family, dtype):
+    model = load_model(build_module(family).to(dtype))
+    assert model.pads
+    assert model.anatomy.beside_attention() is None
+
+
 # -- families of transformers that were measured wrongly
 
 
@@ -194,6 +201,15 @@ def test_the_language_model_of_a_model_of_images_predicts(build, longest):
     assert model.task == "causal-lm"
     assert model.max_tokens == longest
     assert len(model.anatomy.stacks[0].layers) == 3
+
+
+def test_a_padding_token_that_is_not_embedded_is_not_used():
+    """Idefics 3 names one far beyond a small vocabulary."""
+    config = transformers.LlamaConfig(**_TEXT | {"pad_token_id": 20})
+    module = random_model("LlamaForCausalLM", config)
+    assert load_model(module).pad_token_id == 20
+    module.config.pad_token_id = 128_002
+    assert load_model(module).pad_token_id == 0
 
 
 def test_ibert_is_refused_for_its_attention():

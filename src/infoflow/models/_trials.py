@@ -142,7 +142,7 @@ def _differ(output_BTD: Tensor) -> bool:
     """Whether a token differs between the two sentences, beside the one that was changed."""
     others = torch.arange(output_BTD.shape[1], device=output_BTD.device) != _CHANGED
     kept, changed = output_BTD[0, others], output_BTD[1, others]
-    return not _distance(changed, kept) <= _ROUNDING * torch.finfo(kept.dtype).eps
+    return not _distance(changed, kept) <= _ROUNDING * _epsilon(kept)
 
 
 def _first(output: Any) -> Tensor:
@@ -158,6 +158,11 @@ def _distance(found_TD: Tensor, expected_TD: Tensor) -> float:
         return 0.0
     scale = expected_TD.float().norm(dim=-1).max().clamp(min=torch.finfo(torch.float32).tiny)
     return float((found_TD - expected_TD).float().norm(dim=-1).max() / scale)
+
+
+def _epsilon(states: Tensor) -> float:
+    """Of the states' precision; float32's in a float64 model too, whose norms many families compute in float32."""
+    return max(torch.finfo(states.dtype).eps, torch.finfo(torch.float32).eps)
 
 
 # -- states
@@ -263,7 +268,7 @@ def _result(output: Any) -> Tensor:
 
 
 def _equal(found: Tensor, expected: Tensor) -> bool:
-    return _distance(found, expected) <= _ROUNDING * torch.finfo(expected.dtype).eps
+    return _distance(found, expected) <= _ROUNDING * _epsilon(expected)
 
 
 # -- padding
@@ -278,7 +283,7 @@ def _pads(model: Model, alone: dict[str, list[Tensor]], inputs: dict[str, Tensor
     states, output = _states(model, _beside(model, inputs, longer=True))
     _require_own_states(model, states, output)
     padded = _farthest(alone, states)
-    epsilon = torch.finfo(alone[model.anatomy.stacks[0].name][0].dtype).eps
+    epsilon = _epsilon(alone[model.anatomy.stacks[0].name][0])
     if padded <= min(_DEEP * epsilon, 0.1):
         return True
     states, _ = _states(model, _beside(model, inputs, longer=False))
