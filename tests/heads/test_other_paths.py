@@ -65,3 +65,15 @@ def test_rotations_by_one_complex_tensor_and_routers_are_no_crash():
     with pytest.raises(UserError, match="has no rule for"):
         relevance(model, BATCH)
     assert len(relevance(model, BATCH, method="gradient-x-input")) == 8
+
+
+def test_values_of_other_states_than_keys_are_no_crash():
+    torch.manual_seed(0)
+    config = transformers.MobileBertConfig(
+        vocab_size=40, hidden_size=32, embedding_size=16, intermediate_size=48, num_attention_heads=4,
+        num_hidden_layers=2, intra_bottleneck_size=16, true_hidden_size=16, max_position_embeddings=48,
+    )  # fmt: skip
+    model = load_model(transformers.MobileBertForMaskedLM(config).eval())
+    with pytest.raises(UserError, match="has no rule for"):
+        relevance(model, BATCH)
+    assert len(relevance(model, BATCH, method="gradient-x-input")) == 8

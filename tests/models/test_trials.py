@@ -72,6 +72,13 @@ def test_a_hidden_second_mixer_is_found_in_each_block():
     assert "beside attention" in str(model.anatomy)
 
 
+def test_states_that_are_no_numbers_are_left_to_the_measures():
+    module = build_toy()
+    with torch.no_grad():
+        module.layers[1].mlp[0].weight.fill_(torch.nan)
+    assert load_model(module).pads
+
+
 def test_the_trials_leave_the_model_as_it_was(build_module, family):
     module = build_module(family)
     state = {name: tensor.clone() for name, tensor in module.state_dict().items()}
@@ -88,6 +95,13 @@ def _unrecorded(module):
 
 
 def test_every_tested_family_pads_and_attends_only(model):
+    assert model.pads
+    assert model.anatomy.beside_attention() is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_precision_makes_no_other_family(build_module, family, dtype):
+    model = load_model(build_module(family).to(dtype))
     assert model.pads
     assert model.anatomy.beside_attention() is None
 
@@ -187,6 +201,15 @@ def test_the_language_model_of_a_model_of_images_predicts(build, longest):
     assert model.task == "causal-lm"
     assert model.max_tokens == longest
     assert len(model.anatomy.stacks[0].layers) == 3
+
+
+def test_a_padding_token_that_is_not_embedded_is_not_used():
+    """Idefics 3 names one far beyond a small vocabulary."""
+    config = transformers.LlamaConfig(**_TEXT | {"pad_token_id": 20})
+    module = random_model("LlamaForCausalLM", config)
+    assert load_model(module).pad_token_id == 20
+    module.config.pad_token_id = 128_002
+    assert load_model(module).pad_token_id == 0
 
 
 def test_ibert_is_refused_for_its_attention():

@@ -106,7 +106,7 @@ def skipped_blocks(model: Model, recorded: BlockOutputs, stack: str, layer: int,
         for one, index in skipped:
             block = model.module.get_submodule(one.layers[index].block)
             output = _repeated(recorded.outputs[one.name, index], variants)
-            restore.enter_context(_returning(block, lambda output=output: output))
+            restore.enter_context(returning(block, lambda output=output: output))
         if kept := recorded.attentions.get((stack, layer)):
             restore.enter_context(_kept_heads(model, kept, variants))
         yield
@@ -127,13 +127,13 @@ def _kept_heads(model: Model, kept: AttentionOutput, variants: int) -> Iterator[
         yield
     elif _same(first, kept.heads):
         output = _repeated(kept.output, variants)
-        with _returning(module, lambda: output):
+        with returning(module, lambda: output):
             yield
     elif _same(first, kept.projected):
         projection = model.module.get_submodule(kept.attention.output_projection)
         heads = _repeated(kept.heads, variants)
         rest = _repeated(kept.output, variants)[1:] if isinstance(kept.output, tuple) else None
-        with _returning(module, lambda: projection(heads) if rest is None else (projection(heads), *rest)):
+        with returning(module, lambda: projection(heads) if rest is None else (projection(heads), *rest)):
             yield
     else:
         yield
@@ -144,7 +144,8 @@ def _same(one: Tensor, other: Tensor | None) -> bool:
 
 
 @contextmanager
-def _returning(module: nn.Module, output: Callable[[], Any]) -> Iterator[None]:
+def returning(module: nn.Module, output: Callable[[], Any]) -> Iterator[None]:
+    """The module does nothing but return what `output` gives."""
     saved = vars(module).get("forward")
     module.forward = lambda *args, **kwargs: output()
     try:

@@ -75,7 +75,10 @@ def is_sequence_to_sequence(module: PreTrainedModel) -> bool:
 
 def vocabulary_size(module: PreTrainedModel) -> int:
     """Rows of the input embedding."""
-    weight = getattr(module.get_input_embeddings(), "weight", None)
+    try:
+        weight = getattr(module.get_input_embeddings(), "weight", None)
+    except NotImplementedError:  # transformers finds none
+        weight = None
     if not isinstance(weight, Tensor) or weight.dim() != 2:
         raise UserError(
             f"{type(module).__name__} embeds no token ids, so it is no text model that infoflow can analyse."

@@ -78,7 +78,7 @@ def load_model(
         target_tokenizer=target_tokenizer,
         anatomy=anatomy,
         task=_task(module, anatomy),
-        pad_token_id=_pad_token_id(module.config, source_tokenizer),
+        pad_token_id=_pad_token_id(module, source_tokenizer),
     )
     model = tried(model)
     if not model.pads:
@@ -235,10 +235,11 @@ def _task_by_structure(module: PreTrainedModel, anatomy: Anatomy) -> Task:
     return "seq2seq" if len(anatomy.stacks) > 1 else "causal-lm"
 
 
-def _pad_token_id(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase | None) -> int:
-    """Padding is masked wherever infoflow pads, so any id serves where a model has none."""
-    candidates = [getattr(config, "pad_token_id", None), getattr(tokenizer, "pad_token_id", None)]
-    return next((int(token) for token in candidates if token is not None and token >= 0), 0)
+def _pad_token_id(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> int:
+    """Padding is masked wherever infoflow pads, so any id serves where a model has none, or none that it embeds."""
+    candidates = [getattr(module.config, "pad_token_id", None), getattr(tokenizer, "pad_token_id", None)]
+    size = vocabulary_size(module)
+    return next((int(token) for token in candidates if token is not None and 0 <= token < size), 0)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ beside a sentence, or whose tokens reach each other beside attention, shows it i
 # B sentence, T token, D width
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from infoflow.foundation import UserError
 
 from ._anatomy import Anatomy
 from ._attention import AttentionCall
+from ._block_outputs import returning
 from ._block_rerun import without_token
 from ._discovery import runs_alone, tiny_inputs
 from ._inputs import accepts, without_cache
@@ -141,7 +142,7 @@ def _differ(output_BTD: Tensor) -> bool:
     """Whether a token differs between the two sentences, beside the one that was changed."""
     others = torch.arange(output_BTD.shape[1], device=output_BTD.device) != _CHANGED
     kept, changed = output_BTD[0, others], output_BTD[1, others]
-    return not _distance(changed, kept) <= _ROUNDING * torch.finfo(kept.dtype).eps
+    return not _distance(changed, kept) <= _ROUNDING * _epsilon(kept)
 
 
 def _first(output: Any) -> Tensor:
@@ -149,9 +150,19 @@ def _first(output: Any) -> Tensor:
 
 
 def _distance(found_TD: Tensor, expected_TD: Tensor) -> float:
-    """Largest difference of a token's state, relative to the largest norm: a token of norm 0 (padding) counts too."""
+    """Largest difference of a token's state, relative to the largest norm: a token of norm 0 (padding) counts too.
+
+    0 where states are no numbers: a measurement names the layer where that begins.
+    """
+    if not bool(expected_TD.isfinite().all()):
+        return 0.0
     scale = expected_TD.float().norm(dim=-1).max().clamp(min=torch.finfo(torch.float32).tiny)
     return float((found_TD - expected_TD).float().norm(dim=-1).max() / scale)
+
+
+def _epsilon(states: Tensor) -> float:
+    """Of the states' precision; float32's in a float64 model too, whose norms many families compute in float32."""
+    return max(torch.finfo(states.dtype).eps, torch.finfo(torch.float32).eps)
 
 
 # -- states
@@ -248,21 +259,8 @@ def _passed_over(model: Model, outputs: dict[nn.Module, Any], inputs: dict[str, 
     """The forward pass with blocks that do nothing but return `outputs`."""
     with ExitStack() as restore:
         for block, output in outputs.items():
-            restore.enter_context(_returning(block, output))
+            restore.enter_context(returning(block, lambda output=output: output))
         return _run(model, inputs)
-
-
-@contextmanager
-def _returning(block: nn.Module, output: Any) -> Iterator[None]:
-    saved = vars(block).get("forward")
-    block.forward = lambda *args, **kwargs: output
-    try:
-        yield
-    finally:
-        if saved is None:
-            del block.forward
-        else:
-            block.forward = saved
 
 
 def _result(output: Any) -> Tensor:
@@ -270,7 +268,7 @@ def _result(output: Any) -> Tensor:
 
 
 def _equal(found: Tensor, expected: Tensor) -> bool:
-    return _distance(found, expected) <= _ROUNDING * torch.finfo(expected.dtype).eps
+    return _distance(found, expected) <= _ROUNDING * _epsilon(expected)
 
 
 # -- padding
@@ -285,7 +283,7 @@ def _pads(model: Model, alone: dict[str, list[Tensor]], inputs: dict[str, Tensor
     states, output = _states(model, _beside(model, inputs, longer=True))
     _require_own_states(model, states, output)
     padded = _farthest(alone, states)
-    epsilon = torch.finfo(alone[model.anatomy.stacks[0].name][0].dtype).eps
+    epsilon = _epsilon(alone[model.anatomy.stacks[0].name][0])
     if padded <= min(_DEEP * epsilon, 0.1):
         return True
     states, _ = _states(model, _beside(model, inputs, longer=False))

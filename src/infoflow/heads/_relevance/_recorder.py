@@ -142,6 +142,8 @@ class _Recorder(TorchFunctionMode):
             return self._lost((), heads, f"the projections of {attention.module}, whose layout is not known")
         projections = {part: self._projection(projection) for part, projection in parts.items()}
         sources = [self._projected[self._module(parts[part])] for part in ("query", "key")]
+        if not self._read_the_same(attention, sources, self._projected[self._module(parts["value"])]):
+            return self._lost((), heads, f"what {attention.module} reads: queries, keys and values of unequal states")
         values = [self.tape.value(source) for source in sources]
         if None in values:
             return self._lost((), heads, f"what {attention.module} reads: it is not a block's state")
@@ -171,6 +173,13 @@ class _Recorder(TorchFunctionMode):
                 for source, group in zip(sources, groups, strict=False)
             ),
         )
+
+    @staticmethod
+    def _read_the_same(attention: Attention, sources: list[Tensor], values: Tensor) -> bool:
+        """MobileBERT's keys are of a bottleneck, its values of the state before it."""
+        query, key = sources
+        same = key.shape == values.shape and torch.equal(key, values)
+        return same and (attention.kind == "cross" or query is key or torch.equal(query, key))
 
     def _rotations(
         self, plain_query: Tensor, plain_key: Tensor, query: Tensor, key: Tensor
