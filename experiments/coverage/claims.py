@@ -299,9 +299,7 @@ def cell(kind: Kind, num_seeds: int, regime: str, num_studies: int) -> dict[str,
     rng = stream("coverage", "claims", kind.name, num_seeds, regime)
     parts = []
     for start in range(0, num_studies, TOGETHER):
-        drawn = [
-            kind.draw(rng, num_seeds, by_seed, by_sentence) for _ in range(min(TOGETHER, num_studies - start))
-        ]
+        drawn = [kind.draw(rng, num_seeds, by_seed, by_sentence) for _ in range(min(TOGETHER, num_studies - start))]
         parts.append(evaluate({}, [kind.finding(panels) for panels in drawn]))
     found = pd.concat(parts)
     low, high, verdicts = found["low"].to_numpy(), found["high"].to_numpy(), list(found["verdict"])
