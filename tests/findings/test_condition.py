@@ -4,58 +4,61 @@ import numpy as np
 import pytest
 
 
-def make(values, *, threshold=0.0, side="above", over="all", num_draws=400, noise=0.0, key=0):
-    """A condition of two seeds around `values`."""
+NUM = 50
+
+
+def make(values, *, threshold=0.0, side="above", over="all", noise=0.0, key=0, **more):
+    """A condition of one seed around `values`, with replicates of standard deviation `noise`."""
     from infoflow.findings import Condition
+    from infoflow.findings._panel import Panel
+    from infoflow.findings._resampled import resampled_curves
     from infoflow.foundation import stream
 
     estimate = np.atleast_2d(np.asarray(values, dtype=float))
-    draws = estimate + noise * stream("draws", key).standard_normal((num_draws, estimate.shape[1]))
+    draws = stream("draws", key).standard_normal((NUM, estimate.shape[1]))
+    draws = noise * (draws - draws.mean(axis=0)) / draws.std(axis=0, ddof=1)
+    panel = Panel(units=((0,),), layers=(0,), values_UK=estimate, replicates_URK=estimate[:, None] + draws)
     return Condition(
         name="margin",
-        values=np.concatenate([estimate, estimate - 0.1, estimate + 0.1, draws]),
+        values=resampled_curves({"": panel}, [0])[0][""],
         labels=[f"layer {layer}" for layer in range(estimate.shape[1])],
         threshold=threshold,
         unit="nats",
         side=side,
         over=over,
+        **more,
     )
 
 
 def judged(condition):
-    from infoflow.findings._evaluate import judge_all
+    from infoflow.findings._condition import judge_all
+    from infoflow.findings._resampled import plan_rows
 
-    return judge_all([condition], 2)[0]
-
-
-def percentile(values, share):
-    """Linear interpolation between order statistics, written out."""
-    ordered = sorted(values)
-    position = share * (len(ordered) - 1)
-    below = int(position)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
+    return judge_all([condition], plan_rows(1, NUM))[0]
 
 
-def interval_by_loops(condition):
+def interval_by_loops(condition, noise):
     """The docstring of `judge`, column by column, for a claim above its threshold."""
-    columns = condition.values[3:].T
-    single, shared = 0.025, 0.025 / len(columns)
-    low_tail, high_tail = (single, shared) if condition.over == "all" else (shared, single)
-    lows, highs = [], []
-    for estimate, column in zip(condition.values[0], columns, strict=True):
-        lows.append(min(percentile(column, low_tail), estimate))
-        highs.append(max(percentile(column, 1 - high_tail), estimate))
-    worst = min if condition.over == "all" else max
-    return worst(lows), worst(highs)
+    from infoflow.findings._interval import largest_t
+    from infoflow.foundation import sentence_df
+
+    sign = 1 if condition.over == "all" else -1  # a claim on any column, upside down, is one on all
+    values = [sign * value for value in condition.values[0]]
+    half = largest_t(1, sentence_df(NUM)) * noise
+    weakest = min(values)
+    rivals = sum(value - half <= weakest + half for value in values)
+    open_ones = sum(value - half <= 0 for value in values)
+    shared = largest_t(max(rivals, open_ones, 1), sentence_df(NUM)) * noise
+    ends = min(value - half for value in values), weakest + shared
+    return ends if sign == 1 else (-ends[1], -ends[0])
 
 
 @pytest.mark.parametrize("over", ["all", "any"])
 @pytest.mark.parametrize("values", [[0.3], [0.5, 0.2, 0.4], [-1.0, 0.0, 1.0, 2.0]])
 def test_interval_agrees_with_loops(over, values):
-    condition = make(values, over=over, noise=0.5, key=len(values))
+    condition = make(values, over=over, noise=0.1, key=len(values))
     outcome = judged(condition)
-    assert (outcome.low, outcome.high) == pytest.approx(interval_by_loops(condition))
+    assert (outcome.low, outcome.high) == pytest.approx(interval_by_loops(condition, 0.1))
     assert outcome.effect == (min if over == "all" else max)(values)
 
 
@@ -98,7 +101,7 @@ def test_interval_that_touches_the_threshold_decides_nothing():
 
 def test_weakest_layer_is_named_and_seeds_are_listed():
     outcome = judged(make([0.5, 0.2, 0.4]))
-    assert outcome.effects == pytest.approx([0.1, 0.3])
+    assert outcome.effects == pytest.approx([0.2])
     assert str(outcome) == "margin: 0.2 (0.2 to 0.2) nats at layer 1; needed > 0"
 
 
@@ -118,29 +121,24 @@ def test_weakest_condition_comes_first():
 @pytest.mark.parametrize(("truth", "wrong"), [(0.5, "fails"), (0.0, "holds"), (-0.5, "holds")])
 def test_error_rates_over_six_layers(truth, wrong):
     """A claim true by half a standard error at each layer is rarely refuted, a false one rarely confirmed."""
-    from infoflow.findings import Condition
     from infoflow.foundation import stream
 
     mistakes = 0
     for trial in range(200):
-        rng = stream("error-rate", trial)
-        estimate = truth + rng.standard_normal((1, 6))
-        draws = estimate + rng.standard_normal((400, 6))
-        values = np.concatenate([estimate, estimate, estimate, draws])
-        condition = Condition(name="", values=values, labels=list("abcdef"), threshold=0.0, unit="")
-        mistakes += judged(condition).verdict == wrong
+        estimate = truth + stream("error-rate", trial).standard_normal(6)
+        mistakes += judged(make(estimate, noise=1.0, key=trial)).verdict == wrong
     assert mistakes / 200 <= 0.05
 
 
-def test_an_interval_of_proportions_stays_within_0_and_1():
-    from infoflow.findings import Condition
+def test_layers_that_clearly_pass_do_not_protect_the_one_that_fails():
+    alone, among = (judged(make([-0.1, *[5.0] * others], noise=0.04)).high for others in (0, 30))
+    assert among == pytest.approx(alone)
 
-    draws = np.linspace(-0.3, 1.2, 200)[:, None]
-    values = np.concatenate([[[0.6]], [[0.5], [0.7]], draws])
-    outcomes = [
-        judged(Condition(name="", values=values, labels=["x"], threshold=0.5, unit="share", proportion=proportion))
-        for proportion in (False, True)
-    ]
-    assert (outcomes[0].low < 0, outcomes[0].high > 1) == (True, True)
-    assert (outcomes[1].low, outcomes[1].high) == (0.0, 1.0)
-    assert outcomes[0].verdict == outcomes[1].verdict == "undetermined"
+
+def test_an_interval_of_shares_stays_within_0_and_1():
+    from infoflow.findings._condition import SHARE
+
+    free, bound = (judged(make([0.6], threshold=0.5, noise=0.5, bounds=bounds)) for bounds in (None, SHARE))
+    assert (free.low < 0, free.high > 1) == (True, True)
+    assert (bound.low, bound.high) == (0.0, 1.0)
+    assert free.verdict == bound.verdict == "undetermined"

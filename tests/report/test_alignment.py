@@ -96,7 +96,7 @@ def test_other_numbers_give_other_answers(section):
 
 
 @pytest.mark.parametrize(
-    ("seeds", "text"), [((1,), "bootstrap intervals"), ((1, 2), "span"), ((1, 2, 3), "t interval")]
+    ("seeds", "text"), [((1,), "hollow"), ((1, 2), "over 2 seeds"), ((1, 2, 3), "over seeds and sentences")]
 )
 def test_captions_say_what_the_marks_are(section, seeds, text):
     assert text in section(seeds).figures[0].caption

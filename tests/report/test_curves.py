@@ -39,6 +39,6 @@ def test_samples_are_those_of_one_line_at_one_layer(identity):
 def test_the_note_says_where_the_interval_comes_from(identity):
     assert "means over 3 seeds" in interval_note(curves(identity))
     assert "20,000 occurrences" in interval_note(curves(identity))
-    assert "bootstrap over sentences" in interval_note(curves(identity[identity["seed"] == 1]))
+    assert "hollow" in interval_note(curves(identity[identity["seed"] == 1]))
     bare = identity[identity["seed"] == 1].assign(low=np.nan, high=np.nan).drop(columns="replicates")
     assert "No interval" in interval_note(curves(bare))

@@ -137,7 +137,7 @@ def test_shares_by_kind_have_bands_over_seeds(run, tmp_path) -> None:
     place = next(i for i, shown in enumerate(row["left"]) if abs(shown - left) < 0.06)
     found = row["low"][place], row["high"][place]
     assert found == pytest.approx((max(expected[0], 0), min(expected[1], 100)), abs=0.06)
-    assert "bands their 95% t intervals" in figure.caption
+    assert "bands their 95% intervals over seeds" in figure.caption
 
 
 def test_shares_of_gates_have_bands_where_seeds_do(figures, tmp_path) -> None:
@@ -159,7 +159,7 @@ def test_a_single_point_from_scratch_has_whiskers(run, figures, tmp_path) -> Non
     marks = {}
     for name, drawn, intervals in (("several", figures, "bands"), ("single", _figures(single), "whiskers")):
         spec = drawn["pruning-scratch"].panels[0].spec
-        assert f"{intervals} their 95% t intervals" in drawn["pruning-scratch"].caption
+        assert f"{intervals} their 95% intervals over seeds and sentences" in drawn["pruning-scratch"].caption
         marks[name] = [layer["mark"]["type"] for layer in spec["layer"] if "y2" in layer["encoding"]]
     assert marks == {"several": ["area", "area"], "single": ["rule", "rule"]}
 

@@ -14,12 +14,19 @@ _VERDICTS = ("holds", "fails", "undetermined", _UNTESTABLE)
 def show_scorecard(findings: "pd.DataFrame", *, untestable: bool) -> None:
     """Print one line per claim, those that could not be tested only if asked, and how many verdicts there are."""
     rows = [
-        [row["id"], row["verdict"], estimate(row["effect"], row["low"], row["high"]), row["unit"] or "", row["claim"]]
+        [
+            row["id"],
+            row["verdict"],
+            estimate(row["effect"], row["low"], row["high"]),
+            row["unit"] or "",
+            row["covers"] or "",
+            row["claim"],
+        ]
         for row in findings.to_dict("records")
         if untestable or row["verdict"] != _UNTESTABLE
     ]
     if rows:
-        show_table(["finding", "verdict", "effect [95% interval]", "unit", "claim"], rows)
+        show_table(["finding", "verdict", "effect [95% interval]", "unit", "interval covers", "claim"], rows)
     if untestable:
         _show_reasons(findings[findings["verdict"] == _UNTESTABLE])
     counts = findings["verdict"].value_counts()

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, partial
 
+import numpy as np
 import pandas as pd
 
 from ._condition import Outcome, Verdict, judge_all, short
@@ -54,7 +55,7 @@ def _row(finding: Finding, tables: Tables, why_not: _WhyNot) -> dict[str, object
         "source": finding.source,
         "tables": ", ".join(finding.tables),
         **dict.fromkeys(("effect", "low", "high", "threshold", "control"), float("nan")),
-        **dict.fromkeys(("unit", "control_name", "note"), ""),
+        **dict.fromkeys(("covers", "unit", "control_name", "note"), ""),
         "seeds": 0,
         "effects": [],
     }
@@ -104,6 +105,7 @@ def _tested(finding: Finding, tables: Tables, panels: dict[str, Panel], seeds: _
         "effect": deciding.effect,
         "low": deciding.low,
         "high": deciding.high,
+        "covers": _covers(deciding, panels),
         "effects": deciding.effects,
         "threshold": deciding.condition.threshold,
         "unit": deciding.condition.unit,
@@ -112,6 +114,14 @@ def _tested(finding: Finding, tables: Tables, panels: dict[str, Panel], seeds: _
         "seeds": len(seeds.used),
         "note": "\n".join([*(f"{o}: {o.verdict}" for o in outcomes), *map(str, controls), *seeds.left_out]),
     }
+
+
+def _covers(deciding: Outcome, panels: dict[str, Panel]) -> str:
+    """Whose choice the interval allows for; numbers without a bootstrap repeat themselves in every replicate."""
+    sentences = any(np.ptp(np.nan_to_num(panel.replicates_URK), axis=1).any() for panel in panels.values())
+    return " and ".join(
+        ["seeds"] * deciding.covers_seeds + ["sentences"] * bool(sentences or not deciding.covers_seeds)
+    )
 
 
 def _verdict(deciding: Outcome, control: ControlOutcome | None, obstacles: list[str]) -> tuple[Verdict, str]:

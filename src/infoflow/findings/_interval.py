@@ -21,7 +21,8 @@ from infoflow.foundation import join_halves, seed_deviations, sentence_df, share
 from ._resampled import Rows
 
 TAIL = 0.025
-_ROUGH = 0.1  # of the draws' variance, what a linear approximation may miss
+_ROUGH = 0.2  # of the median draw, what a linear approximation may miss
+_RESOLUTION = 1e-9  # relative deviations below this are rounding
 _NEAR_TIES = 0.4  # of the tail: draws lie round the order that was observed, and miss the true one more often
 
 
@@ -35,7 +36,7 @@ class _Sorted:
         self._enough_C = 2 * self._num_C >= len(values_NC)
 
     def ends(self, tail: float) -> np.ndarray:
-        """The percentiles at `tail` and 1 − `tail`, (2, C), between order statistics; NaN where under half are known."""
+        """The percentiles at `tail` and 1 − `tail`, (2, C), between order statistics; NaN where most are missing."""
         position_2C = np.array([[tail], [1 - tail]]) * np.maximum(self._num_C - 1, 0)
         below_2C = position_2C.astype(int)
         above_2C = np.minimum(below_2C + 1, np.maximum(self._num_C - 1, 0))
@@ -53,17 +54,12 @@ class _Part:
     df: float
 
     @cached_property
-    def _linear_NC(self) -> np.ndarray:
+    def linear_NC(self) -> np.ndarray:
         return self.weights_ND @ self.effects_DC
 
     @cached_property
     def _sorted(self) -> tuple[_Sorted, _Sorted]:
-        return _Sorted(self.moves_NC), _Sorted(self._linear_NC)
-
-    @cached_property
-    def nearly_linear(self) -> np.ndarray:
-        """Which columns the linear approximation follows closely, (C,)."""
-        return (self.moves_NC - self._linear_NC).var(axis=0) <= _ROUGH * self.moves_NC.var(axis=0)
+        return _Sorted(self.moves_NC), _Sorted(self.linear_NC)
 
     def halves(self, num_tests: int) -> tuple[np.ndarray, np.ndarray, float]:
         """Half widths downwards and upwards, (C,), and the quantile they belong to."""
@@ -131,6 +127,13 @@ class Spread:
         )
 
     @cached_property
+    def _nearly_linear(self) -> np.ndarray:
+        """Which columns the linear approximation follows closely, (C,)."""
+        parts = [self.sentences.linear_NC, *([self.seeds.linear_NC] if self.seeds is not None else [])]
+        rest_C, whole_C = (np.median(np.abs(one), axis=0) for one in (self.joint_NC - sum(parts), self.joint_NC))
+        return rest_C <= _ROUGH * whole_C + _RESOLUTION * np.abs(self.estimate_C)
+
+    @cached_property
     def _steps(self) -> _Sorted:
         return _Sorted(self.joint_NC)
 
@@ -138,9 +141,9 @@ class Spread:
         """Lower and upper ends of the columns, (C,), each exceeded with 2.5 %; `num_tests`: see `largest_t`."""
         with np.errstate(invalid="ignore"):
             down, up, t_sentences = self.sentences.halves(num_tests)
-            linear, df = self.sentences.nearly_linear, self.sentences.df
+            linear, df = self._nearly_linear, self.sentences.df
             if self.seeds is not None:
-                linear, df = linear & self.seeds.nearly_linear, self.seeds.df
+                df = self.seeds.df
                 *halves, t_seeds = self.seeds.halves(num_tests)
                 down, up = (
                     join_halves(own, t_seeds, other, t_sentences, self.shared_C)

@@ -13,15 +13,16 @@ def _number(name: str, description: str) -> Column:
 
 FINDINGS_TABLE = TableSchema(
     name="findings",
-    version=1,
+    version=2,
     description="Published claims, each tested on this run: effect, interval, control and verdict.",
     columns=(
         _text("id", "room and number of the claim"),
         _text("claim", "the claim in plain words"),
         _text("verdict", "holds, fails, undetermined (interval includes the threshold) or not testable here"),
         _number("effect", "estimate of the condition that decides the verdict; NaN where nothing was measured"),
-        _number("low", "lower end of its 95% interval (bootstrap over seeds and sentences)"),
+        _number("low", "lower end of its 95% interval: see covers"),
         _number("high", "upper end of its 95% interval"),
+        _text("covers", "whose choice the interval covers: seeds and sentences, sentences (one seed), or seeds"),
         _number("threshold", "what the interval must lie beyond; the reason says on which side"),
         _text("unit", "unit of effect, interval, threshold and control"),
         _number("control", "the same number where the claim should not show: see control_name"),

@@ -2,7 +2,7 @@ r"""Error bars over seeds and sentences: few seeds, all measured on the same sen
 
 A number of S seeds varies for two reasons: another seed would give another number, and other sentences would move all
 seeds together. Seeds are few, so their part follows Student's t with S − 1 degrees of freedom; sentences come from a
-bootstrap over `NUM_BLOCKS` blocks. The parts are join_halves by Cochran's rule: with variances $V_1, V_2$ of the mean and
+bootstrap over `NUM_BLOCKS` blocks. The parts are joined by Cochran's rule: with variances $V_1, V_2$ of the mean and
 quantiles $t_1, t_2$ of each alone, the half width is
 
     $(t_1 V_1 + t_2 V_2) / \sqrt{V_1 + V_2}$.
@@ -68,7 +68,9 @@ def shared_part(mean_R: np.ndarray, without_SR: np.ndarray) -> np.ndarray:
         return np.clip(1 - np.nan_to_num(np.where(whole > 0, apart / whole, 0.0)), 0, 1)
 
 
-def join_halves(seeds: np.ndarray, t_seeds: float, sentences: np.ndarray, t_sentences: float, shared: np.ndarray):
+def join_halves(
+    seeds: np.ndarray, t_seeds: float, sentences: np.ndarray, t_sentences: float, shared: np.ndarray
+) -> np.ndarray:
     """Cochran's half width from that of seeds alone and that of sentences alone.
 
     Args:
@@ -94,16 +96,19 @@ def interval_over_seeds(
     seeds = sorted({seed for unit in units for seed in unit})
     without_SU = means_without_each(units, seeds)
     mean = float(values_U.mean())
-    deviations_S = seed_deviations(np.asarray(mean), without_SU @ values_U)
-    if replicates_UR is None or replicates_UR.shape[1] < 2:
-        half = t_quantile(len(seeds) - 1) * np.sqrt((deviations_S**2).sum()) if len(seeds) > 1 else np.nan
-        return Interval(mean - float(half), mean + float(half))
-    noise_UR = replicates_UR - replicates_UR.mean(axis=1, keepdims=True)
-    noise_R = noise_UR.mean(axis=0)
-    t_sentences = t_quantile(sentence_df(noise_UR.shape[1]))
-    half = t_sentences * noise_R.std(ddof=1)
-    if np.isfinite(deviations_S).all():
+    deviations_S = seed_deviations(np.array(mean), without_SU @ values_U)
+    by_seed, t_seeds = np.full(1, np.nan), np.nan
+    if len(seeds) > 1:
         t_seeds = t_quantile(len(seeds) - 1)
-        shared = shared_part(noise_R, without_SU @ noise_UR)
-        half = join_halves(t_seeds * np.sqrt((deviations_S**2).sum()), t_seeds, half, t_sentences, shared)
-    return Interval(mean - float(half), mean + float(half))
+        by_seed[:] = t_seeds * np.sqrt((deviations_S**2).sum())
+    if replicates_UR is None or replicates_UR.shape[1] < 2:
+        half = by_seed
+    else:
+        noise_UR = replicates_UR - replicates_UR.mean(axis=1, keepdims=True)
+        noise_1R = noise_UR.mean(axis=0, keepdims=True)
+        t_sentences = t_quantile(sentence_df(noise_UR.shape[1]))
+        half = t_sentences * noise_1R.std(axis=1, ddof=1)
+        if np.isfinite(by_seed).all():
+            shared = shared_part(noise_1R, (without_SU @ noise_UR)[:, None])
+            half = join_halves(by_seed, t_seeds, half, t_sentences, shared)
+    return Interval(mean - float(half[0]), mean + float(half[0]))

@@ -10,6 +10,7 @@ from infoflow.results import RunFolder
 
 from ._curves import curves, interval_note
 from ._figure import Figure, Panel, Section
+from ._hollow import HOLLOW, point_style
 from ._language import JOIN, Cast, Series, objective_label
 from ._layer_chart import CONTROL, finished, layer_chart, lit
 from ._numbers import estimate_text, listed, number, size_text
@@ -153,7 +154,7 @@ def _score_chart(table: pd.DataFrame, cast: Cast) -> dict[str, Any]:
             x=alt.X("low:Q", title=None), x2="high:Q", y=y, color=color, opacity=lit()
         ),
         dots.mark_point(filled=True, size=22).encode(x=x, y=y, color=color, opacity=lit(0.45)),
-        base.mark_point(filled=True, size=80, opacity=1).encode(
+        base.mark_point(size=80, **point_style(means)).encode(
             x=x, y=y, color=color, shape=shape, opacity=lit(), tooltip=tooltip
         ),
         base.mark_text(dy=-13, fontSize=10.5, color="var(--ink)").encode(x=x, y=y, text="short:N", opacity=lit()),
@@ -213,8 +214,8 @@ def _samples(frame: pd.DataFrame, kind: str, metric: str) -> Samples:
 def _marks(table: pd.DataFrame) -> str:
     seeds = int(table["seeds"].max())
     if seeds == 1:
-        return "Marks are values with 95% bootstrap intervals."
-    bars = "the span of their intervals" if seeds == 2 else "a 95% t interval"
+        return f"Marks are values with 95% intervals over sentences, {HOLLOW}."
+    bars = "a 95% interval over seeds and sentences"
     return f"Large marks are means over {seeds} seeds with {bars}, small dots the seeds."
 
 

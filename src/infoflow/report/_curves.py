@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from ._hollow import HOLLOW
 from ._numbers import estimate_text
 from ._samples import Estimate, Samples
 
@@ -51,12 +52,10 @@ def interval_note(table: pd.DataFrame) -> str:
     if trained.empty:
         return ""
     seeds = int(trained["seeds"].max())
-    if seeds == 2:
-        bands = "Lines are means over 2 seeds, bands span the 95% sentence-bootstrap intervals of both"
-    elif seeds > 2:
-        bands = f"Lines are means over {seeds} seeds, bands their 95% t intervals"
+    if seeds > 1:
+        bands = f"Lines are means over {seeds} seeds, bands their 95% intervals over seeds and sentences"
     else:
-        bands = "Bands are 95% intervals from a bootstrap over sentences"
+        bands = f"Bands are 95% intervals over sentences, {HOLLOW}"
     if bool(trained["low"].isna().all()):
         bands = "No interval is known for these values"
     count = int(trained["count"].median())

@@ -78,7 +78,7 @@ def _positional_figure(pairs: pd.DataFrame, cast: Cast) -> Figure:
         panels=[Panel(spec=_scatter(pairs[pairs["series"] == s.key], s), title=s.label) for s in series],
         caption=f"Each point is a head{f' of one of {seeds} seeds' if seeds > 1 else ''}; whiskers are 95% intervals "
         f"(bootstrap over sentences), left out where a point hides them; {int(pairs['count'].median()):,} queries per "
-        f"head.{' Intervals in the text are t intervals over seeds.' if seeds > 2 else ''}{controls}",
+        f"head.{' Intervals in the text are over seeds.' if seeds > 1 else ''}{controls}",
         how_to_read=[
             "Across: how often a head's strongest key is the token just before it or, whichever is more, just after. "
             "Up: its mean strongest weight (confidence).",

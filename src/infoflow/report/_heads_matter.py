@@ -149,7 +149,7 @@ def _scatter_caption(pair: _Pair) -> str:
     trained = pair.rows[pair.rows["trained"]]
     seeds = int(trained["seed"].nunique())
     heads = f"{len(trained):,} heads" + (f" of {seeds} seeds" if seeds > 1 else "")
-    over = " Intervals in the text are t intervals over seeds." if seeds > 2 else ""
+    over = " Intervals in the text are over seeds." if seeds > 1 else ""
     grey = " Grey crosses: an untrained model." if has_untrained(pair.rows) else ""
     shapes = "circles encoder self-attention, squares decoder self-attention, triangles cross-attention"
     return f"{heads}; {shapes}.{over}{grey}"

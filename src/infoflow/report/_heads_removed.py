@@ -7,6 +7,7 @@ import pandas as pd
 
 from ._figure import Figure, Panel
 from ._head_names import KINDS
+from ._hollow import HOLLOW, point_style
 from ._language import Cast, Series
 from ._layer_chart import CONTROL, finished, lit
 from ._numbers import listed, number
@@ -36,7 +37,7 @@ def removed_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     ]
     seeds = int(frame["seed"].nunique())
     several = f"Means over {seeds} seeds" if seeds > 1 else "One seed"
-    bands = "95% t intervals over seeds" if seeds > 2 else "95% intervals over sentences"
+    bands = "95% intervals over seeds and sentences" if seeds > 1 else f"95% intervals over sentences, {HOLLOW}"
     draws = int(frame.loc[frame["order"] == "random", "draw"].nunique())
     grey = f" Grey, dashed: the mean of {draws} random orders per seed, its band their whole range." if draws else ""
     return Figure(
@@ -68,14 +69,15 @@ def _curves(frame: pd.DataFrame) -> pd.DataFrame:
     for (series, kind, order, removed), own in groups:
         if order == "random":
             value, low, high = own["value"].mean(), own["value"].min(), own["value"].max()
+            seeds = own["seed"].nunique()
         else:
             estimate = Samples.of(own).estimate()
-            value, low, high = estimate.value, estimate.low, estimate.high
+            value, low, high, seeds = estimate.value, estimate.low, estimate.high, estimate.seeds
         name = _RANDOM if order == "random" else _ORDERS.get(order, (order,))[0]
         heads = own["heads"].iloc[0] if "heads" in own else None
         rows.append(
             {"series": series, "kind": kind, "order": order, "name": name, "removed": float(removed), "heads": heads,
-             "value": float(value), "low": float(low), "high": float(high)}
+             "value": float(value), "low": float(low), "high": float(high), "seeds": int(seeds)}
         )  # fmt: skip
     return pd.DataFrame(rows).sort_values(["series", "kind", "order", "removed"])
 
@@ -164,7 +166,7 @@ def _chart(own: pd.DataFrame, series: Series, metric: str, span: list[float]) ->
         .encode(x=x, y=low, y2="high:Q", detail="order:N", color=color, opacity=lit(0.15)),
         alt.Chart(ranked).mark_line(strokeWidth=2).encode(x=x, y=y, strokeDash=dash, color=color, opacity=lit()),
         alt.Chart(ranked)
-        .mark_point(filled=True, size=28, opacity=1)
+        .mark_point(size=28, **point_style(ranked))
         .encode(x=x, y=y, shape=shape, color=color, opacity=lit()),
         alt.Chart(own).mark_point(filled=True, size=200, opacity=0).encode(x=x, y=y, tooltip=tooltip),
         *_names(own, series),

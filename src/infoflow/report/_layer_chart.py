@@ -8,6 +8,7 @@ import altair as alt
 import pandas as pd
 
 from ._either import color_if, opacity_if
+from ._hollow import point_style
 from ._language import JOIN, Series
 from ._theme import vega_config
 
@@ -152,7 +153,7 @@ def _series_layers(trained: pd.DataFrame, series: list[Series], axes: _Axes) -> 
     line = base.mark_line(strokeWidth=2.2).encode(
         **axes.position, color=color, strokeDash=dash_of(series), opacity=lit()
     )
-    points = base.mark_point(size=42, filled=True, opacity=1).encode(
+    points = base.mark_point(size=42, **point_style(trained)).encode(
         **axes.position, color=color, shape=shape_of(series), opacity=lit()
     )
     touch = base.mark_point(size=500, filled=True, opacity=0).encode(**axes.position, tooltip=tooltip)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from ._hollow import HOLLOW
 from ._language import Cast, Series
 from ._samples import Estimate, Samples
 
@@ -123,6 +124,7 @@ def quality_curves(frame: pd.DataFrame) -> pd.DataFrame:
                 "low": float(own["value"].min()) if drawn else estimate.low,
                 "high": float(own["value"].max()) if drawn else estimate.high,
                 "unpruned": float(own["baseline"].mean()),
+                "seeds": estimate.seeds,
             }
         )
     table = pd.DataFrame(rows).round({"value": 4, "low": 4, "high": 4, "unpruned": 4, "left": 2})
@@ -144,18 +146,14 @@ def signature(frame: pd.DataFrame) -> str:
 def several(frame: pd.DataFrame, bands: str = "bands") -> str:
     """What values and bands of a caption's figure are, by the number of seeds."""
     seeds = int(frame["seed"].nunique())
-    if seeds > 2:
-        return over_seeds(seeds, bands)
-    if seeds == 2:
-        return f"Means over 2 seeds, {bands} the span of their 95% sentence-bootstrap intervals"
-    return f"One seed; {bands} are 95% intervals from a bootstrap over sentences"
+    if seeds > 1:
+        return f"Means over {seeds} seeds, {bands} their 95% intervals over seeds and sentences"
+    return f"One seed; {bands} are 95% intervals over sentences, {HOLLOW}"
 
 
 def over_seeds(seeds: int, bands: str = "bands") -> str:
-    """The same for what is counted and has no sentences behind it: below three seeds there are no bands."""
-    if seeds > 2:
-        return f"Means over {seeds} seeds, {bands} their 95% t intervals"
-    return "Means over 2 seeds" if seeds == 2 else "One seed"
+    """The same for what is counted and has no sentences behind it: with one seed there are no bands."""
+    return f"Means over {seeds} seeds, {bands} their 95% intervals over seeds" if seeds > 1 else "One seed"
 
 
 def percent_over_seeds(percent: dict[object, float]) -> Estimate:

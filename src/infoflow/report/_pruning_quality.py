@@ -6,6 +6,7 @@ import altair as alt
 import pandas as pd
 
 from ._figure import Figure, Panel, PanelGroup
+from ._hollow import point_style
 from ._language import Cast
 from ._layer_chart import CONTROL, finished
 from ._numbers import number
@@ -152,7 +153,7 @@ def _chart(own: pd.DataFrame, pool: Pool, metric: str, span: list[float]) -> dic
         .mark_area()
         .encode(x=x, y=low, y2="high:Q", color=color, opacity=lit(pool.series, 0.15)),
         base.mark_line(strokeWidth=1.8).encode(x=x, y=y, strokeDash=dash, color=color, opacity=lit(pool.series)),
-        base.mark_point(filled=True, size=26, opacity=1).encode(
+        base.mark_point(size=26, **point_style(own)).encode(
             x=x, y=y, shape=shape, color=color, opacity=lit(pool.series), tooltip=tooltip
         ),
         _names(own, pool),

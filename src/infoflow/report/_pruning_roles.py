@@ -86,7 +86,7 @@ def _sentence(told: Functions) -> str:
 
 def _caption(sweeps: list[Functions]) -> str:
     seeds = max(int(told.counts["seed"].nunique()) for told in sweeps)
-    over = f"Curve: mean over {seeds} seeds" + (", band their 95% t interval; " if seeds > 2 else "; ")
+    over = f"Curve: mean over {seeds} seeds" + ", band their 95% interval over seeds; "
     hidden = max(len(told.holders()) for told in sweeps) - _MOST
     more = f" The {_MOST} functions with most holders are drawn, {hidden} more are in the data." if hidden > 0 else ""
     roles = sum(len(told.holders()) for told in sweeps)

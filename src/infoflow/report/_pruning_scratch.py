@@ -3,9 +3,13 @@
 from typing import Any
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
+from infoflow.foundation import interval
+
 from ._figure import Figure, Panel
+from ._hollow import point_style
 from ._language import Cast
 from ._layer_chart import CONTROL, finished
 from ._numbers import estimate_text
@@ -69,10 +73,11 @@ def _sentence(pairs: pd.DataFrame, pool: Pool, metric: str) -> str:
         for _, own in pairs.groupby("point")
     ]
     seeds = sorted(set.intersection(*(set(gap.values) for gap in gaps)))
+    replicates = _replicates(gaps, seeds, sign)
     mean = Samples(
         values={seed: sign * sum(gap.values[seed] for gap in gaps) / len(gaps) for seed in seeds},
-        replicates={},
-        intervals=_intervals(gaps, seeds, sign),
+        replicates=replicates,
+        intervals={seed: tuple(interval(drawn)) for seed, drawn in replicates.items()},
         count=0,
     )
     estimate = mean.estimate()
@@ -83,14 +88,13 @@ def _sentence(pairs: pd.DataFrame, pool: Pool, metric: str) -> str:
     return f"{pool.subject}: the pruned model is {better} by {estimate_text(shown, unit)}{points}{sure}."
 
 
-def _intervals(gaps: list[Samples], seeds: list, sign: int) -> dict[object, tuple[float, float]]:
+def _replicates(gaps: list[Samples], seeds: list, sign: int) -> dict[object, np.ndarray]:
     """Of each seed's mean, over sentences."""
     found = {}
     for seed in seeds:
         drawn = [gap.replicates[seed] for gap in gaps if seed in gap.replicates]
         if len(drawn) == len(gaps):
-            mean = pd.Series(sign * sum(drawn) / len(drawn))
-            found[seed] = (float(mean.quantile(0.025)), float(mean.quantile(0.975)))
+            found[seed] = sign * sum(drawn) / len(drawn)
     return found
 
 
@@ -119,13 +123,13 @@ def _chart(own: pd.DataFrame, pool: Pool, metric: str, curves: pd.DataFrame) -> 
         interval(scratch, aside).encode(color=grey, opacity=alt.OpacityValue(strength)),
         alt.Chart(scratch).mark_line(**CONTROL).encode(x=x, y=y),
         alt.Chart(scratch)
-        .mark_point(filled=True, size=26, opacity=1, xOffset=aside)
+        .mark_point(size=26, xOffset=aside, **point_style(own))
         .encode(x=x, y=y, color=grey, tooltip=tooltip),
         alt.Chart(pd.DataFrame([{"value": float(own["unpruned"].mean())}])).mark_rule(**UNPRUNED).encode(y=y),
         interval(pruned, -aside).encode(color=color, opacity=lit(pool.series, strength)),
         alt.Chart(pruned).mark_line(strokeWidth=2).encode(x=x, y=y, color=color, opacity=lit(pool.series)),
         alt.Chart(pruned)
-        .mark_point(filled=True, size=30, opacity=1, xOffset=-aside)
+        .mark_point(size=30, xOffset=-aside, **point_style(own))
         .encode(x=x, y=y, color=color, opacity=lit(pool.series), tooltip=tooltip),
         names_above([UNPRUNED_NAME, scratch_name, ("●", "pruned", pool.series.color)]),
     ]

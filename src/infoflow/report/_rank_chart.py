@@ -6,6 +6,7 @@ import altair as alt
 import pandas as pd
 
 from ._either import color_if, opacity_if
+from ._hollow import point_style
 from ._layer_chart import CONTROL, HEIGHT, finished, lit, spread
 from ._theme import RANK_STEPS
 
@@ -32,7 +33,7 @@ def rank_chart(
     base = alt.Chart(bins)
     band = base.mark_area().encode(x=x, y=y["low"], y2="high:Q", color=color, opacity=lit(0.15))
     line = base.mark_line(strokeWidth=2).encode(x=x, y=y["value"], color=color, opacity=lit())
-    points = base.mark_point(size=22, filled=True, opacity=1).encode(x=x, y=y["value"], color=color, opacity=lit())
+    points = base.mark_point(size=22, **point_style(bins)).encode(x=x, y=y["value"], color=color, opacity=lit())
     tooltip = [
         alt.Tooltip("ranks:N", title="frequency rank"),
         alt.Tooltip("layer:Q", title="layer"),

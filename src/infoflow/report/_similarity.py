@@ -178,9 +178,9 @@ def _caption(data: pd.DataFrame) -> str:
     pairs = int(data["pairs"].max())
     fewest, most = int(data["count"].min()), int(data["count"].max())
     means = f"Means over up to {pairs} pairs of models; intervals" if pairs > 1 else "Intervals"
-    kind = "t intervals over pairs of models" if pairs > 2 else "from a bootstrap over sentences"
+    kind = "over seeds and sentences" if pairs > 1 else "over sentences"
     few = f" (RSA: {fewest:,})" if fewest < most else ""
-    return f"{means} are 95% {kind}, under the pointer and in the data; {most:,} words{few}."
+    return f"{means} are 95%, {kind}, under the pointer and in the data; {most:,} words{few}."
 
 
 def _best(table: pd.DataFrame, metric: Metric) -> pd.DataFrame:

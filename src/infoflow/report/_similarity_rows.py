@@ -8,7 +8,7 @@ import pandas as pd
 
 from ._language import JOIN, Cast, Series
 from ._numbers import estimate_text
-from ._samples import Estimate, Samples
+from ._samples import Estimate, Samples, seeds_of_pairs
 
 LAYERS = ["layer_a", "layer_b"]
 CONTROL = ""
@@ -111,4 +111,5 @@ def _mean(rows: pd.DataFrame) -> Samples:
         replicates={pair: np.mean(np.stack(own["replicates"].to_list()), axis=0) for pair, own in groups},
         intervals={},
         count=int(rows["count"].median()) if len(rows) else 0,
+        units=seeds_of_pairs(rows.drop_duplicates("pair"), "pair"),
     )

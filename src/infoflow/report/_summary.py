@@ -45,8 +45,14 @@ class Finding:
     reason: str
     notes: list[str]  # every condition and control with its numbers
     seeds: int
+    covers: str  # whose choice the interval allows for: "seeds and sentences", or "sentences" alone
     figure: str  # id of the figure that shows it, or ""
     bar: dict[str, float]  # positions in percent: low, high, value, threshold, control, zero; empty without an effect
+
+    @property
+    def hollow(self) -> str:
+        """Class of marks whose interval covers sentences alone."""
+        return "hollow" if self.covers == "sentences" else ""
 
 
 def study_line(run: RunFolder, cast: Cast) -> str:
@@ -151,6 +157,7 @@ def _finding(row: dict[str, Any], figures: list[Figure]) -> Finding:
         reason=reason,
         notes=[note for note in (more, *str(row.get("note") or "").splitlines()) if note.strip()],
         seeds=int(row.get("seeds") or 0),
+        covers=str(row.get("covers") or "") if known else "",
         figure=_figure_of(str(row["id"]), str(row.get("tables") or ""), figures),
         bar=_bar(effect, low, high, threshold, control) if known else {},
     )

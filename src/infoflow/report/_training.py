@@ -8,6 +8,7 @@ import pandas as pd
 from infoflow.results import RunFolder
 
 from ._figure import Figure, Panel, Section
+from ._hollow import HOLLOW, point_style
 from ._language import Cast, Series
 from ._layer_chart import CONTROL, color_of, finished, lit, shape_of
 from ._learning import learning_figure
@@ -65,10 +66,8 @@ def _score_figure(scores: pd.DataFrame, cast: Cast) -> Figure:
     table = _score_table(scores, cast)
     metrics = [metric for metric in _METRICS if metric in set(table["metric"])]
     seeds = int(table["seeds"].max())
-    bars = (
-        "values with 95% bootstrap intervals" if seeds == 1 else "means over 2 seeds with the span of their intervals"
-    )
-    bars = f"means over {seeds} seeds with 95% t intervals" if seeds > 2 else bars
+    bars = f"means over {seeds} seeds with 95% intervals over seeds and sentences"
+    bars = bars if seeds > 1 else f"values with 95% intervals over sentences, {HOLLOW}"
     signatures = sorted({str(s) for s in scores["signature"] if s}) if "signature" in scores else []
     signature = f" sacreBLEU signature: {listed(signatures)}." if signatures else ""
     return Figure(
@@ -159,7 +158,7 @@ def _score_chart(table: pd.DataFrame, cast: Cast) -> dict[str, Any]:
         base.mark_rule(strokeWidth=2.2).encode(
             x=alt.X("low:Q", title=None), x2="high:Q", y=y, color=color, opacity=lit()
         ),
-        base.mark_point(filled=True, size=70, opacity=1).encode(
+        base.mark_point(size=70, **point_style(trained)).encode(
             x=x, y=y, color=color, shape=shape_of(series), opacity=lit(), tooltip=tooltip
         ),
         base.mark_text(dy=-13, fontSize=10.5, color="var(--ink)").encode(x=x, y=y, text="short:N", opacity=lit()),
