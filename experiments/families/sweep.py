@@ -152,7 +152,7 @@ def sweep_one(family: str, folder: Path) -> Outcome:
 
 def _compare(model: Model, plain: Any, texts: infoflow.Corpus, found: dict) -> dict[str, float | None]:
     """Largest difference of states, attention and logits between sentences in batches and each alone."""
-    plain.set_attn_implementation("eager")
+    plain = _eager(plain)
     two = len(model.anatomy.stacks) > 1
     encode = model.require_tokenizer()
     worst: dict[str, float | None] = {"states": None, "attention": None, "logits": None}
@@ -184,13 +184,27 @@ def _compare(model: Model, plain: Any, texts: infoflow.Corpus, found: dict) -> d
             for kind in stack.kinds:
                 name = "cross_attentions" if kind == "cross" else f"{stack.name}_attentions" if two else "attentions"
                 own = getattr(output, name, None)
-                if own is not None and all(one is not None for one in own):
+                if own and all(one is not None for one in own):  # none without eager attention
                     for mine, its in zip(found[identity][stack.name, kind], own, strict=True):
                         note("attention", mine, its[0])
         if logits is not None:
             theirs = output.logits if "logits" in output else output.prediction_logits
             note("logits", logits[number], theirs[0])
     return worst
+
+
+def _eager(plain: Any) -> Any:
+    """The model with eager attention; as it is, without attention to compare, where its own eager attention fails."""
+    before, ids = plain.config._attn_implementation, torch.tensor([[5, 6, 7]])
+    plain.set_attn_implementation("eager")
+    try:
+        with torch.no_grad():
+            plain.base_model(
+                **{"input_ids": ids} | ({"decoder_input_ids": ids} if plain.config.is_encoder_decoder else {})
+            )
+    except RuntimeError:
+        plain.set_attn_implementation(before)
+    return plain
 
 
 class _last_blocks:

@@ -68,12 +68,12 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     **{name: {"num_key_value_heads": 4} for name in ("dots3_note", "dots3_note_text", "esmc")},
     **{name: {"moe_intermediate_size": [48, 48]} for name in ("ernie4_5_vl_moe_text", "ernie4_5_vl_moe")},
     "bamba": {"attn_layer_indices": [1]},
+    **{f"{name}_text": {"rope_parameters": _SECTIONS} for name in ("qwen2_vl", "qwen2_5_vl")},
     "longcat_flash": {
         "num_layers": 3, "num_hidden_layers": 6, "zero_expert_num": 2, "head_dim": 4, "qk_head_dim": 8,
         "num_key_value_heads": 4,
     },
     "gemma3n_text": {"num_kv_shared_layers": 0, "intermediate_size": [48] * 3},
-    **{f"{name}_text": {"rope_parameters": _SECTIONS} for name in ("qwen2_vl", "qwen2_5_vl")},
 }  # fmt: skip
 
 
@@ -113,7 +113,20 @@ def tiny_config(config_class: type[PreTrainedConfig], **given: Any) -> PreTraine
     for part, part_class in _parts(config_class).items():
         small[part] = tiny_config(part_class).to_dict()
     special = _SPECIAL.get(config_class.model_type, {})
-    return config_class(**(small | {name: value for name, value in special.items() if name in default} | given))
+    given = small | {name: value for name, value in special.items() if name in default} | given
+    return config_class(**given | _agreeing(config_class(**given), given))
+
+
+def _agreeing(config: PreTrainedConfig, given: dict[str, Any]) -> dict[str, Any]:
+    """Fields that the class fills in for its own size, where they must agree with the small one."""
+    more: dict[str, Any] = {}
+    rope = getattr(config, "rope_parameters", None)
+    if isinstance(rope, dict) and len(rope.get("mrope_section") or ()) == 3 and "rope_parameters" not in given:
+        more["rope_parameters"] = {**rope, "mrope_section": [1, 1, 2]}  # half of a head of 8
+    kinds = getattr(config, "layer_types", None)
+    if kinds and not any("full" in kind or "sliding" in kind or kind == "attention" for kind in kinds):
+        more["layer_types"] = [*kinds[:-1], "full_attention"]  # a hybrid whose few blocks would never attend
+    return more
 
 
 def _parts(config_class: type[PreTrainedConfig]) -> dict[str, type[PreTrainedConfig]]:

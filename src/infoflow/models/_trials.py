@@ -248,7 +248,7 @@ def _require_the_last_state(model: Model, seen: _Seen, inputs: dict[str, Tensor]
     states = _first(changed[last])
     other = 1.5 * states.flip(-1) - states
     changed[last] = other if isinstance(changed[last], Tensor) else (other, *changed[last][1:])
-    if _equal(_result(_passed_over(model, changed, inputs)), same):
+    if bool(same.isfinite().all()) and _equal(_result(_passed_over(model, changed, inputs)), same):
         raise UserError(
             f"What the last block of {_family(model)}'s {stack} returns has no effect on the model's output, so it is "
             "not the state behind it. Analyse a model of another family."
