@@ -132,7 +132,7 @@ def test_a_random_sample_is_the_same_beside_a_stratified_one(model, corpus, tmp_
 
 
 def test_ranks_come_from_the_corpus_that_is_given(model, corpus, tmp_path) -> None:
-    other = corpus.select(np.arange(20))
+    other = corpus.select(np.arange(5))
     (sample,) = served(model, corpus, tmp_path, SampleRequest(occurrences=500), ranks_from=other)
     counts = Counter(token for _, _, token in tokens_of(model, other))
     most = max(counts, key=lambda token: (counts[token], -token))
