@@ -23,7 +23,7 @@ import torch
 import infoflow
 from infoflow import heads, representations
 from infoflow.flow import AbstractMeasure, Activations, Measure, PassOptions, Reader
-from infoflow.foundation import NUM_BLOCKS, block_of, make_display, use_display
+from infoflow.foundation import NUM_BLOCKS, block_of, interval, make_display, use_display
 
 HERE = Path(__file__).parent
 POOL = "grammar:24000"
@@ -104,16 +104,16 @@ def draw_all(options: argparse.Namespace) -> None:
             if batch and (batch is once or not whole.exists())
         ]
         if not whole.exists():
-            save(whole, {key: table for each in tables for key, table in each.items()})
+            save(whole, tables)
         for draw, size in ((draw, size) for draw in range(options.draws) for size in options.sizes):
             path = folder_of(options, name, size) / f"{draw:03}.npz"
             if not path.exists():
                 rows = np.random.default_rng([draw, size]).choice(len(pool), size, replace=False)
                 part = pool.select(rows)
-                found = {each.name: each.drawn(part.content_ids) for each in KEPT}
+                found = [{each.name: each.drawn(part.content_ids)} for each in KEPT]
                 if others:
                     # Ranks of the pool: a frequency bin is the same tokens in every draw.
-                    found |= infoflow.measure(model, part, others, ranks_from=pool)
+                    found.append(infoflow.measure(model, part, others, ranks_from=pool))
                 save(path, found)
 
 
@@ -192,9 +192,10 @@ def folder_of(options: argparse.Namespace, model: str, size: int) -> Path:
     return options.runs / options.name / (f"{model}-{size}" if size else model)
 
 
-def save(path: Path, tables: dict[str, pd.DataFrame]) -> None:
+def save(path: Path, found: list[dict[str, pd.DataFrame]]) -> None:
     """All tables' rows with an interval: keys as one string, numbers, replicates."""
-    parts = [rows_of(name, table) for name, table in tables.items() if "replicates" in table and len(table)]
+    named = [(name, table) for tables in found for name, table in tables.items()]
+    parts = [rows_of(name, table) for name, table in named if "replicates" in table and len(table)]
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     partial = path.with_suffix(".partial.npz")
@@ -225,7 +226,79 @@ def time_measures(options: argparse.Namespace) -> None:
 
 
 def report(options: argparse.Namespace) -> None:
-    raise NotImplementedError
+    """Coverage of every table's intervals over the draws on disk, as measures.csv."""
+    rows: list[dict] = []
+    for folder in sorted(path for path in (options.runs / options.name).iterdir() if "-" in path.name):
+        model, _, size = folder.name.rpartition("-")
+        if not size.isdigit():
+            continue
+        draws = Draws.of(sorted(folder.glob("[0-9]*.npz")))
+        pool = Draws.of([folder.parent / model / f"{WHOLE}.npz"])
+        keep = {"model": model, "sentences": int(size), "draws": draws.num}
+        by_what: dict[str, list[dict]] = {}
+        for key in draws.numbers:
+            if (found := draws.coverage(key, pool)) is not None:
+                by_what.setdefault(what_of(key), []).append(found)
+        rows += [{"table": what, **keep, **summary(found)} for what, found in sorted(by_what.items())]
+    frame = pd.DataFrame(rows)
+    path = HERE / "measures.csv"
+    if path.exists():
+        same = ["table", "model", "sentences"]
+        frame = pd.concat([pd.read_csv(path), frame]).drop_duplicates(same, keep="last").sort_values(same)
+    frame.to_csv(path, index=False, float_format="%.3f")
+
+
+def what_of(key: str) -> str:
+    """The table, and the quantity where a table has several."""
+    table, *keys = key.split(" ")
+    quantity = {"geometry": 2, "lens": 2}.get(table)
+    return table if quantity is None else f"{table}: {keys[quantity]}"
+
+
+def summary(found: list[dict]) -> dict:
+    """Means over the rows of a table, and its worst row."""
+    worst = min(found, key=lambda row: row["coverage"])
+    means = {name: float(np.mean([row[name] for row in found])) for name in ("coverage", "pool", "percentile", "width")}
+    return {"rows": len(found), **means, "worst": worst["coverage"], "worst_row": worst["key"]}
+
+
+@dataclasses.dataclass(frozen=True)
+class Draws:
+    """Every row's numbers and replicates, draw by draw."""
+
+    num: int
+    numbers: dict[str, list[np.ndarray]]
+    replicates: dict[str, list[np.ndarray]]
+
+    @classmethod
+    def of(cls, paths: Sequence[Path]) -> "Draws":
+        numbers: dict[str, list[np.ndarray]] = {}
+        replicates: dict[str, list[np.ndarray]] = {}
+        for path in paths:
+            with np.load(path, allow_pickle=False) as held:
+                for key, row, own in zip(held["key"], held["numbers"], held["replicates"], strict=True):
+                    numbers.setdefault(str(key), []).append(row)
+                    replicates.setdefault(str(key), []).append(own)
+        return cls(len(paths), numbers, replicates)
+
+    def coverage(self, key: str, pool: "Draws") -> dict | None:
+        """None for a row that few draws have, or that does not vary.
+
+        coverage: of the mean over the draws; pool: of the pool's value; percentile: what percentiles of the replicates
+        would have covered; width: of the interval, in standard deviations of the value over draws.
+        """
+        value, low, high = np.stack(self.numbers[key]).T[:3]
+        if len(value) < 0.9 * self.num or not np.isfinite(value).all() or value.std() < 1e-9 * abs(value.mean()):
+            return None
+        truth = pool.numbers[key][0][0] if key in pool.numbers else np.nan
+        ends = np.array([interval(own) for own in self.replicates[key]])
+        return {
+            "key": key,
+            "coverage": float(((low <= value.mean()) & (value.mean() <= high)).mean()),
+            "pool": float(((low <= truth) & (truth <= high)).mean()),
+            "percentile": float(((ends[:, 0] <= value.mean()) & (value.mean() <= ends[:, 1])).mean()),
+            "width": float(np.nanmean(high - low) / value.std(ddof=1)),
+        }
 
 
 if __name__ == "__main__":

@@ -63,8 +63,9 @@ def rows(name: str, jobs: StudyJobs) -> pd.DataFrame:
     positions = plan.model.positions
     for objective in plan.objectives:
         model = jobs.load(Job(kind="measure", objective=objective, seed=SEED))
-        encoded = data.encoded(data.validation, positions), data.encoded(data.train, positions)
-        scores = task_scores(model, plan.objective(objective), *encoded, "validation")
+        scored, training = (data.encoded(part, positions) for part in (data.validation, data.train))
+        ids = data.validation.content_ids
+        scores = task_scores(model, plan.objective(objective), scored, ids, training, "validation")
         if objective == "translation":
             scores = pd.concat([scores, bleu_scores(model, data.validation, BLEU_SENTENCES, 1, "validation")])
         facts = jobs.trained(Job(kind="train", objective=objective, seed=SEED))

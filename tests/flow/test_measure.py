@@ -189,13 +189,13 @@ def test_training_regime_of_a_masked_lm(matched_models, parallel_corpus, tmp_pat
     measures = [SampledMean("training", occurrences=25)]
     sample = collect(model, parallel_corpus, measures, tmp_path).samples["encoder", "training"]
     at = sample.occurrences
-    assert len(sample) == 25
+    assert 15 < len(sample) <= 25  # so many passes are expected to yield 1.3 times as many
     assert (at.token != at.label).all()
     assert (at.label >= 5).all()
     assert (at.token != model.tokenizer.mask_token_id).all()
     frequent = np.argsort(-sample.facts.frequencies, kind="stable")[:20]
     assert set(at.token) <= set(frequent)
-    assert at.draw.max() >= 1  # 40 sentences yield fewer than 25 occurrences in one pass
+    assert at.draw.max() >= 1  # 40 sentences yield fewer than 15 occurrences in one pass
 
 
 @pytest.mark.parametrize("num_shards", [2, 3])

@@ -132,7 +132,7 @@ def test_a_random_sample_is_the_same_beside_a_stratified_one(model, corpus, tmp_
 
 
 def test_ranks_come_from_the_corpus_that_is_given(model, corpus, tmp_path) -> None:
-    other = corpus.select(np.arange(20))
+    other = corpus.select(np.arange(5))
     (sample,) = served(model, corpus, tmp_path, SampleRequest(occurrences=500), ranks_from=other)
     counts = Counter(token for _, _, token in tokens_of(model, other))
     most = max(counts, key=lambda token: (counts[token], -token))
@@ -172,7 +172,7 @@ def test_words_merge_the_states_of_their_tokens(model, corpus, tmp_path, merge) 
     words = tokens.words(merge)
     at, states = tokens.occurrences, tokens.states(1)
     groups: dict[tuple[int, int], list[int]] = {}
-    for i, key in enumerate(zip(at.sentence.tolist(), at.word.tolist(), strict=True)):
+    for i, key in enumerate(zip(at.row.tolist(), at.word.tolist(), strict=True)):
         groups.setdefault(key, []).append(i)
     complete = {}
     for (sentence, word), rows in groups.items():
@@ -184,7 +184,7 @@ def test_words_merge_the_states_of_their_tokens(model, corpus, tmp_path, merge) 
                 states[rows].mean(0) if merge == "mean" else states[rows[0 if merge == "first" else -1]]
             )
     assert len(words) == len(complete) < len(tokens)
-    keys = list(zip(words.occurrences.sentence.tolist(), words.occurrences.word.tolist(), strict=True))
+    keys = list(zip(words.occurrences.row.tolist(), words.occurrences.word.tolist(), strict=True))
     np.testing.assert_allclose(words.states(1), np.stack([complete[key] for key in keys]), atol=1e-6)
     half = words.take(np.arange(len(words))[::2])
     np.testing.assert_array_equal(half.states(1), words.states(1)[::2])

@@ -17,7 +17,7 @@ def rows():
     """Sentences with trees and translations, of which some stand there twice with another translation or tree."""
     from infoflow.corpus import generate_grammar
 
-    found = [dict(row) for row in generate_grammar(150).dataset]
+    found = [dict(row) for row in generate_grammar(80).dataset]
     for number in range(0, 30, 3):
         again = dict(found[number])
         if number % 2:
@@ -77,8 +77,9 @@ def measured(model, rows):
 
 
 @pytest.mark.filterwarnings("ignore:PWCCA of .* tokens in")
-@pytest.mark.parametrize("order", ["reversed", "shuffled"])
-@pytest.mark.parametrize("objective", ["causal-lm", "masked-lm", "translation"])
+@pytest.mark.parametrize(
+    ("objective", "order"), [("causal-lm", "reversed"), ("masked-lm", "shuffled"), ("translation", "shuffled")]
+)
 def test_every_table_is_the_same_for_lines_in_another_order(models, rows, objective, order):
     turned = rows[::-1] if order == "reversed" else [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
     (corpus, tables), (other, again) = (measured(models[objective], lines) for lines in (rows, turned))
@@ -104,10 +105,13 @@ def assert_same(name, first, second):
 
 
 def test_copies_of_a_sentence_have_numbers_of_their_own_whatever_their_order(rows):
-    corpus, turned = corpus_of(rows), corpus_of(rows[::-1])
-    assert len(set(corpus.content_ids.tolist())) == len(rows)
-    np.testing.assert_array_equal(corpus.content_ids[::-1], turned.content_ids)
-    assert (corpus.content_ids >= 0).all()
+    first, second = (
+        sorted(zip(map(str, lines), corpus_of(lines).content_ids.tolist(), strict=True)) for lines in (rows, rows[::-1])
+    )
+    assert first == second
+    ids = {number for _, number in first}
+    assert len(ids) == len(rows)
+    assert min(ids) >= 0
 
 
 def test_a_sentence_keeps_its_number_when_the_corpus_grows(rows):

@@ -15,6 +15,8 @@ from ._options import PassOptions
 from ._reader import Reader
 from ._sample import SampleRequest, TokenSample
 
+_VERSION = 2  # raise when all tables change: which sentences and tokens are chosen, how intervals are made
+
 
 class NothingToRead(UserError):
     """The corpus, or the model on it, has nothing for a measure: beside others it is skipped with this note."""
@@ -122,4 +124,5 @@ def describe_measure(measure: AbstractMeasure) -> dict[str, Any]:
     settings = {name: value for name, value in vars(measure).items() if not name.startswith("_") and name != "request"}
     if odd := [name for name, value in settings.items() if not isinstance(value, str | int | float | tuple | None)]:
         raise TypeError(f"{type(measure).__name__}.{odd[0]} is no plain value: keep settings plain, and state private.")
-    return {"measure": type(measure).__qualname__, "version": measure.table.version, **settings}
+    version = [_VERSION, measure.table.version]
+    return {"measure": type(measure).__qualname__, "version": version, **settings}

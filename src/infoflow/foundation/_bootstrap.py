@@ -1,9 +1,9 @@
 """Error bars: a bootstrap over blocks of sentences, the same blocks and weights for every model and measure.
 
-A sentence falls into one of `NUM_BLOCKS` blocks by the hash of its id, which its text decides. A streaming measure keeps its sums per block,
-so its state is bounded, merges exactly, and any number of bootstrap replicates follows from it afterwards. Since
-blocks and weights are shared, two models measured on the same sentences have *paired* replicates: the interval of a
-difference follows from the replicates' differences.
+A sentence falls into one of `NUM_BLOCKS` blocks by the hash of its id, which its text decides. A streaming measure
+keeps its sums per block, so its state is bounded, merges exactly, and any number of bootstrap replicates follows from
+it afterwards. Since blocks and weights are shared, two models measured on the same sentences have *paired* replicates:
+the interval of a difference follows from the replicates' differences.
 """
 
 from typing import NamedTuple

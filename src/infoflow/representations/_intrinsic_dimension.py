@@ -29,12 +29,12 @@ class IntrinsicDimension(SampleMeasure):
     """The intrinsic dimension of each layer's word states: `two_nn_dimension`, by maximum likelihood.
 
     The baseline is the same of as many draws from a Gaussian of the layer's mean and covariance. A space below it is
-    bent or clustered, so that covariance alone overstates its dimension. The estimate grows with the number of points
-    where the dimension is high: compare rows of equal count.
+    bent or clustered, so that covariance alone overstates its dimension. The estimate depends on the number of points,
+    since more of them see a finer scale: compare rows of equal count.
 
     Repeated states (equal words at the embeddings of a model that adds no position, equal beginnings of a sentence in a
     causal LM) are dropped, up to rounding, and counted in `left_out`. Error bars resample the sentences of the points,
-    with the neighbours fixed, to first order.
+    with the neighbours fixed, to first order: on Gaussian points they are 0.8 times the spread of other samples.
 
     Args:
         occurrences: At most so many sampled tokens; time grows with the square.

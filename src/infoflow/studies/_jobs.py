@@ -296,7 +296,7 @@ class StudyJobs:
         objective, positions, plan = self.plan.objective(job.objective), self.plan.model.positions, self.plan.analysis
         training = self.data.encoded(self.data.train, positions)
         frames = [
-            task_scores(model, objective, self.data.encoded(part, positions), training, split)
+            task_scores(model, objective, self.data.encoded(part, positions), part.content_ids, training, split)
             for split, part in (("validation", self.data.validation), ("test", self.data.analysed))
         ]
         if objective.needs_translation and job.trained:

@@ -16,7 +16,7 @@ from infoflow.training import TrainingData
 
 TASK_SCORES = TableSchema(
     name="task_scores",
-    version=1,
+    version=2,
     description="how well each model does what it was trained for, on sentences it never saw",
     columns=(
         Column(name="split", dtype="string", unit="", description="part of the corpus: validation or test"),
@@ -38,10 +38,18 @@ TASK_SCORES = TableSchema(
 
 
 def task_scores(
-    model: Model, objective: AbstractObjective, data: TrainingData, training: TrainingData, split: str
+    model: Model,
+    objective: AbstractObjective,
+    data: TrainingData,
+    content_ids: np.ndarray,
+    training: TrainingData,
+    split: str,
 ) -> pd.DataFrame:
-    """Loss and perplexity of `model` on `data`; noise is frozen per sentence, intervals are over sentence blocks."""
-    blocks = block_of(data.source.sentence_ids)
+    """Loss and perplexity of `model` on `data`; noise is frozen per sentence, intervals are over sentence blocks.
+
+    `content_ids` are those of the corpus of `data`: measures of it have the same blocks.
+    """
+    blocks = block_of(content_ids)
     unigram = _unigram_losses(objective, training)
     sums, baseline, counts = np.zeros(NUM_BLOCKS), np.zeros(NUM_BLOCKS), np.zeros(NUM_BLOCKS)
     (term,) = objective.term_weights
