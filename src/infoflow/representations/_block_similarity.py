@@ -68,20 +68,33 @@ class Cells:
             0, self.cells, values
         )
 
-    def mean(self, of_words: Float[Tensor, " word"], without_cells: Float[Tensor, " cell"]) -> Jackknifed:
-        """The mean over words, from each word's value and its value without each of its cells; NaN counts nowhere."""
+    def mean(
+        self,
+        of_words: Float[Tensor, " word"],
+        without_cells: Float[Tensor, " cell"],
+        counted: Float[Tensor, " occurrence"] | None = None,
+    ) -> Jackknifed:
+        """The mean over words, from each word's value and its value without each of its cells; NaN counts nowhere.
+
+        `counted` is 0 at occurrences that no value rests on, else 1; by default all count.
+        """
         defined = of_words.isfinite()
         total, number = of_words[defined].sum(), defined.sum()
         own = of_words[self.cell_words]
         kept = without_cells.isfinite() & own.isfinite()
         # A block takes a word's value away and gives back its value on the other blocks, where that is defined.
-        change = torch.where(kept, -self._effects(own - without_cells, kept), -own.nan_to_num(0.0))
+        change = torch.where(kept, -self._effects(own - without_cells, kept, counted), -own.nan_to_num(0.0))
         lost = own.isfinite() & ~kept
         zeros = torch.zeros(NUM_BLOCKS, dtype=torch.float64)
         changes, losses = (zeros.index_add(0, self.cell_blocks, x.double()) for x in (change, lost))
         return Jackknifed(value=float(total / number), without_block=((total + changes) / (number - losses)).numpy())
 
-    def _effects(self, differences: Float[Tensor, " cell"], kept: Bool[Tensor, " cell"]) -> Float[Tensor, " cell"]:
+    def _effects(
+        self,
+        differences: Float[Tensor, " cell"],
+        kept: Bool[Tensor, " cell"],
+        counted: Float[Tensor, " occurrence"] | None,
+    ) -> Float[Tensor, " cell"]:
         r"""What each cell adds to its word's value, from the differences that leaving it out makes.
 
         $$ e_c = \Big( (1 - s_c) d_c - s_c \sum_k (1 - s_k) d_k \Big) \Big/ \sqrt{1 - \sum_k s_k^2} $$
@@ -91,8 +104,8 @@ class Cells:
 
         Source: [@busing1999], the pseudo-values of unequal groups.
         """
-        ones = torch.ones(len(self.words), dtype=differences.dtype)
-        shares = self.by_cell(ones) / self.by_word(ones)[self.cell_words]
+        ones = torch.ones(len(self.words), dtype=differences.dtype) if counted is None else counted
+        shares = self.by_cell(ones) / self.by_word(ones)[self.cell_words].clamp(min=1)
         added = torch.where(kept, (1 - shares) * differences, 0.0)
         added = added - shares * self._over_cells(added)
         return torch.where(kept, added / (1 - self._over_cells(shares.square())).sqrt(), 0.0)
@@ -123,4 +136,4 @@ def average_within_words(units: Float[Tensor, "occurrence width"], cells: Cells)
     sums, counts = cells.by_word(units), cells.by_word(ones)
     rest = sums[cells.cell_words] - cells.by_cell(units)
     left = counts[cells.cell_words] - cells.by_cell(ones)
-    return cells.mean(mean_cosine(sums, counts), mean_cosine(rest, left))
+    return cells.mean(mean_cosine(sums, counts), mean_cosine(rest, left), ones)
