@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-
 NUM = 50
 
 
