@@ -179,12 +179,20 @@ def test_classes_override_each_other_in_order():
     }
     rows = [
         {"stack": "encoder", "kind": "self", "layer": 0, "head": head, "statistic": name, "value": value}
+        | {"baseline": 4.85 if name == "entropy" else 0.01}
         for head, statistics in values.items()
         for name, value in statistics.items()
     ]
     classes = head_classes(pd.DataFrame(rows))
     assert classes["class"].tolist() == ["previous", "broad", "punctuation", ""]
-    assert head_classes(pd.DataFrame(rows), broad=3.7)["class"].tolist()[3] == "broad"
+    assert head_classes(pd.DataFrame(rows), broad=1.15)["class"].tolist()[3] == "broad"
+
+
+def test_a_broad_head_is_broad_in_short_sentences_too():
+    """Uniform attention over ten keys has 2.3 nats, and could not reach the 3.8 of texts of 128 tokens."""
+    keys = {"stack": "encoder", "kind": "self", "layer": 0, "statistic": "entropy", "baseline": np.log(10)}
+    rows = [keys | {"head": head, "value": value} for head, value in enumerate((2.2, 1.0))]
+    assert head_classes(pd.DataFrame(rows))["class"].tolist() == ["broad", ""]
 
 
 def test_wrong_settings_are_refused(reader):

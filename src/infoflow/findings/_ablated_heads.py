@@ -2,7 +2,7 @@
 
 # K points of a curve, R replicates
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -46,6 +46,32 @@ class HeadChanges:
         frame = chosen(frame, where)
         require_rows(frame, tables[_ABLATION], _ABLATION, self.objective, self.trained, where)
         return frame
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MatteringShare:
+    """Share of the ablations that change the loss by more than `MATTERS`, up or down: one number for each seed.
+
+    Counted seed by seed, since heads do not correspond between seeds.
+    """
+
+    changes: HeadChanges
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return self.changes.sources
+
+    @property
+    def trained(self) -> bool:
+        return self.changes.trained
+
+    def panel(self, tables: Tables) -> Panel:
+        panel = self.changes.panel(tables)
+        values_U1, replicates_UR1 = (
+            (np.abs(numbers) > MATTERS).mean(axis=-1, keepdims=True)
+            for numbers in (panel.values_UK, panel.replicates_URK)
+        )
+        return replace(panel, layers=(0,), values_UK=values_U1, replicates_URK=replicates_UR1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,7 +133,7 @@ class RemovalCurve:
             raise Absent(f"{_CURVE} lacks one of the shares {', '.join(map(str, SHARES))}")
         return Panel(
             units=draws[0].units,
-            layers=draws[0].layers,
+            layers=(0,),
             values_UK=np.mean([one.values_UK for one in draws], axis=0),
             replicates_URK=np.mean([one.replicates_URK for one in draws], axis=0),
         )

@@ -166,6 +166,27 @@ class BlockHurts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LastHurt:
+    """The last step in which any of the components, in any of the stacks, hurt: one number for each seed."""
+
+    objective: Objective
+    stacks: tuple[Stack, ...]
+    components: tuple[str, ...]
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return ("allocation_hurting",)
+
+    def panel(self, tables: Tables) -> Panel:
+        how = {"objective": self.objective, "components": self.components, "column": "last_hurt"}
+        parts = [BlockHurts(stack=stack, **how).panel(tables) for stack in self.stacks]  # type: ignore[arg-type]
+        seeds = set.intersection(*(part.seeds for part in parts))
+        last_US = np.stack([part.only(seeds).values_UK.max(axis=1) for part in parts], axis=1)
+        rows = zip(parts[0].only(seeds).units, last_US, strict=True)
+        return _panel({unit: (own.max(keepdims=True), None) for unit, own in rows})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class WindowMean:
     """A share of the parameters, mean over the whole training: a curve of one point."""
 

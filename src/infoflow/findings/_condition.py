@@ -31,6 +31,9 @@ class Condition:
     side: Literal["above", "below"] = "above"
     over: Literal["all", "any"] = "all"
     bounds: tuple[float, float] | None = None  # where values lie: so do the ends of the interval
+    alone: bool = (
+        True  # whether a control that meets just this condition shows the claim: not if it says what is absent
+    )
     of: int = 0  # values are shares of so many things in each seed, such as heads; 0: of something that has no number
 
     def __post_init__(self) -> None:

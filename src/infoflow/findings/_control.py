@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._condition import Condition, Outcome, short
+from ._condition import Condition, Outcome, judge_all, short
 from ._finding import Control, Finding
-from ._panel import Absent
+from ._panel import Absent, Panel
 from ._reading import Tables, gather
+from ._resampled import resampled_curves
 
 _NULL_LEVEL = 0.95
 
@@ -37,7 +38,8 @@ def try_control(
 ) -> ControlOutcome:
     """Run the test on the control's curves; `deciding` is the claim's condition number `index`.
 
-    A control shows the claim when it meets every condition (intervals aside); of many replicas, when more than 5 % do.
+    A control shows the claim when it meets every condition, or the deciding one by itself (`_meets_alone`); of many
+    replicas, when more than 5 % do.
     """
     try:
         panels = gather(control.reads, tables, within=seeds)
@@ -47,13 +49,41 @@ def try_control(
         )
     curves = {name: panel.estimate() for name, panel in panels.items()}
     conditions = finding.conditions(control.transform(curves) if control.transform else curves)
+    own = conditions[index]
+    met = np.logical_and.reduce([condition.met() for condition in conditions])
+    alone = own.met() & _meets_alone(own, deciding)
+    if own.threshold == 0 and not control.transform and alone.any():
+        alone = alone & _beyond_chance(finding, panels, index)
     return ControlOutcome(
         name=control.name,
-        value=_strongest(conditions[index]),
+        value=_strongest(own),
         unit=deciding.condition.unit,
-        shows_claim=bool(np.mean(_all_met(conditions)) > 1 - _NULL_LEVEL),
+        shows_claim=bool(np.mean(met | alone) > 1 - _NULL_LEVEL),
         decisive=control.decisive,
     )
+
+
+def _meets_alone(own: Condition, deciding: Outcome) -> bool:
+    """Whether meeting the deciding condition by itself would count.
+
+    Not for a condition that only counts with others (`Condition.alone`), and not where the control leaves the
+    condition as it is: then it is the claim's own number.
+    """
+    claimed = deciding.condition.values[0]
+    same = own.values.shape[1:] == claimed.shape and np.array_equal(own.values[0], claimed, equal_nan=True)
+    return own.alone and not (same and len(own.values) == 1)
+
+
+def _beyond_chance(finding: Finding, panels: dict[str, Panel], index: int) -> bool:
+    """Whether the control's own interval lies beyond a threshold of 0, which half of all noise passes.
+
+    True without replicates: then there is no interval, and the estimate counts.
+    """
+    if min(panel.num_replicates for panel in panels.values()) < 2:
+        return True
+    seeds = sorted(set.intersection(*(panel.seeds for panel in panels.values())))
+    curves, rows = resampled_curves(panels, seeds)
+    return judge_all(finding.conditions(curves), rows)[index].verdict == "holds"
 
 
 def strongest(controls: list[ControlOutcome], side: str) -> ControlOutcome | None:
@@ -61,10 +91,6 @@ def strongest(controls: list[ControlOutcome], side: str) -> ControlOutcome | Non
     measured = [control for control in controls if control.decisive and not control.missing]
     sign = 1 if side == "above" else -1
     return max(measured, key=lambda c: (c.shows_claim, np.nan_to_num(sign * c.value, nan=-np.inf)), default=None)
-
-
-def _all_met(conditions: list[Condition]) -> np.ndarray:
-    return np.logical_and.reduce([condition.met() for condition in conditions])
 
 
 def _strongest(condition: Condition) -> float:

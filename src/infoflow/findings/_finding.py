@@ -17,7 +17,8 @@ class Control:
     """Where the claim should not show: the same test on other curves.
 
     `transform` turns those curves into one or many replicas of a null; of many, the strongest of the weakest 95 %
-    counts. A control that is not `decisive` is reported and decides nothing.
+    counts. A control that meets every condition, or the one that decides the verdict by itself, leaves a claim that
+    holds undetermined. A control that is not `decisive` is reported and decides nothing.
     """
 
     name: str

@@ -56,6 +56,50 @@ class BestHeads:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class OneHead:
+    """Several numbers of one and the same head of each seed: the head whose weakest number lies highest.
+
+    Each number may be less the baseline, and counts from its threshold. Selected by the estimate, seed by seed.
+    """
+
+    table: str
+    objective: Objective
+    columns: tuple[Where, ...]
+    less_baseline: tuple[bool, ...]
+    thresholds: tuple[float, ...]
+    trained: bool = True
+    number: Number = "value"
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return (self.table,)
+
+    def panel(self, tables: Tables) -> Panel:
+        frame = _model_rows(self, tables)
+        parts = [_narrowed(frame, where, self.table) for where in self.columns]
+        seeds = sorted(set.intersection(*(set(part["seed"]) for part in parts)))
+        if not seeds:
+            raise Absent(f"{self.table} has no seed with all the rows that the claim needs")
+        return _stacked(seeds, [self._head([part[part["seed"] == seed] for part in parts]) for seed in seeds])
+
+    def _head(self, parts: list[pd.DataFrame]) -> np.ndarray:
+        """Estimates and replicates (1 + R, K) of the head."""
+        heads = sorted(set.intersection(*(set(zip(part["layer"], part["head"], strict=True)) for part in parts)))
+        if not heads:
+            raise Absent(f"{self.table} has no head with all the numbers that the claim needs")
+        numbers = []
+        for part, less in zip(parts, self.less_baseline, strict=True):
+            own = part.set_index(["layer", "head"]).loc[heads]
+            values = own[self.number].to_numpy(dtype=float)[None]
+            if self.number == "value":
+                values = np.concatenate([values, replicates_of(own).T])
+            numbers.append(values - own["baseline"].to_numpy(dtype=float) if less else values)
+        common = min(len(values) for values in numbers)
+        numbers_NHK = np.stack([values[:common] for values in numbers], axis=2)
+        return numbers_NHK[:, (numbers_NHK[0] - np.array(self.thresholds)).min(axis=1).argmax()]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LayerMeans:
     """The mean over the heads of each layer; with `ratio`, of the values over that of the baselines."""
 
@@ -87,7 +131,7 @@ class LayerMeans:
             yield mean / part["baseline"].mean() if self.ratio else mean
 
 
-def _model_rows(reading: BestHeads | LayerMeans, tables: Tables) -> pd.DataFrame:
+def _model_rows(reading: "BestHeads | OneHead | LayerMeans", tables: Tables) -> pd.DataFrame:
     """The rows of the objective's models, trained or not; what a run lacks is named."""
     frame = rows_of(tables, reading.table, ["objective", "trained"])
     rows = frame[(frame["objective"] == reading.objective) & (frame["trained"] == reading.trained)]

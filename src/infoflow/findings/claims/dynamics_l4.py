@@ -48,10 +48,10 @@ FINDING = Finding(
     test=test,
     controls=(
         Control(
-            name="normally distributed allocations",
+            name="normally distributed allocations with signs by chance",
             reads=READS,
             transform=lambda curves: {
-                name: np.full_like(curve, NORMAL) if "top_share" in name else curve for name, curve in curves.items()
+                name: np.full_like(curve, NORMAL if "top_share" in name else 0.5) for name, curve in curves.items()
             },
         ),
     ),

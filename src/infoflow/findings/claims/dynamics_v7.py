@@ -2,25 +2,23 @@
 
 import numpy as np
 
-from .._allocation import ATTENTION, FEED_FORWARD, BlockHurts
+from .._allocation import ATTENTION, FEED_FORWARD, LastHurt
 from .._condition import Condition
 from .._finding import Control, Curves, Finding
 from .._reading import Reading
 from .._sources import PARAMETER_CONTRIBUTIONS
 
 BLOCKS = (*ATTENTION, *FEED_FORWARD)
-CAUSAL = BlockHurts(objective="causal-lm", stack="decoder", components=BLOCKS, column="last_hurt")
+CAUSAL = LastHurt(objective="causal-lm", stacks=("decoder",), components=BLOCKS)
 READS: dict[str, Reading] = {
     "causal": CAUSAL,
-    "masked": BlockHurts(objective="masked-lm", stack="encoder", components=BLOCKS, column="last_hurt"),
-    "encoder": BlockHurts(objective="translation", stack="encoder", components=BLOCKS, column="last_hurt"),
-    "decoder": BlockHurts(objective="translation", stack="decoder", components=BLOCKS, column="last_hurt"),
+    "masked": LastHurt(objective="masked-lm", stacks=("encoder",), components=BLOCKS),
+    "translation": LastHurt(objective="translation", stacks=("encoder", "decoder"), components=BLOCKS),
 }
 
 
 def test(curves: Curves) -> list[Condition]:
-    causal, masked = (curves[name].max(axis=1, keepdims=True) for name in ("causal", "masked"))
-    translation = np.maximum(curves["encoder"], curves["decoder"]).max(axis=1, keepdims=True)
+    causal, masked, translation = (curves[name] for name in ("causal", "masked", "translation"))
     return [
         _later("the masked LM's last hurting step after translation's", masked - translation),
         _later("translation's last hurting step after the causal LM's", translation - causal),

@@ -28,6 +28,7 @@ def test(curves: Curves) -> list[Condition]:
             threshold=0.5,
             unit="share of layers",
             bounds=SHARE,
+            alone=False,  # nothing costs an untrained model anything: it counts with what does cost
         ),
         Condition(
             name="loss of the last cross-attention with one head left, less that of the worst self-attention",

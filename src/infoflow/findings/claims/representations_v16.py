@@ -25,8 +25,8 @@ def test(curves: Curves) -> list[Condition]:
     plateau = _plateau(curves["translation full"])
     first_late = right.shape[1] - plateau.shape[1] + 1
     return [
-        *_peak("the masked LM's category", curves["masked full"], 0.005),
-        *_peak("the causal LM's left part", curves["causal left"], 0.012),
+        _peak("the masked LM's category", curves["masked full"], 0.005),
+        _peak("the causal LM's left part", curves["causal left"], 0.012),
         Condition(
             name="a quarter of the translation encoder's rise up to layer 3 of 6, less its change since",
             values=plateau,
@@ -44,27 +44,17 @@ def test(curves: Curves) -> list[Condition]:
     ]
 
 
-def _peak(what: str, curve: np.ndarray, fall: float) -> list[Condition]:
+def _peak(what: str, curve: np.ndarray, fall: float) -> Condition:
+    """One inner layer lies above layer 1, and by `fall` above the top."""
     inner = curve[:, 1:-1]
-    names = layer_names(inner.shape[1], 2)
-    return [
-        Condition(
-            name=f"fall of {what} from an inner layer to the top",
-            values=inner - curve[:, -1:],
-            labels=names,
-            threshold=fall,
-            unit=UNIT,
-            over="any",
-        ),
-        Condition(
-            name=f"rise of {what} from layer 1 to an inner layer",
-            values=inner - curve[:, :1],
-            labels=names,
-            threshold=0.0,
-            unit=UNIT,
-            over="any",
-        ),
-    ]
+    return Condition(
+        name=f"height of {what} at an inner layer over the top, or over layer 1 and {fall} more, whichever is less",
+        values=np.minimum(inner - curve[:, -1:], inner - curve[:, :1] + fall),
+        labels=layer_names(inner.shape[1], 2),
+        threshold=fall,
+        unit=UNIT,
+        over="any",
+    )
 
 
 def _plateau(curve: np.ndarray) -> np.ndarray:

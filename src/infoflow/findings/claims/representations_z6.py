@@ -19,16 +19,9 @@ def test(curves: Curves) -> list[Condition]:
     earlier, last = steps[:, :-1], steps[:, -1:]
     return [
         Condition(
-            name="rise of average similarity at the last layer",
-            values=last,
-            labels=["the top"],
-            threshold=0.0,
-            unit="cosine",
-        ),
-        Condition(
-            name=f"rise at the last layer less {_RATIO} times each earlier one",
-            values=last - _RATIO * earlier,
-            labels=step_names(earlier.shape[1], 0),
+            name=f"rise at the last layer, by itself and less {_RATIO} times each earlier one",
+            values=np.concatenate([last, last - _RATIO * earlier], axis=1),
+            labels=["by itself", *step_names(earlier.shape[1], 0)],
             threshold=0.0,
             unit="cosine",
         ),
