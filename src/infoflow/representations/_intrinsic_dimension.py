@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from infoflow.flow import SampleMeasure, SampleRequest, TokenSample
@@ -15,7 +15,7 @@ from infoflow.results import TableSchema
 from ._block_similarity import UNDEFINED, Jackknifed
 from ._distinct_points import distinct_points
 from ._geometry_table import GEOMETRY, geometry_row
-from ._two_nn import ROUNDING, log_ratios
+from ._two_nn import ROUNDING, two_neighbours
 from ._views import centred
 from ._word_rows import WordRows, check_words
 
@@ -33,8 +33,8 @@ class IntrinsicDimension(SampleMeasure):
     since more of them see a finer scale: compare rows of equal count.
 
     Repeated states (equal words at the embeddings of a model that adds no position, equal beginnings of a sentence in a
-    causal LM) are dropped, up to rounding, and counted in `left_out`. Error bars resample the sentences of the points,
-    with the neighbours fixed, to first order: on Gaussian points they are 0.8 times the spread of other samples.
+    causal LM) are dropped, up to rounding, and counted in `left_out`. Error bars resample the sentences of the points
+    to first order, and allow for near points whose ratios go together (`spread_of_neighbours`).
 
     Args:
         occurrences: At most so many sampled tokens; time grows with the square.
@@ -82,14 +82,39 @@ def _layer(sample: TokenSample, layer: int) -> dict[str, Any]:
 
 
 def _dimension(points: Float[Tensor, "point width"], blocks: np.ndarray) -> Jackknifed:
-    ratios = log_ratios(points).numpy()
+    found = two_neighbours(points)
+    ratios = found.log_ratios.numpy()
     if ratios.mean() <= ROUNDING:
         return UNDEFINED
     logs = np.bincount(blocks, weights=ratios, minlength=NUM_BLOCKS)
     numbers = np.bincount(blocks, minlength=NUM_BLOCKS)
     with np.errstate(invalid="ignore", divide="ignore"):
         without = (numbers.sum() - numbers) / (logs.sum() - logs)
-    return Jackknifed(value=float(len(ratios) / logs.sum()), without_block=without)
+    value = float(len(ratios) / logs.sum())
+    wider = spread_of_neighbours(ratios, found.indices.numpy(), blocks)
+    return Jackknifed(value=value, without_block=value + wider * (without - value))
+
+
+def spread_of_neighbours(
+    ratios: Float[np.ndarray, " point"], neighbours: Int[np.ndarray, "point two"], blocks: Int[np.ndarray, " point"]
+) -> float:
+    r"""By how much the standard error grows since near points have ratios that go together, of whatever sentences.
+
+    $$ \sqrt{1 + \frac{\sum_{i \sim j,\, b_i \ne b_j} u_i u_j}{\sum_b (\sum_{i \in b} u_i)^2}}, \qquad
+       u_i = \ln \mu_i - \overline{\ln \mu} $$
+
+    i ~ j where one is among the two neighbours of the other; at least 1. Over samples of Gaussian and of clustered
+    points the standard error was 0.7 to 0.8 times their spread without, 0.85 to 1.0 times with this factor.
+
+    Source: [@conley1999], a variance under dependence between near observations.
+    """
+    centred_ratios = ratios - ratios.mean()
+    own = np.square(np.bincount(blocks, weights=centred_ratios)).sum()
+    first = np.repeat(np.arange(len(ratios)), neighbours.shape[1])
+    pairs = np.unique(np.sort(np.stack([first, neighbours.ravel()]), axis=0), axis=1)
+    apart = pairs[:, blocks[pairs[0]] != blocks[pairs[1]]]
+    shared = 2 * (centred_ratios[apart[0]] * centred_ratios[apart[1]]).sum()
+    return float(np.sqrt(max(1.0, 1 + shared / own))) if own > 0 else 1.0
 
 
 def _gaussian_like(points: Float[Tensor, "point width"]) -> Float[Tensor, "point width"]:

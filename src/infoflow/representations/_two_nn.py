@@ -1,9 +1,10 @@
 """Intrinsic dimension from two nearest neighbours."""
 
 import math
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from infoflow.foundation import UserError, current_display
@@ -45,7 +46,7 @@ def two_nn_dimension(x: Matrix, method: str = "mle", discard: float = 0.1) -> fl
         current_display().note(f"Intrinsic dimension: {len(view) - len(points)} repeated points left out.")
     if len(points) < 3:
         raise UserError(f"The intrinsic dimension needs at least 3 distinct points. Got {len(points)}.")
-    ratios = log_ratios(points).sort().values
+    ratios = two_neighbours(points).log_ratios.sort().values
     kept = ratios if method == "mle" else ratios[: max(1, int(len(ratios) * (1 - discard)))]
     if kept.mean() <= ROUNDING:
         current_display().warn("The intrinsic dimension is undefined: two nearest neighbours are equally far.")
@@ -58,11 +59,20 @@ def two_nn_dimension(x: Matrix, method: str = "mle", discard: float = 0.1) -> fl
     return float((kept @ -torch.log1p(-share)) / kept.square().sum())
 
 
-def log_ratios(points: Float[Tensor, "point width"]) -> Float[Tensor, " point"]:
-    """ln(r2 / r1) of every point; distances are recomputed from differences, exact for close points."""
-    parts = []
+class TwoNeighbours(NamedTuple):
+    """The two nearest other points of every point."""
+
+    log_ratios: Float[Tensor, " point"]
+    """ln(r2 / r1)"""
+    indices: Int[Tensor, "point two"]
+
+
+def two_neighbours(points: Float[Tensor, "point width"]) -> TwoNeighbours:
+    """Distances are recomputed from differences, exact for close points."""
+    parts, indices = [], []
     for found in nearest(points, 2, "euclidean", torch.arange(len(points))):
         differences = points[found.indices] - points[found.queries, None]
         parts.append(torch.linalg.vector_norm(differences, dim=2).sort(dim=1).values)
+        indices.append(found.indices)
     distances = torch.cat(parts)
-    return torch.log(distances[:, 1] / distances[:, 0])
+    return TwoNeighbours(torch.log(distances[:, 1] / distances[:, 0]), torch.cat(indices))
