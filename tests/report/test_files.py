@@ -25,7 +25,9 @@ def written(request, small, tmp_path_factory):
 def test_every_figure_is_written_in_every_format(written):
     _, folder, paths = written
     assert sorted(p.name for p in folder.iterdir()) == sorted(p.name for p in paths)
-    assert {p.name for p in paths} == {f"{n}.{k}" for n in ("mi-input", "head-map-confidence") for k in KINDS}
+    assert {p.name for p in paths} == {
+        f"{n}.{k}" for n in ("mi-input", "mi-convergence", "head-map-confidence") for k in KINDS
+    }
 
 
 def test_svg_is_exactly_as_wide_as_asked_and_in_plain_colours(written):

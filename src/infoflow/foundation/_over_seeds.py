@@ -71,7 +71,9 @@ def shared_part(mean_R: np.ndarray, without_SR: np.ndarray) -> np.ndarray:
 def join_halves(
     seeds: np.ndarray, t_seeds: float, sentences: np.ndarray, t_sentences: float, shared: np.ndarray
 ) -> np.ndarray:
-    """Cochran's half width from that of seeds alone and that of sentences alone.
+    """Cochran's half width from that of seeds alone and that of sentences alone, and no less than the latter.
+
+    Few seeds may agree by chance, and then their spread says nothing.
 
     Args:
         seeds: Half width by the seeds, whose quantile is `t_seeds`.
@@ -80,7 +82,8 @@ def join_halves(
     """
     first, second = (seeds / t_seeds) ** 2, shared * (sentences / t_sentences) ** 2
     whole = np.sqrt(first + second)
-    return (t_seeds * first + t_sentences * second) / np.where(whole > 0, whole, 1.0)
+    joined = (t_seeds * first + t_sentences * second) / np.where(whole > 0, whole, 1.0)
+    return np.fmax(joined, sentences)
 
 
 def interval_over_seeds(

@@ -109,18 +109,19 @@ def _chart(data: pd.DataFrame, series: list[Series]) -> dict[str, Any]:
     at, color = {"x": x, "y": y}, color_of(series)
     trained, untrained = data[data["group"] == "trained"], data[data["group"] == "untrained"]
     corrected, plug_in = (alt.Chart(trained[trained["estimate"] == estimate]) for estimate in _ESTIMATES)
-    control = alt.Chart(untrained[untrained["estimate"] == "corrected"]).mark_line(**CONTROL)
     tooltip = [
         alt.Tooltip("estimate:N"),
         alt.Tooltip("tokens:Q", format=",.0f"),
         alt.Tooltip("change:Q", title="top less bottom", format="+.3f"),
     ]
     layers = [
-        control.encode(**at, detail="series:N", opacity=lit(1.0, 0.5)),
         plug_in.mark_line(strokeWidth=1.4, strokeDash=[1, 3]).encode(**at, color=color, opacity=lit(0.7)),
         corrected.mark_line(strokeWidth=2.2).encode(**at, color=color, strokeDash=dash_of(series), opacity=lit()),
         corrected.mark_point(size=42, filled=True, opacity=1).encode(
             **at, color=color, shape=shape_of(series), opacity=lit(), tooltip=tooltip
         ),
     ]
+    if len(untrained):
+        control = alt.Chart(untrained[untrained["estimate"] == "corrected"]).mark_line(**CONTROL)
+        layers.insert(0, control.encode(**at, detail="series:N", opacity=lit(1.0, 0.5)))
     return finished(alt.layer(*layers), _HEIGHT)
