@@ -14,7 +14,7 @@ def _fail(*_) -> None:
 def test_a_study_goes_on_and_is_not_done(infoflow, plan, no_drawing, tmp_path, monkeypatch):
     command = ("study", plan, "--processes=1", "--out", tmp_path / "run", "--log=plain")
     with monkeypatch.context() as broken:
-        broken.setattr(MutualInformation, "compute", _fail)
+        broken.setattr(MutualInformation, "result", _fail)
         answer = infoflow(*command)
     assert answer.code == 3
     assert "warning: mutual_information of masked-lm/seed-0 failed and is left out" in answer.err
