@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from infoflow.foundation import block_effects, block_interval
+from infoflow.foundation import interval
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,14 +82,10 @@ class Samples:
             for key, (mine, theirs) in pairs.items()
             if mine is not None and theirs is not None and mine.shape == theirs.shape
         }
-        values = {key: self.values[key] - other.values[key] for key in keys}
         return Samples(
-            values=values,
+            values={key: self.values[key] - other.values[key] for key in keys},
             replicates=replicates,
-            intervals={
-                key: tuple(block_interval(values[key], block_effects(values[key], own)))
-                for key, own in replicates.items()
-            },
+            intervals={key: tuple(interval(values)) for key, values in replicates.items()},
             count=min(self.count, other.count),
         )
 
