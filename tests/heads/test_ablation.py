@@ -75,7 +75,7 @@ def test_fast_losses_agree_with_one_sentence_and_one_variant_at_a_time(scorer, m
     scores = loss_scores(scorer, rows, variants, mode, SMALL)
     everything = {int(row): keywords(scorer, int(row))[0] for row in rows}
     if mode == "mean":
-        references = dict.fromkeys(everything, list(everything.values()))
+        references = {row: list(everything.values()) for row in everything}
     else:
         choice = DonorChoice(scorer, rows)
         donors = {int(row): int(choice.rows(scorer.batch(np.array([row])).padded)[0]) for row in rows}
