@@ -29,7 +29,7 @@ def by_hand(model, corpus, chosen, **options):
             frame = relevance(model, batch, position=position, **options)
             keys = frame[KEYS]
             values.append(frame["relevance"].to_numpy())
-            sentences.append(sentence.id)
+            sentences.append(corpus.content_ids[int(row)])
     return keys, np.array(values), np.array(sentences)
 
 

@@ -17,7 +17,7 @@ _SCHEMA = TableSchema(
     version=2,
     description="Fraction of a state's nearest states (other occurrences, same layer) that belong to the same token. "
     "In a larger sample k neighbours are a smaller share, and more tokens have k others: compare rows of equal "
-    "settings and samples of equal size.",
+    "settings, of samples of equal size.",
     columns=(
         Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
         Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
