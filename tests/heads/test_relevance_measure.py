@@ -44,7 +44,8 @@ def test_mean_over_predictions_with_intervals_over_sentences(matched_models, par
     assert (table["count"] == len(values)).all()
     assert (table["baseline"] == 0.25).all()
     weights = replicate_weights()[:, block_of(sentences)]
-    replicates = (weights @ values) / weights.sum(1, keepdims=True)
+    with np.errstate(invalid="ignore"):  # six sentences lie in six blocks: a replicate may draw none
+        replicates = (weights @ values) / weights.sum(1, keepdims=True)
     np.testing.assert_allclose(np.stack(table["replicates"].to_list()).T, replicates, rtol=1e-4)
     assert (table["low"] <= table["value"]).all()
     assert (table["high"] >= table["value"]).all()

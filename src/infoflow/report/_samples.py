@@ -1,13 +1,13 @@
-"""A quantity measured under several seeds: differences stay paired, intervals come from the seeds or the sentences."""
+"""A quantity measured under several seeds: differences stay paired, intervals cover seeds and sentences."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
 
-from infoflow.foundation import interval
+from infoflow.foundation import block_effects, block_interval, interval_over_seeds
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +43,7 @@ class Samples:
     replicates: dict[object, np.ndarray]
     intervals: dict[object, tuple[float, float]]  # of each value alone, over sentences
     count: int
+    units: dict[object, tuple[int, ...]] = field(default_factory=dict)  # the seeds of each; by default its key is one
 
     @classmethod
     def of(cls, rows: pd.DataFrame, by: str = "seed") -> "Samples":
@@ -63,6 +64,7 @@ class Samples:
             replicates=_by_key(list(places), kept("replicates")) if "replicates" in rows else {},
             intervals={key: (float(a), float(b)) for key, a, b in zip(places, lows, highs, strict=True)},
             count=int(rows["count"].iloc[at].median()) if at and "count" in rows else 0,
+            units=seeds_of_pairs(rows.iloc[at], by),
         )
 
     @classmethod
@@ -82,34 +84,45 @@ class Samples:
             for key, (mine, theirs) in pairs.items()
             if mine is not None and theirs is not None and mine.shape == theirs.shape
         }
+        values = {key: self.values[key] - other.values[key] for key in keys}
         return Samples(
-            values={key: self.values[key] - other.values[key] for key in keys},
+            values=values,
             replicates=replicates,
-            intervals={key: tuple(interval(values)) for key, values in replicates.items()},
+            intervals={
+                key: tuple(block_interval(values[key], block_effects(values[key], own)))
+                for key, own in replicates.items()
+            },
             count=min(self.count, other.count),
+            units=self.units,
         )
 
     def estimate(self) -> Estimate:
-        """The mean over seeds and its 95% interval.
+        """The mean over seeds and its 95% interval over seeds and sentences, as verdicts have it.
 
-        From three seeds on, the t interval of the mean. Two seeds say too little about their spread (their t interval
-        is 13 standard errors wide): then the span of both sentence intervals. One seed: its sentence interval.
+        One seed: the interval of its table, over sentences.
         """
         values = np.array(list(self.values.values()), dtype=float)
         if len(values) == 0:
             return Estimate(value=math.nan, low=math.nan, high=math.nan, seeds=0, count=0)
-        low, high = _t_interval(values) if len(values) > 2 else self._span_of_intervals()
+        low, high = self._over_seeds(values) if len(values) > 1 else next(self._own_intervals())
         return Estimate(value=float(values.mean()), low=low, high=high, seeds=len(values), count=self.count)
 
-    def _span_of_intervals(self) -> tuple[float, float]:
-        known = [self.intervals.get(key, (math.nan, math.nan)) for key in self.values]
-        return min(low for low, _ in known), max(high for _, high in known)
+    def _over_seeds(self, values: np.ndarray) -> tuple[float, float]:
+        units = [self.units.get(key, (place,)) for place, key in enumerate(self.values)]
+        known = [self.replicates[key] for key in self.values if key in self.replicates]
+        paired = len(known) == len(values) and len({array.shape for array in known}) == 1
+        return interval_over_seeds(units, values, np.stack(known) if paired else None)
+
+    def _own_intervals(self) -> Iterator[tuple[float, float]]:
+        return (self.intervals.get(key, (math.nan, math.nan)) for key in self.values)
 
 
-def _t_interval(values: np.ndarray) -> tuple[float, float]:
-    mean = float(values.mean())
-    half = float(stdtrit(len(values) - 1, 0.975) * values.std(ddof=1) / math.sqrt(len(values)))
-    return mean - half, mean + half
+def seeds_of_pairs(rows: pd.DataFrame, by: str) -> dict[object, tuple[int, ...]]:
+    """The seeds of each pair of models, where rows are of pairs."""
+    if by == "seed" or not {"seed_a", "seed_b"} <= set(rows.columns):
+        return {}
+    ends = zip(rows[by], rows["seed_a"], rows["seed_b"], strict=True)
+    return {key: tuple(sorted({int(a), int(b)})) for key, a, b in ends}
 
 
 def _by_key(keys: list, replicates: list) -> dict[object, np.ndarray]:
