@@ -71,7 +71,9 @@ def shared_part(mean_R: np.ndarray, without_SR: np.ndarray) -> np.ndarray:
 def join_halves(
     seeds: np.ndarray, t_seeds: float, sentences: np.ndarray, t_sentences: float, shared: np.ndarray
 ) -> np.ndarray:
-    """Cochran's half width from that of seeds alone and that of sentences alone.
+    """Cochran's half width from that of seeds alone and that of sentences alone; never below the latter.
+
+    Few seeds agree by chance now and then; what the sentences alone make unsure stays unsure.
 
     Args:
         seeds: Half width by the seeds, whose quantile is `t_seeds`.
@@ -80,7 +82,8 @@ def join_halves(
     """
     first, second = (seeds / t_seeds) ** 2, shared * (sentences / t_sentences) ** 2
     whole = np.sqrt(first + second)
-    return (t_seeds * first + t_sentences * second) / np.where(whole > 0, whole, 1.0)
+    half = (t_seeds * first + t_sentences * second) / np.where(whole > 0, whole, 1.0)
+    return np.maximum(half, sentences)
 
 
 def interval_over_seeds(
