@@ -69,8 +69,14 @@ def test_published_effects(published, name, effect, threshold):
         ("representations:V-15", "layer 2 of 6 to the top: 0.125 ("),
         ("representations:V-15", "right token, layer 1 to the top: 0.031 ("),
         ("representations:V-15", "the translation encoder's left token, layer 1 to the top: 0.098 ("),
-        ("representations:V-16", "height of the masked LM's category at an inner layer over the top, or over layer 1"),
-        ("representations:V-16", "height of the causal LM's left part at an inner layer over the top"),
+        (
+            "representations:V-16",
+            "height of the masked LM's category at an inner layer over the top, or over layer 1 and 0.005 more",
+        ),
+        (
+            "representations:V-16",
+            "left part at an inner layer over the top, or over layer 1 and 0.012 more, whichever is less: 0.045 (",
+        ),
         ("heads:V8", "mean confidence of the positional heads: 0.905 ("),
     ],
 )

@@ -190,3 +190,13 @@ def test_one_seed_is_enough_for_what_concerns_a_model_by_itself():
     assert row["verdict"] == "holds"
     assert row["seeds"] == 1
     assert "One seed" in row["reason"]
+
+
+def test_rare_tokens_need_one_head_for_both():
+    """One head looks at the two rarest, another one beats its shuffled ranks."""
+    rows = [
+        ({"layer": 0, "head": head, "rarest": rarest}, value, 0.2)
+        for head, rarest, value in ((0, 1, 0.15), (0, 2, 0.83), (1, 1, 0.45), (1, 2, 0.4))
+    ]
+    row = verdict("heads:V7", {"head_rare_token": rows})
+    assert row["verdict"] == "fails", row["reason"]
