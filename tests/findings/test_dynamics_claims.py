@@ -44,14 +44,10 @@ def test_the_claims_of_the_spec_are_there() -> None:
     ] == IDS
 
 
-CHANCE_SHOWS = {"dynamics:L4": "undetermined"}
-
-
 def test_claims_hold_where_they_are_true() -> None:
     for name in IDS:
         row = evaluate(recorded(**CHANGES.get(name, {})), [FINDINGS[name]]).iloc[0]
-        # Signs by chance alternate too, so that L4's second half says nothing where it decides.
-        wanted = "not testable here" if name in UNTESTED else CHANCE_SHOWS.get(name, "holds")
+        wanted = "not testable here" if name in UNTESTED else "holds"
         assert row["verdict"] == wanted, (name, row["reason"], row["note"])
 
 
