@@ -109,7 +109,7 @@ def test_heads_are_counted_seed_by_seed(published):
 def test_a_peak_is_one_layer_above_both_ends(make_study):
     """One layer lies above the top, another one above layer 1: neither is a peak."""
     study = make_study()
-    study.tags["ccg", "masked-lm"] = np.array([0.50, 0.49, 0.52, 0.53, 0.54, 0.535])
+    study.tags["ccg", "masked-lm"] = np.array([0.50, 0.49, 0.52, 0.53, 0.54, 0.52])
     assert verdicts(study.tables(), "representations:V-16").loc["representations:V-16", "verdict"] == "holds"
     study.tags["ccg", "masked-lm"] = np.array([0.50, 0.49, 0.505, 0.51, 0.515, 0.60])
     assert verdicts(study.tables(), "representations:V-16").loc["representations:V-16", "verdict"] == "fails"
