@@ -403,6 +403,7 @@ def _finding(id: str, claim: str, verdict: str, effect: tuple, published: str, t
         "source": "Voita, Sennrich and Titov 2019, The Bottom-up Evolution of Representations",
         "reason": more.get("reason", ""),
         "tables": tables,
+        "covers": "seeds and sentences" if seeds > 1 else "sentences",
         "seeds": seeds,
         "effects": [value + 0.02 * k for k in (-1, 0, 1)][:seeds] if effect else [],
         "note": more.get("note", ""),
