@@ -79,7 +79,7 @@ def test_models_with_different_tokenizers_are_compared_on_the_same_words(compare
     assert set(pairs["model_b"]) == {"1/model"}
     assert set(pairs["trained"]) == {True, False}
     assert set(pairs["layer"]) == {0, 1, 2}
-    assert (pairs["count"] > 400).all()  # words: 1500 tokens of the finer tokenizer, several to a word
+    assert (pairs["count"] > 350).all()  # words: 1500 tokens of the finer tokenizer, several to a word
     assert (pairs["value"] < pairs["baseline"]).all()  # the same words are closer than shuffled ones
 
 
