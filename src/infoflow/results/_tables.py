@@ -13,6 +13,7 @@ from infoflow.foundation import UserError, atomic_write, provenance
 from ._schema import TableSchema
 
 _SCHEMA_KEY, _PROVENANCE_KEY = b"infoflow.schema", b"infoflow.provenance"
+_MAGIC = b"PAR1"
 
 
 class StoredTable(NamedTuple):
@@ -24,16 +25,48 @@ class StoredTable(NamedTuple):
 def write_table(
     path: Path | str, frame: pd.DataFrame, schema: TableSchema, origin: dict[str, Any] | None = None
 ) -> Path:
-    """Write a table whole or not at all; `origin` (default: this process's provenance) is stored inside."""
+    """Write a table whole or not at all; `origin` (default: this process's provenance) is stored inside.
+
+    Raises:
+        UserError: Another's file has that name.
+    """
     path = Path(path)
+    if not _is_replaceable(path):
+        raise UserError(
+            f"{path} was not written by infoflow, and a table of that name would replace it. "
+            "Move it, or choose another --out."
+        )
     table = pa.Table.from_pandas(schema.conform(frame), preserve_index=False)
     notes = {
         _SCHEMA_KEY: json.dumps(schema.to_json()).encode(),
         _PROVENANCE_KEY: json.dumps(provenance() if origin is None else origin).encode(),
     }
     with atomic_write(path) as temporary:
-        pq.write_table(table.replace_schema_metadata({**(table.schema.metadata or {}), **notes}), temporary)
+        pq.write_table(table.replace_schema_metadata({**(table.schema.metadata or {}), **notes}), temporary, write_page_checksum=True)
     return path
+
+
+def name_inside(path: Path) -> str | None:
+    """The table's name as infoflow wrote it into the file; "" in another's file, None where it cannot be read."""
+    try:
+        notes = pq.read_metadata(path).metadata or {}
+    except (pa.ArrowException, OSError):
+        return None
+    try:
+        return str(json.loads(notes[_SCHEMA_KEY])["name"])
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+def _is_replaceable(path: Path) -> bool:
+    """Whether a table may be written there: nothing lies there, or infoflow's own, or what a damage left of it."""
+    if not path.exists():
+        return True
+    if (name := name_inside(path)) is not None:
+        return bool(name)
+    with path.open("rb") as file:
+        start = file.read(len(_MAGIC))
+    return start == _MAGIC or not start.strip(b"\0")
 
 
 def read_table(path: Path | str) -> StoredTable:
@@ -46,10 +79,11 @@ def read_table(path: Path | str) -> StoredTable:
     if not path.exists():
         raise UserError(f"There is no table {path}. Run the analysis first, or check the run folder's name.")
     try:
-        table = pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:
+        table = pq.read_table(path, page_checksum_verification=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
         raise UserError(
-            f"{path} is not a readable Parquet table: {str(error).rstrip('.')}. Delete it and run again what wrote it."
+            f"{path} is not a readable Parquet table: {reason}. Delete it and run again what wrote it."
         ) from None
     notes = table.schema.metadata or {}
     if _SCHEMA_KEY not in notes:
