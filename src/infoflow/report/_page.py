@@ -18,6 +18,7 @@ from ._embedding import asset, closed, embedded, policy, style
 from ._figure import Figure, PanelGroup
 from ._map_drawing import legend_mark
 from ._methods import settings, table_notes
+from ._own import check_replaceable
 from ._parts import parts_told
 from ._story import Story, tell
 from ._summary import VERDICTS, model_rows, study_line, verdict_line
@@ -32,7 +33,11 @@ def write_report(run: RunFolder) -> Path:
     """Write the run's report.html: one file, readable offline, complete or not at all.
 
     It shows what the run's tables hold and leaves out what they do not. Returns its path.
+
+    Raises:
+        UserError: The run is damaged, or another's file has the report's name.
     """
+    check_replaceable(run.report)
     page = render(run, tell(run))
     with atomic_write(run.report) as temporary:
         temporary.write_text(page, encoding="utf-8")

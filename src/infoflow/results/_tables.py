@@ -42,7 +42,11 @@ def write_table(
         _PROVENANCE_KEY: json.dumps(provenance() if origin is None else origin).encode(),
     }
     with atomic_write(path) as temporary:
-        pq.write_table(table.replace_schema_metadata({**(table.schema.metadata or {}), **notes}), temporary, write_page_checksum=True)
+        pq.write_table(
+            table.replace_schema_metadata({**(table.schema.metadata or {}), **notes}),
+            temporary,
+            write_page_checksum=True,
+        )
     return path
 
 
