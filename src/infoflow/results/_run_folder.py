@@ -10,6 +10,7 @@ import pandas as pd
 
 from infoflow.foundation import UserError, atomic_write
 
+from ._manifest import read_manifest
 from ._schema import TableSchema
 from ._tables import StoredTable, name_inside, read_table, write_table
 
@@ -66,12 +67,7 @@ class RunFolder:
         """The contents of run.json; empty where the run is new."""
         if not self._manifest.exists():
             return {}
-        try:
-            manifest = json.loads(self._manifest.read_text(encoding="utf-8"))
-            if not isinstance(manifest, dict):
-                raise ValueError("it holds no JSON object")
-        except ValueError as error:  # of JSON or of its encoding
-            raise UserError(f"{self._manifest} is damaged: {error}. Start again in a new folder.") from None
+        manifest = read_manifest(self._manifest)
         if manifest.get("version", RUN_VERSION) > RUN_VERSION:
             raise UserError(f"{self.path} was written by a newer infoflow. Upgrade: pip install --upgrade infoflow")
         return manifest

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from infoflow.foundation import UserError, atomic_write, provenance
 
+from ._columns import check_columns
 from ._schema import TableSchema
 
 _SCHEMA_KEY, _PROVENANCE_KEY = b"infoflow.schema", b"infoflow.provenance"
@@ -77,7 +78,7 @@ def read_table(path: Path | str) -> StoredTable:
     """Read a table with its schema and provenance.
 
     Raises:
-        UserError: The file is absent, is no Parquet file, or was not written by infoflow, or by a newer one.
+        UserError: The file is absent, damaged, no Parquet file, not written by infoflow, or by a newer one.
     """
     path = Path(path)
     if not path.exists():
@@ -95,9 +96,10 @@ def read_table(path: Path | str) -> StoredTable:
     try:
         schema = TableSchema.from_json(json.loads(notes[_SCHEMA_KEY]))
         origin = json.loads(notes[_PROVENANCE_KEY])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError(
-            f"{path} describes itself in a way this infoflow does not understand: {error}. "
+            f"{path} describes itself in a way this infoflow does not understand. "
             "Delete it and run the command again, or upgrade: pip install --upgrade infoflow"
         ) from None
-    return StoredTable(table.to_pandas(), schema, origin)
+    check_columns(path, table, schema)
+    return StoredTable(table.to_pandas(), schema, origin if isinstance(origin, dict) else {})
