@@ -3,7 +3,7 @@
 # N bootstrap block (64), G heads of one stack and kind, layer by layer
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +11,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from infoflow.flow import Activations, Need, Reader
-from infoflow.foundation import NUM_BLOCKS, UserError, hash64_array, stream
+from infoflow.foundation import NUM_BLOCKS, UserError, block_interval, hash64_array, stream
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
 from ._head_measure import HEAD_KEYS
@@ -95,24 +95,34 @@ class _HeadPairs(SummedMeasure):
             if len(chosen) == 0:
                 continue
             pairs = head_pairs(activations, key, chosen, rows, self.smoothing).numpy()
-            sums = np.zeros((NUM_BLOCKS, *pairs.shape[1:]))
-            np.add.at(sums, blocks, pairs)
+            self._add_pairs(_name(key, "pairs"), blocks, pairs)
             count = np.bincount(blocks, rows.queries[chosen].sum(1).cpu().numpy(), minlength=NUM_BLOCKS)
-            self._add(_name(key, "pairs"), sums)
             self._add(_name(key, "count"), count)
+
+    def _add_pairs(self, name: str, blocks: np.ndarray, pairs: np.ndarray) -> None:
+        """Only where a batch has sentences: of 1,152 heads, all blocks take 680 MB."""
+        if name not in self._sums:
+            self._sums[name] = np.zeros((NUM_BLOCKS, *pairs.shape[1:]))
+        for block in np.unique(blocks):
+            self._sums[name][block] += pairs[blocks == block].sum(0)
 
     def result(self) -> pd.DataFrame:
         keys = [tuple(name.split(".")[:2]) for name in self._sums if name.endswith(".pairs")]
-        rows = [{"stack": key[0], "kind": key[1], **row} for key in keys for row in self._rows(key)]
-        return pd.DataFrame(rows, columns=self.table.column_names)
+        rows = (self._rows(key) for key in keys)
+        frames = [
+            pd.DataFrame(of_key).assign(stack=key[0], kind=key[1]) for key, of_key in zip(keys, rows, strict=True)
+        ]
+        frames = [frame for frame in frames if len(frame)]
+        empty = pd.DataFrame(columns=self.table.column_names)
+        return pd.concat(frames, ignore_index=True)[self.table.column_names] if frames else empty
 
     def _parts(self, key: Sequence[str]) -> tuple[np.ndarray, np.ndarray, list[tuple[int, int]]]:
         """Sums (64, G, G), queries (64,), and the G heads, each as (layer, head)."""
         return self._sums[_name(key, "pairs")], self._sums[_name(key, "count")], self._heads[tuple(key)]
 
     @abstractmethod
-    def _rows(self, key: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """The table's rows for one stack and kind, without these two columns."""
+    def _rows(self, key: Sequence[str]) -> list[dict[str, Any]] | dict[str, Any]:
+        """The table's rows, or columns, for one stack and kind, without these two columns."""
 
 
 class HeadDistance(_HeadPairs):
@@ -131,16 +141,36 @@ class HeadDistance(_HeadPairs):
 
     table: ClassVar[TableSchema] = _PAIRS
 
-    def _rows(self, key: Sequence[str]) -> Iterator[dict[str, Any]]:
+    def _rows(self, key: Sequence[str]) -> dict[str, Any]:
         sums, count, heads = self._parts(key)
-        for a, b in zip(*np.triu_indices(sums.shape[1], k=1), strict=True):
-            estimate = ratio_estimate(sums[:, a, b], count, float("nan"), "positive")
-            yield {
-                **dict(zip(("layer_a", "head_a", "layer_b", "head_b"), (*heads[a], *heads[b]), strict=True)),
-                "distance": estimate["value"],
-                "total": sums[:, a, b].sum(),
-                **{name: estimate[name] for name in ("low", "high", "count")},
-            }
+        first, second = np.triu_indices(sums.shape[1], k=1)
+        places = np.array(heads).reshape(-1, 2)
+        units = int(np.count_nonzero(count))
+        numbers = np.array([_estimated(sums[:, a, b], count, units) for a, b in zip(first, second, strict=True)])
+        distance, total, low, high = numbers.reshape(-1, 4).T
+        return {
+            "layer_a": places[first, 0],
+            "head_a": places[first, 1],
+            "layer_b": places[second, 0],
+            "head_b": places[second, 1],
+            "distance": distance,
+            "total": total,
+            "low": low,
+            "high": high,
+            "count": np.full(len(first), int(count.sum())),
+        }
+
+
+def _estimated(
+    sums: Float[np.ndarray, " block"], count: Float[np.ndarray, " block"], units: int
+) -> tuple[float, float, float, float]:
+    """Mean, sum, and the mean's interval, as `ratio_estimate` has them; there may be too many pairs for replicates."""
+    total = float(count.sum())
+    with np.errstate(invalid="ignore", divide="ignore"):
+        value = float(np.float64(sums.sum()) / total)
+        effects = (sums - value * count) / total
+    ends = block_interval(value, effects, units=units, scale="positive", count=total)
+    return value, float(sums.sum()), ends.low, ends.high
 
 
 class HeadLayerDistance(_HeadPairs):
@@ -158,18 +188,20 @@ class HeadLayerDistance(_HeadPairs):
     table: ClassVar[TableSchema] = _LAYERS
     _PERMUTATIONS = 200
 
-    def _rows(self, key: Sequence[str]) -> Iterator[dict[str, Any]]:
+    def _rows(self, key: Sequence[str]) -> list[dict[str, Any]]:
         sums, count, heads = self._parts(key)
         layers = np.array([layer for layer, _ in heads])
         if len(set(layers)) == 1 or len(set(layers)) == len(layers):
-            return  # no pair from two layers, or none within one
+            return []  # no pair from two layers, or none within one
         measured = _contrasts(sums, layers)
         generator = stream("permuted-layers", self.seed)
         total = sums.sum(0, keepdims=True)
         permuted = np.mean([_contrasts(total, generator.permutation(layers)) for _ in range(self._PERMUTATIONS)], 0)
-        for number, pairs in enumerate(("within", "between", "difference")):
-            baseline = permuted[number, 0] / count.sum()
-            yield {"pairs": pairs, **ratio_estimate(measured[number], count, float(baseline))}
+        baselines = permuted[:, 0] / count.sum()
+        return [
+            {"pairs": pairs, **ratio_estimate(measured[number], count, float(baselines[number]))}
+            for number, pairs in enumerate(("within", "between", "difference"))
+        ]
 
 
 def _contrasts(sums: Float[np.ndarray, "block head head"], layers: np.ndarray) -> Float[np.ndarray, "contrast block"]:
