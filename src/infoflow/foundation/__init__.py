@@ -24,6 +24,7 @@ from ._errors import missing_extra as missing_extra
 from ._files import atomic_folder as atomic_folder
 from ._files import atomic_write as atomic_write
 from ._files import writable as writable
+from ._launcher import launched as launched
 from ._limits import Count as Count
 from ._limits import CountOrNone as CountOrNone
 from ._limits import Device as Device
@@ -33,6 +34,7 @@ from ._limits import Limits as Limits
 from ._limits import MaxLength as MaxLength
 from ._limits import Name as Name
 from ._limits import Seed as Seed
+from ._limits import Several as Several
 from ._limits import Share as Share
 from ._limits import Threads as Threads
 from ._limits import Weight as Weight
@@ -40,6 +42,7 @@ from ._limits import as_written as as_written
 from ._limits import check_settings as check_settings
 from ._limits import default_settings as default_settings
 from ._limits import describe_setting as describe_setting
+from ._limits import example_setting as example_setting
 from ._limits import read_setting as read_setting
 from ._over_seeds import interval_over_seeds as interval_over_seeds
 from ._over_seeds import join_halves as join_halves

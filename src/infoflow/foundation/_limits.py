@@ -54,6 +54,8 @@ class Limits:
 
 Count = Annotated[int, Limits(at_least=1, at_most=10**9)]
 """Of what there must be some."""
+Several = Annotated[int, Limits(at_least=2, at_most=10**9)]
+"""Of what there must be two."""
 CountOrNone = Annotated[int, Limits(at_least=0, at_most=10**9)]
 """Of what 0 leaves out, or leaves unlimited."""
 Share = Annotated[float, Limits(at_least=0, below=1)]
@@ -129,6 +131,15 @@ def describe_setting(hint: Any) -> str:
         return f"one of {', '.join(map(as_written, get_args(kind)))}"
     noun = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[kind]
     return f"{noun} {limits}" if limits is not None and str(limits) else noun
+
+
+def example_setting(hint: Any) -> str:
+    """A number or a text that a setting may be: the smallest above 0, or the first that the limits name."""
+    kind, limits = _parts(hint)
+    if kind is str and limits is not None:
+        return limits.pattern.partition("|")[0]
+    least = limits.at_least if limits is not None and limits.at_least else 1
+    return f"{kind(least)}"
 
 
 def as_written(value: Any) -> str:

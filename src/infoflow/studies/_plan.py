@@ -16,6 +16,7 @@ from infoflow.foundation import (
     Limits,
     Name,
     Seed,
+    Several,
     Share,
     UserError,
     Weight,
@@ -29,6 +30,7 @@ from infoflow.pruning import GREEDY
 from infoflow.training import Match, ModelConfig, TrainConfig
 
 PRESETS = ("quick", "laptop", "paper", "replicate")
+_LARGEST_PLAN = 1_000_000
 ALL_HEADS = "all"
 """In `PruningPlan.scopes`: the heads of every kind of attention."""
 Scope = Literal["encoder-self", "decoder-self", "decoder-cross", "all"]
@@ -37,7 +39,6 @@ Penalties = Annotated[tuple[Weight, ...], Limits(filled=True)]
 Objectives = Annotated[tuple[str, ...], Limits(filled=True)]
 Seeds = Annotated[tuple[Seed, ...], Limits(filled=True)]
 Subwords = Annotated[int, Limits(at_least=6, at_most=10**6)]
-Several = Annotated[int, Limits(at_least=2, at_most=10**9)]
 Clusters = Annotated[int, Limits(at_least=0, at_most=65_535)]
 Few = Annotated[int, Limits(at_least=1, at_most=1000)]
 OpenShare = Annotated[float, Limits(above=0, below=1)]
@@ -280,6 +281,8 @@ class StudyPlan:
 
 
 def _read(path: Path) -> str:
+    if (size := path.stat().st_size) > _LARGEST_PLAN:
+        raise UserError(f"A study plan has at most {_LARGEST_PLAN:,} bytes. {path} has {size:,}. Name a plan.")
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
