@@ -117,7 +117,7 @@ def test_one_setting_reaches_every_attention_layer(models) -> None:
 
 
 def test_width_must_be_a_multiple_of_heads() -> None:
-    with pytest.raises(UserError, match="multiple of heads"):
+    with pytest.raises(UserError, match=r"multiple of model\.heads"):
         ModelConfig(width=100, heads=8)
 
 

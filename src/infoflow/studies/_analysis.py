@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -24,7 +25,7 @@ from infoflow.flow import (
     merge_shards,
     wait_for_all,
 )
-from infoflow.foundation import UserError, hash64
+from infoflow.foundation import CountOrNone, Device, MaxLength, Name, Seed, UserError, check_settings, hash64
 from infoflow.models import Model, kept_heads, load_model
 from infoflow.pruning import prune
 
@@ -42,21 +43,20 @@ _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 class AnalyzeOptions:
     """What `analyze` reads and how; plain values, kept in run.json so that shards can be merged later."""
 
-    corpus: str = "tatoeba-en-fr"
+    corpus: Name = "tatoeba-en-fr"
     parser: str = ""  # spaCy pipeline that gives the sentences trees; empty: the corpus's own, where it has any
     only: tuple[str, ...] = ()  # tables to compute; empty: all
-    sentences: int = 5000  # of the corpus at most, chosen by hash; 0: all
+    sentences: CountOrNone = 5000  # of the corpus at most, chosen by hash; 0: all
     control: bool = True  # measure the same architecture with random weights too
-    seed: int = 0
-    device: str = "auto"
+    seed: Seed = 0
+    device: Device = "auto"
     tokenizer: str | None = None
-    max_length: int = 512
-    precision: str = "fp32"  # of weights and states; "bf16" is faster on processors that have it
+    max_length: MaxLength = 512
+    precision: Literal["fp32", "bf16"] = "fp32"  # of weights and states; "bf16" is faster on processors that have it
     measures: AnalysisPlan = dataclasses.field(default_factory=AnalysisPlan)
 
     def __post_init__(self) -> None:
-        if self.precision not in _DTYPES:
-            raise UserError(f"precision must be one of {', '.join(_DTYPES)}. Got {self.precision}.")
+        check_settings(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
