@@ -1,6 +1,10 @@
 """infoflow: how information flows through a Transformer."""
 
+import os
 from typing import TYPE_CHECKING
+
+# Before transformers is imported: compiled kernels that it would fetch from a hub and run are never loaded.
+os.environ["USE_HUB_KERNELS"] = "NO"
 
 if TYPE_CHECKING:  # what the lazy names below stand for, told to editors and type checkers
     from . import alignment as alignment

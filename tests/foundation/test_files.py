@@ -23,7 +23,51 @@ def test_a_new_file_appears_when_it_is_complete(tmp_path):
         assert temporary.parent == path.parent  # one file system, so the rename is atomic
     assert path.read_text() == "half"
     assert names(path.parent) == ["result.txt"]
-    assert path.stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize(("umask", "file_mode", "folder_mode"), [(0o022, 0o644, 0o755), (0o027, 0o640, 0o750)])
+def test_modes_follow_the_umask(tmp_path, umask, file_mode, folder_mode):
+    from infoflow.foundation import atomic_folder, atomic_write
+
+    before = os.umask(umask)
+    try:
+        with atomic_write(tmp_path / "file") as temporary:
+            temporary.unlink()
+            temporary.touch(0o600)  # as libraries do that replace what they write
+        with atomic_folder(tmp_path / "folder") as temporary:
+            (temporary / "sub").mkdir(0o700)
+            (temporary / "sub" / "weights").touch(0o600)
+    finally:
+        os.umask(before)
+    paths = [tmp_path / "file", tmp_path / "folder", *(tmp_path / "folder").rglob("*")]
+    modes = {path.name: path.stat().st_mode & 0o777 for path in paths}
+    assert modes == {"file": file_mode, "folder": folder_mode, "sub": folder_mode, "weights": file_mode}
+
+
+def test_what_killed_processes_left_is_swept_and_a_living_ones_is_not(tmp_path):
+    from infoflow.foundation import atomic_folder, atomic_write, sweep_partial
+
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    (tmp_path / f".run.json.{dead.pid}-0a1b2c3d.partial").touch()
+    (tmp_path / "deep" / f".model.{dead.pid}-0a1b2c3d.partial" / "inside").mkdir(parents=True)
+    (tmp_path / "deep" / ".result.x7f_q2.partial").touch()  # of an earlier version
+    (tmp_path / "mine.partial").touch()
+    with atomic_write(tmp_path / "file") as temporary, atomic_folder(tmp_path / "folder"):
+        sweep_partial(tmp_path)
+        temporary.write_text("whole")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["deep", "file", "folder", "mine.partial"]
+
+
+def test_a_name_may_be_as_long_as_the_file_system_allows(tmp_path):
+    from infoflow.foundation import UserError, atomic_write
+
+    path = tmp_path / ("ü" * 127)
+    with atomic_write(path) as temporary:
+        temporary.write_text("kept")
+    assert path.read_text() == "kept"
+    with pytest.raises(UserError, match="cannot be written: file name too long"), atomic_write(tmp_path / ("a" * 256)):
+        pass
 
 
 def test_an_error_leaves_the_old_file_and_no_trace(tmp_path):

@@ -101,3 +101,39 @@ def test_table_written_again_is_read_again(tmp_path, schema):
     for seeds in ([1], [2, 3]):
         run.tables.write(pd.DataFrame({"seed": seeds}), schema)
         assert run.tables["training_runs"]["seed"].tolist() == seeds
+
+
+def test_another_ones_tables_are_neither_read_nor_removed_nor_replaced(tmp_path, schema):
+    import shutil
+
+    from infoflow.foundation import UserError
+    from infoflow.results import RunFolder
+
+    run, folder = RunFolder(tmp_path), tmp_path / "tables"
+    run.tables.write(pd.DataFrame({"seed": [1]}), schema)
+    pd.DataFrame({"mine": [1]}).to_parquet(folder / "mine.parquet")
+    shutil.copy(folder / "training_runs.parquet", folder / "kept.parquet")
+    (folder / "notes.parquet").write_text("what I think of it")
+    (folder / "folder.parquet").mkdir()
+    assert list(run.tables) == ["notes", "training_runs"]  # of what cannot be read nobody knows whose it is
+    run.tables.clear()
+    run.tables.remove(["mine", "kept", "notes"])
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "folder.parquet", "kept.parquet", "mine.parquet", "notes.parquet"
+    ]  # fmt: skip
+    for content in (b"of somebody else", (folder / "mine.parquet").read_bytes()):
+        (folder / "training_runs.parquet").write_bytes(content)
+        with pytest.raises(UserError, match=r"training_runs\.parquet was not written by infoflow.*another --out"):
+            run.tables.write(pd.DataFrame({"seed": [2]}), schema)
+        assert (folder / "training_runs.parquet").read_bytes() == content
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 900, "cut"])
+def test_what_damage_left_of_a_table_is_replaced(tmp_path, schema, content):
+    from infoflow.results import RunFolder
+
+    run = RunFolder(tmp_path)
+    path = run.tables.write(pd.DataFrame({"seed": [1]}), schema)
+    path.write_bytes(path.read_bytes()[:500] if content == "cut" else content)
+    run.tables.write(pd.DataFrame({"seed": [2]}), schema)
+    assert run.tables["training_runs"]["seed"].tolist() == [2]

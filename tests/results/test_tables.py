@@ -141,6 +141,18 @@ def test_damaged_table(tmp_path, damage):
         read_table(path)
 
 
+def test_a_flipped_bit_in_a_number_is_noticed(tmp_path):
+    from infoflow.foundation import UserError
+    from infoflow.results import read_table, write_table
+
+    path = write_table(tmp_path / "t.parquet", make_frame(3000).assign(value=np.arange(3000) / 7), make_schema())
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"t\.parquet is not a readable Parquet table"):
+        read_table(path)
+
+
 @pytest.mark.parametrize(
     "notes",
     [

@@ -31,13 +31,10 @@ def view(
         translation: What the decoder of an encoder–decoder model reads. Default: the model's own translation.
     """
     with working(session):
-        from infoflow.foundation import UserError
         from infoflow.heads import sentence_attention
         from infoflow.models import load_model
-        from infoflow.report import write_view
+        from infoflow.report import check_view_path, write_view
 
-        path = out or Path(f"{run_name('view', model)}.html")
-        if path.is_dir():
-            raise UserError(f"--out must name the HTML file to write. {path} is a folder.")
+        path = check_view_path(out or Path(f"{run_name('view', model)}.html"))
         loaded = replace(load_model(model, tokenizer, device or "auto"), name=run_name("view", model)[len("view-") :])
         show_path("View", write_view(sentence_attention(loaded, sentence, translation, mixing=mixing), path))

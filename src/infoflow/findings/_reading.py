@@ -216,8 +216,10 @@ def gather(reads: Mapping[str, Reading], tables: Tables, within: set[int] | None
             panels[name] = reading.panel(tables)
         except Absent as absent:
             missing.append(str(absent))
-        except (KeyError, ValueError) as error:  # a damaged table concerns only its claims
-            missing.append(f"the table {', '.join(reading.sources)} lacks rows or columns ({error})")
+        except (KeyError, ValueError, TypeError, IndexError):  # a damaged table concerns only its claims
+            missing.append(
+                f"the table {', '.join(reading.sources)} lacks rows or columns, or holds values of other kinds"
+            )
     if missing:
         raise Absent("; ".join(dict.fromkeys(missing)))
     seeds = set.intersection(*(panel.seeds for panel in panels.values()), *([within] if within is not None else []))

@@ -23,6 +23,7 @@ from ._errors import UserError as UserError
 from ._errors import missing_extra as missing_extra
 from ._files import atomic_folder as atomic_folder
 from ._files import atomic_write as atomic_write
+from ._files import sweep_partial as sweep_partial
 from ._files import writable as writable
 from ._launcher import launched as launched
 from ._limits import Count as Count

@@ -2,20 +2,24 @@
 
 import errno
 import os
+import secrets
 import shutil
-import tempfile
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from ._errors import UserError
 
+_PARTIAL = ".partial"
+_LONGEST_NAME = 255  # bytes, on every common file system
+
 
 @contextmanager
 def atomic_write(path: Path | str) -> Iterator[Path]:
     """Yield a temporary path beside `path`; on success it is flushed to disk and renamed to `path`.
 
-    After an error or a kill the old `path`, if any, is untouched.
+    After an error or a kill the old `path`, if any, is untouched. The file's mode follows the umask.
 
     Raises:
         UserError: Nothing can be made beside `path`.
@@ -23,12 +27,12 @@ def atomic_write(path: Path | str) -> Iterator[Path]:
     path = Path(path)
     with writable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
-    temporary.chmod(0o644)
+        temporary = _beside(path)
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    mode = stat.S_IMODE(temporary.stat().st_mode)
     try:
         yield temporary
+        temporary.chmod(mode)  # libraries that replace the file make it private
         _flush(temporary)
         temporary.replace(path)
         _flush(path.parent)
@@ -42,7 +46,7 @@ def atomic_folder(path: Path | str, keep_existing: bool = False) -> Iterator[Pat
 
     A kill between removing an old folder and the rename leaves no folder, never a mixture of two. With
     `keep_existing` a folder that another process has put there meanwhile stays (for folders named after their
-    content: the first writer wins, and nobody's open files vanish).
+    content: the first writer wins, and nobody's open files vanish). Modes of all that is inside follow the umask.
 
     Raises:
         UserError: Nothing can be made beside `path`.
@@ -50,11 +54,14 @@ def atomic_folder(path: Path | str, keep_existing: bool = False) -> Iterator[Pat
     path = Path(path)
     with writable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent))
-    temporary.chmod(0o755)
+        temporary = _beside(path)
+        temporary.mkdir()
+    mode = stat.S_IMODE(temporary.stat().st_mode)
     try:
         yield temporary
         for entry in temporary.rglob("*"):
+            if not entry.is_symlink():
+                entry.chmod(mode if entry.is_dir() else mode & 0o666)
             _flush(entry)
         _flush(temporary)
         if path.exists() and not keep_existing:
@@ -67,6 +74,44 @@ def atomic_folder(path: Path | str, keep_existing: bool = False) -> Iterator[Pat
         _flush(path.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def sweep_partial(folder: Path) -> None:
+    """Remove what killed processes left half-written under `folder`; what a living one is writing stays.
+
+    Only for a folder whose lock is held: the temporary names tell processes of this machine alone apart.
+    """
+    for path in list(folder.rglob(f".*{_PARTIAL}")):
+        writer = path.name.removesuffix(_PARTIAL).rpartition(".")[2].partition("-")[0]
+        if writer.isdecimal() and _is_alive(int(writer)):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _beside(path: Path) -> Path:
+    """A hidden name that says whose it is, in the same folder so that a rename is atomic.
+
+    Raises:
+        OSError: The name of `path` itself is too long.
+    """
+    if len(os.fsencode(path.name)) > _LONGEST_NAME:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), str(path))
+    ending = f".{os.getpid()}-{secrets.token_hex(4)}{_PARTIAL}"
+    start = os.fsencode(path.name)[: _LONGEST_NAME - len(ending) - 1].decode(errors="ignore")
+    return path.with_name(f".{start}{ending}")
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # another user's
+        return True
+    return True
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from ._attention import AttentionCall, listening
 from ._parameter_groups import parameter_groups
 from ._projections import find_projections, output_projection_slices
 from ._slices import Projection
+from ._unreadable import machine_lacks
 
 _SOURCE_LENGTH, _TARGET_LENGTH = 5, 4  # unequal, so that cross-attention shows
 
@@ -134,6 +135,8 @@ def _run(module: PreTrainedModel, inputs: dict[str, Tensor]) -> Tensor:
     try:
         output = runs_alone(module)(**inputs)
     except Exception as error:
+        if lacking := machine_lacks(error, type(module).__name__):
+            raise lacking from error
         raise UserError(
             f"{type(module).__name__} failed in a forward pass on {inputs['input_ids'].shape[1]} token ids and nothing "
             f"else: {str(error).strip() or type(error).__name__}\nA model that needs more than text (images, sound) "

@@ -1,13 +1,14 @@
 """Load a model by name, from a folder or a GGUF file, or take an instance, and look at it before anyone measures it."""
 
 import io
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import torch
-import transformers
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -17,18 +18,30 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 from transformers.models.auto import modeling_auto as registry
-from transformers.utils import logging
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, cached_file, logging
 
 from infoflow.foundation import UserError, current_display, missing_extra
 
 from ._anatomy import Anatomy
+from ._checks import (
+    check_family,
+    check_finite,
+    check_folder,
+    check_index,
+    check_missing,
+    check_unexpected,
+    model_class,
+    without_kernels,
+)
 from ._discovery import discover, vocabulary_size
 from ._hub import hub_is_reachable
 from ._model import Model, Task
 from ._pruned_folder import is_pruned_folder, read_pruned
 from ._tokenizers import find_tokenizers
 from ._trials import tried
+from ._unreadable import unreadable
 
+_LONGEST_NAME = 255
 _SEQ2SEQ = {*registry.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES.values(), "EncoderDecoderModel"}
 _CAUSAL = set(registry.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())
 _MASKED = {*registry.MODEL_FOR_MASKED_LM_MAPPING_NAMES.values(), "BertForPreTraining", "AlbertForPreTraining"}
@@ -67,6 +80,7 @@ def load_model(
         name = _short_name(home)
         with _quiet():
             module = _read(home, dtype)
+    check_finite(module, name if home is None else home)
     module = module.to(_device(device)).eval()
     source_tokenizer, target_tokenizer = find_tokenizers(tokenizer, home)
     _check_vocabulary(module, source_tokenizer, name)
@@ -95,7 +109,15 @@ def _existing(source: object) -> Path | str:
             "A model is a hub name, a folder, a .gguf file, or an instance of a transformers model class. "
             f"Got {type(source).__name__}."
         )
+    if isinstance(source, str) and (not source.strip() or "\0" in source):
+        raise UserError(
+            "A model is a hub name, a folder, or a .gguf file. Got an empty name. For the current folder write ./"
+            if not source.strip()
+            else "A model's name must not hold a null character."
+        )
     path = Path(source).expanduser()
+    if len(os.fsencode(path.name)) > _LONGEST_NAME:
+        raise UserError(f"A model's name must have at most {_LONGEST_NAME} bytes. Got {len(os.fsencode(path.name))}.")
     if path.is_dir():
         if not (path / "config.json").is_file():
             raise UserError(
@@ -127,28 +149,54 @@ def _read(home: Path | str, dtype: torch.dtype) -> PreTrainedModel:
         if isinstance(home, Path) and is_pruned_folder(home):
             return read_pruned(home, dtype)
         local = isinstance(home, Path) or not hub_is_reachable()
+        _check_files(home, local)
         config = AutoConfig.from_pretrained(home, trust_remote_code=False, local_files_only=local)
-        model, report = _model_class(config).from_pretrained(
-            home, config=config, dtype=dtype, weights_only=True, output_loading_info=True, local_files_only=local
+        without_kernels(config)
+        model, report = _model_class(config, home).from_pretrained(
+            home,
+            config=config,
+            dtype=dtype,
+            weights_only=True,
+            output_loading_info=True,
+            local_files_only=local,
+            use_kernels=False,
         )
     except UserError:
         raise
     except Exception as error:
-        raise UserError(_unreadable(home, error)) from error
-    _remove_untrained(model, set(report["missing_keys"]), str(home))
+        raise unreadable(home, error) from error
+    _check_loaded(model, report, home)
     return model
 
 
-def _unreadable(home: Path | str, error: Exception) -> str:
-    reason = str(error).strip().split("\n")[0]
+def _check_files(home: Path | str, local: bool) -> None:
+    """Look at what a folder, or a name's files on the hub, would have transformers do."""
     if isinstance(home, Path):
-        if "ignore_mismatched_sizes" in reason:
-            reason = "its weights have other shapes than its config.json says"
-        return f"The model in {home} cannot be read: {reason.rstrip('.')}. Save or download it again."
-    return (
-        f"No folder {home!r} exists here, and the model hub gave no model of that name (no such name, no access, or no "
-        f"network): {reason}\nGive the folder of a downloaded model, or check the name and the network."
+        check_folder(home)
+        return
+    index = cached_file(
+        home,
+        SAFE_WEIGHTS_INDEX_NAME,
+        local_files_only=local,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
     )
+    if index is not None:
+        check_index(Path(index))
+
+
+def _check_loaded(model: PreTrainedModel, report: Mapping[str, Any], home: Path | str) -> None:
+    """Drop poolers that the checkpoint does not have, refuse any other weight that would be random, tell what is left.
+
+    `EncoderDecoderModel.from_pretrained` always builds its encoder with a pooler.
+    """
+    missing = set(report["missing_keys"])
+    for name, child in model.named_modules():
+        start = f"{name}.pooler." if name else "pooler."
+        if any(key.startswith(start) for key in missing):
+            child.pooler = None
+    check_missing(model, {key for key in missing if "pooler." not in key}, home)
+    check_unexpected(model, set(report["unexpected_keys"]), home)
 
 
 def _read_gguf(path: Path, dtype: torch.dtype) -> PreTrainedModel:
@@ -160,34 +208,15 @@ def _read_gguf(path: Path, dtype: torch.dtype) -> PreTrainedModel:
         return AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=dtype)
 
 
-def _model_class(config: PreTrainedConfig) -> type:
+def _model_class(config: PreTrainedConfig, home: Path | str) -> type:
     names = config.architectures or []
+    if not isinstance(names, list | tuple):
+        names = [names]
     if not names:
         return AutoModel
-    if not hasattr(transformers, names[0]):
-        raise UserError(
-            f"The configuration asks for the class {names[0]}, which transformers {transformers.__version__} does not "
-            "have. Models with their own code are not run; upgrade transformers if the family is newer than it."
-        )
-    return getattr(transformers, names[0])
-
-
-def _remove_untrained(model: PreTrainedModel, missing: set[str], home: str) -> None:
-    """Drop poolers that the checkpoint does not have, and refuse any other weight that would be random.
-
-    `EncoderDecoderModel.from_pretrained` always builds its encoder with a pooler.
-    """
-    for name, child in model.named_modules():
-        start = f"{name}.pooler." if name else "pooler."
-        if any(key.startswith(start) for key in missing):
-            child.pooler = None
-    missing = {key for key in missing if "pooler." not in key}
-    if missing:
-        shown = ", ".join(sorted(missing)[:5]) + (" and more" if len(missing) > 5 else "")
-        raise UserError(
-            f"The checkpoint {home} lacks {len(missing)} weights of {type(model).__name__}, which would be random: "
-            f"{shown}. Set `architectures` in its config.json to the class that was saved."
-        )
+    family = model_class(names[0], home)
+    check_family(family, config, home)
+    return family
 
 
 def _device(device: str | torch.device) -> torch.device:
@@ -204,7 +233,15 @@ def _device(device: str | torch.device) -> torch.device:
 
 def _check_vocabulary(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, name: str) -> None:
     size = vocabulary_size(module)
-    if tokenizer is not None and len(tokenizer) > size:
+    if tokenizer is None:
+        return
+    last = max(tokenizer.get_vocab().values(), default=0)
+    if len(tokenizer) <= size <= last:
+        raise UserError(
+            f"The tokenizer does not fit {name}: its largest token id is {last}, the model's {size - 1}. Give the "
+            "tokenizer that the model was trained with."
+        )
+    if len(tokenizer) > size:
         raise UserError(
             f"The tokenizer does not fit {name}: it has {len(tokenizer)} tokens, the model {size}. Give the tokenizer "
             "that the model was trained with."

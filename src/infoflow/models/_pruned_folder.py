@@ -12,8 +12,10 @@ from transformers import AutoConfig, GenerationConfig, PreTrainedModel
 
 from infoflow.foundation import UserError, atomic_folder, provenance
 
+from ._anatomy import Anatomy
+from ._checks import check_folder, dtype_called, model_class, read_object, without_kernels
 from ._discovery import discover
-from ._head_removal import Kept, kept_heads, remove_heads
+from ._head_removal import Kept, Site, kept_heads, remove_heads
 from ._model import Model
 from ._tokenizers import TARGET_FOLDER
 
@@ -85,39 +87,68 @@ def read_pruned(path: Path, dtype: torch.dtype | None = None) -> PreTrainedModel
     Raises:
         UserError: The folder is damaged or of a newer format, or this transformers builds another architecture.
     """
-    manifest = json.loads((path / MANIFEST).read_text())
-    if manifest.get("format") != _FORMAT:
-        raise UserError(
-            f"{path} was written by a newer infoflow (format {manifest.get('format')}, known: {_FORMAT}). Upgrade."
-        )
-    family = getattr(transformers, manifest["class"], None)
-    if family is None:
-        raise UserError(
-            f"{path} holds a {manifest['class']}, which transformers {transformers.__version__} does not have."
-        )
+    manifest = _manifest(path)
+    family = model_class(manifest["class"], path)
+    stored_dtype = dtype_called(manifest["dtype"], path / MANIFEST)
+    check_folder(path)
     config = AutoConfig.from_pretrained(path, local_files_only=True)
+    without_kernels(config)
     with torch.random.fork_rng(devices=[]):  # weights are drawn and then replaced
         module = family(config=config).eval()
     stored = set(safetensors.torch.load_file(str(path / WEIGHTS)))
     _drop_poolers(module, stored)
     anatomy = discover(module)
-    kept: Kept = {(one["stack"], one["kind"], one["layer"]): tuple(one["heads"]) for one in manifest["kept"]}
-    removed = {
-        (one.stack, one.kind, one.layer): set(range(one.num_heads)) - set(kept[one.stack, one.kind, one.layer])
-        for one in anatomy.attentions()
-    }
+    removed = _removed(anatomy, manifest["kept"], path)
     remove_heads(module, anatomy, removed)
     try:
         safetensors.torch.load_model(module, str(path / WEIGHTS))
     except RuntimeError as error:
-        written = manifest["provenance"].get("packages", {}).get("transformers", "?")
+        written = manifest.get("versions", "?")
         raise UserError(
             f"The weights in {path} do not fit the model that transformers {transformers.__version__} builds of its "
             f"configuration (they were written with {written}): {str(error).splitlines()[0]}"
         ) from error
     if (path / "generation_config.json").is_file():
         module.generation_config = GenerationConfig.from_pretrained(path, local_files_only=True)
-    return module.to(getattr(torch, manifest["dtype"]) if dtype is None else dtype)
+    return module.to(stored_dtype if dtype is None else dtype)
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    """What pruned.json says.
+
+    Raises:
+        UserError: It is damaged, or of a newer format.
+    """
+    manifest = read_object(path / MANIFEST)
+    if manifest.get("format") != _FORMAT:
+        raise UserError(
+            f"{path} was written by a newer infoflow, or is damaged (format {manifest.get('format')}, known: "
+            f"{_FORMAT}). Upgrade, or prune the model again."
+        )
+    if missing := [name for name in ("class", "dtype", "kept") if name not in manifest]:
+        raise UserError(f"{path / MANIFEST} is damaged: it has no {', '.join(missing)}. Prune the model again.")
+    packages = written.get("packages") if isinstance(written := manifest.get("provenance"), dict) else None
+    return {**manifest, "versions": packages.get("transformers", "?") if isinstance(packages, dict) else "?"}
+
+
+def _removed(anatomy: Anatomy, kept: object, path: Path) -> dict[Site, set[int]]:
+    """The heads that are gone, by attention.
+
+    Raises:
+        UserError: `kept` names other attentions or heads than the model has.
+    """
+    try:
+        heads: Kept = {(one["stack"], one["kind"], one["layer"]): tuple(one["heads"]) for one in kept}  # type: ignore[attr-defined]
+        sites = {(one.stack, one.kind, one.layer): set(range(one.num_heads)) for one in anatomy.attentions()}
+        fits = heads.keys() == sites.keys() and all(set(heads[site]) <= every for site, every in sites.items())
+    except (TypeError, KeyError):
+        fits, heads, sites = False, {}, {}
+    if not fits:
+        raise UserError(
+            f"{path / MANIFEST} is damaged: what it says of the heads that are left (kept) does not fit the model of "
+            "its config.json. Prune the model again."
+        )
+    return {site: every - set(heads[site]) for site, every in sites.items()}
 
 
 def _drop_poolers(module: PreTrainedModel, stored: set[str]) -> None:

@@ -7,6 +7,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from infoflow.foundation import UserError
 
 from ._hub import hub_is_reachable
+from ._unreadable import machine_lacks, reason_of
 
 TARGET_FOLDER = "target_tokenizer"
 """Subfolder of a checkpoint for the tokenizer of the output text, where a translation model has a second one."""
@@ -52,5 +53,7 @@ def _read(home: Path | str) -> PreTrainedTokenizerBase | None:
     except Exception as error:
         if not path.exists():
             return None
-        reason = str(error).splitlines()[0].rstrip(".")
+        if lacking := machine_lacks(error, path):
+            raise lacking from error
+        reason = reason_of(error, "tokenizer files").rstrip(".:")
         raise UserError(f"The tokenizer in {path} cannot be read: {reason}. Save or download it again.") from error

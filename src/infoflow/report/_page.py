@@ -3,8 +3,10 @@
 import base64
 import gzip
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -13,16 +15,19 @@ from markupsafe import Markup, escape
 from infoflow.foundation import atomic_write, version
 from infoflow.results import RunFolder
 
+from ._damaged import unless_damaged
 from ._drawing import static_svg
 from ._embedding import asset, closed, embedded, policy, style
 from ._figure import Figure, PanelGroup
 from ._map_drawing import legend_mark
 from ._methods import settings, table_notes
+from ._own import check_replaceable
 from ._parts import parts_told
 from ._story import Story, tell
 from ._summary import VERDICTS, model_rows, study_line, verdict_line
 from ._theme import vega_config
 
+_Told = TypeVar("_Told")
 _SCRIPTS = ("page.js", "attention.js", "report.js")
 _LONG_CSV = 40_000  # characters
 _ONE_PANEL, _SMALL_PANEL = 620, 330  # pixels of the static pictures
@@ -32,7 +37,11 @@ def write_report(run: RunFolder) -> Path:
     """Write the run's report.html: one file, readable offline, complete or not at all.
 
     It shows what the run's tables hold and leaves out what they do not. Returns its path.
+
+    Raises:
+        UserError: The run is damaged, or another's file has the report's name.
     """
+    check_replaceable(run.report)
     page = render(run, tell(run))
     with atomic_write(run.report) as temporary:
         temporary.write_text(page, encoding="utf-8")
@@ -41,28 +50,32 @@ def write_report(run: RunFolder) -> Path:
 
 def render(run: RunFolder, story: Story) -> str:
     """The page as text."""
-    manifest = run.read()
+    manifest, left_out = run.read(), list(story.left_out)
+
+    def told(name: str, tell: Callable[[], _Told], otherwise: _Told) -> _Told:
+        return unless_damaged(tell, otherwise, name, left_out)
+
     scripts = [_vega(), *(closed(asset(name)) for name in _SCRIPTS)]
     environment = _environment(story)
     return environment.get_template("report.html.jinja").render(
         title=manifest.get("title") or run.path.name,
         kind=manifest.get("kind", "analyze"),
-        study_line=study_line(run, story.cast),
-        models=model_rows(run, story.cast),
+        study_line=told("what was studied", lambda: study_line(run, story.cast), ""),
+        models=told("the table of models", lambda: model_rows(run, story.cast), []),
         findings=story.findings,
         verdict_line=verdict_line(story.findings),
         verdicts=VERDICTS,
         sections=story.sections,
-        parts=parts_told(run),
-        settings=settings(run),
+        parts=told("the parts of the corpus", lambda: parts_told(run), ""),
+        settings=told("the settings", lambda: settings(run), {}),
         tables=table_notes(run),
-        warnings=manifest.get("warnings", []),
         command=manifest.get("command", ""),
         version=version("infoflow"),
         style=Markup(style("style.css", "attention.css")),
         chart_config=vega_config(),  # of every chart, once
         scripts=[Markup(script) for script in scripts],
         policy=policy(scripts),
+        warnings=[*manifest.get("warnings", []), *left_out],  # behind what may add to them
         methods_used=list(dict.fromkeys(figure.method for figure in story.figures)),
     )
 

@@ -7,11 +7,12 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from infoflow.foundation import atomic_write, version
+from infoflow.foundation import UserError, atomic_write, version
 from infoflow.heads import AttentionOfKind, LayerAttention, ReadToken, SentenceAttention
 
 from ._embedding import asset, closed, embedded, policy, style
 from ._head_names import kind_label
+from ._own import check_replaceable
 from ._packed import packed
 
 _SCRIPTS = ("page.js", "attention.js", "view.js")
@@ -21,8 +22,11 @@ def write_view(seen: SentenceAttention, path: Path | str) -> Path:
     """Write the attention views of one sentence: one head as lines and maps, all heads, queries and keys.
 
     One HTML file that is readable offline, complete or not at all. Returns its path.
+
+    Raises:
+        UserError: `path` is no `.html`, or another's file.
     """
-    path = Path(path)
+    path = check_view_path(path)
     scripts = [closed(asset(name)) for name in _SCRIPTS]
     environment = Environment(
         loader=PackageLoader("infoflow.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
@@ -38,6 +42,19 @@ def write_view(seen: SentenceAttention, path: Path | str) -> Path:
     )
     with atomic_write(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
+    return path
+
+
+def check_view_path(path: Path | str) -> Path:
+    """Where a view may be written: a new HTML file, or an earlier one of infoflow's.
+
+    Raises:
+        UserError: It is none.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise UserError(f"--out must name an HTML file, such as view.html. Got {path}.")
+    check_replaceable(path)
     return path
 
 

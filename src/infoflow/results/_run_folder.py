@@ -10,8 +10,9 @@ import pandas as pd
 
 from infoflow.foundation import UserError, atomic_write
 
+from ._manifest import read_manifest
 from ._schema import TableSchema
-from ._tables import StoredTable, read_table, write_table
+from ._tables import StoredTable, name_inside, read_table, write_table
 
 RUN_VERSION = 1
 
@@ -66,12 +67,7 @@ class RunFolder:
         """The contents of run.json; empty where the run is new."""
         if not self._manifest.exists():
             return {}
-        try:
-            manifest = json.loads(self._manifest.read_text(encoding="utf-8"))
-            if not isinstance(manifest, dict):
-                raise ValueError("it holds no JSON object")
-        except ValueError as error:  # of JSON or of its encoding
-            raise UserError(f"{self._manifest} is damaged: {error}. Start again in a new folder.") from None
+        manifest = read_manifest(self._manifest)
         if manifest.get("version", RUN_VERSION) > RUN_VERSION:
             raise UserError(f"{self.path} was written by a newer infoflow. Upgrade: pip install --upgrade infoflow")
         return manifest
@@ -84,17 +80,18 @@ class RunFolder:
 
 
 class Tables(Mapping[str, pd.DataFrame]):
-    """The run's tables by name, read when asked for."""
+    """The run's tables by name, read when asked for; Parquet files of others in the folder are left alone."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._cache: dict[str, StoredTable] = {}
+        self._names: dict[tuple[str, int, int], str | None] = {}
 
     def __getitem__(self, name: str) -> pd.DataFrame:
         return self.stored(name).frame
 
     def __iter__(self):
-        return iter(sorted(path.stem for path in self._path.glob("*.parquet") if not path.name.startswith(".")))
+        return iter(sorted(path.stem for path in self._files() if self._name_inside(path) in (path.stem, None)))
 
     def __len__(self) -> int:
         return len(list(iter(self)))
@@ -108,16 +105,28 @@ class Tables(Mapping[str, pd.DataFrame]):
         return self._cache[name]
 
     def clear(self) -> None:
-        """Remove every table."""
-        for name in list(self):
-            (self._path / f"{name}.parquet").unlink()
+        """Remove every table that infoflow wrote, and nothing else."""
+        self.remove([path.stem for path in self._files()])
         self._cache.clear()
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove tables that should no longer be there, where they are."""
+        """Remove infoflow's tables that should no longer be there, where they are."""
         for name in names:
-            (self._path / f"{name}.parquet").unlink(missing_ok=True)
+            path = self._path / f"{name}.parquet"
+            if path.exists() and self._name_inside(path) == name:
+                path.unlink()
             self._cache.pop(name, None)
+
+    def _files(self) -> list[Path]:
+        return [path for path in self._path.glob("*.parquet") if path.is_file() and not path.name.startswith(".")]
+
+    def _name_inside(self, path: Path) -> str | None:
+        """A copy of infoflow's table under another name is whoever's made it."""
+        stat = path.stat()
+        key = (path.name, stat.st_mtime_ns, stat.st_size)
+        if key not in self._names:
+            self._names[key] = name_inside(path)
+        return self._names[key]
 
     def write(self, frame: pd.DataFrame, schema: TableSchema, origin: dict[str, Any] | None = None) -> Path:
         """Write the table under its schema's name."""

@@ -10,9 +10,11 @@ import pyarrow.parquet as pq
 
 from infoflow.foundation import UserError, atomic_write, provenance
 
+from ._columns import check_columns
 from ._schema import TableSchema
 
 _SCHEMA_KEY, _PROVENANCE_KEY = b"infoflow.schema", b"infoflow.provenance"
+_MAGIC = b"PAR1"
 
 
 class StoredTable(NamedTuple):
@@ -24,32 +26,69 @@ class StoredTable(NamedTuple):
 def write_table(
     path: Path | str, frame: pd.DataFrame, schema: TableSchema, origin: dict[str, Any] | None = None
 ) -> Path:
-    """Write a table whole or not at all; `origin` (default: this process's provenance) is stored inside."""
+    """Write a table whole or not at all; `origin` (default: this process's provenance) is stored inside.
+
+    Raises:
+        UserError: Another's file has that name.
+    """
     path = Path(path)
+    if not _is_replaceable(path):
+        raise UserError(
+            f"{path} was not written by infoflow, and a table of that name would replace it. "
+            "Move it, or choose another --out."
+        )
     table = pa.Table.from_pandas(schema.conform(frame), preserve_index=False)
     notes = {
         _SCHEMA_KEY: json.dumps(schema.to_json()).encode(),
         _PROVENANCE_KEY: json.dumps(provenance() if origin is None else origin).encode(),
     }
     with atomic_write(path) as temporary:
-        pq.write_table(table.replace_schema_metadata({**(table.schema.metadata or {}), **notes}), temporary)
+        pq.write_table(
+            table.replace_schema_metadata({**(table.schema.metadata or {}), **notes}),
+            temporary,
+            write_page_checksum=True,
+        )
     return path
+
+
+def name_inside(path: Path) -> str | None:
+    """The table's name as infoflow wrote it into the file; "" in another's file, None where it cannot be read."""
+    try:
+        notes = pq.read_metadata(path).metadata or {}
+    except (pa.ArrowException, OSError):
+        return None
+    try:
+        return str(json.loads(notes[_SCHEMA_KEY])["name"])
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+def _is_replaceable(path: Path) -> bool:
+    """Whether a table may be written there: nothing lies there, or infoflow's own, or what a damage left of it."""
+    if not path.exists():
+        return True
+    if (name := name_inside(path)) is not None:
+        return bool(name)
+    with path.open("rb") as file:
+        start = file.read(len(_MAGIC))
+    return start == _MAGIC or not start.strip(b"\0")
 
 
 def read_table(path: Path | str) -> StoredTable:
     """Read a table with its schema and provenance.
 
     Raises:
-        UserError: The file is absent, is no Parquet file, or was not written by infoflow, or by a newer one.
+        UserError: The file is absent, damaged, no Parquet file, not written by infoflow, or by a newer one.
     """
     path = Path(path)
     if not path.exists():
         raise UserError(f"There is no table {path}. Run the analysis first, or check the run folder's name.")
     try:
-        table = pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:
+        table = pq.read_table(path, page_checksum_verification=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
         raise UserError(
-            f"{path} is not a readable Parquet table: {str(error).rstrip('.')}. Delete it and run again what wrote it."
+            f"{path} is not a readable Parquet table: {reason}. Delete it and run again what wrote it."
         ) from None
     notes = table.schema.metadata or {}
     if _SCHEMA_KEY not in notes:
@@ -57,9 +96,10 @@ def read_table(path: Path | str) -> StoredTable:
     try:
         schema = TableSchema.from_json(json.loads(notes[_SCHEMA_KEY]))
         origin = json.loads(notes[_PROVENANCE_KEY])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError(
-            f"{path} describes itself in a way this infoflow does not understand: {error}. "
+            f"{path} describes itself in a way this infoflow does not understand. "
             "Delete it and run the command again, or upgrade: pip install --upgrade infoflow"
         ) from None
-    return StoredTable(table.to_pandas(), schema, origin)
+    check_columns(path, table, schema)
+    return StoredTable(table.to_pandas(), schema, origin if isinstance(origin, dict) else {})

@@ -13,7 +13,7 @@ from typing import Any
 from infoflow.corpus import Corpus, load_corpus, parse_corpus
 from infoflow.flow import PairMeasure, PassOptions, describe_measure, first_then_others, is_first, wait_for_all
 from infoflow.foundation import UserError, atomic_folder, digest, provenance
-from infoflow.report import write_report
+from infoflow.report import check_replaceable, write_report
 from infoflow.results import RunFolder
 
 from ._analysis import SHARDS, Analysis, AnalyzeOptions, Variant, distinct_names, shards_in, variants
@@ -162,6 +162,7 @@ def _open(run: RunFolder, sources: Sequence[str], options: AnalyzeOptions) -> No
     plan = {"models": list(sources), "options": dataclasses.asdict(options)}
     names = ", ".join(distinct_names(sources))
     if is_first():
+        check_replaceable(run.report)
         # Compared as JSON, which is what the folder holds.
         if before and _without_only(before["plan"]) != _without_only(json.loads(json.dumps(plan))):
             run.tables.clear()

@@ -29,7 +29,7 @@ from infoflow.flow import (
     is_first,
     wait_for_all,
 )
-from infoflow.foundation import UserError, atomic_folder, current_display, digest
+from infoflow.foundation import UserError, current_display, digest
 from infoflow.heads import ABLATION_TRANSFER
 from infoflow.models import Model, load_model
 from infoflow.results import RunFolder
@@ -43,6 +43,7 @@ from ._pruning import is_pruned, pruned
 from ._pruning_pieces import PIECE_COSTS, needed, pieces
 from ._scores import TASK_SCORES, bleu_scores, task_scores
 from ._transfer import transfer, transfer_keys
+from ._weights import check_target, discard, is_intact, keep_sums, publish
 from ._workbench import Computed, Part, Schemas, Workbench
 
 Kind = Literal["train", "measure", "prune"]
@@ -139,17 +140,29 @@ class StudyJobs:
 
     def trained(self, job: Job) -> dict[str, Any]:
         """Train the job's model and put it into `models/`; facts of the training."""
+        self.check_trained(job)
         facts = self.bench.facts("trained", self.train_key(job), lambda: self._train(job))
         record(self, job)
         self.publish(job)
         return facts
 
+    def check_trained(self, job: Job) -> None:
+        """Forget a training whose weights are no longer what it left: it is done again from its last checkpoint.
+
+        Raises:
+            UserError: Where the model is to be published lies something else.
+        """
+        if is_first():
+            check_target(self._weights(job), self.model_folder(job))
+            if self.bench.done("trained", self.train_key(job)) and not is_intact(self._weights(job)):
+                discard(self._weights(job), job.model)
+                self.bench.remove("trained", self.train_key(job))
+        wait_for_all()
+
     def publish(self, job: Job) -> None:
-        """Copy the plan's own weights to `models/`, where another plan's may lie."""
-        source, target = self._weights(job), self.model_folder(job)
-        if is_first() and not _same_training(source, target):
-            with atomic_folder(target) as folder:
-                shutil.copytree(source, folder, dirs_exist_ok=True)
+        """Copy the plan's own weights to `models/`, where another plan's may lie, or damaged ones."""
+        if is_first():
+            publish(self._weights(job), self.model_folder(job), job.model)
         wait_for_all()
 
     def _weights(self, job: Job) -> Path:
@@ -166,6 +179,8 @@ class StudyJobs:
         started = time.process_time()
         folder = self._weights(job).parent
         module, result = self.train_into(job, folder, recorders(self, job, folder))
+        if is_first():
+            keep_sums(self._weights(job))
         return {
             "updates": result.updates,
             "source_tokens": result.source_tokens,
@@ -303,12 +318,6 @@ class StudyJobs:
             current_display().note(f"Translating {plan.bleu_sentences} sentences with {job.model}.")
             frames.append(bleu_scores(model, self.data.test, plan.bleu_sentences, plan.beams, "test"))
         return pd.concat(frames, ignore_index=True)
-
-
-def _same_training(first: Path, second: Path) -> bool:
-    """Whether two model folders come from the same training."""
-    facts = [path / "training.json" for path in (first, second)]
-    return all(path.exists() for path in facts) and facts[0].read_bytes() == facts[1].read_bytes()
 
 
 def clean_samples(folder: Path) -> dict[SampleKey, TokenSample]:

@@ -22,10 +22,11 @@ from infoflow.foundation import (
     file_digest,
     provenance,
     read_setting,
+    sweep_partial,
     thread_budget,
     writable,
 )
-from infoflow.report import write_report
+from infoflow.report import check_replaceable, write_report
 from infoflow.results import Column, RunFolder, TableSchema
 
 from ._alignment import SEED, aligned
@@ -96,6 +97,7 @@ def study(
         if before and before.get("kind") != "study":
             raise UserError(f"{run.path} holds a run of another kind ({before.get('kind')}). Choose another --out.")
         if is_first():
+            check_replaceable(run.report)
             run.update(kind="study", title=plan.title, plan=plan.to_json(), provenance=provenance())
         with wall_clock(run, save=is_first()) as clock:
             _study(plan, run, num_processes, clock)
@@ -104,6 +106,9 @@ def study(
 
 def _study(plan: StudyPlan, run: RunFolder, num_processes: int | None, clock: WallClock) -> None:
     jobs = StudyJobs(plan, run)
+    for job in study_jobs(plan):
+        if job.kind == "train":
+            jobs.check_trained(job)
     _do_all(jobs, run, _processes(plan, num_processes))
     for job in study_jobs(plan):
         if job.kind == "train":
@@ -245,6 +250,7 @@ def only_one(run: RunFolder) -> Iterator[None]:
             _lock(lock)
         except BlockingIOError:
             raise UserError(f"Another infoflow works in {run.path}. Wait for it, or choose another --out.") from None
+        sweep_partial(run.path)
         try:
             yield
         except UserError:

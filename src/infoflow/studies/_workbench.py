@@ -10,13 +10,14 @@ from typing import Any
 import pandas as pd
 
 from infoflow.flow import Failure, agree, is_first, wait_for_all
-from infoflow.foundation import atomic_folder, atomic_write
+from infoflow.foundation import UserError, atomic_folder, atomic_write, current_display
 from infoflow.results import TableSchema, read_table, write_table
 
 Schemas = dict[str, TableSchema]
 Part = dict[str, pd.DataFrame]
 
 _FACTS = "facts.json"
+_CONTENTS = "tables.json"  # names of the tables that a part has
 _FAILED = "failed"
 
 
@@ -33,20 +34,36 @@ class Workbench:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._whole = set[Path]()  # parts that were looked at
 
     def path(self, stage: str, key: str) -> Path:
         return self.folder / stage / key
 
     def done(self, stage: str, key: str) -> bool:
-        return self.path(stage, key).exists()
+        """Whether the part is there; what is left of a damaged one is removed, so that it is made again."""
+        path = self.path(stage, key)
+        if path in self._whole or not path.exists():
+            return path.exists()
+        if why := _damage(path):
+            current_display().note(f"{path} is damaged ({why}): it is made again.")
+            self.remove(stage, key)
+            return False
+        self._whole.add(path)
+        return True
+
+    def remove(self, stage: str, key: str) -> None:
+        """Forget a part."""
+        self._whole.discard(self.path(stage, key))
+        shutil.rmtree(self.path(stage, key), ignore_errors=True)
 
     def tables(self, stage: str, key: str, schemas: Schemas, compute: Callable[[], Part]) -> Part:
         """The part's tables, computed if they are not there; of several processes the first one writes them."""
         path = self.path(stage, key)
-        if not agree(path.exists()):
+        if not agree(self.done(stage, key)):
             part = compute()
             if is_first():
                 with atomic_folder(path) as folder:
+                    (folder / _CONTENTS).write_text(json.dumps(sorted(part)), encoding="utf-8")
                     for name, frame in part.items():
                         write_table(folder / f"{name}.parquet", frame, schemas[name])
             wait_for_all()
@@ -90,7 +107,7 @@ class Workbench:
     def failures(self, stage: str, keys: Mapping[str, str]) -> list[Failure]:
         """Why tables that `each_table` was asked for are not there."""
         paths = [self.path(_FAILED, f"{stage}-{key}.json") for key in keys.values()]
-        return [Failure(**json.loads(path.read_text(encoding="utf-8"))) for path in paths if path.exists()]
+        return [Failure(**facts) for path in paths if isinstance(facts := _json(path), dict)]
 
     def read_each(self, stage: str, keys: Mapping[str, str]) -> Part:
         """The tables that `each_table` left."""
@@ -103,7 +120,7 @@ class Workbench:
     def facts(self, stage: str, key: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The part's plain values, computed if they are not there."""
         path = self.path(stage, key)
-        if not agree((path / _FACTS).exists()):
+        if not agree(self.done(stage, key) and (path / _FACTS).exists()):
             facts = compute()
             if is_first():
                 with atomic_folder(path) as folder:
@@ -119,6 +136,32 @@ class Workbench:
         """Remove a stage's folders: what can be computed again."""
         if is_first():
             shutil.rmtree(self.folder / stage, ignore_errors=True)
+
+
+def _damage(path: Path) -> str:
+    """Why a part cannot be used; "" where it can."""
+    contents = path / _CONTENTS
+    names = _json(contents) if contents.exists() else []
+    if not isinstance(names, list):
+        return f"{_CONTENTS} cannot be read"
+    if (path / _FACTS).exists() and not isinstance(_json(path / _FACTS), dict):
+        return f"{_FACTS} cannot be read"
+    if missing := [name for name in names if not (path / f"{name}.parquet").exists()]:
+        return f"{missing[0]}.parquet is missing"
+    try:
+        for file in path.glob("*.parquet"):
+            read_table(file)
+    except UserError:
+        return f"{file.name} cannot be read"
+    return ""
+
+
+def _json(path: Path) -> Any:
+    """What the file holds; None where nothing can be read there."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
 
 
 def stacked(parts: Iterable[Part]) -> Part:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -73,13 +74,23 @@ class Checkpoints:
 
     def latest(self) -> Path | None:
         """The newest complete checkpoint."""
+        return next(iter(self.resumable()), None)
+
+    def resumable(self) -> list[Path]:
+        """Checkpoints with a training state, newest first; those behind the one that `latest` names do not count."""
+        whole = [self.path(update) for update in self.updates() if (self.path(update) / "training").is_dir()]
         pointer = self.folder / "latest"
-        return self.folder / pointer.read_text().strip() if pointer.exists() else None
+        named = self.folder / pointer.read_text(errors="replace").strip() if pointer.exists() else None
+        if named in whole:
+            whole = whole[: whole.index(named) + 1]
+        return whole[::-1] if pointer.exists() else []
 
     def best(self) -> dict[str, Any] | None:
         """`update` and `loss` of the checkpoint with the lowest held-out loss."""
-        pointer = self.folder / "best.json"
-        return json.loads(pointer.read_text()) if pointer.exists() else None
+        try:
+            return json.loads((self.folder / "best.json").read_text())
+        except (FileNotFoundError, ValueError):
+            return None
 
     def save(
         self,
@@ -131,6 +142,16 @@ class Checkpoints:
         doomed = self.folder / f".{self.path(update).name}.partial"
         self.path(update).rename(doomed)
         shutil.rmtree(doomed)
+
+
+def why_unreadable(path: Path) -> str:
+    """What is wrong with a checkpoint on disk; "" where it can be read."""
+    try:
+        load_training_state(path)
+        load_file(path / "model.safetensors")
+    except (FileNotFoundError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        return str(error).partition("\n")[0]
+    return ""
 
 
 def load_training_state(path: Path) -> tuple[TrainingState, dict[str, Tensor], dict[str, Tensor]]:

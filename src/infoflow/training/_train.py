@@ -24,6 +24,7 @@ from ._checkpoint import (
     load_training_state,
     load_weights,
     save_model,
+    why_unreadable,
 )
 from ._config import Precision, TrainConfig
 from ._data import TrainingData
@@ -238,7 +239,7 @@ class _Run:
         self.accelerator.wait_for_everyone()
 
     def _resume(self) -> None:
-        path = self.checkpoints.latest()
+        path = self._readable_checkpoint()
         if path is None:
             return
         state, optimizer, hooks = load_training_state(path)
@@ -255,10 +256,20 @@ class _Run:
             self.checkpoints.drop_after(state.update)
         current_display().note(f"{self.objective.name}: continuing after update {state.update} from {path}")
 
+    def _readable_checkpoint(self) -> Path | None:
+        """The newest one; a damaged one is passed over, with a note."""
+        for path in self.checkpoints.resumable():
+            if not (why := why_unreadable(path)):
+                return path
+            current_display().note(
+                f"{path} is damaged ({why}): training continues from an earlier checkpoint, or from the start."
+            )
+        return None
+
     def _check_key(self, saved: dict[str, Any]) -> None:
         """Refuse a run that another model began; one that this run trained before, in this process, began it."""
         wanted = self.state.key
-        folders = [self.out / "model", *filter(None, [self.checkpoints.latest()])]
+        folders = [self.out / "model", *self.checkpoints.resumable()[:1]]
         if saved.get(INITIAL_WEIGHTS) != wanted[INITIAL_WEIGHTS] and any(holds_weights(self.model, f) for f in folders):
             self.state.key = wanted | {INITIAL_WEIGHTS: saved.get(INITIAL_WEIGHTS)}
         check_key(saved, self.state.key, self.out)

@@ -1,0 +1,79 @@
+"""Why a checkpoint could not be read, in words: the file, the machine, or the hub."""
+
+import errno
+import re
+from pathlib import Path
+
+from infoflow.foundation import UserError
+
+_MACHINE = {errno.ENOMEM: "memory", errno.EMFILE: "files", errno.ENFILE: "files", errno.EAGAIN: "threads"}
+_SIGNS = (
+    ("memory", r"can't allocate memory|cannot allocate memory|out of memory|not enough memory|bad_alloc|os error 12"),
+    ("files", r"too many open files|os error 24|os error 23"),
+    ("threads", r"can't start new thread|resource temporarily unavailable|os error 11"),
+)
+_ADVICE = {
+    "memory": "The machine has too little memory for {home}. Close other programs, raise the limit (ulimit -v), or "
+    "take a smaller model.",
+    "files": "Too many files are open to read {home}. Raise the limit (ulimit -n 4096) and give the command again.",
+    "threads": "The machine allows no more threads, so {home} cannot be used. Lower --threads, or raise the limit "
+    "(ulimit -u).",
+}
+_PICKLE = re.compile(r"weights_only|weights only|unpickl|pickle", re.IGNORECASE)
+_KNOWN = (
+    ("ignore_mismatched_sizes", "its weights have other shapes than its config.json says"),
+    ("HeaderTooLarge", "its weights file is damaged"),
+    ("InvalidHeader", "its weights file is damaged"),
+    ("IncompleteBuffer", "its weights file is cut short"),
+    ("MetadataIncomplete", "its weights file is cut short"),
+)
+
+
+def unreadable(home: Path | str, error: Exception) -> UserError:
+    """The error that says what is wrong with the checkpoint at `home`, or with the machine."""
+    text = str(error).strip()
+    if lacking := machine_lacks(error, home):
+        return lacking
+    if _PICKLE.search(text):
+        return UserError(
+            f"The weights in {home} are a pickle that holds more than tensors, or that is damaged. A pickle can run "
+            "code, so infoflow does not open it. Give the model in the safetensors format."
+        )
+    reason = reason_of(error)
+    if isinstance(home, Path):
+        return UserError(f"The model in {home} cannot be read: {reason}. Save or download it again.")
+    return UserError(
+        f"No folder {home} exists here, and the model hub gave no model of that name (no such name, no access, or no "
+        f"network): {reason}.\nGive the folder of a downloaded model, or check the name and the network."
+    )
+
+
+def machine_lacks(error: BaseException, home: Path | str) -> UserError | None:
+    """The error that names the machine's limit which was met; None where it was none."""
+    lacking = _lacking(error, str(error))
+    return UserError(_ADVICE[lacking].format(home=home)) if lacking else None
+
+
+def _lacking(error: BaseException, text: str) -> str:
+    if isinstance(error, MemoryError):
+        return "memory"
+    if isinstance(error, OSError) and error.errno in _MACHINE:
+        return _MACHINE[error.errno]
+    return next((name for name, sign in _SIGNS if re.search(sign, text, re.IGNORECASE)), "")
+
+
+def reason_of(error: Exception, part: str = "config.json") -> str:
+    """The first thing that the library said, where it says it in words."""
+    text = str(error).strip()
+    for sign, known in _KNOWN:
+        if sign in text:
+            return known
+    if isinstance(error, KeyError):
+        return f"its {part} lacks or misnames {text.strip(chr(39))}"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if isinstance(error, TypeError | AttributeError | IndexError | ZeroDivisionError) or not lines:
+        return f"its {part} holds values that nothing can be built from"
+    first = lines[0].rstrip(".:")
+    if lines[0].endswith(":") and len(lines) > 1:  # a heading, and what it is about
+        first = f"{first}: {lines[1].rstrip('.')}"
+    return first

@@ -1,0 +1,30 @@
+"""Parts of the page that a damaged table or run.json cannot tell: they are left out, and said to be."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from infoflow.foundation import current_display
+
+_Told = TypeVar("_Told")
+_DAMAGE = (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError, StopIteration)
+
+
+def unless_damaged(tell: Callable[[], _Told], otherwise: _Told, name: str, left_out: list[str]) -> _Told:
+    """What `tell` returns; `otherwise`, a warning, and a line in `left_out` where the data do not allow it."""
+    try:
+        return tell()
+    except _DAMAGE as error:
+        message = (
+            f"The report leaves out {name}: a table or run.json does not hold what it needs ({kind_of(error)}). "
+            "Run again what wrote them."
+        )
+        current_display().warn(message)
+        left_out.append(message)
+        return otherwise
+
+
+def kind_of(error: Exception) -> str:
+    """What was missing or wrong, as far as the error says it in words."""
+    if isinstance(error, KeyError) and error.args:
+        return f"no {error.args[0]}"
+    return "values that do not belong there" if isinstance(error, TypeError | AttributeError) else str(error)[:120]
