@@ -24,6 +24,7 @@ from ._errors import missing_extra as missing_extra
 from ._files import atomic_folder as atomic_folder
 from ._files import atomic_write as atomic_write
 from ._files import writable as writable
+from ._locks import locked as locked
 from ._over_seeds import interval_over_seeds as interval_over_seeds
 from ._over_seeds import join_halves as join_halves
 from ._over_seeds import means_without_each as means_without_each
@@ -36,6 +37,10 @@ from ._provenance import version as version
 from ._random import hash64 as hash64
 from ._random import hash64_array as hash64_array
 from ._random import stream as stream
+from ._sealed import disagreement as disagreement
+from ._sealed import kept as kept
+from ._sealed import seal as seal
+from ._sealed import sweep_partials as sweep_partials
 from ._threads import available_cores as available_cores
 from ._threads import set_threads as set_threads
 from ._threads import thread_budget as thread_budget
