@@ -45,6 +45,7 @@ from ._limits import default_settings as default_settings
 from ._limits import describe_setting as describe_setting
 from ._limits import example_setting as example_setting
 from ._limits import read_setting as read_setting
+from ._locks import locked as locked
 from ._over_seeds import interval_over_seeds as interval_over_seeds
 from ._over_seeds import join_halves as join_halves
 from ._over_seeds import means_without_each as means_without_each
@@ -57,6 +58,10 @@ from ._provenance import version as version
 from ._random import hash64 as hash64
 from ._random import hash64_array as hash64_array
 from ._random import stream as stream
+from ._sealed import disagreement as disagreement
+from ._sealed import kept as kept
+from ._sealed import seal as seal
+from ._sealed import sweep_partials as sweep_partials
 from ._threads import available_cores as available_cores
 from ._threads import set_threads as set_threads
 from ._threads import thread_budget as thread_budget

@@ -2,13 +2,14 @@
 
 import dataclasses
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
 from infoflow.corpus import Corpus, load_corpus, load_tokenizer, train_tokenizer
-from infoflow.foundation import UserError, atomic_folder, current_display, digest
+from infoflow.foundation import UserError, current_display, digest, kept
 from infoflow.objectives import Vocabulary
 from infoflow.training import TrainingData
 
@@ -76,9 +77,8 @@ def prepare(plan: StudyPlan, folder: Path) -> StudyData:
         )
     parts = cut_up(corpus, plan.corpus, parallel)
     key = digest([_VERSION, corpus.digest, _settings(plan.corpus, parts)])
-    tokenizers = folder / f"tokenizers-{key}"
-    if not tokenizers.exists():
-        _train_tokenizers(parts.train, plan.corpus, parallel, tokenizers)
+    train = partial(_train_tokenizers, parts.train, plan.corpus, parallel)
+    tokenizers = kept(folder / f"tokenizers-{key}", train, "The study's tokenizers")
     return StudyData(
         train=parts.train,
         validation=parts.validation,
@@ -113,10 +113,9 @@ def _settings(plan: CorpusPlan, parts: Parts) -> dict[str, Any]:
     return settings
 
 
-def _train_tokenizers(train: Corpus, plan: CorpusPlan, parallel: bool, out: Path) -> None:
-    with atomic_folder(out) as folder:
-        sides = {"source": "text", "target": "translation"} if parallel else {"source": "text"}
-        for name, column in sides.items():
-            current_display().note(f"Training a tokenizer of {plan.vocabulary} subwords for the {name} sentences.")
-            tokenizer = train_tokenizer(train.column(column), plan.vocabulary, lowercase=plan.lowercase)
-            tokenizer.save_pretrained(folder / name)
+def _train_tokenizers(train: Corpus, plan: CorpusPlan, parallel: bool, folder: Path) -> None:
+    sides = {"source": "text", "target": "translation"} if parallel else {"source": "text"}
+    for name, column in sides.items():
+        current_display().note(f"Training a tokenizer of {plan.vocabulary} subwords for the {name} sentences.")
+        tokenizer = train_tokenizer(train.column(column), plan.vocabulary, lowercase=plan.lowercase)
+        tokenizer.save_pretrained(folder / name)
