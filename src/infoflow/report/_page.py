@@ -6,7 +6,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
@@ -15,6 +14,7 @@ from infoflow.results import RunFolder
 
 from ._drawing import static_svg
 from ._embedding import asset, closed, embedded, policy, style
+from ._engine import javascript
 from ._figure import Figure, PanelGroup
 from ._map_drawing import legend_mark
 from ._methods import settings, table_notes
@@ -114,4 +114,4 @@ def _csv_address(figure: Figure) -> str:
 @cache
 def _vega() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script, from the converter's own copy."""
-    return closed(vl_convert.javascript_bundle())
+    return closed(javascript())
