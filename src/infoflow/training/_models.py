@@ -92,7 +92,7 @@ def _check_memory(
     target_vocabulary: Vocabulary | None,
     single_layers: int,
 ) -> None:
-    """Refuse what cannot be trained here, by its matrices alone: what is smaller, and what batches need, comes on top."""
+    """Refuse what cannot be trained here, by its matrices alone: biases and batches come on top."""
     block = 4 * config.width**2 + 2 * config.width * config.feedforward
     if objective.architecture == "encoder-decoder":
         subwords = vocabulary.size + (target_vocabulary or vocabulary).size
