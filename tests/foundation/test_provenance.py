@@ -62,7 +62,7 @@ def test_threads(monkeypatch):
         monkeypatch.setenv("OMP_NUM_THREADS", "2,1")  # OpenMP's list, one number per nesting level
         assert set_threads() == 2
         monkeypatch.setenv("OMP_NUM_THREADS", "many")
-        with pytest.raises(UserError, match="OMP_NUM_THREADS must be a number"):
+        with pytest.raises(UserError, match="OMP_NUM_THREADS must be a whole number"):
             set_threads()
     finally:
         torch.set_num_threads(before)

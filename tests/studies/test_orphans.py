@@ -1,18 +1,19 @@
 """A study that is killed leaves no worker; a worker that the system kills is told as that."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from infoflow.foundation import UserError
 from infoflow.studies._jobs import Job
-from infoflow.studies._processes import _check
+from infoflow.studies._processes import _check, _Worker
 
 PARENT = """
 import subprocess, sys, time
@@ -63,24 +64,25 @@ def test_a_worker_ends_with_its_study(tmp_path: Path, by_pipe_alone: bool) -> No
             os.kill(worker, signal.SIGKILL)
 
 
-def _ended(code: int, output: str = "", error: str = "") -> SimpleNamespace:
+def _ended_by(number: int) -> _Worker:
+    process = subprocess.Popen(["bash", "-c", f"ulimit -c 0; kill -{number} $$"], stderr=subprocess.PIPE, text=True)
+    process.communicate()
+    reader = threading.Thread(target=lambda: None)
+    reader.start()
     job = Job(kind="train", objective="masked-lm", seed=0)
-    reader, process = SimpleNamespace(join=lambda: None), SimpleNamespace(returncode=code)
-    return SimpleNamespace(job=job, reader=reader, process=process, error=error, output=[output])
+    return _Worker(job=job, process=process, reader=reader, output=["last words"])
 
 
 @pytest.mark.parametrize(
-    ("code", "expected"),
+    ("number", "expected"),
     [
-        (-9, "train masked-lm/seed-0 was killed .signal 9.: by the system, which had too little memory.*--processes"),
-        (-11, "was ended by the system .SIGSEGV.*fewer --processes.*It said:\nlast words"),
-        (-7, "SIGBUS"),
-        (-64, "signal 64|SIGRTMAX"),
+        (9, "train masked-lm/seed-0 was killed .signal 9.: by the system, which had too little memory.*--processes"),
+        (11, "was ended by the system .SIGSEGV.*fewer --processes.*It said:\nlast words"),
+        (7, "SIGBUS"),
+        (64, "signal 64|SIGRTMAX"),
     ],
 )
-def test_a_killed_worker_is_told_as_that(code: int, expected: str) -> None:
-    import re
-
+def test_a_killed_worker_is_told_as_that(number: int, expected: str) -> None:
     with pytest.raises(UserError) as caught:
-        _check(_ended(code, "last words"))  # type: ignore[arg-type]
+        _check(_ended_by(number))
     assert re.search(expected, str(caught.value), re.DOTALL)

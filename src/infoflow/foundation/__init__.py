@@ -46,6 +46,8 @@ from ._limits import describe_setting as describe_setting
 from ._limits import example_setting as example_setting
 from ._limits import read_setting as read_setting
 from ._locks import locked as locked
+from ._memory import available_memory as available_memory
+from ._memory import require_memory as require_memory
 from ._over_seeds import interval_over_seeds as interval_over_seeds
 from ._over_seeds import join_halves as join_halves
 from ._over_seeds import means_without_each as means_without_each

@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
@@ -18,6 +17,7 @@ from infoflow.results import RunFolder
 from ._damaged import unless_damaged
 from ._drawing import static_svg
 from ._embedding import asset, closed, embedded, policy, style
+from ._engine import javascript
 from ._figure import Figure, PanelGroup
 from ._map_drawing import legend_mark
 from ._methods import settings, table_notes
@@ -127,4 +127,4 @@ def _csv_address(figure: Figure) -> str:
 @cache
 def _vega() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script, from the converter's own copy."""
-    return closed(vl_convert.javascript_bundle())
+    return closed(javascript())

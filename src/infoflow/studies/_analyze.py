@@ -127,7 +127,7 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Run:
     if any(plan != plans[0] for plan in plans):
         raise UserError("These folders hold shards of different analyses. Merge the folders of one command.")
     merged = RunFolder(out)
-    sources, options = plans[0]["models"], _options(plans[0]["options"])
+    sources, options = _asked(plans[0], runs[0])
     with only_one(merged):
         _open(merged, sources, options)
         for shard in (shard for run in runs for shard in shards_in(run.path / "work" / SHARDS)):
@@ -145,6 +145,20 @@ def _absolute(sources: Sequence[str], options: AnalyzeOptions) -> tuple[list[str
     if Path(options.corpus).exists():
         options = dataclasses.replace(options, corpus=str(Path(options.corpus).resolve()))
     return local, options
+
+
+def _asked(plan: Any, run: RunFolder) -> tuple[list[str], AnalyzeOptions]:
+    """Models and options of a stored plan."""
+    try:
+        sources, options = plan["models"], _options(plan["options"])
+        if not sources or not all(isinstance(source, str) for source in sources):
+            raise ValueError("it names no models")
+    except (UserError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(
+            f"{run.path / 'run.json'} is damaged: its plan cannot be read ({error}). Run that shard again, with a new "
+            "--out."
+        ) from None
+    return sources, options
 
 
 def _options(values: dict[str, Any]) -> AnalyzeOptions:

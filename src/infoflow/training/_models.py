@@ -15,11 +15,12 @@ from transformers import (
     PreTrainedModel,
 )
 
-from infoflow.foundation import Limits, Share, UserError, check_settings, hash64
+from infoflow.foundation import Limits, Share, UserError, check_settings, hash64, require_memory
 from infoflow.objectives import AbstractObjective, Vocabulary
 
 Deviation = Annotated[float, Limits(above=0, at_most=10)]
 Match = Literal["encoder", "depth"]
+_COPIES = 4  # of every weight in training
 Activation = Literal["relu", "relu6", "gelu", "gelu_new", "gelu_fast", "quick_gelu", "silu", "swish", "mish", "tanh"]
 
 
@@ -71,6 +72,8 @@ def build_models(
             "Call it once for each variant of an objective: with the same seed the variants begin alike."
         )
     single = config.layers * (2 if match == "depth" else 1)
+    for objective in objectives:
+        _check_memory(objective, config, vocabulary, target_vocabulary, single)
     reference = _seeded(seed, "stack", lambda: BertForMaskedLM(_bert_config(config, vocabulary, single)))
     models = {}
     for objective in objectives:
@@ -80,6 +83,30 @@ def build_models(
         _copy_source_stack(reference, model)
         models[objective.name] = model.train()
     return models
+
+
+def _check_memory(
+    objective: AbstractObjective,
+    config: ModelConfig,
+    vocabulary: Vocabulary,
+    target_vocabulary: Vocabulary | None,
+    single_layers: int,
+) -> None:
+    """Refuse what cannot be trained here, by its matrices alone: biases and batches come on top."""
+    block = 4 * config.width**2 + 2 * config.width * config.feedforward
+    if objective.architecture == "encoder-decoder":
+        subwords = vocabulary.size + (target_vocabulary or vocabulary).size
+        parameters = config.layers * (2 * block + 4 * config.width**2)
+    else:
+        subwords, parameters = vocabulary.size, single_layers * block
+    parameters += (subwords + config.positions) * config.width
+    copies = 1 if torch.cuda.is_available() else _COPIES
+    require_memory(
+        parameters * 4 * copies,
+        f"A model of {parameters:,} parameters needs 4 bytes for each, {copies} times (weights, gradients, two moments "
+        "of Adam)",
+        "Lower model.width, model.layers, model.feedforward or corpus.vocabulary.",
+    )
 
 
 def _build(
