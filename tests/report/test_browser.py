@@ -44,6 +44,43 @@ def test_the_page_never_scrolls_sideways(visit, width):
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("by_link", [True, False])
+def test_a_jump_lands_on_its_heading(visit, story, width, by_link):
+    """Though the charts that it passes are drawn, and grow, only then."""
+    last = [section.figures[-1].id for section in story.sections if section.figures][-2:]
+    for name in last:
+        page = visit(place="" if by_link else f"#{name}", width=width)
+        if by_link:
+            page.evaluate(f"location.hash = '#{name}'")
+        page.wait_for_timeout(2500)
+        top = page.locator(f"#{name}").evaluate("place => place.getBoundingClientRect().top")
+        bottom = page.evaluate("document.documentElement.scrollHeight - innerHeight - scrollY")
+        assert -5 <= top <= 140 or bottom < 2, name  # or at the end of the page
+
+
+def test_room_for_charts_is_kept_before_they_are_drawn(visit):
+    page = visit(width=390)
+    before = page.evaluate("document.documentElement.scrollHeight")
+    _scroll_through(page)
+    after = page.evaluate("document.documentElement.scrollHeight")
+    charts = page.locator(".panel").count()
+    assert abs(after - before) < 20 * charts
+
+
+def test_on_a_narrow_screen_four_panels_stand_below_each_other(visit):
+    page = visit(width=390)
+    page.evaluate("document.querySelector('.panels').classList.add('several', 'four')")
+    assert len(_columns(page)) == 1
+    page.set_viewport_size({"width": 1280, "height": 900})
+    assert len(_columns(page)) == 2
+
+
+def _columns(page):
+    columns = "getComputedStyle(document.querySelector('.panels.four')).gridTemplateColumns"
+    return page.evaluate(columns).split(" ")
+
+
 def test_charts_follow_the_width_of_the_window(visit):
     page = visit(place="#mi-input")
     chart = page.locator("#mi-input .live svg")

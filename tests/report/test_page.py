@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import re
+import zlib
 from html.parser import HTMLParser
 
 import numpy as np
@@ -54,7 +55,12 @@ class _Page(HTMLParser):
         return [a["id"] for _, a in self.elements if "id" in a]
 
     def json_blocks(self, name):
-        return [json.loads(text) for _, attrs, text in self.scripts if attrs.get("class") == name]
+        blocks = [(attrs, text) for _, attrs, text in self.scripts if attrs.get("class") == name]
+        return [json.loads(_unpacked(text) if attrs["type"] == "text/plain" else text) for attrs, text in blocks]
+
+
+def _unpacked(text):
+    return zlib.decompress(base64.b64decode(text))
 
 
 @pytest.fixture(scope="module")

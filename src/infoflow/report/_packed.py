@@ -2,8 +2,11 @@
 
 import base64
 import zlib
+from typing import Any
 
 import numpy as np
+
+from ._embedding import embedded
 
 _MISSING = 65535
 
@@ -12,6 +15,11 @@ def packed(array: np.ndarray) -> str:
     """The array's bytes, little-endian, deflated, in base64."""
     data = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes()
     return base64.b64encode(zlib.compress(data, 9)).decode()
+
+
+def packed_json(value: Any) -> str:
+    """The value as JSON, deflated, in base64: a twelfth of a chart's specification; NaN becomes null."""
+    return base64.b64encode(zlib.compress(embedded(value).encode(), 9)).decode()
 
 
 def in_steps(values: np.ndarray, low: float, high: float) -> str:

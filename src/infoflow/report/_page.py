@@ -22,6 +22,7 @@ from ._figure import Figure, PanelGroup
 from ._map_drawing import legend_mark
 from ._methods import settings, table_notes
 from ._own import check_replaceable
+from ._packed import packed_json
 from ._parts import parts_told
 from ._story import Story, tell
 from ._summary import VERDICTS, model_rows, study_line, verdict_line
@@ -89,7 +90,7 @@ def _environment(story: Story) -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["embedded"] = embedded
-    environment.filters["live"] = lambda panel: embedded({k: v for k, v in panel.spec.items() if k != "config"})
+    environment.filters["live"] = lambda panel: packed_json({k: v for k, v in panel.spec.items() if k != "config"})
     environment.filters["named"] = lambda text: _named(text, story)
     environment.filters["csv_address"] = _csv_address
     environment.filters["legend_mark"] = legend_mark

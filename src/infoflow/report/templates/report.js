@@ -9,11 +9,12 @@
   const draw = async (panel) => {
     if (panel.dataset.drawn) return;
     panel.dataset.drawn = "yes";
-    const spec = JSON.parse(one(".spec", panel).textContent);
+    const spec = JSON.parse(new TextDecoder().decode(await attention.unpack(one(".spec", panel).textContent)));
     const target = one(".live", panel);
     // `ast` keeps Vega from compiling code at run time, which the page's security policy forbids.
     const { view } = await vegaEmbed(target, spec, { config: chartConfig, mode: "vega-lite", actions: false, renderer: "svg", ast: true, defaultStyle: false, tooltip: { disableDefaultStyle: true } });
     panel.classList.add("alive");
+    land();
     target.firstElementChild?.setAttribute("aria-hidden", "true");
     const section = panel.closest("section");
     if (!views.has(section)) views.set(section, []);
@@ -34,6 +35,27 @@
     const set = one("select.shown-set", panel.closest("figure"));
     if (set) onSet(view, set.value);
   };
+  // ---- a jump lands on its heading, whatever grows above it meanwhile
+  let landing = null, landed = 0, moving = false;
+  const land = () => { if (!moving) landing?.scrollIntoView({ behavior: "instant" }); }; // a second scroll would add to a smooth one
+  addEventListener("scroll", () => { moving = true; }, { passive: true });
+  addEventListener("scrollend", () => { moving = false; land(); });
+  const jumpTo = (place) => {
+    landing = place;
+    clearTimeout(landed);
+    landed = setTimeout(() => { landing = null; }, 4000);
+  };
+  for (const type of ["wheel", "touchstart", "keydown", "pointerdown"]) addEventListener(type, () => { landing = null; }, { passive: true, capture: true });
+  addEventListener("click", (event) => {
+    const link = event.target.closest?.('a[href^="#"]');
+    const place = link && document.getElementById(decodeURIComponent(link.hash.slice(1).split(";")[0]));
+    if (place) jumpTo(place);
+  });
+  // A chart is as high as its still picture at full size: that room is kept until it is drawn.
+  for (const svg of all(".panel > .static > svg")) {
+    const height = Number(svg.getAttribute("viewBox")?.split(" ")[3]);
+    if (height) svg.style.height = `${height}px`;
+  }
   const watcher = new IntersectionObserver((entries) => {
     for (const entry of entries) if (entry.isIntersecting) { watcher.unobserve(entry.target); draw(entry.target); }
   }, { rootMargin: "400px" });
@@ -459,6 +481,7 @@
     const place = state.place && document.getElementById(state.place);
     const folded = place && place.closest("details.untested:not([open])");
     if (folded) folded.open = true;
+    if (jump && place) jumpTo(place);
     if (jump && place && (folded || location.hash.includes(";"))) place.scrollIntoView();
   };
   for (const panel of all(".panel")) if (one(".spec", panel)) watcher.observe(panel);
