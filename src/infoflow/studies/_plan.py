@@ -42,6 +42,8 @@ class CorpusPlan:
     """The sentences of a study and how they are cut up."""
 
     name: str = "tatoeba-en-fr"  # anything that `load_corpus` takes; translation needs a parallel one
+    text_column: str = ""  # of the sentences, where `name` and the parts below are tables or datasets
+    translation_column: str = ""
     min_words: int = 1  # of the source sentence
     max_words: int = 24
     sentences: int = 0  # training sentences (pairs) at most; 0: all
