@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from ._failures import require_all
 from ._options import limited, names_in
-from ._session import Device, Seed, Settings
+from ._session import Device, Seed, Settings, TextColumn, TranslationColumn
 from ._settings import analysis_settings
 from ._show import show, show_path, show_table
 
@@ -30,10 +30,12 @@ class Measuring:
     corpus: Annotated[
         str,
         Parameter(
-            help="A file (text, .tsv, .conllu, .tagged; .gz too), two aligned files (a.en,a.fr), tatoeba-en-fr, "
-            "grammar, grammar:SIZE, or hf:NAME."
+            help="A file (text, .tsv, .conllu, .tagged, .csv, .jsonl, .json, .parquet; .gz too), two aligned files "
+            "(a.en,a.fr), tatoeba-en-fr, grammar, grammar:SIZE, or hf:NAME."
         ),
     ] = "tatoeba-en-fr"
+    text_column: TextColumn = None
+    translation_column: TranslationColumn = None
     sentences: Annotated[
         int, Parameter(converter=limited("CountOrNone"), help="Sentences to read at most, chosen by hash; 0 reads all.")
     ] = 5000
@@ -56,6 +58,8 @@ class Measuring:
 
         return AnalyzeOptions(
             corpus=self.corpus,
+            text_column=self.text_column or "",
+            translation_column=self.translation_column or "",
             only=names_in("--only", only),
             sentences=self.sentences,
             control=self.control,

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from ._measuring import run_name
 from ._options import limited, names_in
-from ._session import COMMON, Device, Seed, Session, run_folder, working
+from ._session import COMMON, Device, Seed, Session, TextColumn, TranslationColumn, run_folder, working
 from ._show import show, show_path, show_table
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ def prune(
     by: Literal["importance", "confidence", "relevance", "random"] = "importance",
     kinds: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
     corpus: str = "tatoeba-en-fr",
+    text_column: TextColumn = None,
+    translation_column: TranslationColumn = None,
     sentences: Annotated[int, Parameter(converter=limited("Several"))] = 1000,
     tokenizer: str | None = None,
     seed: Seed = 0,
@@ -51,7 +53,7 @@ def prune(
         chosen = names_in("--kinds", kinds)
         loaded = load_model(model, tokenizer=tokenizer, device=device or "auto")
         folder = run_folder(out, run_name("prune", model))
-        read = load_corpus(corpus)
+        read = load_corpus(corpus, text_column=text_column, translation_column=translation_column)
         _show(prune_to(loaded, read, keep, folder, by=by, kinds=chosen or None, sentences=sentences, seed=seed))
 
 

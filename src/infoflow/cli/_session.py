@@ -25,6 +25,11 @@ Log = Annotated[
     Literal["rich", "plain", "json"] | None,
     Parameter(group=COMMON, help="Progress on standard error. Default: rich on a terminal, plain lines elsewhere."),
 ]
+TextColumn = Annotated[
+    str | None,
+    Parameter(help="Column of the sentences in a table (.csv, .tsv, .jsonl, .json, .parquet) or a dataset (hf:NAME)."),
+]
+TranslationColumn = Annotated[str | None, Parameter(help="Column of their translations.")]
 Settings = Annotated[
     tuple[str, ...],
     Parameter(

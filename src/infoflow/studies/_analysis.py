@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,6 +45,8 @@ class AnalyzeOptions:
     """What `analyze` reads and how; plain values, kept in run.json so that shards can be merged later."""
 
     corpus: Name = "tatoeba-en-fr"
+    text_column: str = ""  # of the sentences, in a table or dataset
+    translation_column: str = ""
     parser: str = ""  # spaCy pipeline that gives the sentences trees; empty: the corpus's own, where it has any
     only: tuple[str, ...] = ()  # tables to compute; empty: all
     sentences: CountOrNone = 5000  # of the corpus at most, chosen by hash; 0: all
@@ -81,12 +84,17 @@ def variants(sources: Sequence[str], options: AnalyzeOptions) -> list[Variant]:
 
 def distinct_names(sources: Sequence[str]) -> list[str]:
     """The last part of each path, or as many parts as tell the models apart."""
-    parts = [Path(str(source)).resolve().parts if Path(source).exists() else Path(source).parts for source in sources]
+    parts = [Path(str(source)).resolve().parts if exists(source) else Path(source).parts for source in sources]
     for depth in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-depth:]) for part in parts]
         if len(set(names)) == len(names):
             return names
     raise UserError(f"Each model must be given once. Got {', '.join(map(str, sources))}.")
+
+
+def exists(path: str | Path) -> bool:
+    """Whether there is a file or folder of that name; a name that is too long has none."""
+    return os.path.exists(path)  # noqa: PTH110 (that of pathlib raises before Python 3.12)
 
 
 class Analysis:

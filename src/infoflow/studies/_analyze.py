@@ -16,7 +16,7 @@ from infoflow.foundation import UserError, atomic_folder, digest, provenance
 from infoflow.report import check_replaceable, write_report
 from infoflow.results import RunFolder
 
-from ._analysis import SHARDS, Analysis, AnalyzeOptions, Variant, distinct_names, shards_in, variants
+from ._analysis import SHARDS, Analysis, AnalyzeOptions, Variant, distinct_names, exists, shards_in, variants
 from ._clock import WallClock, reset_clock, wall_clock
 from ._compare import PAIR_KEYS, compare_pairs
 from ._data import at_most, distinct
@@ -141,8 +141,8 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Run:
 
 def _absolute(sources: Sequence[str], options: AnalyzeOptions) -> tuple[list[str], AnalyzeOptions]:
     """Local paths made absolute, so that the stored plan means the same from any folder."""
-    local = [str(Path(source).resolve()) if Path(source).exists() else str(source) for source in sources]
-    if Path(options.corpus).exists():
+    local = [str(Path(source).resolve()) if exists(source) else str(source) for source in sources]
+    if exists(options.corpus):
         options = dataclasses.replace(options, corpus=str(Path(options.corpus).resolve()))
     return local, options
 
@@ -190,7 +190,9 @@ def _without_only(plan: dict[str, Any]) -> dict[str, Any]:
 
 
 def _corpus(options: AnalyzeOptions) -> Corpus:
-    corpus = at_most(distinct(first_then_others(lambda: load_corpus(options.corpus))), options.sentences)
+    columns = {"text_column": options.text_column, "translation_column": options.translation_column}
+    whole = first_then_others(lambda: load_corpus(options.corpus, **columns))
+    corpus = at_most(distinct(whole), options.sentences)
     return first_then_others(lambda: parse_corpus(corpus, options.parser)) if options.parser else corpus
 
 

@@ -56,6 +56,8 @@ class CorpusPlan:
     """The sentences of a study and how they are cut up."""
 
     name: Name = "tatoeba-en-fr"  # anything that `load_corpus` takes; translation needs a parallel one
+    text_column: str = ""  # of the sentences, where `name` and the parts below are tables or datasets
+    translation_column: str = ""
     min_words: Count = 1  # of the source sentence
     max_words: Count = 24
     sentences: CountOrNone = 0  # training sentences (pairs) at most; 0: all
