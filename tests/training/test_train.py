@@ -137,7 +137,7 @@ def test_mistakes_are_explained(tmp_path: Path) -> None:
         )
     with pytest.raises(UserError, match="Got an empty corpus"):
         tiny_data(0)
-    with pytest.raises(UserError, match="Got .*tpu"):
+    with pytest.raises(UserError, match=r"Got .*tpu"):
         train(CausalLM(), tiny_config(device="tpu"), tiny_data(), tiny_model(CausalLM()), tmp_path / "tpu")
 
 
