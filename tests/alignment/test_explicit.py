@@ -202,8 +202,8 @@ def test_mistakes_are_named(matched_models, masked, narrow, parallel_corpus, tmp
     with pytest.raises(UserError, match="no aligned encoder"):
         AlignedEncoder.load(tmp_path)
     for settings, message in (
-        ({"batch_sentences": 0}, "batch_sentences must be at least 1"),
-        ({"learning_rate": 0.0}, "learning_rate must be positive"),
+        ({"batch_sentences": 0}, "batch_sentences must be a whole number from 1"),
+        ({"learning_rate": 0.0}, "learning_rate must be a number above 0"),
         ({"regulariser": -1.0}, "regulariser must be 0 or more"),
         ({"regulariser": 0.0, "attraction": 0.0}, "nothing to learn"),
     ):

@@ -101,10 +101,10 @@ def test_mistakes_are_named(masked, narrow, translator):
     with pytest.raises(UserError, match=r"32 wide.*16 wide"):
         transplanted(narrow, translator)
     for settings, message in (
-        ({"freeze": ("head",)}, "Got 'head'"),
+        ({"freeze": ("head",)}, 'Got "head"'),
         ({"freeze": ("embeddings", "encoder", "decoder")}, "nothing to train"),
         ({"freeze": ("decoder",), "reinitialise_decoder": True}, "must be trained"),
-        ({"epochs": 0}, "epochs must be at least 1"),
+        ({"epochs": 0}, "epochs must be a whole number from 1"),
     ):
         with pytest.raises(UserError, match=message):
             ImplicitConfig(**settings)

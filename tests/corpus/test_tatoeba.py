@@ -1,7 +1,4 @@
-import hashlib
-import io
-import tarfile
-import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -11,30 +8,6 @@ from infoflow.corpus import describe_corpus, list_corpora, load_corpus
 from infoflow.corpus._package_index import PipSettings
 from infoflow.foundation import UserError
 
-PAIRS = "Go.\tVa !\tCC-BY 2.0 (France) Attribution: #1 (A)\nHi.\tSalut.\tCC-BY 2.0 (France) Attribution: #2 (B)\n"
-
-
-@pytest.fixture
-def archive(tmp_path, monkeypatch):
-    """A tiny archive of the same shape, on an index of one folder."""
-    inner, outer = io.BytesIO(), io.BytesIO()
-    with zipfile.ZipFile(inner, "w") as file:
-        file.writestr("fra.txt", PAIRS)
-        file.writestr("_about.txt", "about")
-    with tarfile.open(fileobj=outer, mode="w:gz") as file:
-        for name, data in (
-            ("nmt-0.0.6/data/fra-eng.zip", inner.getvalue()),
-            ("nmt-0.0.6/setup.py", b"raise SystemExit('it was run')"),
-        ):
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            file.addfile(member, io.BytesIO(data))
-    folder = tmp_path / "links"
-    folder.mkdir()
-    (folder / "nmt-0.0.6.tar.gz").write_bytes(outer.getvalue())
-    monkeypatch.setattr(tatoeba, "_SHA256", hashlib.sha256(outer.getvalue()).hexdigest())
-    return PipSettings(indexes=(), find_links=(str(folder),))
-
 
 def test_fetched_once_with_its_attribution(archive, cache):
     assert not list_corpora()[0].ready
@@ -42,7 +15,7 @@ def test_fetched_once_with_its_attribution(archive, cache):
     assert [(s.text, s.translation) for s in corpus] == [("Go.", "Va !"), ("Hi.", "Salut.")]
     assert corpus.name == "tatoeba-en-fr"
     files = {path.name for path in (cache / "tatoeba-en-fr").iterdir()}
-    assert files == {"fra.txt", "_about.txt", "ATTRIBUTION.txt"}
+    assert files == {"fra.txt", "_about.txt", "ATTRIBUTION.txt", "seal.json"}
     assert "Attribution: #2 (B)" in (cache / "tatoeba-en-fr" / "fra.txt").read_text()
     assert list_corpora()[0].ready
     offline = PipSettings(indexes=())
@@ -55,6 +28,30 @@ def test_an_archive_put_there_by_hand(archive, cache, tmp_path):
     assert len(tatoeba.load_tatoeba(PipSettings(indexes=()))) == 2
 
 
+def test_three_first_downloads_at_once(archive, cache):
+    with ThreadPoolExecutor(3) as pool:
+        corpora = list(pool.map(tatoeba.load_tatoeba, [archive] * 3))
+    assert [len(corpus) for corpus in corpora] == [2, 2, 2]
+    assert [path.name for path in cache.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_folder_of_an_earlier_version_needs_no_network(archive, cache):
+    corpus = tatoeba.load_tatoeba(archive)
+    (cache / "tatoeba-en-fr" / "seal.json").unlink()
+    assert list_corpora()[0].ready
+    assert tatoeba.load_tatoeba(PipSettings(indexes=())).digest == corpus.digest
+    assert (cache / "tatoeba-en-fr" / "seal.json").exists()
+
+
+def test_the_archive_of_a_killed_run_is_swept(archive, cache, tmp_path):
+    tatoeba.load_tatoeba(archive)
+    left = cache / "downloads" / "nmt-0.0.6.tar.gz"
+    left.parent.mkdir()
+    left.write_bytes((tmp_path / "links" / "nmt-0.0.6.tar.gz").read_bytes())
+    tatoeba.load_tatoeba(PipSettings(indexes=()))
+    assert not left.exists()
+
+
 def test_offline_and_absent_names_grammar():
     with pytest.raises(UserError, match="built-in corpus `grammar`") as error:
         tatoeba.load_tatoeba(PipSettings(indexes=("http://127.0.0.1:9/simple",), timeout=2))
@@ -63,7 +60,7 @@ def test_offline_and_absent_names_grammar():
 
 def test_a_damaged_archive_is_not_unpacked(archive, cache, tmp_path):
     path = tmp_path / "links" / "nmt-0.0.6.tar.gz"
-    path.write_bytes(path.read_bytes() + b"x")
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(UserError, match="not the expected"):
         tatoeba.load_tatoeba(archive)
     assert not (cache / "tatoeba-en-fr").exists()

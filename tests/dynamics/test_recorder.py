@@ -374,11 +374,11 @@ def test_sets_and_settings_are_checked() -> None:
         evaluation_set("train", MaskedLM(), tiny_data(), 20, parts=40)
     with pytest.raises(UserError, match="at least 1 token"):
         evaluation_set("train", MaskedLM(), tiny_data(), 0)
-    with pytest.raises(UserError, match=r"every must be at least 1\. Got 0"):
+    with pytest.raises(UserError, match=r"dynamics\.every must be a whole number from 1 .* Got 0"):
         RecordConfig(every=0)
-    with pytest.raises(UserError, match=r"whose panels can double\. Got tolerance=0\.1 and trapezoid"):
+    with pytest.raises(UserError, match=r"whose panels can double\. Got tolerance 0\.1 and trapezoid"):
         RecordConfig(tolerance=0.1)
-    with pytest.raises(UserError, match=r"max_splits must be at least splits\. Got 2 and 4"):
+    with pytest.raises(UserError, match=r"max_splits must be at least dynamics.splits\. Got 2 and 4"):
         RecordConfig(rule="simpson", splits=4, max_splits=2, tolerance=0.1)
     half = tiny_model(MaskedLM()).to(torch.bfloat16)
     from infoflow.dynamics._gradient import FlatParameters

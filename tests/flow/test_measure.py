@@ -1,5 +1,6 @@
 """One pass: what measures see, and that batches, shards and padding do not change it."""
 
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from infoflow.flow import (
     measure_shard,
     merge_shards,
 )
+from infoflow.flow._measure import check_measures
 from infoflow.foundation import NUM_BLOCKS, UserError
 from infoflow.models import Model, load_model, tap
 from infoflow.results import Column, TableSchema
@@ -367,3 +369,47 @@ def test_wide_models_of_any_precision_read_small_batches(parallel_corpus: Corpus
     expected = measure(load_model(exact, tokenizer=tokenizer), parallel_corpus, [StateMean()])["state_mean"]
     assert list(table["count"]) == list(expected["count"])
     np.testing.assert_allclose(table["value"], expected["value"], atol=3e-3 if dtype == torch.bfloat16 else 1e-5)
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-40])
+
+
+def _flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["shard.json", "measure-0.npz"])
+@pytest.mark.parametrize("damage", [_cut, _flip, Path.unlink, lambda path: path.write_bytes(b"")])
+def test_a_damaged_shard_is_told(matched, parallel_corpus, tmp_path, name: str, damage) -> None:
+    shards = [measure_shard(matched, parallel_corpus, [StateMean()], i, 2, tmp_path / str(i)) for i in range(2)]
+    damage(shards[1] / name)
+    with pytest.raises(UserError, match=r"is damaged .*1. is damaged|is damaged \(|holds no shard|different models"):
+        merge_shards(matched, parallel_corpus, [StateMean()], shards, tmp_path / "merged")
+
+
+@pytest.mark.parametrize("manifest", ["[]", "3", "{}", '{"job": 1, "shard": "0", "num_shards": 2, "sha256": {}}'])
+def test_a_manifest_of_another_form_is_told(matched, parallel_corpus, tmp_path, manifest: str) -> None:
+    shard = measure_shard(matched, parallel_corpus, [StateMean()], 0, 1, tmp_path / "0")
+    (shard / "shard.json").write_text(manifest)
+    with pytest.raises(UserError, match=r"The shard .* is damaged \(shard\.json: .*run its shard again"):
+        merge_shards(matched, parallel_corpus, [StateMean()], [shard], tmp_path / "merged")
+
+
+@pytest.mark.parametrize(
+    ("measures", "message"),
+    [
+        (["head_confidence"], r'must be objects.* Got "head_confidence"\.\n.*--only'),
+        ("head_confidence", "must be objects"),
+        ([StateMean], "Got the class StateMean"),
+        (StateMean(), r"Got StateMean alone. Write \[StateMean"),
+        ([StateMean(), None], "Got nothing"),
+        (3, "Got 3"),
+    ],
+)
+def test_anything_but_measures_is_refused(measures, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        check_measures(measures)
+    check_measures([StateMean()])

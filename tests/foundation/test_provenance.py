@@ -57,12 +57,12 @@ def test_threads(monkeypatch):
         assert set_threads(2) == torch.get_num_threads() == 2
         monkeypatch.delenv("OMP_NUM_THREADS")
         assert set_threads() == available_cores()
-        with pytest.raises(UserError, match="--threads must be at least 1"):
+        with pytest.raises(UserError, match="--threads must be a whole number from 1"):
             set_threads(0)
         monkeypatch.setenv("OMP_NUM_THREADS", "2,1")  # OpenMP's list, one number per nesting level
         assert set_threads() == 2
         monkeypatch.setenv("OMP_NUM_THREADS", "many")
-        with pytest.raises(UserError, match="OMP_NUM_THREADS must be a number"):
+        with pytest.raises(UserError, match="OMP_NUM_THREADS must be a whole number"):
             set_threads()
     finally:
         torch.set_num_threads(before)

@@ -283,7 +283,7 @@ def test_distances_are_those_of_all_pairs():
 
 def test_settings_name_their_mistakes():
     for make in (WordGeometry, IntraSentence, IntrinsicDimension, DistanceDistribution):
-        with pytest.raises(UserError, match=r"words must be one of mean, first, last, token\. Got 'middle'"):
+        with pytest.raises(UserError, match=r"words must be one of mean, first, last, token\. Got middle"):
             make(words="middle")
     with pytest.raises(UserError, match="least must be at least 2"):
         WordGeometry(least=1)

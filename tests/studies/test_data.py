@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from infoflow.corpus import SPLIT_RULES
+from infoflow.corpus import SPLIT_RULES, tokenizer_digest
 from infoflow.foundation import UserError
 from infoflow.studies import StudyPlan
 from infoflow.studies._data import prepare
@@ -101,7 +101,7 @@ def test_the_rule_of_the_split_is_a_setting_and_its_default_the_strictest(tmp_pa
 
 
 def test_an_unknown_rule_of_the_split_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"corpus\.split must be near-duplicates or both-sides or source\. Got 'hash'"):
+    with pytest.raises(UserError, match=r"corpus\.split must be one of .*near-duplicates.* Got .hash."):
         StudyPlan.from_json({"corpus": {"split": "hash"}})
 
 
@@ -135,3 +135,25 @@ def test_every_row_of_a_split_corpus_is_in_a_part_or_counted(tmp_path: Path) -> 
     lost = sum(count for reasons in parts.left_out.values() for count in reasons.values())
     assert len(parts.train) + len(parts.validation) + len(parts.test) + lost == 2000
     assert set(parts.facts()["leakage"]["test"].values()) == {0.0}
+
+
+@pytest.mark.parametrize("name", ["source/tokenizer.json", "target/tokenizer_config.json", "seal.json"])
+@pytest.mark.parametrize("damage", ["cut", "flipped", "removed", "folder"])
+def test_damaged_tokenizers_are_trained_again(published: CorpusPlan, tmp_path: Path, name: str, damage: str) -> None:
+    before = prepare(StudyPlan(corpus=published), tmp_path)
+    (folder,) = tmp_path.glob("tokenizers-*")
+    path = folder / name
+    content = path.read_bytes()
+    path.unlink()
+    if damage == "folder":
+        path.mkdir()
+    elif damage != "removed":
+        half = len(content) // 2
+        changed = bytes([content[half] ^ 1]) + content[half + 1 :] if damage == "flipped" else b""
+        path.write_bytes(content[:half] + changed)
+    after = prepare(StudyPlan(corpus=published), tmp_path)
+    assert tokenizer_digest(after.tokenizer) == tokenizer_digest(before.tokenizer)
+    assert after.target_tokenizer is not None
+    assert before.target_tokenizer is not None
+    assert tokenizer_digest(after.target_tokenizer) == tokenizer_digest(before.target_tokenizer)
+    assert (folder / "source" / "tokenizer.json").is_file()

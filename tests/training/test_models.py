@@ -117,10 +117,28 @@ def test_one_setting_reaches_every_attention_layer(models) -> None:
 
 
 def test_width_must_be_a_multiple_of_heads() -> None:
-    with pytest.raises(UserError, match="multiple of heads"):
+    with pytest.raises(UserError, match=r"multiple of model\.heads"):
         ModelConfig(width=100, heads=8)
 
 
 def test_two_variants_of_one_objective_are_refused() -> None:
     with pytest.raises(UserError, match="Got causal-lm, masked-lm, causal-lm"):
         build_models([CausalLM(), MaskedLM(), CausalLM(token_dropout=0.1)], SHAPE, VOCABULARY)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_model_that_no_machine_holds_is_refused_before_it_is_built(objective) -> None:
+    """Its size is at most what the model would have, and nearly that."""
+    huge = ModelConfig(width=65_536, heads=64, layers=1000, feedforward=10**6)
+    with pytest.raises(UserError, match=r"A model of [\d,]+ parameters needs 4 bytes for each.*GB to spare"):
+        build_models([objective], huge, VOCABULARY)
+
+
+def test_parameters_are_counted_before_they_are_there(monkeypatch) -> None:
+    told = []
+    monkeypatch.setattr("infoflow.training._models.require_memory", lambda size, what, advice: told.append(size))
+    config = ModelConfig(width=64, heads=4, layers=3, feedforward=256)
+    for objective in OBJECTIVES:
+        (model,) = build_models([objective], config, VOCABULARY).values()
+        parameters = sum(parameter.numel() for parameter in model.parameters())
+        assert 0.8 * parameters < told[-1] / 16 <= parameters

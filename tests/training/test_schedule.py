@@ -42,10 +42,10 @@ def test_warmup_below_one_is_a_share() -> None:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"updates": 0}, "updates must be at least 1. Got 0"),
-        ({"learning_rate": 0.0}, "learning_rate must be positive"),
+        ({"updates": 0}, "training.updates must be a whole number from 1 to 1,000,000,000. Got 0"),
+        ({"learning_rate": 0.0}, "learning_rate must be a number above 0"),
         ({"warmup": -1.0}, "warmup must be"),
-        ({"label_smoothing": 1.0}, "label_smoothing must be in"),
+        ({"label_smoothing": 1.0}, "label_smoothing must be a number at least 0, below 1"),
     ],
 )
 def test_impossible_settings_are_named(setting: dict, message: str) -> None:

@@ -5,7 +5,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -14,38 +14,47 @@ from torch import Tensor
 
 from infoflow.corpus import Corpus
 from infoflow.flow import first_then_others
-from infoflow.foundation import UserError, atomic_write, current_display, digest, hash64, stream
+from infoflow.foundation import (
+    Count,
+    CountOrNone,
+    LearningRate,
+    Limits,
+    Seed,
+    UserError,
+    Weight,
+    atomic_write,
+    check_settings,
+    current_display,
+    digest,
+    hash64,
+    stream,
+)
 from infoflow.models import Model
 
 from ._encoders import AlignedEncoder, Merge, encode, encoder_of, frozen, is_saved, random_map, read_facts
 from ._linked_sentences import LinkedBatch, LinkedSentences, word_vectors
 from ._links import AbstractWordLinks, IdentityLinks
 
+WarmUp = Annotated[float, Limits(at_least=0, at_most=1000)]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExplicitConfig:
     """The published recipe."""
 
-    regulariser: float = 0.25  # μ: weight of staying near the initial model
-    attraction: float = 1.0  # weight of the distance to the counterparts; 0 leaves the regulariser alone (a control)
+    regulariser: Weight = 0.25  # μ: weight of staying near the initial model
+    attraction: Weight = 1.0  # weight of the distance to the counterparts; 0 leaves the regulariser alone (a control)
     merge: Merge = "last"  # a word's vector: that of its last subword, or the mean over its subwords
-    learning_rate: float = 5e-5
-    warmup: float = 0.1  # share of one epoch's sentences over which the rate rises; counted in sentences, not in steps
-    batch_sentences: int = 8
-    epochs: int = 1
-    seed: int = 0  # of the map's first weights, the order of sentences, and dropout
-    max_length: int = 64  # tokens; longer sentences are cut
-    save_every: int = 0  # updates between checkpoints; 0: none, an interrupted run starts again
+    learning_rate: LearningRate = 5e-5
+    warmup: WarmUp = 0.1  # share of one epoch's sentences over which the rate rises; counted in sentences, not in steps
+    batch_sentences: Count = 8
+    epochs: Count = 1
+    seed: Seed = 0  # of the map's first weights, the order of sentences, and dropout
+    max_length: Count = 64  # tokens; longer sentences are cut
+    save_every: CountOrNone = 0  # updates between checkpoints; 0: none, an interrupted run starts again
 
     def __post_init__(self) -> None:
-        for name in ("batch_sentences", "epochs"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 1. Got {getattr(self, name)}.")
-        for name in ("regulariser", "attraction", "warmup"):
-            if getattr(self, name) < 0:
-                raise UserError(f"{name} must be 0 or more. Got {getattr(self, name)}.")
-        if self.learning_rate <= 0:
-            raise UserError(f"learning_rate must be positive. Got {self.learning_rate}.")
+        check_settings(self)
         if self.regulariser == self.attraction == 0:
             raise UserError("regulariser and attraction are both 0: there is nothing to learn.")
 

@@ -4,13 +4,23 @@ import copy
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from transformers import EncoderDecoderModel, PreTrainedModel
 
 from infoflow.corpus import Corpus
-from infoflow.foundation import UserError, hash64
+from infoflow.foundation import (
+    Count,
+    CountOrNone,
+    LearningRate,
+    Limits,
+    Seed,
+    UserError,
+    as_written,
+    check_settings,
+    hash64,
+)
 from infoflow.models import Model, load_model
 from infoflow.objectives import Translation, Vocabulary
 from infoflow.training import TrainConfig, TrainingData, train
@@ -25,22 +35,20 @@ PARTS = ("embeddings", "encoder", "decoder")
 class ImplicitConfig:
     """The published recipe; the loop is the one of `infoflow.training`."""
 
-    learning_rate: float = 3e-5
-    epsilon: float = 1e-6
-    batch_sentences: int = 32
-    epochs: int = 1
-    max_length: int = 128  # tokens of either side; longer sentences are cut
+    learning_rate: LearningRate = 3e-5
+    epsilon: Annotated[float, Limits(above=0, at_most=1)] = 1e-6
+    batch_sentences: Count = 32
+    epochs: Count = 1
+    max_length: Count = 128  # tokens of either side; longer sentences are cut
     freeze: tuple[str, ...] = ()  # of "embeddings", "encoder", "decoder": see `PARTS`
     reinitialise_decoder: bool = False  # the decoder starts from random weights
-    seed: int = 0  # of the order of sentences, dropout, and a reinitialised decoder
-    save_every: int = 500  # updates between checkpoints, from which an interrupted run continues
+    seed: Seed = 0  # of the order of sentences, dropout, and a reinitialised decoder
+    save_every: CountOrNone = 500  # updates between checkpoints, from which an interrupted run continues
 
     def __post_init__(self) -> None:
-        for name in ("batch_sentences", "epochs", "max_length"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 1. Got {getattr(self, name)}.")
+        check_settings(self)
         if unknown := [part for part in self.freeze if part not in PARTS]:
-            raise UserError(f"freeze takes {', '.join(PARTS)}. Got {unknown[0]!r}.")
+            raise UserError(f"freeze takes {', '.join(PARTS)}. Got {as_written(unknown[0])}.")
         if set(self.freeze) == set(PARTS):
             raise UserError("Everything is frozen: there is nothing to train. Leave a part out of freeze.")
         if self.reinitialise_decoder and "decoder" in self.freeze:

@@ -146,7 +146,7 @@ def _lines(path: Path) -> list[str]:
 def _parse(line: str, where: str) -> Links:
     matches = [(item, _LINK.fullmatch(item)) for item in line.split()]
     if wrong := [item for item, match in matches if match is None]:
-        raise UserError(f"{where}: links are written i-j, words counted from 0 (0-0 1-2). Got {wrong[0]!r}.")
+        raise UserError(f"{where}: links are written i-j, words counted from 0 (0-0 1-2). Got {wrong[0]}.")
     pairs = {(int(match[1]), int(match[2])) for _, match in matches if match is not None}
     return np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ._session import Log, reporting
+from ._session import Log, TextColumn, TranslationColumn, reporting
 from ._show import show, show_table
 
 if TYPE_CHECKING:
@@ -20,7 +20,9 @@ def list_all() -> None:
     show_table(["corpus", "sentences", "state", "holds"], rows)
 
 
-def get(name: str, /, *, log: Log = None) -> None:
+def get(
+    name: str, /, *, text_column: TextColumn = None, translation_column: TranslationColumn = None, log: Log = None
+) -> None:
     """Fetch a corpus now, so that later commands need no network.
 
     Args:
@@ -29,12 +31,14 @@ def get(name: str, /, *, log: Log = None) -> None:
     with reporting(log):
         from infoflow.corpus import list_corpora, load_corpus
 
-        corpus = load_corpus(name)
+        corpus = load_corpus(name, text_column=text_column, translation_column=translation_column)
         location = next((entry.location for entry in list_corpora() if entry.name == name), "")
         show(f"{corpus.name}: {len(corpus):,} sentences{f' in {location}' if location else ''}")
 
 
-def describe(name: str, /, *, log: Log = None) -> None:
+def describe(
+    name: str, /, *, text_column: TextColumn = None, translation_column: TranslationColumn = None, log: Log = None
+) -> None:
     """Show what a corpus holds: sizes, columns, tags, first sentences.
 
     Args:
@@ -43,7 +47,8 @@ def describe(name: str, /, *, log: Log = None) -> None:
     with reporting(log):
         from infoflow.corpus import describe_corpus, load_corpus
 
-        facts = describe_corpus(load_corpus(name))
+        corpus = load_corpus(name, text_column=text_column, translation_column=translation_column)
+        facts = describe_corpus(corpus)
         lengths = ", ".join(f"{share} {value:g}" for share, value in facts.words_per_sentence.items())
         rows = [
             ["name", facts.name],

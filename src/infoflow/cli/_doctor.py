@@ -1,11 +1,9 @@
 """`infoflow doctor`."""
 
-import sys
-
 from ._show import show, show_table
 
 
-def doctor() -> None:
+def doctor() -> int:
     """Check this machine: what works, what does not, and what to do about it."""
     from ._checkup import examine
 
@@ -15,4 +13,5 @@ def doctor() -> None:
         if check.advice:
             show(f"\n{check.part}: {check.advice}")
     if any(check.state == "broken" for check in checks):
-        sys.exit(1)
+        return 1
+    return 0

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
 
+from ._options import limited
 from ._session import Log, Out, reporting, run_folder
 from ._show import show, show_path, show_table
 
@@ -17,7 +17,7 @@ _GROUP = ["component", "stack", "layer", "kind"]
 
 def dynamics(
     *runs: Path,
-    top: Annotated[int, Parameter(validator=Number(gte=1))] = 10,
+    top: Annotated[int, Parameter(converter=limited("Count"))] = 10,
     out: Out = None,
     log: Log = None,
 ) -> None:

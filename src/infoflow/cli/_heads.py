@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
 
 from ._failures import require_all
 from ._measuring import Measuring, run_name
+from ._options import limited
 from ._session import Out, Session, run_folder, working
 from ._show import estimate, show, show_path, show_table
 
@@ -30,7 +30,7 @@ def heads(
     model: str,
     /,
     *,
-    top: Annotated[int, Parameter(validator=Number(gte=1))] = 10,
+    top: Annotated[int, Parameter(converter=limited("Count"))] = 10,
     parse: Annotated[
         bool, Parameter(negative=(), help="Give a corpus without trees those of a spaCy parser (--parser).")
     ] = False,

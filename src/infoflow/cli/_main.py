@@ -1,5 +1,8 @@
-"""From the command line to an exit code: 0, 2 for a mistake of the user, 3 where a measure failed and others did not,
-130 for an interruption."""
+"""From the command line to an exit code, in the one place that ends the process.
+
+0: done; 1: `doctor` found something broken; 2: a mistake of the user; 3: a measure failed and others did not;
+130: interrupted.
+"""
 
 import json
 import os
@@ -16,6 +19,8 @@ from cyclopts import CycloptsError
 
 from ._app import app
 from ._failures import Incomplete, explain
+from ._options import refuse_empty
+from ._streams import use_patient_streams
 
 USER_ERROR, INCOMPLETE, INTERRUPTED = 2, 3, 130
 
@@ -33,16 +38,21 @@ _QUIET = {
 
 def main() -> None:
     """The console script `infoflow`."""
+    output = use_patient_streams()
     _silence_libraries()
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    sys.stdout.flush()
+    if output.failure is not None and code == 0:
+        code = _fail(f"Not all of the output could be written: {output.failure.strerror}.", sys.argv[1:])
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit code."""
+    """Run one command and return its exit code, once it has returned."""
     try:
         with _sigterm_as_interrupt():
-            app(list(arguments), exit_on_error=False, print_error=False, result_action="return_value")
-            sys.stdout.flush()
+            refuse_empty(arguments)
+            code = app(list(arguments), exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
         return _fail(f"{error}\n{_advice(arguments)}", arguments)
     except KeyboardInterrupt:
@@ -53,14 +63,11 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         _say("error", str(error), arguments)
         return INCOMPLETE
-    except BrokenPipeError:  # the reader of a pipe, such as `head`, had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except Exception as error:
         if (message := explain(error)) is None:
             raise
         return _fail(message, arguments)
-    return 0
+    return code if isinstance(code, int) else 0
 
 
 def _silence_libraries() -> None:

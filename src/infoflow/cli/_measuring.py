@@ -8,15 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
 
 from ._failures import require_all
-from ._session import Device, Seed, Settings
+from ._options import limited, names_in
+from ._session import Device, Seed, Settings, TextColumn, TranslationColumn
 from ._settings import analysis_settings
 from ._show import show, show_path, show_table
 
 if TYPE_CHECKING:
     from infoflow.studies import AnalyzeOptions, Run
+
+
+_LONGEST_NAME = 150  # bytes; file systems take 255, and what is written beside it needs some
 
 
 @Parameter(name="*")
@@ -27,17 +30,20 @@ class Measuring:
     corpus: Annotated[
         str,
         Parameter(
-            help="A file (text, .tsv, .conllu, .tagged; .gz too), two aligned files (a.en,a.fr), tatoeba-en-fr, "
-            "grammar, grammar:SIZE, or hf:NAME."
+            help="A file (text, .tsv, .conllu, .tagged, .csv, .jsonl, .json, .parquet; .gz too), two aligned files "
+            "(a.en,a.fr), tatoeba-en-fr, grammar, grammar:SIZE, or hf:NAME."
         ),
     ] = "tatoeba-en-fr"
+    text_column: TextColumn = None
+    translation_column: TranslationColumn = None
     sentences: Annotated[
-        int, Parameter(validator=Number(gte=0), help="Sentences to read at most, chosen by hash; 0 reads all.")
+        int, Parameter(converter=limited("CountOrNone"), help="Sentences to read at most, chosen by hash; 0 reads all.")
     ] = 5000
     control: Annotated[bool, Parameter(help="Measure the same architecture with random weights too.")] = True
     tokenizer: Annotated[str | None, Parameter(help="Folder or name. Default: the one beside the weights.")] = None
     max_length: Annotated[
-        int, Parameter(validator=Number(gte=3), help="Longer sentences are cut at this many tokens, and counted.")
+        int,
+        Parameter(converter=limited("MaxLength"), help="Longer sentences are cut at so many tokens, and counted."),
     ] = 512
     precision: Annotated[
         Literal["fp32", "bf16"], Parameter(help="bf16 is faster where the processor has bfloat16 instructions.")
@@ -55,7 +61,9 @@ class Measuring:
 
         return AnalyzeOptions(
             corpus=self.corpus,
-            only=tuple(name.strip() for names in only for name in names.split(",") if name.strip()),
+            text_column=self.text_column or "",
+            translation_column=self.translation_column or "",
+            only=names_in("--only", only),
             sentences=self.sentences,
             control=self.control,
             seed=self.seed,
@@ -73,7 +81,12 @@ def run_name(command: str, *models: str, shard: tuple[int, int] | None = None) -
     names = [command, *map(_short, models)]
     if shard:
         names.append(f"shard-{shard[0]}-of-{shard[1]}")
-    return "-".join(names)
+    name = "-".join(names)
+    if len(name.encode()) <= _LONGEST_NAME:
+        return name
+    from infoflow.foundation import digest
+
+    return f"{name.encode()[: _LONGEST_NAME - 17].decode(errors='ignore')}-{digest(name)}"
 
 
 def _short(model: str) -> str:
@@ -88,9 +101,9 @@ def parse_shard(text: str) -> tuple[int, int]:
     """`i/n` as two numbers with 0 <= i < n."""
     from infoflow.foundation import UserError
 
-    index, slash, num = text.partition("/")
-    if not (slash and index.isdecimal() and num.isdecimal() and int(index) < int(num)):
-        raise UserError(f"--shard must be i/n with i from 0 to n-1, such as 0/4. Got {text}.")
+    index, _, num = text.partition("/")
+    if not re.fullmatch(r"[0-9]{1,9}/[0-9]{1,9}", text) or int(index) >= int(num):
+        raise UserError(f"--shard must be i/n with i from 0 to n-1, such as 0/4. Got {text[:80]}.")
     return int(index), int(num)
 
 

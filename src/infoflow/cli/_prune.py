@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
 
 from ._measuring import run_name
-from ._session import COMMON, Device, Seed, Session, run_folder, working
+from ._options import limited, names_in
+from ._session import COMMON, Device, Seed, Session, TextColumn, TranslationColumn, run_folder, working
 from ._show import show, show_path, show_table
 
 if TYPE_CHECKING:
@@ -18,11 +18,13 @@ def prune(
     model: str,
     /,
     *,
-    keep: Annotated[int, Parameter(validator=Number(gte=0))],
+    keep: Annotated[int, Parameter(converter=limited("CountOrNone"))],
     by: Literal["importance", "confidence", "relevance", "random"] = "importance",
     kinds: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
     corpus: str = "tatoeba-en-fr",
-    sentences: Annotated[int, Parameter(validator=Number(gte=2))] = 1000,
+    text_column: TextColumn = None,
+    translation_column: TranslationColumn = None,
+    sentences: Annotated[int, Parameter(converter=limited("Several"))] = 1000,
     tokenizer: str | None = None,
     seed: Seed = 0,
     device: Device = None,
@@ -48,10 +50,10 @@ def prune(
         from infoflow.models import load_model
         from infoflow.pruning import prune_to
 
-        chosen = tuple(name.strip() for names in kinds for name in names.split(",") if name.strip())
+        chosen = names_in("--kinds", kinds)
         loaded = load_model(model, tokenizer=tokenizer, device=device or "auto")
         folder = run_folder(out, run_name("prune", model))
-        read = load_corpus(corpus)
+        read = load_corpus(corpus, text_column=text_column, translation_column=translation_column)
         _show(prune_to(loaded, read, keep, folder, by=by, kinds=chosen or None, sentences=sentences, seed=seed))
 
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from ._options import limited, names_in
 from ._session import Log, reporting
 from ._show import show, show_path
 
@@ -15,7 +16,7 @@ def report(
     *,
     figures: Path | None = None,
     formats: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
-    width: float = 6.8,
+    width: Annotated[float, Parameter(converter=limited("Inches"))] = 6.8,
     anonymous: Annotated[bool, Parameter(negative=())] = False,
     log: Log = None,
 ) -> None:
@@ -42,6 +43,6 @@ def report(
                 raise UserError("--formats are those of figures: say where to with --figures FOLDER.")
             show_path("Report", write_report(folder, anonymous))
             return
-        kinds = [kind.strip() for text in formats for kind in text.split(",")] or ["svg", "png", "pdf"]
+        kinds = list(names_in("--formats", formats)) or ["svg", "png", "pdf"]
         for path in write_figures(folder, figures, kinds, width):  # type: ignore[arg-type]
             show(str(path))

@@ -8,19 +8,28 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
-from cyclopts.validators import Number
+
+from ._options import limited
 
 COMMON = Group("Common options", sort_key=100)
 
 Out = Annotated[Path | None, Parameter(group=COMMON, help="Run folder. Default: a folder under runs/.")]
 Device = Annotated[
-    str | None, Parameter(group=COMMON, help="cpu, cuda, cuda:1, mps. Default: a GPU where there is one.")
+    str | None,
+    Parameter(
+        group=COMMON, converter=limited("Device"), help="cpu, cuda, cuda:1, mps. Default: a GPU where there is one."
+    ),
 ]
-Seed = Annotated[int, Parameter(group=COMMON)]
+Seed = Annotated[int, Parameter(group=COMMON, converter=limited("Seed"))]
 Log = Annotated[
     Literal["rich", "plain", "json"] | None,
     Parameter(group=COMMON, help="Progress on standard error. Default: rich on a terminal, plain lines elsewhere."),
 ]
+TextColumn = Annotated[
+    str | None,
+    Parameter(help="Column of the sentences in a table (.csv, .tsv, .jsonl, .json, .parquet) or a dataset (hf:NAME)."),
+]
+TranslationColumn = Annotated[str | None, Parameter(help="Column of their translations.")]
 Settings = Annotated[
     tuple[str, ...],
     Parameter(
@@ -39,7 +48,11 @@ class Session:
 
     threads: Annotated[
         int | None,
-        Parameter(group=COMMON, validator=Number(gte=1), help="CPU threads. Default: OMP_NUM_THREADS, else all cores."),
+        Parameter(
+            group=COMMON,
+            converter=limited("Threads"),
+            help="CPU threads. Default: OMP_NUM_THREADS, else all cores.",
+        ),
     ] = None
     log: Log = None
 
@@ -57,15 +70,21 @@ def working(session: Session) -> Iterator[None]:
 @contextmanager
 def reporting(log: Log) -> Iterator[None]:
     """Let the rooms report progress to standard error; under `torchrun` only the first process talks."""
-    from infoflow.foundation import make_display, use_display
+    from infoflow.foundation import make_display, thread_budget, use_display
 
     with use_display(make_display(log if is_first_process() else "silent")):
+        if os.environ.get("OMP_NUM_THREADS"):  # libraries take it as it is: thousands of threads end the process
+            os.environ["OMP_NUM_THREADS"] = str(thread_budget())
         yield
 
 
 def is_first_process() -> bool:
     """Whether this process shows results: under `torchrun` one of them does."""
-    return int(os.environ.get("RANK", "0")) == 0
+    if not os.environ.get("RANK"):
+        return True  # without the import, where no launcher is
+    from infoflow.foundation import launched
+
+    return launched()[0] == 0
 
 
 def run_folder(out: Path | None, name: str) -> Path:

@@ -14,6 +14,7 @@ def with_settings(plan: "StudyPlan", settings: Sequence[str]) -> "StudyPlan":
     Raises:
         UserError: A setting is malformed, unknown, or of the wrong kind.
     """
+    from infoflow.foundation import UserError
     from infoflow.studies import StudyPlan
 
     values = plan.to_json()
@@ -21,9 +22,14 @@ def with_settings(plan: "StudyPlan", settings: Sequence[str]) -> "StudyPlan":
         name, value = _split(setting)
         *tables, last = name.split(".")
         table = values
-        for key in tables:
-            # An unknown or scalar table is left to `from_json`, which says what is known.
-            table = table.setdefault(key, {}) if isinstance(table.get(key, {}), dict) else {}
+        for position, key in enumerate(tables):
+            table = table.setdefault(key, {})  # an unknown one is left to `from_json`, which says what is known
+            if not isinstance(table, dict):
+                holder = ".".join(tables[: position + 1])
+                raise UserError(
+                    f"--set must name a setting: {holder} is one, and holds no others. Got {setting[:80]}.\n"
+                    f"Write --set {holder}=VALUE."
+                )
         table[last] = value
     return StudyPlan.from_json(values)
 
@@ -35,19 +41,24 @@ def analysis_settings(settings: Sequence[str]) -> "AnalysisPlan":
 
     if foreign := [setting for setting in settings if not setting.startswith("analysis.")]:
         raise UserError(
-            f"Here --set changes settings of the analysis only. Got {foreign[0]}.\n"
+            f"Here --set changes settings of the analysis only. Got {foreign[0][:80]}.\n"
             "Write for example --set analysis.clusters=100."
         )
     return with_settings(StudyPlan(), settings).analysis
 
 
 def _split(setting: str) -> tuple[str, Any]:
-    from infoflow.foundation import UserError
+    from infoflow.foundation import UserError, as_written
 
     name, equals, text = setting.partition("=")
     if not name or not equals:
-        raise UserError(f"--set takes name=value, such as --set training.updates=500. Got {setting}.")
+        raise UserError(f"--set takes name=value, such as --set training.updates=500. Got {setting[:80]}.")
     try:
-        return name.strip(), tomllib.loads(f"value = {text}")["value"]
+        read = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
         return name.strip(), text.strip()
+    except (RecursionError, ValueError):  # nested thousands deep; a number of thousands of digits
+        raise UserError(f"--set {name[:80]} takes a plain value, such as 500 or [1, 2]. Got {text[:40]}….") from None
+    if list(read) != ["value"]:
+        raise UserError(f"--set takes one setting at a time. Got {as_written(setting)}. Repeat --set for each.")
+    return name.strip(), read["value"]

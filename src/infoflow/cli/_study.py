@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
 
 from ._failures import require_all
+from ._options import limited
 from ._scorecard import show_scorecard
 from ._session import COMMON, Device, Out, Session, Settings, run_folder, working
 from ._settings import with_settings
@@ -18,9 +18,12 @@ def study(
     plan: str = "quick",
     /,
     *,
-    processes: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    processes: Annotated[int | None, Parameter(converter=limited("Threads"))] = None,
     settings: Settings = (),
-    seed: Annotated[tuple[int, ...], Parameter(negative=(), show_default=False, group=COMMON)] = (),
+    seed: Annotated[
+        tuple[int, ...],
+        Parameter(negative=(), show_default=False, group=COMMON, converter=limited("Seed")),
+    ] = (),
     device: Device = None,
     anonymous: Annotated[bool, Parameter(negative=(), group=COMMON)] = False,
     out: Out = None,

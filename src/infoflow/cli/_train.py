@@ -1,6 +1,8 @@
 """`infoflow train`."""
 
-from ._session import Device, Out, Seed, Session, Settings, run_folder, working
+from dataclasses import replace
+
+from ._session import Device, Out, Seed, Session, Settings, TextColumn, TranslationColumn, run_folder, working
 from ._settings import with_settings
 from ._show import show_path, show_table
 
@@ -11,6 +13,8 @@ def train(
     *,
     plan: str = "quick",
     corpus: str | None = None,
+    text_column: TextColumn = None,
+    translation_column: TranslationColumn = None,
     settings: Settings = (),
     seed: Seed = 0,
     device: Device = None,
@@ -29,9 +33,10 @@ def train(
         from infoflow.studies import StudyPlan, train_model
 
         changes = [f"training.device={device}"] if device else []
-        if corpus:
-            changes.append(f"corpus.name={corpus}")
         chosen = with_settings(StudyPlan.load(plan), [*settings, *changes])
+        named = {"name": corpus, "text_column": text_column, "translation_column": translation_column}
+        given = {name: value for name, value in named.items() if value}
+        chosen = replace(chosen, corpus=replace(chosen.corpus, **given))
         trained = train_model(objective, chosen, seed, run_folder(out, objective))
         rows = [
             [name, f"{value:,}" if isinstance(value, int) else f"{value:.4g}"] for name, value in trained.facts.items()

@@ -6,7 +6,7 @@ from pathlib import Path
 from infoflow.foundation import UserError
 
 from ._columns import Row
-from ._lines import read_lines
+from ._lines import check_length, read_lines
 
 CONLLU_COLUMNS = ("text", "words", "upos", "head", "deprel", "lemma", "xpos")
 
@@ -30,6 +30,7 @@ def read_conllu(path: Path, misc: Sequence[str] = ()) -> Iterator[Row | None]:
     for number, line in read_lines(path):
         if line.strip():
             block.append((number, line))
+            check_length(path, block[0][0], len(block))
         elif block:
             yield _sentence(path, block, misc)
             block = []
@@ -109,7 +110,7 @@ def _kind(path: Path, number: int, identifier: str, expected: int) -> str:
     """`"word"`, `"range"` (multiword token) or `"empty"` (node)."""
     for separator, kind in (("-", "range"), (".", "empty")):
         first, found, last = identifier.partition(separator)
-        if found and first.isdecimal() and last.isdecimal():
+        if found and _number(first) is not None and _number(last) is not None:
             return kind
     if identifier == str(expected):
         return "word"
@@ -130,12 +131,18 @@ def _heads(path: Path, numbers: list[int], words: list[list[str]]) -> list[int]:
 
 
 def _head(path: Path, number: int, value: str, length: int) -> int:
-    if value.isdecimal() and int(value) <= length:
-        return int(value) - 1
+    head = _number(value)
+    if head is not None and head <= length:
+        return head - 1
     raise UserError(
         f"{path}, line {number}: HEAD must lie in 0..{length} (0: root), {value[:40]!r} found.\n"
         "Correct the line; a file without annotated heads can be read as text instead."
     )
+
+
+def _number(text: str) -> int | None:
+    """A number of up to nine digits: no sentence has more words, and `int` refuses thousands of digits."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 9 else None
 
 
 def _off_tree(heads: list[int]) -> int | None:

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -18,11 +19,13 @@ from ._conllu import CONLLU_COLUMNS, read_conllu
 from ._content_ids import content_ids
 from ._encoded import Encoded, encode
 from ._hf_dataset import one_split, read_dataset
-from ._lines import check_readable
+from ._lines import check_readable, file_state, unchanged
+from ._memory import is_pair, read_frame, read_sentences
 from ._plain_text import read_pair, read_table, read_text
 from ._sentence import Sentence
 from ._split import SplitRule, assign, check_rule, check_shares
 from ._store import Stored, store
+from ._tables import read_columns
 from ._tagged import read_tagged, tagged_columns
 
 Side = Literal["text", "translation"]
@@ -38,7 +41,8 @@ class Corpus:
     """
 
     def __init__(self, stored: Stored, name: str) -> None:
-        self.name = name
+        # A file's name need not be UTF-8, and tables and pages are.
+        self.name = name.encode("utf-8", "replace").decode("utf-8")
         self.digest = stored.digest
         """Sixteen hex digits of the content: equal for equal sentences in equal order."""
         self._stored = stored
@@ -110,6 +114,45 @@ class Corpus:
         return cls._from_files([path], read_tagged(path, tags), tagged_columns(tags), facts, name)
 
     @classmethod
+    def from_table(
+        cls, path: str | Path, text: str | None = None, translation: str | None = None, name: str | None = None
+    ) -> "Corpus":
+        """Sentences of a named column of a table: .csv, .tsv with a header, .jsonl, .json, .parquet.
+
+        `"translation.en"` reaches into an object. A row with a blank or missing cell is left out.
+
+        Raises:
+            UserError: As `from_text`; a column is not named or not there, or holds something else than text.
+        """
+        path = Path(path)
+        columns = ("text", "translation") if translation else ("text",)
+        facts = {"reader": "table", "kind": path.suffix.lower(), "columns": [text, translation]}
+        return cls._from_files([path], read_columns(path, text, translation), columns, facts, name)
+
+    @classmethod
+    def from_sentences(cls, sentences: Sequence[Any], name: str = "sentences") -> "Corpus":
+        """A list of sentences, or of pairs of a sentence and its translation.
+
+        Raises:
+            UserError: The list is empty, or an entry is neither, or of another kind than the first.
+        """
+        parallel = len(sentences) > 0 and is_pair(sentences[0])
+        columns = ("text", "translation") if parallel else ("text",)
+        return cls(store(read_sentences(sentences, parallel, name), columns, name), name)
+
+    @classmethod
+    def from_frame(
+        cls, frame: Any, text: str = "text", translation: str | None = None, name: str = "frame"
+    ) -> "Corpus":
+        """Sentences of a named column of a pandas or polars frame.
+
+        Raises:
+            UserError: A column is not there, or holds something else than text.
+        """
+        columns = ("text", "translation") if translation else ("text",)
+        return cls(store(read_frame(frame, text, translation), columns, name), name)
+
+    @classmethod
     def from_dataset(
         cls,
         dataset: Dataset | IterableDataset | DatasetDict | IterableDatasetDict,
@@ -144,9 +187,11 @@ class Corpus:
     ) -> "Corpus":
         for path in paths:
             check_readable(path)
+        states = [file_state(path) for path in paths]
+        first = list(islice(rows, 1))  # what is no text is told before a large file is hashed
         name = name or "-".join(dict.fromkeys(path.name.removesuffix(".gz") for path in paths))
         key = digest([_READER_VERSION, facts, [file_digest(path) for path in paths]])
-        return cls(store(rows, columns, name, key), name)
+        return cls(store(unchanged(chain(first, rows), paths, states), columns, name, key), name)
 
     # -- sentences ----------------------------------------------------------------------------------------------------
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from infoflow.foundation import UserError, atomic_folder, current_display, digest
+from infoflow.foundation import UserError, current_display, digest
 
 from ._alignment import NOT_A_WORD, Alignment, SubwordAligner
-from ._cache import cache_folder
+from ._cache import cached
 
 _VERSION = 2  # raise when the same inputs give other arrays
 _BATCH = 2048
@@ -93,13 +93,13 @@ def encode(
     limit = min(max_length, tokenizer.model_max_length)
     if len(sentence_ids) <= _BATCH:
         return _in_memory(_aligned(sentences, tokenizer, limit, target), sentence_ids, limit, tokenizer.is_fast)
-    folder = cache_folder() / "encoded" / digest([_VERSION, key, tokenizer_digest(tokenizer), target, limit])
-    if not (folder / _FACTS).exists():
-        with (
-            atomic_folder(folder, keep_existing=True) as temporary,
-            current_display().progress("encoding", total=len(sentence_ids), unit="sentences") as progress,
-        ):
-            _write(temporary, _aligned(sentences, tokenizer, limit, target), progress.advance)
+
+    def make(folder: Path) -> None:
+        with current_display().progress("encoding", total=len(sentence_ids), unit="sentences") as progress:
+            _write(folder, _aligned(sentences, tokenizer, limit, target), progress.advance)
+
+    place = f"encoded/{digest([_VERSION, key, tokenizer_digest(tokenizer), target, limit])}"
+    folder = cached(place, make, "The encoded corpus")
     return _mapped(folder, sentence_ids, limit, tokenizer.is_fast)
 
 

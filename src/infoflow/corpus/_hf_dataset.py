@@ -4,11 +4,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from datasets import ClassLabel, Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 
 from infoflow.foundation import UserError
 
 from ._columns import Row
+from ._values import look_up, plain_text, sentence
 
 _OF_SENTENCES = {"text", "translation"}
 
@@ -27,11 +29,24 @@ def read_dataset(dataset: Dataset | IterableDataset, columns: Mapping[str, str])
     """
     labels = {name: _label_names(dataset, source) for name, source in columns.items()}
     paths = {name: tuple(source.split(".")) for name, source in columns.items()}
-    for record in dataset:
-        row: Row = {name: _value(record, name, path, labels[name]) for name, path in paths.items()}
+    # Columns that nobody asked for may need libraries for images or sound.
+    chosen = dataset.select_columns(list(dict.fromkeys(path[0] for path in paths.values())))
+    for number, record in enumerate(_records(chosen), start=1):
+        row: Row = {name: _value(record, name, path, labels[name], number) for name, path in paths.items()}
         if "text" not in row:
             row["text"] = " ".join(row["words"] or ())
-        yield row if _holds_sentence(row) else None
+        if _holds_sentence(row):
+            _check_words(row, number)
+            yield row
+        else:
+            yield None
+
+
+def _records(dataset: Dataset | IterableDataset) -> Iterator[Mapping[str, Any]]:
+    try:
+        yield from dataset
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise UserError(f"The dataset is damaged: {error}.\nLoad or make it again.") from error
 
 
 def one_split(dataset: Any, columns: Mapping[str, str]) -> Dataset | IterableDataset:
@@ -47,7 +62,10 @@ def one_split(dataset: Any, columns: Mapping[str, str]) -> Dataset | IterableDat
     known = dataset.column_names
     for source in columns.values():
         if known is not None and source.split(".")[0] not in known:
-            raise UserError(f"The dataset has no column {source!r}. Its columns: {', '.join(known)}.")
+            raise UserError(
+                f"The dataset has no column {source!r}. Its columns: {', '.join(known)}.\n"
+                "Name that of the sentences: --text-column NAME (in Python text_column=)."
+            )
     return dataset
 
 
@@ -57,22 +75,41 @@ def _label_names(dataset: Dataset | IterableDataset, source: str) -> list[str] |
     return feature.names if isinstance(feature, ClassLabel) else None
 
 
-def _value(record: Mapping[str, Any], name: str, path: Getter, labels: list[str] | None) -> Any:
-    value: Any = record
-    for key in path:
-        value = value[key]
+def _value(record: Mapping[str, Any], name: str, path: Getter, labels: list[str] | None, number: int) -> Any:
+    value = look_up(record, ".".join(path))
     if name in _OF_SENTENCES:
-        return value.strip() if isinstance(value, str) else value
-    if value is not None and np.ndim(value) == 0:
+        return sentence(value, "the dataset", number, ".".join(path))
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple | np.ndarray):
         raise UserError(
             f"The column {'.'.join(path)!r} must hold a list with one value per word. Got {value!r} for a sentence.\n"
             "A label of the whole sentence is no tag: leave that column out."
         )
-    if labels is not None and value is not None:
-        return [labels[index] if index is not None and index >= 0 else "" for index in value]
-    if name == "head" or value is None:
-        return value
-    return ["" if item is None else str(item) for item in value]
+    if labels is not None:
+        return [labels[index] if index is not None and 0 <= index < len(labels) else "" for index in value]
+    if name == "head":
+        return [_head(head, len(value), ".".join(path), number) for head in value]
+    return ["" if item is None else plain_text(str(item), "the dataset", number, ".".join(path)) for item in value]
+
+
+def _head(head: Any, words: int, column: str, number: int) -> int:
+    if isinstance(head, int | np.integer) and not isinstance(head, bool) and -1 <= head < words:
+        return int(head)
+    raise UserError(
+        f"The column {column!r} must hold the index of each word's head, from 0 to {words - 1}, or -1 for the root. "
+        f"Got {head!r} in row {number}.\nHeads that count from 1 need 1 subtracted."
+    )
+
+
+def _check_words(row: Row, number: int) -> None:
+    """Every list has one value per word."""
+    for name, values in row.items():
+        if name not in _OF_SENTENCES and "words" in row and len(values or ()) != len(row["words"]):
+            raise UserError(
+                f"The column of {name} must hold one value per word. In row {number} it has {len(values or ())}, of "
+                f"{len(row['words'])} words.\nCorrect the row, or leave the column out."
+            )
 
 
 def _holds_sentence(row: Row) -> bool:

@@ -1,59 +1,112 @@
 """Lines of a text file, plain or gzip, with errors that say where."""
 
 import gzip
+import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from infoflow.foundation import UserError
 
+from ._printable import printable, shortened
+
+LONGEST_LINE = 1 << 20
+"""Bytes of a line, and characters of a sentence, at most: a file without line ends is no corpus."""
+
+LONGEST_BLOCK = 100_000
+"""Lines of a sentence at most, where each word has a line of its own."""
+
 _GZIP_MAGIC = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, line without its end); only `\\n` and `\\r\\n` end a line, never U+2028 and the like.
 
     Raises:
-        UserError: The file is missing, unreadable, damaged, binary, or not UTF-8.
+        UserError: The file is missing, unreadable, damaged, binary, or not UTF-8; a line exceeds `LONGEST_LINE`.
     """
-    with _open(path) as file:
+    with open_bytes(path) as file:
         number = 0
-        try:
-            for number, line in enumerate(file, start=1):
-                yield number, _decode(line, path, number)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise UserError(
-                f"{path} is a damaged gzip file: {error} (after line {number}).\nDownload or compress it again."
-            ) from error
+        while line := file.readline(LONGEST_LINE + 2):
+            number += 1
+            yield number, _decode(line, path, number)
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[IO[bytes]]:
-    """Open for reading bytes; gzip is recognised by content, so a wrong extension does no harm."""
+def open_bytes(path: Path) -> Iterator[IO[bytes]]:
+    """Open for reading bytes; gzip is recognised by content, so a wrong extension does no harm.
+
+    Raises:
+        UserError: The file is missing, unreadable, or damaged (also where that shows later, inside the block).
+    """
     check_readable(path)
     with path.open("rb") as raw:
-        zipped = raw.read(2) == _GZIP_MAGIC
-        raw.seek(0)
-        if zipped:
-            with gzip.open(raw) as file:
-                yield file
-        else:
-            yield raw
+        try:
+            zipped = raw.read(2) == _GZIP_MAGIC
+            raw.seek(0)
+            if zipped:
+                with gzip.open(raw) as file:
+                    yield file
+            else:
+                yield raw
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise UserError(
+                f"{printable(str(path))} is a damaged gzip file: {error}.\nDownload or compress it again."
+            ) from error
+        except OSError as error:
+            raise UserError(f"{printable(str(path))} cannot be read: {error.strerror}.\nCheck the disk.") from error
 
 
 def check_readable(path: Path) -> None:
-    """Raise a UserError unless `path` is a file that can be opened."""
-    if path.is_dir():
-        raise UserError(f"A corpus file was expected, but {path} is a folder.\nName a file in it.")
+    """Raise a UserError unless `path` is a regular file that can be opened; never waits, as a pipe would."""
+    shown = printable(str(path))
     try:
+        mode = path.stat().st_mode
+        if kind := next((kind for is_kind, kind in _KINDS if is_kind(mode)), None):
+            advice = "Name a file in it." if stat.S_ISDIR(mode) else "Write what it gives into a file first."
+            raise UserError(f"A corpus file was expected, but {shown} is {kind}.\n{advice}")
         path.open("rb").close()
     except FileNotFoundError as error:
-        raise UserError(f"No corpus file {path}.\nCheck the path (now in {Path.cwd()}).") from error
+        raise UserError(f"No corpus file {shown}.\nCheck the path (now in {Path.cwd()}).") from error
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.\nCheck its permissions.") from error
+        raise UserError(
+            f"{shortened(shown)} cannot be read: {error.strerror}.\nCheck the path and its permissions."
+        ) from error
+    except ValueError as error:  # a zero byte, or half of a surrogate pair
+        raise UserError(f"{shortened(shown)} is no name of a file: {error}.\nCheck the path.") from error
+
+
+def unchanged(rows: Iterable[Any], paths: Sequence[Path], states: Sequence[object]) -> Iterator[Any]:
+    """The rows, and a UserError at their end where a file is in another state than before it was read."""
+    yield from rows
+    for path, state in zip(paths, states, strict=True):
+        if file_state(path) != state:
+            raise UserError(f"{path} has changed while it was read.\nTry again when nobody writes to it.")
+
+
+def check_length(path: Path, first: int, lines: int) -> None:
+    """Raise a UserError where a sentence of one word a line, begun on line `first`, never ends."""
+    if lines > LONGEST_BLOCK:
+        raise UserError(
+            f"{path}, line {first}: a sentence may have {LONGEST_BLOCK:,} lines at most, and this one has more.\n"
+            "A blank line ends a sentence: put one after each."
+        )
+
+
+def file_state(path: Path) -> tuple[int, ...]:
+    """What changes when somebody writes to the file."""
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _decode(line: bytes, path: Path, number: int) -> str:
@@ -64,8 +117,14 @@ def _decode(line: bytes, path: Path, number: int) -> str:
             f"{path}, line {number}: holds a zero byte, so it is not UTF-8 text.\n"
             "Give a text file (plain or .gz); convert UTF-16 with: iconv -f UTF-16 -t UTF-8"
         )
+    line = line.removesuffix(b"\n").removesuffix(b"\r")
+    if len(line) > LONGEST_LINE:
+        raise UserError(
+            f"{path}, line {number}: a line may have {LONGEST_LINE:,} bytes at most, and this one is longer.\n"
+            "Write one sentence per line."
+        )
     try:
-        return line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+        return line.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(
             f"{path}, line {number}: not UTF-8 (byte 0x{line[error.start]:02x} at position {error.start}).\n"

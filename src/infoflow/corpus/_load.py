@@ -1,13 +1,18 @@
-"""`load_corpus`: a corpus by name or path."""
+"""`load_corpus`: a corpus by name or path, or of what is in memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
+
+from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 
 from infoflow.foundation import UserError
 
 from ._corpus import Corpus
 from ._generated import generate_grammar
+from ._memory import is_frame
+from ._printable import printable, shortened
+from ._tables import is_table, needs_columns
 from ._tatoeba import TATOEBA, load_tatoeba
 
 GRAMMAR = "grammar"
@@ -15,10 +20,13 @@ GRAMMAR_SENTENCES = 20_000
 """Sentences of `load_corpus("grammar")`."""
 
 _HUB = "hf:"
+_NAMES = f"Names are {TATOEBA}, {GRAMMAR}, {GRAMMAR}:SIZE and hf:NAME; two aligned files are written train.en,train.de."
 
 
-def load_corpus(source: str | Path, **options: Any) -> Corpus:
-    """A corpus by name or path; `options` go to the reader.
+def load_corpus(
+    source: Any, *, text_column: str | None = None, translation_column: str | None = None, **options: Any
+) -> Corpus:
+    """A corpus by name or path, or of what is in memory; `options` go to the reader.
 
     | source                       | corpus                                                        |
     |------------------------------|---------------------------------------------------------------|
@@ -29,29 +37,81 @@ def load_corpus(source: str | Path, **options: Any) -> Corpus:
     | `pairs.tsv`                  | `Corpus.from_parallel`, two columns                           |
     | `train.en,train.de`          | `Corpus.from_parallel`, two files                             |
     | `words.tagged`, `words.tags` | `Corpus.from_tagged`                                          |
+    | `.csv`, `.tsv`, `.jsonl`, `.json`, `.parquet` | `Corpus.from_table`, by `text_column`        |
     | any other file               | `Corpus.from_text`                                            |
+    | a list of sentences or pairs | `Corpus.from_sentences`                                       |
+    | a frame of pandas or polars  | `Corpus.from_frame`, by `text_column`                         |
+    | a `datasets.Dataset`         | `Corpus.from_dataset`                                         |
 
-    Each file may be `.gz`.
+    Each file but Parquet may be `.gz`.
+
+    Args:
+        source: One of these.
+        text_column: The column of the sentences, in a table or dataset; of datasets `text` by default.
+        translation_column: The column of their translations.
+        options: As the reader takes them.
 
     Raises:
-        UserError: There is no such corpus, or it cannot be read.
+        UserError: There is no such corpus, it cannot be read, or a column is missing or named in vain.
     """
-    name = str(source)
+    if isinstance(source, str | Path):
+        return _by_name(source, text_column or None, translation_column or None, options)
+    named = {"text": text_column, "translation": translation_column}
+    columns = {name: column for name, column in named.items() if column}
+    if isinstance(source, Dataset | IterableDataset | DatasetDict | IterableDatasetDict):
+        return Corpus.from_dataset(source, **{**columns, **options})
+    if is_frame(source):
+        return Corpus.from_frame(source, **{**columns, **options})
+    if isinstance(source, list | tuple):
+        _no_columns("a list", columns)
+        return Corpus.from_sentences(source, **options)
+    raise UserError(
+        "A corpus is a name, a path, a list of sentences or of pairs, a frame of pandas or polars, or a dataset. "
+        f"Got {type(source).__name__}.\nMake a list of it, or write it into a file."
+    )
+
+
+def _by_name(source: str | Path, text: str | None, translation: str | None, options: dict[str, Any]) -> Corpus:
+    name, path = str(source), Path(source)
+    columns = {key: column for key, column in (("text", text), ("translation", translation)) if column}
+    if name.startswith(_HUB):
+        return _from_hub(name.removeprefix(_HUB), {**columns, **options})
+    if not name:
+        raise UserError(f"No corpus was named.\n{_NAMES}")
+    built_in = name in (TATOEBA, GRAMMAR) or name.startswith(f"{GRAMMAR}:")
+    there = not built_in and _is_there(path)
+    if there and is_table(path) and (columns or needs_columns(path)):
+        return Corpus.from_table(path, text, translation, **options)
+    if built_in or there:
+        _no_columns(name, columns)
     if name == TATOEBA:
         return load_tatoeba(**options)
-    if name == GRAMMAR or name.startswith(f"{GRAMMAR}:"):
+    if built_in:
         return generate_grammar(**{"num": _grammar_size(name), **options})
-    if name.startswith(_HUB):
-        return _from_hub(name.removeprefix(_HUB), options)
-    if not Path(source).exists():
-        return _from_pair(name, options)
-    return _reader(Path(source))(source, **options)
+    return _reader(path)(source, **options) if there else _from_pair(name, columns, options)
+
+
+def _no_columns(name: str, columns: Collection[str]) -> None:
+    if columns:
+        raise UserError(
+            f"{name} has no columns to name. A column of the text or translation was named.\n"
+            "Leave it out; tables with columns are .csv, .tsv, .jsonl, .json, .parquet and hf:NAME."
+        )
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name too long, or a folder that may not be searched: the reader says so
+        return "," not in str(path)
 
 
 def _grammar_size(name: str) -> int:
     size = name.partition(":")[2].replace(",", "").replace("_", "")
-    if name != GRAMMAR and not size.isdecimal():
-        raise UserError(f"Write grammar:SIZE with a number of sentences, such as grammar:5000. Got {name}.")
+    if name != GRAMMAR and not (size.isascii() and size.isdecimal() and len(size) <= 12):
+        raise UserError(
+            f"Write grammar:SIZE with a number of sentences, such as grammar:5000. Got {shortened(printable(name))}."
+        )
     return int(size) if size else GRAMMAR_SENTENCES
 
 
@@ -61,13 +121,18 @@ def _reader(path: Path) -> Callable[..., Corpus]:
     return readers.get(Path(path.name.removesuffix(".gz")).suffix.lower(), Corpus.from_text)
 
 
-def _from_pair(name: str, options: dict[str, Any]) -> Corpus:
+def _from_pair(name: str, columns: Collection[str], options: dict[str, Any]) -> Corpus:
     files = [Path(part) for part in name.split(",")]
-    if len(files) == 2 and any(file.exists() for file in files):
+    if len(files) == 2 and any(map(_is_there, files)):
+        if table := next(filter(is_table, files), None):
+            raise UserError(
+                f"Two aligned files are plain text, one sentence a line. {table} is a table.\n"
+                "Put both columns into one table, and name them: --text-column NAME --translation-column NAME."
+            )
+        _no_columns(name, columns)
         return Corpus.from_parallel(*files, **options)
     raise UserError(
-        f"No corpus {name}: neither a file (now in {Path.cwd()}) nor a name.\n"
-        f"Names are {TATOEBA}, {GRAMMAR}, {GRAMMAR}:SIZE and hf:NAME; two aligned files are written train.en,train.de."
+        f"No corpus {shortened(printable(name))}: neither a file (now in {Path.cwd()}) nor a name.\n{_NAMES}"
     )
 
 
@@ -75,10 +140,12 @@ def _from_hub(name: str, options: dict[str, Any]) -> Corpus:
     from datasets import load_dataset
 
     path, _, split = name.partition(":")
+    if not path.strip():
+        raise UserError(f"A dataset of the hub is written hf:NAME or hf:NAME:SPLIT. Got {_HUB}{name}.\nName one.")
     config = options.pop("config", None)
     try:
         dataset = load_dataset(path, config, split=split or "train")
-    except (OSError, ValueError, RuntimeError) as error:
+    except Exception as error:  # every library that reads a format has errors of its own
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UserError(
             f"The dataset {path} could not be loaded from the hub: {reason}\n"

@@ -7,13 +7,16 @@ So pip is only asked for its settings (indexes, links, certificate, proxy), and 
 
 import ast
 import base64
+import errno
 import hashlib
 import json
+import math
 import os
 import re
 import ssl
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -25,11 +28,14 @@ from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 from urllib.response import addinfourl
 
-from infoflow.foundation import atomic_write, current_display
+from infoflow.foundation import UserError, atomic_write, current_display
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _CHUNK = 1 << 18
 _NETWORK_ERRORS = (OSError, HTTPException, ValueError)  # URLError, timeouts and TLS errors are OSErrors
+_OWN_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE)  # no other place would help
+_LARGEST_PAGE = 64_000_000  # bytes; that of a project with 50,000 files has 20 million
+_PATIENCE, _SLOWEST = 60.0, 1000.0  # seconds before a rate counts, bytes per second
 # pip's sections, strongest first; someone may have configured only `pip install`.
 _SECTIONS = (":env:", "download", "install", "global")
 
@@ -63,14 +69,27 @@ def pip_settings() -> PipSettings:
         client_cert=values.get("client-cert"),
         proxy=values.get("proxy"),
         trusted_hosts=tuple(values.get("trusted-host", "").split()),
-        timeout=float(values.get("timeout", values.get("default-timeout", "15"))),
+        timeout=_seconds(values.get("timeout", values.get("default-timeout", "15"))),
     )
 
 
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        raise UserError(f"pip's timeout must be a number of seconds above 0. Got {text!r}. See pip config list.")
+    return seconds
+
+
 def fetch_from_index(
-    project: str, filename: str, sha256: str, target: Path, settings: PipSettings | None = None
+    project: str, filename: str, sha256: str, target: Path, settings: PipSettings | None = None, *, size: int
 ) -> None:
     """Save `filename` of `project` as `target`, which then has the given hash; nothing else is ever written.
+
+    Of a page no more than 64 MB are read, of the file no more than `size` bytes; a place that delivers less than 1 kB
+    a second for a minute is given up.
 
     Raises:
         NotOnIndex: No place offers the file, or none delivers it unharmed.
@@ -85,9 +104,11 @@ def fetch_from_index(
             if url is None:
                 reasons.append(f"{redacted(page)} does not list {filename}")
                 continue
-            _download(opener, url, sha256, target)
+            _download(opener, url, sha256, target, size)
             return
         except _NETWORK_ERRORS as error:
+            if isinstance(error, OSError) and error.errno in _OWN_ERRORS:
+                raise
             reasons.append(f"{redacted(page)}: {getattr(error, 'reason', None) or error}")
     raise NotOnIndex("; ".join(reasons) or "pip has no index configured")
 
@@ -149,13 +170,36 @@ def _links(opener: "_Opener", page: str) -> list[str]:
     if folder and folder.is_dir():
         page = f"{page.rstrip('/')}/index.html"
     with opener.open(page) as response:
-        content = response.read()
+        content = b"".join(_bounded(response, _LARGEST_PAGE, "the page"))
         base = response.geturl()
     if content.lstrip().startswith(b"{"):
-        return [urljoin(base, file["url"]) for file in json.loads(content)["files"]]
+        return _json_links(content, base)
     parser = _LinkParser(base)
-    parser.feed(content.decode("utf-8", "replace"))
+    try:
+        parser.feed(content.decode("utf-8", "replace"))
+    except AssertionError:  # HTMLParser's word for a broken declaration
+        raise ValueError("the page is broken HTML") from None
     return parser.links
+
+
+def _json_links(content: bytes, base: str) -> list[str]:
+    try:
+        return [urljoin(base, file["url"]) for file in json.loads(content)["files"]]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise ValueError("the page is no list of files in JSON (PEP 691)") from None
+
+
+def _bounded(response: "HTTPResponse | addinfourl", limit: int, what: str) -> Iterator[bytes]:
+    """The content in pieces, as they come; an error where it is longer than `limit` or hardly moves."""
+    start, received = time.monotonic(), 0
+    while chunk := response.read1(_CHUNK):
+        received += len(chunk)
+        if received > limit:
+            raise ValueError(f"{what} has more than the expected {limit:,} bytes")
+        seconds = time.monotonic() - start
+        if seconds > _PATIENCE and received < _SLOWEST * seconds:
+            raise ValueError(f"{what} comes too slowly: {received:,} bytes in {seconds:.0f} seconds")
+        yield chunk
 
 
 class _LinkParser(HTMLParser):
@@ -235,15 +279,14 @@ def _login(url: str) -> tuple[str, str] | None:
     return (known[0], known[2] or "") if known else None
 
 
-def _download(opener: _Opener, url: str, sha256: str, target: Path) -> None:
+def _download(opener: _Opener, url: str, sha256: str, target: Path, size: int) -> None:
     with opener.open(url) as response, atomic_write(target) as temporary:
-        total = int(response.headers.get("Content-Length") or 0)
         checksum = hashlib.sha256()
         with (
             temporary.open("wb") as file,
-            current_display().progress(f"fetching {target.name}", total=total / 1e6, unit="MB") as progress,
+            current_display().progress(f"fetching {target.name}", total=size / 1e6, unit="MB") as progress,
         ):
-            while chunk := response.read(_CHUNK):
+            for chunk in _bounded(response, size, "the file"):
                 file.write(chunk)
                 checksum.update(chunk)
                 progress.advance(len(chunk) / 1e6)

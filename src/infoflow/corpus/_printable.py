@@ -13,3 +13,8 @@ def printable(text: str) -> str:
     """
     spaced = "".join(" " if char.isspace() else char for char in text)
     return "".join(char for char in spaced if char in _JOINERS or unicodedata.category(char) not in _HIDDEN)
+
+
+def shortened(text: str) -> str:
+    """The text, of which a long one keeps its beginning and end: for messages."""
+    return text if len(text) <= 200 else f"{text[:100]}…{text[-50:]} ({len(text):,} characters)"

@@ -1,27 +1,25 @@
 """Turns any stream of sentences into an Arrow table: in memory while it is small, else a memory-mapped cache file."""
 
-import errno
 import hashlib
 import json
-import os
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 from datasets import Dataset
 
-from infoflow.foundation import UserError, atomic_folder, current_display
+from infoflow.foundation import UserError, current_display, disagreement
 
-from ._cache import cache_folder
+from ._cache import cache_folder, cached, room_in_cache
 from ._columns import Row, arrow_schema
 
 BATCH = 4096
 """Sentences per Arrow record batch. A corpus of one batch stays in memory: reading it again beats finding it."""
 
-_DATA, _FACTS = "data.arrow", "corpus.json"
+_CORPORA, _DATA, _FACTS = "corpora", "data.arrow", "corpus.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -42,8 +40,8 @@ def store(rows: Iterable[Row | None], columns: Sequence[str], name: str, key: st
     Raises:
         UserError: There is no sentence, or the disk is full.
     """
-    if key and (cached := _open(_folder(key))):
-        return cached
+    if key and disagreement(folder := cache_folder() / _place(key)) is None:
+        return _open(folder)
     batches = _Batches(rows, arrow_schema(columns))
     first = next(batches, None)
     if first is None:
@@ -90,24 +88,26 @@ class _Batches:
 
 
 def _write(first: pa.RecordBatch, batches: _Batches, name: str, key: str | None) -> Stored:
-    folder = _folder(key or f"incoming-{os.getpid()}-{id(batches):x}")
-    try:
-        with atomic_folder(folder, keep_existing=True) as temporary:
-            _write_batches(temporary / _DATA, first, batches, name)
-            facts = {"name": name, "digest": batches.digest, "dropped": batches.dropped, "sentences": batches.sentences}
-            (temporary / _FACTS).write_text(json.dumps(facts))
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise UserError(
-                f"The disk is full: the corpus {name} could not be cached in {folder.parent}.\n"
-                "Free some space there, or point INFOFLOW_CACHE to another folder."
-            ) from error
-        raise
-    if key is None:
-        folder = _rename_to_content(folder, batches.digest)
-    stored = _open(folder)
-    assert stored is not None
-    return stored
+    def write(folder: Path) -> None:
+        _write_batches(folder / _DATA, first, batches, name)
+        facts = {"name": name, "digest": batches.digest, "dropped": batches.dropped, "sentences": batches.sentences}
+        (folder / _FACTS).write_text(json.dumps(facts))
+
+    if key:
+        return _open(cached(_place(key), write, f"The corpus {name}"))
+    # Its content names it, and is known when all is written.
+    corpora = cache_folder() / _CORPORA
+    with (
+        room_in_cache(corpora, f"The corpus {name}"),
+        TemporaryDirectory(prefix=".incoming.", suffix=".partial", dir=corpora) as incoming,
+    ):
+        write(Path(incoming))
+
+        def move(folder: Path) -> None:
+            for path in Path(incoming).iterdir():
+                path.replace(folder / path.name)
+
+        return _open(cached(_place(batches.digest), move, f"The corpus {name}"))
 
 
 def _write_batches(path: Path, first: pa.RecordBatch, batches: _Batches, name: str) -> None:
@@ -123,21 +123,10 @@ def _write_batches(path: Path, first: pa.RecordBatch, batches: _Batches, name: s
             batch = next(batches, None)
 
 
-def _rename_to_content(folder: Path, digest: str) -> Path:
-    final = _folder(digest)
-    if _open(final) is None:
-        folder.replace(final)
-    else:
-        shutil.rmtree(folder)
-    return final
+def _place(key: str) -> str:
+    return f"{_CORPORA}/{key}"
 
 
-def _folder(key: str) -> Path:
-    return cache_folder() / "corpora" / key
-
-
-def _open(folder: Path) -> Stored | None:
-    if not (folder / _FACTS).exists():
-        return None
+def _open(folder: Path) -> Stored:
     facts = json.loads((folder / _FACTS).read_text())
     return Stored(dataset=Dataset.from_file(str(folder / _DATA)), digest=facts["digest"], dropped=facts["dropped"])

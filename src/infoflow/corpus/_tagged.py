@@ -7,7 +7,7 @@ from infoflow.foundation import UserError
 
 from ._categories import split_category
 from ._columns import NAMED_COLUMNS, Row
-from ._lines import read_lines
+from ._lines import check_length, read_lines
 
 
 def tagged_columns(names: Sequence[str]) -> tuple[str, ...]:
@@ -28,6 +28,7 @@ def read_tagged(path: Path, names: Sequence[str]) -> Iterator[Row | None]:
     for number, line in read_lines(path):
         if line.strip():
             block.append(_cells(path, number, line, names))
+            check_length(path, number - len(block) + 1, len(block))
         elif block:
             yield _sentence(block, names)
             block = []

@@ -1,12 +1,15 @@
 """The built-in corpus `tatoeba-en-fr`: real sentences, fetched once."""
 
+import shutil
 import tarfile
 import zipfile
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
-from infoflow.foundation import UserError, atomic_folder, file_digest
+from infoflow.foundation import UserError, disagreement, file_digest
 
-from ._cache import cache_folder
+from ._cache import cache_folder, cached
 from ._corpus import Corpus
 from ._package_index import NotOnIndex, PipSettings, fetch_from_index
 
@@ -14,8 +17,13 @@ TATOEBA = "tatoeba-en-fr"
 
 _PROJECT, _ARCHIVE = "nmt", "nmt-0.0.6.tar.gz"
 _SHA256 = "65db964c0afd5b0dbc4baecdce736f53222f63b791958176b5771db78a005096"
+_BYTES = 15_744_217
 _MEMBER = "nmt-0.0.6/data/fra-eng.zip"
 _PAIRS, _ABOUT, _ATTRIBUTION = "fra.txt", "_about.txt", "ATTRIBUTION.txt"
+_UNPACKED = {  # sha256
+    _PAIRS: "c7aed0010d2caf1065cb58f64776a7b95540bc445fa5d76177de8fba2d51d282",
+    _ABOUT: "09677e792c45ecd077162f4dc21b9b1f0297623500b1b3af3230db3462a79796",
+}
 
 _NOTICE = """\
 English–French sentence pairs of the Tatoeba project (tatoeba.org), selected by the Tab-delimited Bilingual Sentence
@@ -33,9 +41,9 @@ def load_tatoeba(settings: PipSettings | None = None) -> Corpus:
     Raises:
         UserError: The corpus is not in the cache and cannot be fetched.
     """
-    folder = tatoeba_folder()
-    if not (folder / _ATTRIBUTION).exists():
-        _unpack(_archive(settings), folder)
+    folder = cached(TATOEBA, partial(_fill, settings), f"The corpus {TATOEBA}")
+    with suppress(OSError):  # what an earlier version left when it was killed between unpacking and removing
+        _by_hand().unlink(missing_ok=True)
     return Corpus.from_parallel(folder / _PAIRS, name=TATOEBA)
 
 
@@ -46,31 +54,52 @@ def tatoeba_folder() -> Path:
 
 def is_tatoeba_cached() -> bool:
     """Whether `load_tatoeba` needs no network."""
-    return (tatoeba_folder() / _ATTRIBUTION).exists()
+    return disagreement(tatoeba_folder()) is None or _is_unpacked(tatoeba_folder())
 
 
-def _archive(settings: PipSettings | None) -> Path:
-    path = cache_folder() / "downloads" / _ARCHIVE
-    if path.exists() and file_digest(path) == _SHA256:
-        return path
+def _fill(settings: PipSettings | None, folder: Path) -> None:
+    """Put the sentences and their attribution into `folder`, from a folder that lost only its seal where there is."""
+    if _is_unpacked(tatoeba_folder()):
+        for name in _UNPACKED:
+            shutil.copyfile(tatoeba_folder() / name, folder / name)
+    elif _has_sha256(_by_hand(), _SHA256):
+        _unpack(_by_hand(), folder)
+    else:
+        fetched = folder / _ARCHIVE
+        _fetch(fetched, settings)
+        _unpack(fetched, folder)
+        fetched.unlink()
+    (folder / _ATTRIBUTION).write_text(_NOTICE, encoding="utf-8")
+
+
+def _by_hand() -> Path:
+    """Where the archive may be put without a network."""
+    return cache_folder() / "downloads" / _ARCHIVE
+
+
+def _is_unpacked(folder: Path) -> bool:
+    return all(_has_sha256(folder / name, sha256) for name, sha256 in _UNPACKED.items())
+
+
+def _has_sha256(path: Path, sha256: str) -> bool:
+    return path.is_file() and file_digest(path) == sha256
+
+
+def _fetch(path: Path, settings: PipSettings | None) -> None:
     try:
-        fetch_from_index(_PROJECT, _ARCHIVE, _SHA256, path, settings)
+        fetch_from_index(_PROJECT, _ARCHIVE, _SHA256, path, settings, size=_BYTES)
     except NotOnIndex as error:
         raise UserError(
             f"The corpus {TATOEBA} is not in the cache, and the package index of pip did not deliver it: {error}.\n"
             "Without a network use the built-in corpus `grammar`. Otherwise check the connection and pip's settings "
-            f"(pip config list), or put {_ARCHIVE} into {path.parent} by hand."
+            f"(pip config list), or put {_ARCHIVE} into {_by_hand().parent} by hand."
         ) from error
-    return path
 
 
 def _unpack(archive: Path, folder: Path) -> None:
-    with atomic_folder(folder, keep_existing=True) as temporary:
-        with tarfile.open(archive) as tar:
-            member = tar.extractfile(_MEMBER)
-            assert member is not None  # the archive's hash is known
-            with zipfile.ZipFile(member) as pairs:
-                for name in (_PAIRS, _ABOUT):
-                    (temporary / name).write_bytes(pairs.read(name))
-        (temporary / _ATTRIBUTION).write_text(_NOTICE, encoding="utf-8")
-    archive.unlink()
+    with tarfile.open(archive) as tar:
+        member = tar.extractfile(_MEMBER)
+        assert member is not None  # the archive's hash is known
+        with zipfile.ZipFile(member) as pairs:
+            for name in (_PAIRS, _ABOUT):
+                (folder / name).write_bytes(pairs.read(name))

@@ -7,7 +7,11 @@ from ._batch_set import batch_set as batch_set
 from ._cells import Cell as Cell
 from ._cells import Cells as Cells
 from ._cells import find_cells as find_cells
+from ._config import Lags as Lags
+from ._config import Panels as Panels
 from ._config import RecordConfig as RecordConfig
+from ._config import Tolerance as Tolerance
+from ._config import Windows as Windows
 from ._corpora import ALLOCATION_CORPORA as ALLOCATION_CORPORA
 from ._corpora import compare_corpora as compare_corpora
 from ._evaluation_set import EvaluationSet as EvaluationSet

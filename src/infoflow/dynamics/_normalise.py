@@ -33,7 +33,7 @@ def normalised(table: pd.DataFrame, normalisation: str) -> pd.Series:
     """
     known = HEAD_NORMALISATIONS if "head" in table else GROUP_NORMALISATIONS
     if normalisation not in known:
-        raise UserError(f"normalisation must be one of {', '.join(known)} for this table. Got {normalisation!r}.")
+        raise UserError(f"normalisation must be one of {', '.join(known)} for this table. Got {normalisation}.")
     value = table["value"].astype(float)
     if normalisation == "sum":
         return value

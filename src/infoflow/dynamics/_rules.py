@@ -63,7 +63,7 @@ def quadrature(rule: Rule | str, splits: int = 1) -> Quadrature:
     (0.0, 0.25, 0.5, 0.75, 1.0)
     """
     if rule not in _PANELS:
-        raise UserError(f"rule must be one of {', '.join(RULES)}. Got {rule!r}.")
+        raise UserError(f"rule must be one of {', '.join(RULES)}. Got {rule}.")
     if splits < 1:
         raise UserError(f"splits must be at least 1. Got {splits}.")
     weights: dict[float, float] = {}

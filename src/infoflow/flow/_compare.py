@@ -16,7 +16,7 @@ from infoflow.models import Model
 from infoflow.results import Column
 
 from ._activations import Regime
-from ._measure import AbstractMeasure, PairMeasure
+from ._measure import AbstractMeasure, PairMeasure, check_measures
 from ._options import PassOptions
 from ._pass import SampleKey
 from ._runner import Measured, Tables, collect
@@ -39,6 +39,7 @@ def compare(
     Returns:
         The tables of `measure` with a column `model` in front, and those of pair measures with `model_a`, `model_b`.
     """
+    check_measures(measures)
     if len(models) < 2:
         raise UserError(f"compare needs at least two models. Got {len(models)}. For one model use `measure`.")
     if len({model.name for model in models}) < len(models):

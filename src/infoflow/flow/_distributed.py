@@ -9,27 +9,66 @@ from typing import Any, TypeVar
 
 import torch.distributed as dist
 
+from infoflow.foundation import UserError, launched
+
+from ._heartbeat import Heartbeat
+
 T = TypeVar("T")
 
+_MEETING = timedelta(minutes=5)
 _PATIENCE = timedelta(hours=12)  # one process may compute a slow measure while the others wait (30 minutes by default)
 
 
 def processes() -> tuple[int, int]:
-    """(rank, number of processes); joins the process group (gloo) that the launcher's environment describes."""
+    """(rank, number of processes); joins the process group (gloo) that the launcher's environment describes.
+
+    Raises:
+        UserError: The environment makes no sense, or some processes never came.
+    """
     if not dist.is_available():
         return 0, 1
     if not dist.is_initialized():
-        if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        rank, size = launched()
+        if size == 1:
             return 0, 1
-        dist.init_process_group("gloo", timeout=_PATIENCE)
-    _leave_at_exit()
+        _join(rank, size)
+    _watch()
     return dist.get_rank(), dist.get_world_size()
 
 
+def _join(rank: int, size: int) -> None:
+    """Meet the others in the launcher's store within minutes, then form the group that has hours."""
+    try:
+        store, rank, size = next(dist.rendezvous("env://", timeout=_MEETING))
+        store.set(f"infoflow/here/{rank}", "1")
+        store.wait([f"infoflow/here/{other}" for other in range(size)], _MEETING)
+    except (RuntimeError, ValueError, OSError) as error:  # torch's DistError is a RuntimeError
+        where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        raise UserError(
+            f"The {size} processes of this run must meet at {where} within {_MEETING.seconds // 60} minutes. Process "
+            f"{rank} did not meet them all: {reason}.\nStart them together with torchrun, and check address and port."
+        ) from None
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=_PATIENCE)
+
+
 @cache
-def _leave_at_exit() -> None:
+def _watch() -> None:
+    """Notice processes that stop; leave the group when the interpreter ends."""
+    heartbeat = None
+    if dist.get_world_size() > 1:
+        store = dist.distributed_c10d._get_default_store()
+        heartbeat = Heartbeat(store, dist.get_rank(), dist.get_world_size())
+        heartbeat.start()
+    atexit.register(_leave, heartbeat)
+
+
+def _leave(heartbeat: Heartbeat | None) -> None:
     """The threads of a group that is still there when the interpreter ends now and then abort the process."""
-    atexit.register(lambda: dist.destroy_process_group() if dist.is_initialized() else None)
+    if heartbeat is not None:
+        heartbeat.leave()
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def exchange(state: Any) -> list[Any]:

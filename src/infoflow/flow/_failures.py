@@ -12,7 +12,14 @@ from infoflow.foundation import UserError, current_display
 from ._measure import AbstractMeasure
 
 # Types differ from library to library (Arrow, safetensors, torch): some carry only the text.
-_OF_THE_MACHINE = ("out of memory", "can't allocate memory", "No space left on device", "Disk quota exceeded")
+_OF_THE_MACHINE = (
+    "out of memory",
+    "can't allocate memory",
+    "Cannot allocate memory",
+    "can't start new thread",
+    "No space left on device",
+    "Disk quota exceeded",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

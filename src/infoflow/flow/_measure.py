@@ -1,12 +1,13 @@
 """The contract of a measure."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, as_written
 from infoflow.models import Model
 from infoflow.results import TableSchema
 
@@ -117,6 +118,26 @@ class PairMeasure(AbstractMeasure):
     @abstractmethod
     def compute(self, first: TokenSample, second: TokenSample) -> pd.DataFrame:
         """The table's rows for two samples that hold the same occurrences in the same order."""
+
+
+def check_measures(measures: Any) -> None:
+    """Refuse anything but measures.
+
+    Raises:
+        UserError: `measures` is no sequence of them: names of tables, a class, one measure alone.
+    """
+    alone = isinstance(measures, str | AbstractMeasure) or not isinstance(measures, Sequence)
+    odd = measures if alone else next((one for one in measures if not isinstance(one, AbstractMeasure)), None)
+    if odd is None:
+        return
+    if isinstance(odd, AbstractMeasure):
+        raise UserError(f"measures must be a list. Got {type(odd).__name__} alone. Write [{type(odd).__name__}(...)].")
+    got = f"the class {odd.__name__}" if isinstance(odd, type) else as_written(odd)
+    raise UserError(
+        f"measures must be objects, such as infoflow.heads.Confidence(). Got {got}.\n"
+        "Write for example measure(model, corpus, [infoflow.heads.Confidence()]); tables are named "
+        "on the command line: infoflow analyze MODEL --only head_confidence."
+    )
 
 
 def describe_measure(measure: AbstractMeasure) -> dict[str, Any]:

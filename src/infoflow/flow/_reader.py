@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from infoflow.corpus import NOT_A_WORD, Corpus, Encoded, Side, length_batches, token_frequencies, tokenizer_digest
 from infoflow.foundation import UserError, block_of
@@ -82,7 +82,10 @@ class Reader:
         self.source_stack = "encoder" if "encoder" in _stack_names(model) else "decoder"
         longest = max_length if model.max_tokens is None else min(max_length, model.max_tokens)
         self._source = corpus.encode(tokenizer, side="text", max_length=longest)
+        _check_vocabulary(self._source, model.module, model.name)
         self._target = self._encode_target(max_length) if decoder else None
+        if self._target is not None:
+            _check_vocabulary(self._target, model.module.get_decoder(), f"the decoder of {model.name}")
         if not (self._shorter > 0).any():
             raise UserError(f"No sentence of {corpus.name} has a token for {model.name}: there is nothing to measure.")
         self._white_space_words = white_space_words and "words" not in corpus.columns
@@ -312,3 +315,16 @@ def _stack_names(model: Model) -> list[str]:
 
 def _vocabulary_size(tokenizer: PreTrainedTokenizerBase) -> int:
     return max(len(tokenizer), max(tokenizer.get_vocab().values()) + 1)
+
+
+def _check_vocabulary(encoded: Encoded, module: PreTrainedModel, name: str) -> None:
+    """Raise a UserError where a token has no embedding: the tokenizer belongs to another model."""
+    table = getattr(module.get_input_embeddings(), "weight", None)
+    if table is None or encoded.num_tokens == 0:
+        return
+    if (largest := int(encoded.flat_ids.max())) >= (rows := len(table)):
+        raise UserError(
+            f"The tokenizer must give token ids below {rows:,}, the embeddings of {name}. It gives {largest:,}.\n"
+            "Give the tokenizer that the model was trained with (--tokenizer), or enlarge its embeddings "
+            "(resize_token_embeddings) and train them."
+        )

@@ -15,7 +15,7 @@ from infoflow.models import Model
 
 from ._distributed import exchange, processes
 from ._failures import Failure, Failures
-from ._measure import AbstractMeasure, Intervention, Measure, NothingToRead, PairMeasure, SampleMeasure
+from ._measure import AbstractMeasure, Intervention, Measure, NothingToRead, PairMeasure, SampleMeasure, check_measures
 from ._options import PassOptions
 from ._pass import Pass, SampleKey
 from ._sample import SampleRequest, TokenSample
@@ -77,6 +77,7 @@ def collect(
     `keep_going` says whether a measure that fails is left out with a warning, or its error raised: by default left out
     where there are several.
     """
+    check_measures(measures)
     failures = Failures(model.name, len(measures) > 1 if keep_going is None else keep_going)
     chosen = applicable(model, measures, failures)
     rank, world = processes()

@@ -179,7 +179,7 @@ class WordSample(TokenSample):
 def merged(sample: TokenSample, merge: str) -> TokenSample:
     """`TokenSample.words`."""
     if merge not in MERGES:
-        raise UserError(f'words are merged by "mean", "first" or "last" subword. Got {merge!r}.')
+        raise UserError(f'words are merged by "mean", "first" or "last" subword. Got {merge}.')
     at = sample.occurrences
     if len(sample) == 0 or (at.word == NOT_A_WORD).all():
         return sample

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from infoflow.corpus import Corpus
-from infoflow.foundation import UserError, atomic_folder, digest
+from infoflow.foundation import UserError, atomic_folder, digest, file_digest
 from infoflow.models import Model
 
 from ._failures import Failures
@@ -19,6 +19,7 @@ from ._pass import Pass
 from ._runner import Measured, applicable, finish
 
 _MANIFEST = "shard.json"
+_KINDS = {"job": str, "shard": int, "num_shards": int, "sha256": dict}
 
 
 def measure_shard(
@@ -41,7 +42,8 @@ def measure_shard(
         for name, arrays in run.state_dict().items():
             np.savez(folder / f"{name}.npz", **arrays)
         key = job_key(model, corpus, measures, options)
-        manifest = {"job": key, "shard": shard, "num_shards": num_shards}
+        sums = {path.name: file_digest(path) for path in sorted(folder.glob("*.npz"))}
+        manifest = {"job": key, "shard": shard, "num_shards": num_shards, "sha256": sums}
         (folder / _MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
         shutil.rmtree(folder / "work", ignore_errors=True)  # only token samples make one
     return out
@@ -78,7 +80,17 @@ def read_manifest(shard: Path) -> dict[str, Any]:
     path = shard / _MANIFEST
     if not path.exists():
         raise UserError(f"{shard} holds no shard: it has no {_MANIFEST}. Give the folders written with --shard.")
-    return json.loads(path.read_text())
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        if not all(isinstance(manifest[name], kind) for name, kind in _KINDS.items()):
+            raise ValueError("entries of other kinds than were written")
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise _damaged(shard, f"{_MANIFEST}: {error}") from None
+    return manifest
+
+
+def _damaged(shard: Path, what: str) -> UserError:
+    return UserError(f"The shard {shard} is damaged ({what[:200]}). Remove that folder, and run its shard again.")
 
 
 def _check_complete(manifests: list[dict[str, Any]], key: str) -> None:
@@ -94,8 +106,13 @@ def _check_complete(manifests: list[dict[str, Any]], key: str) -> None:
 
 
 def _read_states(shard: Path) -> dict[str, dict[str, np.ndarray]]:
-    states = {}
-    for path in sorted(shard.glob("*.npz")):
+    states, paths = {}, sorted(shard.glob("*.npz"))
+    written = read_manifest(shard)["sha256"]
+    if odd := sorted(written.keys() ^ {path.name for path in paths}):
+        raise _damaged(shard, f"{odd[0]} is {'missing' if odd[0] in written else 'none of its files'}")
+    for path in paths:
+        if file_digest(path) != written[path.name]:
+            raise _damaged(shard, f"{path.name} is not what was written")
         with np.load(path, allow_pickle=False) as arrays:
             states[path.stem] = dict(arrays)
     return states

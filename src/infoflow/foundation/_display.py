@@ -64,10 +64,10 @@ class PlainDisplay:
         self._file = file or sys.stderr
 
     def note(self, text: str) -> None:
-        print(text, file=self._file, flush=True)
+        _tell(text, self._file)
 
     def warn(self, text: str) -> None:
-        print(f"warning: {text}", file=self._file, flush=True)
+        _tell(f"warning: {text}", self._file)
 
     @contextmanager
     def progress(self, label: str, total: float, unit: str = "") -> Iterator[Progress]:
@@ -114,7 +114,17 @@ class JsonDisplay:
     def _event(self, **fields: float | str) -> None:
         # JSON has no NaN or infinity, and a diverged loss is one
         finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in fields.items()}
-        print(json.dumps(finite, allow_nan=False), file=self._file, flush=True)
+        _tell(json.dumps(finite, allow_nan=False), self._file)
+
+
+def _tell(text: str, file: IO[str] | TextIOBase) -> None:
+    """One line; where it cannot be shown, the work goes on without it."""
+    try:
+        print(text, file=file, flush=True)
+    except UnicodeEncodeError:
+        print(text.encode("ascii", "backslashreplace").decode("ascii"), file=file, flush=True)
+    except (OSError, ValueError):  # the reader went away, or the file is closed
+        return
 
 
 class RichDisplay:

@@ -2,15 +2,25 @@
 
 import os
 
+from ._display import current_display
 from ._errors import UserError
+from ._limits import Threads, read_setting
+
+_FEW = 16
+"""Threads that any machine can start: more than these, and than its cores, slow it down or end it."""
 
 
 def set_threads(num_threads: int | None = None) -> int:
-    """Give torch and BLAS `num_threads` threads (default: `OMP_NUM_THREADS`, else the cores this process may use)."""
+    """Give torch and BLAS `num_threads` threads (default: `OMP_NUM_THREADS`, else the cores this process may use).
+
+    Never many more than there are cores: the number that was given is cut down then, and returned.
+    """
     if num_threads is None:
         num_threads = thread_budget()
-    if num_threads < 1:
-        raise UserError(f"--threads must be at least 1. Got {num_threads}.")
+    wanted = read_setting(Threads, num_threads, "--threads")
+    num_threads = min(wanted, _most_threads())
+    if num_threads < wanted:
+        current_display().note(f"{wanted} threads are more than this machine can use: {num_threads} are started.")
     os.environ["OMP_NUM_THREADS"] = str(num_threads)
     import torch  # not at module level: the foundation is imported by `infoflow --help`
 
@@ -23,7 +33,11 @@ def set_threads(num_threads: int | None = None) -> int:
 
 def thread_budget() -> int:
     """Threads that this process and those it starts may use together: `OMP_NUM_THREADS`, else the cores."""
-    return _threads_of_environment() or available_cores()
+    return min(_threads_of_environment() or available_cores(), _most_threads())
+
+
+def _most_threads() -> int:
+    return max(available_cores(), _FEW)
 
 
 def _threads_of_environment() -> int | None:
@@ -31,11 +45,13 @@ def _threads_of_environment() -> int | None:
     if not setting:
         return None
     outermost = setting.split(",")[0]  # OpenMP allows one number for each nesting level
-    if not outermost.strip().isdecimal():
+    number = outermost.strip()
+    if not (number.isascii() and number.isdecimal() and len(number) < 10 and int(number) > 0):
         raise UserError(
-            f"OMP_NUM_THREADS must be a number. Got {setting!r}. Set it to a number of threads, or unset it."
+            f"OMP_NUM_THREADS must be a whole number above 0. Got {setting[:40]}. "
+            "Set it to a number of threads, or unset it."
         )
-    return int(outermost)
+    return int(number)
 
 
 def available_cores() -> int:

@@ -152,7 +152,7 @@ def ablation(
         chosen = Ablation(mode, others=others, correction=correction, sentences=sentences)
         return measure(model, corpus, [chosen], options)[chosen.name]
     if metric != "bleu" and not callable(metric):
-        raise UserError(f"metric must be loss, bleu or a function. Got {metric!r}.")
+        raise UserError(f"metric must be loss, bleu or a function. Got {metric}.")
     frames = []
     for removed in ["head", "others"] if others else ["head"]:
         scores = corpus_scores(model, corpus, variants_of(model, removed), metric, check_mode(mode), beams=beams)

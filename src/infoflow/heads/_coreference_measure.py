@@ -63,7 +63,7 @@ class Coreference(SummedMeasure):
     def __init__(self, column: str = "entity", candidates: str = "words") -> None:
         super().__init__()
         if candidates not in CANDIDATES:
-            raise UserError(f'candidates must be "words" or "mentions". Got {candidates!r}.')
+            raise UserError(f'candidates must be "words" or "mentions". Got {candidates}.')
         self.column, self.candidates = column, candidates
         self._annotation: Annotation | None = None
         self._stack = ""

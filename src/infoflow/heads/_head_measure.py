@@ -52,7 +52,7 @@ class AbstractHeadMeasure(Measure):
         average: str = "micro",
     ) -> None:
         if average not in AVERAGES:
-            raise UserError(f'average must be "micro" (over queries) or "document" (over sentences). Got {average!r}.')
+            raise UserError(f'average must be "micro" (over queries) or "document" (over sentences). Got {average}.')
         self.exclude_keys, self.exclude_queries = tuple(exclude_keys), tuple(exclude_queries)
         self.average = average
         self._roles = Roles(ids={})

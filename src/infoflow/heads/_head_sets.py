@@ -32,7 +32,7 @@ def head_set(model: Model, heads: Iterable[Sequence[str | int]]) -> HeadSet:
             there = ", ".join(f"({s!r}, {k!r}, 0..{last}, head)" for (s, k), last in sites.items())
             raise UserError(
                 f"heads must be heads of {model.name}, each as (stack, kind, layer, head): {there}, "
-                f"with heads 0..{max(known.values()) - 1}. Got {given!r}. Layers and heads count from 0."
+                f"with heads 0..{max(known.values()) - 1}. Got {given}. Layers and heads count from 0."
             )
         chosen.add(head)
     return frozenset(chosen)

@@ -123,7 +123,7 @@ def check_importance(convention: str, example_loss: str, normalise: str) -> None
     }
     for name, (given, allowed) in choices.items():
         if given not in allowed:
-            raise UserError(f"{name} must be one of {', '.join(allowed)}. Got {given!r}.")
+            raise UserError(f"{name} must be one of {', '.join(allowed)}. Got {given}.")
 
 
 def _spread(scores: dict[Site, np.ndarray]) -> dict[Site, np.ndarray]:

@@ -36,7 +36,7 @@ def js_distance(
     weights, mask = check_attention(attention, valid)
     if reduction not in ("sum", "mean") or not 0 <= smoothing < 1:
         raise UserError(
-            f'reduction must be "sum" or "mean" and smoothing lie in [0, 1). Got {reduction!r} and {smoothing}.'
+            f'reduction must be "sum" or "mean" and smoothing lie in [0, 1). Got {reduction} and {smoothing}.'
         )
     rows = Rows.of_tokens(mask)
     num = weights.shape[0] * weights.shape[2]

@@ -52,7 +52,7 @@ def offset_scores(
 
 def check_offsets(offsets: Sequence[int], denominator: str) -> None:
     if denominator not in DENOMINATORS:
-        raise UserError(f'denominator must be "valid" or "all". Got {denominator!r}.')
+        raise UserError(f'denominator must be "valid" or "all". Got {denominator}.')
     if len(offsets) == 0:
         raise UserError("offsets must name at least one offset, for example (-1, 1). Got none.")
 

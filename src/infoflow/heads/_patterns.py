@@ -30,7 +30,7 @@ def pattern_mask(tokens: Int[Tensor, "sequence token"], pattern: str) -> Bool[Te
     Source: the head detector of [@nanda2022]; read in its code.
     """
     if pattern not in PATTERNS:
-        raise UserError(f"pattern must be one of {', '.join(PATTERNS)}. Got {pattern!r}.")
+        raise UserError(f"pattern must be one of {', '.join(PATTERNS)}. Got {pattern}.")
     num = tokens.shape[1]
     part = tokens != _NO_TOKEN
     both = part.unsqueeze(2) & part.unsqueeze(1)
@@ -70,7 +70,7 @@ def pattern_sums(
     Source: the head detector of [@nanda2022]; read in its code.
     """
     if formula not in FORMULAS:
-        raise UserError(f"formula must be one of {', '.join(FORMULAS)}. Got {formula!r}.")
+        raise UserError(f"formula must be one of {', '.join(FORMULAS)}. Got {formula}.")
     rows = rows & mask.any(2) if formula == "valid rows" else rows
     # Filled, not multiplied: rows of padding may hold NaN.
     kept = attention.masked_fill(~rows[:, None, :, None], 0).double()

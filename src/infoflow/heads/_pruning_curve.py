@@ -89,7 +89,7 @@ class PruningCurve(Intervention):
         ranked_on: int | None = 200,
     ) -> None:
         if unknown := [order for order in orders if order not in ORDERS]:
-            raise UserError(f"orders must be among {', '.join(ORDERS)}. Got {unknown[0]!r}.")
+            raise UserError(f"orders must be among {', '.join(ORDERS)}. Got {unknown[0]}.")
         if not shares or any(not 0 <= share <= 1 for share in shares):
             raise UserError(f"shares of heads lie between 0 and 1. Got {tuple(shares)}.")
         if random_orders < 1 or keep < 0:

@@ -41,7 +41,7 @@ def rare_token_score(
         raise UserError(f"ranks must have the shape of valid, {tuple(mask.shape)}. Got {tuple(rank.shape)}.")
     if rarest < 1 or average not in AVERAGES:
         raise UserError(
-            f'rarest must be at least 1 and average "per_query" or "per_sentence". Got {rarest} and {average!r}.'
+            f'rarest must be at least 1 and average "per_query" or "per_sentence". Got {rarest} and {average}.'
         )
     kept = rank.masked_fill(~mask, 0).amax(1) > top
     rows = Rows.of_tokens(mask & kept.unsqueeze(1))

@@ -65,7 +65,7 @@ class RareTokenScores(AbstractHeadMeasure):
         if average not in AVERAGES or not rarest or min(rarest) < 1 or top < 0:
             raise UserError(
                 'rarest must be numbers from 1, top at least 0 and average "per_query" or "per_sentence". '
-                f"Got {tuple(rarest)}, {top} and {average!r}."
+                f"Got {tuple(rarest)}, {top} and {average}."
             )
         super().__init__(average="micro" if average == "per_query" else "document")
         self.rarest, self.top, self.seed = tuple(rarest), top, seed

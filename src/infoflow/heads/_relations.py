@@ -51,7 +51,7 @@ def relation_scores(
     """
     weights, mask = check_attention(attention, valid)
     if multi not in MULTIPLES:
-        raise UserError(f'multi must be "per_edge" or "any". Got {multi!r}.')
+        raise UserError(f'multi must be "per_edge" or "any". Got {multi}.')
     sentence, dependent, governor, label = _edges(mask, as_tensor(governors), relations)
     rows = Rows.of_tokens(mask)
     chosen = torch.stack([largest(layer, rows)[1] for layer in weights]).numpy()  # layer, sentence, head, query

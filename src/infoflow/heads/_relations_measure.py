@@ -88,7 +88,7 @@ class RelationScores(SummedMeasure):
             raise UserError(f"conventions must be among {', '.join(CONVENTIONS)}. Got {tuple(conventions)}.")
         if subwords not in MERGES or multi not in MULTIPLES:
             raise UserError(
-                f'subwords must be "mean" or "first", multi "per_edge" or "any". Got {subwords!r} and {multi!r}.'
+                f'subwords must be "mean" or "first", multi "per_edge" or "any". Got {subwords} and {multi}.'
             )
         if minimum < 1:
             raise UserError(f"minimum must be at least 1 edge. Got {minimum}.")

@@ -18,7 +18,7 @@ MODES: tuple[AblationMode, ...] = get_args(AblationMode)
 
 def check_mode(mode: str) -> AblationMode:
     if mode not in MODES:
-        raise UserError(f"mode must be one of {', '.join(MODES)}. Got {mode!r}.")
+        raise UserError(f"mode must be one of {', '.join(MODES)}. Got {mode}.")
     return mode
 
 

@@ -40,7 +40,7 @@ class Roles:
             if not any(found.values()):
                 raise UserError(
                     f"A role must be one of {', '.join((SPECIAL, PUNCTUATION, *NAMED))}, or a token of the vocabulary "
-                    f"of {reader.model.name}. Got {token!r}."
+                    f"of {reader.model.name}. Got {token}."
                 )
             for stack, ids in found.items():
                 tables[stack][token] = ids

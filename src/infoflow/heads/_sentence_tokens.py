@@ -94,7 +94,7 @@ def _token_ids(model: Model, text: Text, what: str) -> list[int] | None:
         if not words or not all(word.isdecimal() for word in words):
             raise UserError(
                 f"{model.name} has no tokenizer, so it takes token ids but no text. Give a tokenizer (--tokenizer), or "
-                f'the {what} as token ids divided by spaces, such as "5 6 7". Got {text!r}.'
+                f'the {what} as token ids divided by spaces, such as "5 6 7". Got {text}.'
             )
         ids = [int(word) for word in words]
     else:

@@ -44,7 +44,7 @@ def correct(p: Float[np.ndarray, " test"], method: str = "holm") -> Float[np.nda
     Source: [@holm1979], [@benjamini1995].
     """
     if method not in ("holm", "bh", "none"):
-        raise UserError(f"correction must be holm, bh or none. Got {method!r}.")
+        raise UserError(f"correction must be holm, bh or none. Got {method}.")
     corrected, known = np.array(p, dtype=np.float64), ~np.isnan(p)
     if method == "none" or not known.any():
         return corrected

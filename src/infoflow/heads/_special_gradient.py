@@ -58,7 +58,7 @@ class SpecialGradient(Intervention):
         if role not in NAMED or others < 1 or sentences < 1:
             raise UserError(
                 f"role must be one of {', '.join(NAMED)}, others and sentences at least 1. "
-                f"Got {role!r}, {others} and {sentences}."
+                f"Got {role}, {others} and {sentences}."
             )
         self.role, self.others, self.sentences = role, others, sentences
 

@@ -40,7 +40,7 @@ def word_attention(
               [0.2000, 0.8000]]]])
     """
     if merge not in MERGES:
-        raise UserError(f'merge must be "mean" or "first", over the subwords of the query. Got {merge!r}.')
+        raise UserError(f'merge must be "mean" or "first", over the subwords of the query. Got {merge}.')
     member = membership(words).to(attention)
     # Rows of padding may hold NaN, and 0 · NaN is NaN.
     kept = attention.masked_fill((words < 0)[:, None, :, None], 0)

@@ -20,9 +20,9 @@ def make_objective(name: str, **options: Any) -> AbstractObjective:
         UserError: No objective has that name, or it has no such option.
     """
     if name not in OBJECTIVES:
-        raise UserError(f"No objective is called {name!r}. Choose one of: {', '.join(OBJECTIVES)}.")
+        raise UserError(f"No objective is called {name}. Choose one of: {', '.join(OBJECTIVES)}.")
     cls = OBJECTIVES[name]
     known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type] (all are dataclasses)
     if unknown := [option for option in options if option not in known]:
-        raise UserError(f"{name} has no option {unknown[0]!r}. Its options: {', '.join(known)}.")
+        raise UserError(f"{name} has no option {unknown[0]}. Its options: {', '.join(known)}.")
     return cls(**options)

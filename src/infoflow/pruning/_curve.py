@@ -127,7 +127,7 @@ def quality(
         UserError: The metric is unknown or does not fit.
     """
     if metric != "loss" and metric != "bleu" and not callable(metric):
-        raise UserError(f"metric must be loss, bleu or a function. Got {metric!r}.")
+        raise UserError(f"metric must be loss, bleu or a function. Got {metric}.")
     with ablate(model, sorted(removed)):
         if metric == "loss":
             options = options or PassOptions()

@@ -41,7 +41,7 @@ def rank_heads(
         UserError: The order is unknown.
     """
     if by not in GREEDY or by == "iterative":
-        raise UserError(f"by must be importance, confidence, relevance or random. Got {by!r}.")
+        raise UserError(f"by must be importance, confidence, relevance or random. Got {by}.")
     heads = gated_heads(model, kinds)
     if by == "random":
         values = stream("pruning-order", draw).random(len(heads)).tolist()

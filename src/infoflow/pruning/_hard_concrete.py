@@ -65,7 +65,7 @@ class HardConcrete(nn.Module):
             UserError: The rule is unknown.
         """
         if rule not in ("paper", "code"):
-            raise UserError(f'rule must be "paper" or "code". Got {rule!r}.')
+            raise UserError(f'rule must be "paper" or "code". Got {rule}.')
         return self.log_alpha > 0 if rule == "paper" else self.deterministic() > 0
 
     def undecided(self) -> Bool[Tensor, " head"]:

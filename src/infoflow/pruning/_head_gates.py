@@ -85,7 +85,7 @@ class HardConcreteGates(AbstractHeadGates):
     ) -> None:
         super().__init__(model, kinds)
         if convention not in ("sum", "module_mean"):
-            raise UserError(f'convention must be "sum" or "module_mean". Got {convention!r}.')
+            raise UserError(f'convention must be "sum" or "module_mean". Got {convention}.')
         self.convention = convention
         generator = torch.Generator().manual_seed(seed)
         self.gates = nn.ModuleDict({name: HardConcrete(num, generator) for name, num in self._names().items()})
@@ -189,7 +189,7 @@ def gated_heads(model: Model, kinds: Sequence[str] | None) -> list[Head]:
     heads = all_heads(model.anatomy)
     there = list(dict.fromkeys(f"{head[0]}-{head[1]}" for head in heads))
     if unknown := [kind for kind in kinds or () if kind not in there]:
-        raise UserError(f"{model.name} has attention of the kinds {', '.join(there)}. Got {unknown[0]!r}.")
+        raise UserError(f"{model.name} has attention of the kinds {', '.join(there)}. Got {unknown[0]}.")
     return [head for head in heads if kinds is None or f"{head[0]}-{head[1]}" in kinds]
 
 

@@ -165,7 +165,7 @@ def _tell(point: GatedPoint) -> None:
 def _only_training(model: Model, gates: AbstractHeadGates, rest: str) -> Iterator[None]:
     """Freeze what is not to change; afterwards everything may be trained as before."""
     if rest not in ("auto", "train", "freeze"):
-        raise UserError(f'rest must be "auto", "train" or "freeze". Got {rest!r}.')
+        raise UserError(f'rest must be "auto", "train" or "freeze". Got {rest}.')
     stacks = {head[0] for head in gates.heads}
     decoder = rest == "auto" and len(model.anatomy.stacks) > 1 and stacks == {"encoder"}
     encoder_only: set[torch.nn.Parameter] = set(model.module.get_encoder().parameters()) if decoder else set()

@@ -37,7 +37,7 @@ def prune(model: Model, heads: Iterable[Sequence[str | int]], *, incomplete: str
         UserError: A head does not exist or cannot be removed; the message says why.
     """
     if incomplete not in ("refuse", "zero"):
-        raise UserError(f'incomplete must be "refuse" or "zero". Got {incomplete!r}.')
+        raise UserError(f'incomplete must be "refuse" or "zero". Got {incomplete}.')
     chosen = head_set(model, heads)
     module = copy.deepcopy(model.module)
     whole = chosen if incomplete == "refuse" else _complete_groups(model, chosen)

@@ -5,8 +5,7 @@ import re
 from itertools import groupby
 from typing import Any
 
-import vl_convert
-
+from ._engine import svg_of
 from ._figure import Figure, Panel
 from ._theme import FONT, on_paper
 
@@ -23,7 +22,7 @@ def static_svg(panel: Panel, width: int, prefix: str) -> str:
     Ids inside start with `prefix`: many pictures share one page.
     """
     spec = {**panel.spec, "width": width, "autosize": {"type": "fit-x", "contains": "padding"}}
-    svg = _responsive(_lean(_own_ids(vl_convert.vegalite_to_svg(spec), prefix)))
+    svg = _responsive(_lean(_own_ids(svg_of(spec), prefix)))
     # Coordinates come with 15 digits, which would be a third of the page.
     svg = re.sub(r'(\.\d\d)\d{4,}|(?<= opacity="0)(\.\d\d)\d+', r"\1\2", svg)
     return re.sub(r'(?<= d=")[^"]+|(?<="translate)[^"]+', _tenths, svg)
@@ -101,7 +100,7 @@ def _paper_panel(panel: Panel, width: float) -> tuple[str, float]:
     spec = {**panel.spec, "width": round(width), "autosize": {"type": "fit-x", "contains": "padding"}}
     if panel.title:
         spec["title"] = {"text": panel.title, "offset": 12}
-    svg = _own_ids(vl_convert.vegalite_to_svg(json.loads(on_paper(json.dumps(spec)))), "panel")
+    svg = _own_ids(svg_of(json.loads(on_paper(json.dumps(spec)))), "panel")
     return svg, float(_attribute(svg, "height"))
 
 

@@ -5,12 +5,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-import vl_convert
-
 from infoflow.foundation import UserError, atomic_write
 from infoflow.results import RunFolder
 
 from ._drawing import PIXELS_PER_INCH, paper_svg
+from ._engine import pdf_of, png_of
 from ._figure import Figure
 from ._head_map import heat_panels
 from ._head_statistics import HEAD_TABLES, head_statistics
@@ -76,9 +75,9 @@ def _encode(svg: str, kind: str) -> bytes:
     if kind == "svg":
         return svg.encode()
     if kind == "pdf":
-        return vl_convert.svg_to_pdf(_in_points(svg))
+        return pdf_of(_in_points(svg))
     white = svg.replace(">", '><rect width="100%" height="100%" fill="#ffffff"/>', 1)
-    return vl_convert.svg_to_png(white, scale=_DOTS_PER_INCH / PIXELS_PER_INCH)
+    return png_of(white, _DOTS_PER_INCH / PIXELS_PER_INCH)
 
 
 def _in_points(svg: str) -> str:

@@ -13,6 +13,7 @@ from ._language import JOIN, Series
 from ._theme import vega_config
 
 HEIGHT = 270
+_ROW = 9  # pixels of a row of squares
 PADDING = {"left": 2, "top": 2, "right": 6, "bottom": 2}
 CONTROL = {"color": "var(--control)", "strokeDash": [4, 3], "strokeWidth": 1.6}
 _BASELINE = {**CONTROL, "strokeDash": [1, 3]}
@@ -26,6 +27,15 @@ class _Range(NamedTuple):
     high: float
     holds_baseline: bool
     inverted: bool = False
+    foot: int = 0
+    """Pixels at the lower edge that the strip of convergence takes."""
+
+    def above_strip(self, rows: int) -> "_Range":
+        """The range with room for so many rows of squares below it."""
+        foot = _ROW * rows + 4 if rows else 0
+        below = (self.high - self.low) * foot / (HEIGHT - foot)
+        ends = {"high": self.high + below} if self.inverted else {"low": self.low - below}
+        return self._replace(foot=foot, **ends)
 
     @property
     def scale(self) -> alt.Scale:
@@ -61,7 +71,8 @@ def layer_chart(
     of squares for each line says at which layers its estimate has.
     """
     table = table.assign(name=table["series"].map({s.key: s.label for s in series}))
-    span = _y_range(table, y_range)._replace(inverted=inverted)
+    rows = len(series) if "converged" in table else 0
+    span = _y_range(table, y_range)._replace(inverted=inverted).above_strip(rows)
     axes = _axes(table, span, x_title, y_title, transitions)
     group = dict(iter(table.groupby("group")))
     untrained, baseline = group.get("untrained", table.head(0)), group.get("baseline", table.head(0))
@@ -71,7 +82,7 @@ def layer_chart(
     elif len(baseline):
         layers += _edge_note(baseline, baseline_name, span)
     layers += _series_layers(group["trained"], series, axes)
-    if "converged" in table:
+    if rows:
         layers += _convergence_strip(group["trained"], series, axes.x)
     layers.append(_direct_labels(table, series, axes.x, span, baseline_name))
     return finished(alt.layer(*layers), HEIGHT)
@@ -199,7 +210,7 @@ def _convergence_strip(trained: pd.DataFrame, series: list[Series], x: alt.X) ->
             mark = alt.Chart(part.assign(state=meaning)).mark_point(
                 shape="square", size=26, filled=converged, opacity=1
             )
-            at = {"x": x, "y": alt.YValue(HEIGHT - 5 - 9 * row)}
+            at = {"x": x, "y": alt.YValue(HEIGHT - 5 - _ROW * row)}
             tooltip = [alt.Tooltip("name:N", title="model"), "layer:Q", alt.Tooltip("state:N", title="value")]
             strips.append(mark.encode(**at, color=color_of(series), opacity=lit(), tooltip=tooltip))
     return strips
@@ -249,9 +260,10 @@ def _edge_note(baseline: pd.DataFrame, name: str, span: _Range) -> list[alt.Char
     mark = at.mark_text(
         align="left", baseline="bottom" if below else "top", color="var(--soft)", fontSize=10.5, fontStyle="italic"
     )
+    floor = HEIGHT - span.foot
     return [
-        at.mark_rule(**_BASELINE).encode(y=alt.YValue(HEIGHT - 2 if below else 1)),
-        mark.encode(text="text:N", x=alt.XValue(4), y=alt.YValue(HEIGHT - 5 if below else 5)),
+        at.mark_rule(**_BASELINE).encode(y=alt.YValue(floor - 2 if below else 1)),
+        mark.encode(text="text:N", x=alt.XValue(4), y=alt.YValue(floor - 5 if below else 5)),
     ]
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import pandas as pd
-import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
@@ -19,6 +18,7 @@ from infoflow.results import RunFolder
 from ._damaged import unless_damaged
 from ._drawing import static_svg
 from ._embedding import asset, closed, embedded, policy, style
+from ._engine import javascript
 from ._figure import Figure, PanelGroup
 from ._map_drawing import legend_mark
 from ._methods import settings, table_notes
@@ -153,4 +153,4 @@ def harmless(frame: pd.DataFrame) -> pd.DataFrame:
 @cache
 def _vega() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script, from the converter's own copy."""
-    return closed(vl_convert.javascript_bundle())
+    return closed(javascript())

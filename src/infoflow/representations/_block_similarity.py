@@ -18,7 +18,11 @@ from ._similarity import mean_cosine
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Jackknifed:
-    """A statistic, and its value without the sentences of each block."""
+    """A statistic, and its value less what the sentences of each block add to it.
+
+    Where blocks are unequal shares of a word, or points are each other's neighbours, that is not quite the value
+    without them: see `Cells.mean` and `spread_of_neighbours`.
+    """
 
     value: float
     without_block: Float[np.ndarray, " block"]
@@ -76,6 +80,7 @@ class Cells:
     ) -> Jackknifed:
         """The mean over words, from each word's value and its value without each of its cells; NaN counts nowhere.
 
+        A word of which a block leaves too little for a value counts nowhere without that block.
         `counted` is 0 at occurrences that no value rests on, else 1; by default all count.
         """
         defined = of_words.isfinite()

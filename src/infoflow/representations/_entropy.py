@@ -37,7 +37,7 @@ def entropy(counts: np.ndarray, estimator: str = "plug-in") -> float:
     Source: [@miller1955]; [@grassberger2003]; [@chao2003]; [@chao2013].
     """
     if estimator not in _ESTIMATORS:
-        raise UserError(f"estimator must be one of {', '.join(_ESTIMATORS)}. Got {estimator!r}.")
+        raise UserError(f"estimator must be one of {', '.join(_ESTIMATORS)}. Got {estimator}.")
     counts = counts[counts > 0]
     return _ESTIMATORS[estimator](counts) if len(counts) else float("nan")
 

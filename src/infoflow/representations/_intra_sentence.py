@@ -49,7 +49,7 @@ class IntraSentence(Measure):
     def __init__(self, words: str = "mean", space: str = "raw") -> None:
         check_words(words)
         if space not in ("raw", "rank"):
-            raise UserError(f'space must be "raw" or "rank". Got {space!r}.')
+            raise UserError(f'space must be "raw" or "rank". Got {space}.')
         self.words, self.space = words, space
         self._sums: dict[tuple[str, str], dict[str, np.ndarray]] = {}  # (stack, words)
 

@@ -92,7 +92,7 @@ class Lens(Intervention):
     ) -> None:
         LensTraining(steps=steps, tokens=tokens)
         if positions not in ("predicted", "all"):
-            raise UserError(f'positions must be "predicted" or "all". Got {positions!r}.')
+            raise UserError(f'positions must be "predicted" or "all". Got {positions}.')
         if not 0 < held_out < 1:
             raise UserError(f"held_out is a share of the sentences, above 0 and below 1. Got {held_out}.")
         if evaluated < 1:

@@ -57,7 +57,7 @@ def nearest(
 
 def check_metric(metric: str) -> None:
     if metric not in METRICS:
-        raise UserError(f'metric must be "cosine" or "euclidean". Got {metric!r}.')
+        raise UserError(f'metric must be "cosine" or "euclidean". Got {metric}.')
 
 
 def scored(

@@ -101,7 +101,7 @@ def check_neighbours(k: int, few: str, metric: str) -> None:
     if k < 1:
         raise UserError(f"k must be at least 1, the number of neighbours. Got {k}.")
     if few not in MODES:
-        raise UserError(f'few must be "require", "cap" or "normalise". Got {few!r}.')
+        raise UserError(f'few must be "require", "cap" or "normalise". Got {few}.')
 
 
 def _hits(

@@ -49,7 +49,7 @@ def procrustes_distance(x: Matrix, y: Matrix, kind: str = "angle", alpha: float 
     27.15
     """
     if kind not in ("angle", "size-and-shape"):
-        raise UserError(f'kind must be "angle" or "size-and-shape". Got {kind!r}.')
+        raise UserError(f'kind must be "angle" or "size-and-shape". Got {kind}.')
     if not 0 <= alpha <= 1:
         raise UserError(f"alpha must lie in [0, 1]: 1 rotates only, 0 whitens fully. Got {alpha}.")
     view_x, view_y = (centred(view) for view in as_views(x, y))

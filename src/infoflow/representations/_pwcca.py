@@ -73,7 +73,7 @@ def weighted_mean(canonical: Canonical, side: str) -> float:
 
 def check_side(side: str) -> None:
     if side not in SIDES:
-        raise UserError(f'side must be "mean", "x" or "y": the view whose columns weight. Got {side!r}.')
+        raise UserError(f'side must be "mean", "x" or "y": the view whose columns weight. Got {side}.')
 
 
 def warn_few_rows(num_rows: int, width: int) -> None:

@@ -67,7 +67,7 @@ def centred_ranks(x: Matrix, metric: str = "cosine") -> Float[np.ndarray, " pair
 
 def check_dissimilarity(metric: str) -> None:
     if metric not in DISSIMILARITIES:
-        raise UserError(f'metric must be "cosine", "euclidean" or "correlation". Got {metric!r}.')
+        raise UserError(f'metric must be "cosine", "euclidean" or "correlation". Got {metric}.')
 
 
 def rank_correlation(x: Float[np.ndarray, " pair"], y: Float[np.ndarray, " pair"]) -> float:

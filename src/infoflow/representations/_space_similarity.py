@@ -86,7 +86,7 @@ class SpaceSimilarity(PairMeasure):
         check_metrics(metrics)
         check_dissimilarity(dissimilarity)
         if words not in ("token", "mean", "first", "last"):
-            raise UserError(f'words must be "token", "mean", "first" or "last". Got {words!r}.')
+            raise UserError(f'words must be "token", "mean", "first" or "last". Got {words}.')
         self.metrics, self.occurrences, self.items = metrics, occurrences, items
         self.dissimilarity, self.words = dissimilarity, words
         self.request = SampleRequest(occurrences=occurrences if metrics != ("rsa",) else items)

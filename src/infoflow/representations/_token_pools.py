@@ -63,7 +63,7 @@ class AbstractTokenPools(SampleMeasure):
             if value < least:
                 raise UserError(f"{name} must be at least {least}. Got {value}.")
         if subword not in ("first", "last"):
-            raise UserError(f'subword must be "first" or "last". Got {subword!r}.')
+            raise UserError(f'subword must be "first" or "last". Got {subword}.')
         self.k, self.metric, self.few, self.minimum = k, metric, few, minimum
         self.types, self.per_type, self.subword = types, per_type, subword
         self.request = SampleRequest(strata=TypeStrata(num_types=types, per_type=per_type))

@@ -39,7 +39,7 @@ def two_nn_dimension(x: Matrix, method: str = "mle", discard: float = 0.1) -> fl
     Source: [@facco2017].
     """
     if method not in ("mle", "linear") or not 0 <= discard < 1:
-        raise UserError(f'method must be "mle" or "linear" and discard lie in [0, 1). Got {method!r} and {discard}.')
+        raise UserError(f'method must be "mle" or "linear" and discard lie in [0, 1). Got {method} and {discard}.')
     view = as_view(x, "x")
     points = view[distinct_points(view)]
     if len(points) < len(view):

@@ -14,7 +14,7 @@ WORDS = ("mean", "first", "last", "token")
 
 def check_words(words: str) -> None:
     if words not in WORDS:
-        raise UserError(f"words must be one of {', '.join(WORDS)}. Got {words!r}.")
+        raise UserError(f"words must be one of {', '.join(WORDS)}. Got {words}.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

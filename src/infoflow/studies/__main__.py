@@ -6,11 +6,13 @@ import sys
 from infoflow.foundation import UserError, make_display, set_threads, use_display
 from infoflow.results import RunFolder
 from infoflow.studies._jobs import Job, StudyJobs
+from infoflow.studies._orphan import end_with_parent
 from infoflow.studies._plan import StudyPlan
 
 
 def main(folder: str, job: str) -> int:
     """Do the job; events go to standard error as JSON lines."""
+    end_with_parent()
     set_threads()
     with use_display(make_display("json")):
         try:

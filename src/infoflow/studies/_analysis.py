@@ -2,11 +2,13 @@
 
 import copy
 import dataclasses
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -24,7 +26,7 @@ from infoflow.flow import (
     merge_shards,
     wait_for_all,
 )
-from infoflow.foundation import UserError, hash64
+from infoflow.foundation import CountOrNone, Device, MaxLength, Name, Seed, UserError, check_settings, hash64
 from infoflow.models import Model, kept_heads, load_model
 from infoflow.pruning import prune
 
@@ -42,22 +44,23 @@ _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 class AnalyzeOptions:
     """What `analyze` reads and how; plain values, kept in run.json so that shards can be merged later."""
 
-    corpus: str = "tatoeba-en-fr"
+    corpus: Name = "tatoeba-en-fr"
+    text_column: str = ""  # of the sentences, in a table or dataset
+    translation_column: str = ""
     parser: str = ""  # spaCy pipeline that gives the sentences trees; empty: the corpus's own, where it has any
     only: tuple[str, ...] = ()  # tables to compute; empty: all
-    sentences: int = 5000  # of the corpus at most, chosen by hash; 0: all
+    sentences: CountOrNone = 5000  # of the corpus at most, chosen by hash; 0: all
     control: bool = True  # measure the same architecture with random weights too
-    seed: int = 0
-    device: str = "auto"
+    seed: Seed = 0
+    device: Device = "auto"
     tokenizer: str | None = None
-    max_length: int = 512
-    precision: str = "fp32"  # of weights and states; "bf16" is faster on processors that have it
+    max_length: MaxLength = 512
+    precision: Literal["fp32", "bf16"] = "fp32"  # of weights and states; "bf16" is faster on processors that have it
     anonymous: bool = False  # what is written holds no path and no name of a local file
     measures: AnalysisPlan = dataclasses.field(default_factory=AnalysisPlan)
 
     def __post_init__(self) -> None:
-        if self.precision not in _DTYPES:
-            raise UserError(f"precision must be one of {', '.join(_DTYPES)}. Got {self.precision}.")
+        check_settings(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,8 +79,7 @@ def variants(sources: Sequence[str], options: AnalyzeOptions) -> list[Variant]:
     if options.anonymous:
         numbers = iter(range(1, len(names) + 1))
         names = [
-            f"model-{next(numbers)}" if Path(source).exists() else name
-            for name, source in zip(names, sources, strict=True)
+            f"model-{next(numbers)}" if exists(source) else name for name, source in zip(names, sources, strict=True)
         ]
     return [
         Variant(source=str(source), name=name, trained=trained)
@@ -88,12 +90,17 @@ def variants(sources: Sequence[str], options: AnalyzeOptions) -> list[Variant]:
 
 def distinct_names(sources: Sequence[str]) -> list[str]:
     """The last part of each path, or as many parts as tell the models apart."""
-    parts = [Path(str(source)).resolve().parts if Path(source).exists() else Path(source).parts for source in sources]
+    parts = [Path(str(source)).resolve().parts if exists(source) else Path(source).parts for source in sources]
     for depth in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-depth:]) for part in parts]
         if len(set(names)) == len(names):
             return names
     raise UserError(f"Each model must be given once. Got {', '.join(map(str, sources))}.")
+
+
+def exists(path: str | Path) -> bool:
+    """Whether there is a file or folder of that name; a name that is too long has none."""
+    return os.path.exists(path)  # noqa: PTH110 (that of pathlib raises before Python 3.12)
 
 
 class Analysis:

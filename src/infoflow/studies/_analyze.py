@@ -16,7 +16,7 @@ from infoflow.foundation import UserError, atomic_folder, digest, provenance, wi
 from infoflow.report import anonymize, check_replaceable, write_report
 from infoflow.results import RunFolder
 
-from ._analysis import SHARDS, Analysis, AnalyzeOptions, Variant, shards_in, variants
+from ._analysis import SHARDS, Analysis, AnalyzeOptions, Variant, exists, shards_in, variants
 from ._clock import WallClock, reset_clock, wall_clock
 from ._compare import PAIR_KEYS, compare_pairs
 from ._data import at_most, distinct
@@ -129,7 +129,7 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Run:
     if any(plan != plans[0] for plan in plans):
         raise UserError("These folders hold shards of different analyses. Merge the folders of one command.")
     merged = RunFolder(out)
-    sources, options = plans[0]["models"], _options(plans[0]["options"])
+    sources, options = _asked(plans[0], runs[0])
     with only_one(merged):
         _open(merged, sources, options)
         for shard in (shard for run in runs for shard in shards_in(run.path / "work" / SHARDS)):
@@ -145,10 +145,24 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Run:
 
 def _absolute(sources: Sequence[str], options: AnalyzeOptions) -> tuple[list[str], AnalyzeOptions]:
     """Local paths made absolute, so that the stored plan means the same from any folder."""
-    local = [str(Path(source).resolve()) if Path(source).exists() else str(source) for source in sources]
-    if Path(options.corpus).exists():
+    local = [str(Path(source).resolve()) if exists(source) else str(source) for source in sources]
+    if exists(options.corpus):
         options = dataclasses.replace(options, corpus=str(Path(options.corpus).resolve()))
     return local, options
+
+
+def _asked(plan: Any, run: RunFolder) -> tuple[list[str], AnalyzeOptions]:
+    """Models and options of a stored plan."""
+    try:
+        sources, options = plan["models"], _options(plan["options"])
+        if not sources or not all(isinstance(source, str) for source in sources):
+            raise ValueError("it names no models")
+    except (UserError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(
+            f"{run.path / 'run.json'} is damaged: its plan cannot be read ({error}). Run that shard again, with a new "
+            "--out."
+        ) from None
+    return sources, options
 
 
 def _options(values: dict[str, Any]) -> AnalyzeOptions:
@@ -188,7 +202,9 @@ def _compared_plan(plan: dict[str, Any], before: dict[str, Any]) -> dict[str, An
 
 
 def _corpus(options: AnalyzeOptions) -> Corpus:
-    corpus = at_most(distinct(first_then_others(lambda: load_corpus(options.corpus))), options.sentences)
+    columns = {"text_column": options.text_column, "translation_column": options.translation_column}
+    whole = first_then_others(lambda: load_corpus(options.corpus, **columns))
+    corpus = at_most(distinct(whole), options.sentences)
     return first_then_others(lambda: parse_corpus(corpus, options.parser)) if options.parser else corpus
 
 

@@ -2,17 +2,18 @@
 
 import dataclasses
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from infoflow.corpus import Corpus, load_corpus, load_tokenizer, train_tokenizer
-from infoflow.foundation import UserError, atomic_folder, current_display, digest
+from infoflow.corpus import Corpus, load_tokenizer, train_tokenizer
+from infoflow.foundation import UserError, current_display, digest, kept
 from infoflow.objectives import Vocabulary
 from infoflow.training import TrainingData
 
-from ._parts import Parts, at_most, cut_up, distinct, like, usable, without
+from ._parts import Parts, at_most, cut_up, distinct, like, read, usable, without
 from ._plan import CorpusPlan, StudyPlan
 
 _VERSION = 1  # raise when the same plan gives other data
@@ -67,7 +68,7 @@ def prepare(plan: StudyPlan, folder: Path) -> StudyData:
     Raises:
         UserError: The corpus is too small, or an objective needs translations and it has none.
     """
-    corpus = load_corpus(plan.corpus.name)
+    corpus = read(plan.corpus.name, plan.corpus)
     parallel = "translation" in corpus.columns
     if not parallel and any(plan.objective(name).needs_translation for name in plan.objectives):
         raise UserError(
@@ -76,9 +77,8 @@ def prepare(plan: StudyPlan, folder: Path) -> StudyData:
         )
     parts = cut_up(corpus, plan.corpus, parallel)
     key = digest([_VERSION, corpus.digest, _settings(plan.corpus, parts)])
-    tokenizers = folder / f"tokenizers-{key}"
-    if not tokenizers.exists():
-        _train_tokenizers(parts.train, plan.corpus, parallel, tokenizers)
+    train = partial(_train_tokenizers, parts.train, plan.corpus, parallel)
+    tokenizers = kept(folder / f"tokenizers-{key}", train, "The study's tokenizers")
     return StudyData(
         train=parts.train,
         validation=parts.validation,
@@ -95,14 +95,15 @@ def prepare(plan: StudyPlan, folder: Path) -> StudyData:
 def _other_domain(corpus: Corpus, parts: Parts, plan: CorpusPlan, parallel: bool) -> Corpus | None:
     if not plan.transfer_name:
         return None
-    other = usable(like(corpus, load_corpus(plan.transfer_name), parallel), plan)
+    other = usable(like(corpus, read(plan.transfer_name, plan), parallel), plan)
     return distinct(without(other, [parts.train, parts.validation, parts.test]))
 
 
 def _settings(plan: CorpusPlan, parts: Parts) -> dict[str, Any]:
     """What of the plan the data depends on: published parts by their content, left out where there are none."""
     settings = dataclasses.asdict(plan)
-    del settings["transfer_name"]  # nothing is trained on it
+    for name in ("transfer_name", "text_column", "translation_column"):
+        del settings[name]  # nothing is trained on the first, and the corpus's digest says what columns hold
     if plan.split == "source" or (plan.validation_name and plan.test_name):
         del settings["split"]  # the data of versions that had no other rule
     if plan.sentences:
@@ -113,10 +114,9 @@ def _settings(plan: CorpusPlan, parts: Parts) -> dict[str, Any]:
     return settings
 
 
-def _train_tokenizers(train: Corpus, plan: CorpusPlan, parallel: bool, out: Path) -> None:
-    with atomic_folder(out) as folder:
-        sides = {"source": "text", "target": "translation"} if parallel else {"source": "text"}
-        for name, column in sides.items():
-            current_display().note(f"Training a tokenizer of {plan.vocabulary} subwords for the {name} sentences.")
-            tokenizer = train_tokenizer(train.column(column), plan.vocabulary, lowercase=plan.lowercase)
-            tokenizer.save_pretrained(folder / name)
+def _train_tokenizers(train: Corpus, plan: CorpusPlan, parallel: bool, folder: Path) -> None:
+    sides = {"source": "text", "target": "translation"} if parallel else {"source": "text"}
+    for name, column in sides.items():
+        current_display().note(f"Training a tokenizer of {plan.vocabulary} subwords for the {name} sentences.")
+        tokenizer = train_tokenizer(train.column(column), plan.vocabulary, lowercase=plan.lowercase)
+        tokenizer.save_pretrained(folder / name)

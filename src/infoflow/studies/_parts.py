@@ -42,7 +42,7 @@ def cut_up(corpus: Corpus, plan: CorpusPlan, parallel: bool) -> Parts:
     """
     kept = usable(corpus, plan)
     names = {"validation": plan.validation_name, "test": plan.test_name}
-    published = {part: like(corpus, load_corpus(name), parallel) for part, name in names.items() if name}
+    published = {part: like(corpus, read(name, plan), parallel) for part, name in names.items() if name}
     given = {part: usable(whole, plan) for part, whole in published.items()}
     shares = {"validation": plan.validation, "test": plan.test} | dict.fromkeys(given, 0.0)
     split = kept.split(**shares, rule=plan.split)
@@ -80,6 +80,11 @@ def _counted(
         if len(before) > len(after):
             counts.setdefault(origin, {})[reason] = len(before) - len(after)
     return counts
+
+
+def read(name: str, plan: CorpusPlan) -> Corpus:
+    """The corpus of that name; of a table the plan's columns."""
+    return load_corpus(name, text_column=plan.text_column, translation_column=plan.translation_column)
 
 
 def usable(corpus: Corpus, plan: CorpusPlan) -> Corpus:

@@ -5,57 +5,83 @@ import tomllib
 from dataclasses import dataclass, field, fields
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
-from infoflow.corpus import SPLIT_RULES, SplitRule
-from infoflow.dynamics import RecordConfig, Rule
-from infoflow.foundation import UserError
+from infoflow.corpus import SplitRule
+from infoflow.dynamics import Lags, Panels, RecordConfig, Rule, Tolerance, Windows
+from infoflow.foundation import (
+    Count,
+    CountOrNone,
+    LearningRate,
+    Limits,
+    Name,
+    Seed,
+    Several,
+    Share,
+    UserError,
+    Weight,
+    as_written,
+    check_settings,
+    default_settings,
+    read_setting,
+)
 from infoflow.objectives import OBJECTIVES, AbstractObjective, make_objective
-from infoflow.pruning import GREEDY, KINDS
-from infoflow.training import ModelConfig, TrainConfig
+from infoflow.pruning import GREEDY
+from infoflow.training import Match, ModelConfig, TrainConfig
 
 PRESETS = ("quick", "laptop", "paper", "replicate")
+_LARGEST_PLAN = 1_000_000
 ALL_HEADS = "all"
 """In `PruningPlan.scopes`: the heads of every kind of attention."""
-_COUNTS = (
-    *("occurrences", "types", "clusterings", "distance_occurrences", "neighbour_occurrences", "neighbours"),
-    *("frequency_occurrences", "lens_steps", "lens_tokens", "relevance_sentences", "importance_sentences"),
-    *("ablation_sentences", "probe_sentences", "bleu_sentences", "beams", "tokens_per_batch"),
-)
+Scope = Literal["encoder-self", "decoder-self", "decoder-cross", "all"]
+Heads = Annotated[float, Limits(at_least=0, at_most=10**6)]
+Penalties = Annotated[tuple[Weight, ...], Limits(filled=True)]
+Objectives = Annotated[tuple[str, ...], Limits(filled=True)]
+Seeds = Annotated[tuple[Seed, ...], Limits(filled=True)]
+Subwords = Annotated[int, Limits(at_least=6, at_most=10**6)]
+Clusters = Annotated[int, Limits(at_least=0, at_most=65_535)]
+Few = Annotated[int, Limits(at_least=1, at_most=1000)]
+OpenShare = Annotated[float, Limits(above=0, below=1)]
 TOKEN_DROPOUT = "token-dropout"
 """Names the variant of an objective whose input tokens are partly replaced in training: `translation+token-dropout`."""
 
 
-def _at_least(section: str, plan: Any, **least: int) -> None:
-    for name, smallest in least.items():
-        if (value := getattr(plan, name)) < smallest:
-            raise UserError(f"{section}.{name} must be at least {smallest}. Got {value}.")
-
-
 def _one_of(name: str, values: tuple[str, ...], known: tuple[str, ...]) -> None:
     if unknown := [value for value in values if value not in known]:
-        raise UserError(f"{name} must be among {', '.join(known)}. Got {unknown[0]!r}.")
+        raise UserError(f"{name} must be among {', '.join(known)}. Got {as_written(unknown[0])}.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CorpusPlan:
     """The sentences of a study and how they are cut up."""
 
-    name: str = "tatoeba-en-fr"  # anything that `load_corpus` takes; translation needs a parallel one
-    min_words: int = 1  # of the source sentence
-    max_words: int = 24
-    sentences: int = 0  # training sentences (pairs) at most; 0: all
-    validation: float = 0.02  # share of distinct source sentences
-    test: float = 0.10  # what models are scored and analysed on
+    name: Name = "tatoeba-en-fr"  # anything that `load_corpus` takes; translation needs a parallel one
+    text_column: str = ""  # of the sentences, where `name` and the parts below are tables or datasets
+    translation_column: str = ""
+    min_words: Count = 1  # of the source sentence
+    max_words: Count = 24
+    sentences: CountOrNone = 0  # training sentences (pairs) at most; 0: all
+    validation: Share = 0.02  # share of distinct source sentences
+    test: Share = 0.10  # what models are scored and analysed on
     split: SplitRule = "near-duplicates"  # what parts do not share; "both-sides", "source": see `Corpus.split`
     validation_name: str = ""  # a corpus of its own instead of the share, where one is published; as `name`
     test_name: str = ""  # likewise; training sentences that are in either are left out
     transfer_name: str = ""  # a corpus of another domain, as `name`: do heads that matter here matter there?
-    vocabulary: int = 4000  # subwords per language, special tokens included
+    vocabulary: Subwords = 4000  # subwords per language, special tokens included
     lowercase: bool = True
 
     def __post_init__(self) -> None:
-        _one_of("corpus.split", (self.split,), SPLIT_RULES)
+        check_settings(self, "corpus")
+        if self.min_words > self.max_words:
+            raise UserError(
+                "corpus.min_words must be at most corpus.max_words, or no sentence is left. Got "
+                f"{self.min_words} and {self.max_words}. Lower the one or raise the other."
+            )
+        if self.validation + self.test >= 1:
+            raise UserError(
+                "corpus.validation and corpus.test must leave a share for training: below 1 together. Got "
+                f"{self.validation} and {self.test}. Lower one of them."
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,28 +89,30 @@ class AnalysisPlan:
     """How the models of a study are scored and measured, on sentences they were not trained on."""
 
     tables: tuple[str, ...] = ()  # what to measure, by the names of tables; empty: all, "task_scores": only scores
-    sentences: int = 0  # of the test part at most; 0: all
-    occurrences: int = 1_000_000  # tokens that mutual information counts at most
-    types: int = 1000  # most frequent tokens that mutual information looks at
-    clusters: int = 0  # of states, for mutual information; 0: by the number of tokens, at most 500
-    clusterings: int = 2  # with other rows and starts: intervals carry their spread
-    distance_occurrences: int = 20_000  # sampled tokens for PWCCA
-    neighbour_occurrences: int = 20_000
-    neighbours: int = 50
-    frequency_occurrences: int = 3000  # of each frequency bin, for change and influence by frequency
-    lens_steps: int = 200  # updates of the tuned lens
-    lens_tokens: int = 64  # tokens per update of the tuned lens
-    relevance_sentences: int = 100  # whose relevance is traced to every head
-    importance_sentences: int = 400  # whose loss is differentiated by every head's gate
-    ablation_sentences: int = 48  # that are read again without each head; curves of removal take half
-    probe_sentences: int = 1000  # with trees, to train and test the probes of attention
-    bleu_sentences: int = 300
-    beams: int = 5
-    tokens_per_batch: int = 8192
+    sentences: CountOrNone = 0  # of the test part at most; 0: all
+    occurrences: Count = 1_000_000  # tokens that mutual information counts at most
+    types: Several = 1000  # most frequent tokens that mutual information looks at
+    clusters: Clusters = 0  # of states, for mutual information; 0: by the number of tokens, at most 500
+    clusterings: Few = 2  # with other rows and starts: intervals carry their spread
+    distance_occurrences: Count = 20_000  # sampled tokens for PWCCA
+    neighbour_occurrences: Count = 20_000
+    neighbours: Count = 50
+    frequency_occurrences: Count = 3000  # of each frequency bin, for change and influence by frequency
+    lens_steps: Count = 200  # updates of the tuned lens
+    lens_tokens: Count = 64  # tokens per update of the tuned lens
+    relevance_sentences: Count = 100  # whose relevance is traced to every head
+    importance_sentences: Count = 400  # whose loss is differentiated by every head's gate
+    ablation_sentences: Count = 48  # that are read again without each head; curves of removal take half
+    probe_sentences: Several = 1000  # with trees, to train and test the probes of attention
+    bleu_sentences: Count = 300
+    beams: Few = 5
+    tokens_per_batch: Annotated[int, Limits(at_least=1, at_most=10**8)] = 8192
     untrained: bool = True  # measure the initial weights of every seed too: the control
 
     def __post_init__(self) -> None:
-        _at_least("analysis", self, sentences=0, clusters=0, **dict.fromkeys(_COUNTS, 1))
+        check_settings(self, "analysis")
+        if self.clusters == 1:
+            raise UserError("analysis.clusters must be at least 2, or 0 for a number by the tokens. Got 1.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,15 +124,15 @@ class AlignmentPlan:
     """
 
     on: bool = True
-    sentences: int = 4000  # of the training part, for the explicit alignment and each of its two trained controls
-    pairs: int = 8000  # sentence pairs of the training part, for the implicit alignment; 0: none
-    held_out: int = 1000  # sentences of the analysed part that all encoders are compared on
-    learning_rate: float = 1e-3
-    batch_sentences: int = 32
-    save_every: int = 500  # updates between checkpoints
+    sentences: Several = 4000  # of the training part, for the explicit alignment and each of its two trained controls
+    pairs: CountOrNone = 8000  # sentence pairs of the training part, for the implicit alignment; 0: none
+    held_out: Count = 1000  # sentences of the analysed part that all encoders are compared on
+    learning_rate: LearningRate = 1e-3
+    batch_sentences: Count = 32
+    save_every: CountOrNone = 500  # updates between checkpoints
 
     def __post_init__(self) -> None:
-        _at_least("alignment", self, sentences=2, pairs=0, held_out=1, batch_sentences=1, save_every=0)
+        check_settings(self, "alignment")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,18 +145,18 @@ class DynamicsPlan:
 
     on: bool = False
     rule: Rule = "trapezoid"
-    splits: int = 1  # panels of the rule
-    tolerance: float = 0.0  # above 0, in nats: Simpson's panels double while a chord's residual is above it
-    max_splits: int = 32
-    every: int = 1  # updates per chord; above 1 for sums only, not for counts of hurting steps
-    tokens: int = 2048  # source tokens of training sentences that the loss is taken on
-    held_out_tokens: int = 1024  # of validation sentences; 0: none
-    parts: int = 4  # disjoint parts of these: intervals and reliability come from them
-    windows: int = 200  # rows over time at most
-    lags: int = 0  # most chords between a movement and the gradient it is compared with; 2 copies of the weights each
+    splits: Panels = 1  # panels of the rule
+    tolerance: Tolerance = 0.0  # above 0, in nats: Simpson's panels double while a chord's residual is above it
+    max_splits: Panels = 32
+    every: Count = 1  # updates per chord; above 1 for sums only, not for counts of hurting steps
+    tokens: Count = 2048  # source tokens of training sentences that the loss is taken on
+    held_out_tokens: CountOrNone = 1024  # of validation sentences; 0: none
+    parts: Few = 4  # disjoint parts of these: intervals and reliability come from them
+    windows: Windows = 200  # rows over time at most
+    lags: Lags = 0  # most chords between a movement and the gradient it is compared with; 2 copies of the weights each
 
     def __post_init__(self) -> None:
-        _at_least("dynamics", self, splits=1, every=1, tokens=1, held_out_tokens=0, parts=1, lags=0)
+        check_settings(self, "dynamics")
         self.record()
 
     def record(self) -> RecordConfig:
@@ -154,38 +182,31 @@ class PruningPlan:
     """
 
     on: bool = False
-    objectives: tuple[str, ...] = ("translation",)  # whose models are pruned, at every seed
-    scopes: tuple[str, ...] = ("encoder-self", "all")
-    penalties: tuple[float, ...] = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)  # times open heads, mean over attentions
-    updates: int = 500  # at each penalty
-    learning_rate: float = 2e-4  # constant
-    gate_rate: float = 100.0  # multiple of it for the gates
+    objectives: Objectives = ("translation",)  # whose models are pruned, at every seed
+    scopes: Annotated[tuple[Scope, ...], Limits(filled=True)] = ("encoder-self", "all")
+    penalties: Penalties = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)  # times open heads, mean over attentions
+    updates: Count = 500  # at each penalty
+    learning_rate: LearningRate = 2e-4  # constant
+    gate_rate: Annotated[float, Limits(above=0, at_most=1e6)] = 100.0  # multiple of it for the gates
     greedy: tuple[str, ...] = ("importance", "confidence", "relevance", "random")  # and "iterative" (importance)
-    random_draws: int = 3
-    keep: tuple[float, ...] = ()  # numbers of heads of the greedy choices; empty: as many as the gates left
-    subset: tuple[float, ...] = ()  # numbers of heads that are learned as exactly so many
+    random_draws: Annotated[int, Limits(at_least=0, at_most=1000)] = 3
+    keep: tuple[Heads, ...] = ()  # numbers of heads of the greedy choices; empty: as many as the gates left
+    subset: tuple[Heads, ...] = ()  # numbers of heads that are learned as exactly so many
     straight_through: bool = False  # learn them also with gates that are 0 or 1 in every update
     scratch: bool = False  # train from the start, as long as the model, with the heads that a sweep's point left
-    scratch_scopes: tuple[str, ...] = ()  # empty: all
-    scratch_points: tuple[int, ...] = ()  # of the sweep, from 0; empty: all
+    scratch_scopes: tuple[Scope, ...] = ()  # empty: all
+    scratch_points: tuple[CountOrNone, ...] = ()  # of the sweep, from 0; empty: all
     roles: bool = True  # measure roles again at each point of learned, random and scratch choices
     metric: Literal["bleu", "loss"] = "bleu"  # "bleu" beside the loss, for translation
-    score_sentences: int = 500  # of the analysed ones; 0: all
-    rank_sentences: int = 400  # of the validation part, for greedy choices; 0: all
-    role_sentences: int = 1000  # of the analysed ones; 0: all
-    save_every: int = 250  # updates between checkpoints
+    score_sentences: CountOrNone = 500  # of the analysed ones; 0: all
+    rank_sentences: CountOrNone = 400  # of the validation part, for greedy choices; 0: all
+    role_sentences: CountOrNone = 1000  # of the analysed ones; 0: all
+    save_every: CountOrNone = 250  # updates between checkpoints
 
     def __post_init__(self) -> None:
-        _at_least("pruning", self, updates=1, random_draws=0, score_sentences=0, rank_sentences=0, role_sentences=0)
-        _at_least("pruning", self, save_every=0)
-        _one_of("pruning.scopes", (*self.scopes, *self.scratch_scopes), (*KINDS, ALL_HEADS))
+        check_settings(self, "pruning")
         _one_of("pruning.greedy", self.greedy, GREEDY)
-        if not self.penalties or min(self.penalties) < 0:
-            raise UserError(f"pruning.penalties must be one or more weights, 0 or larger. Got {list(self.penalties)}.")
-        if min(self.learning_rate, self.gate_rate) <= 0:
-            rates = f"{self.learning_rate} and {self.gate_rate}"
-            raise UserError(f"pruning.learning_rate and pruning.gate_rate must be positive. Got {rates}.")
-        if wrong := [k for k in (*self.keep, *self.subset) if k < 0 or (k > 1 and k != int(k))]:
+        if wrong := [k for k in (*self.keep, *self.subset) if k > 1 and k != int(k)]:
             raise UserError(
                 f"pruning.keep and pruning.subset must be numbers of heads, or shares below 1. Got {wrong[0]}."
             )
@@ -199,10 +220,10 @@ class StudyPlan:
     """One architecture, one corpus, one budget; only the objective varies."""
 
     title: str = "How the objective shapes a Transformer"
-    objectives: tuple[str, ...] = ("causal-lm", "masked-lm", "translation")
-    seeds: tuple[int, ...] = (0,)  # initialisation, data order, noise; shared by all objectives
-    match: str = "encoder"  # every stack has `model.layers` layers; "depth": single stacks have twice as many
-    token_dropout: float = 0.1  # share of input tokens replaced in training of `NAME+token-dropout` (an ablation)
+    objectives: Objectives = ("causal-lm", "masked-lm", "translation")
+    seeds: Seeds = (0,)  # initialisation, data order, noise; shared by all objectives
+    match: Match = "encoder"  # every stack has `model.layers` layers; "depth": single stacks have twice as many
+    token_dropout: OpenShare = 0.1  # share of input tokens replaced in training of `NAME+token-dropout` (an ablation)
     corpus: CorpusPlan = field(default_factory=CorpusPlan)
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainConfig = field(default_factory=TrainConfig)
@@ -212,13 +233,12 @@ class StudyPlan:
     pruning: PruningPlan = field(default_factory=PruningPlan)
 
     def __post_init__(self) -> None:
+        check_settings(self)
         for name in self.objectives:
             self.objective(name)
         for name, values in (("objectives", self.objectives), ("seeds", self.seeds)):
-            if not values or len(set(values)) < len(values):
-                raise UserError(f"{name} must be a list of different values. Got {list(values)}.")
-        if self.match not in ("encoder", "depth"):
-            raise UserError(f'match must be "encoder" or "depth". Got {self.match!r}.')
+            if len(set(values)) < len(values):
+                raise UserError(f"{name} must be a list of different values. Got {as_written(values)}. Leave out one.")
         if self.pruning.on:
             _one_of("pruning.objectives", self.pruning.objectives, self.objectives)
 
@@ -233,8 +253,6 @@ class StudyPlan:
             return make_objective(base)
         if variant != TOKEN_DROPOUT:
             raise UserError(f"objectives: the only variant is NAME+{TOKEN_DROPOUT}. Got {name}.")
-        if not 0 < self.token_dropout < 1:
-            raise UserError(f"token_dropout must lie between 0 and 1. Got {self.token_dropout}.")
         make_objective(base)
         if "token_dropout" not in OBJECTIVES[base].__dataclass_fields__:  # type: ignore[attr-defined]
             raise UserError(f"{base} corrupts its input already: it has no variant {name}.")
@@ -253,11 +271,7 @@ class StudyPlan:
             text = _read(Path(source))
         else:
             raise UserError(f"No study plan {source}: neither a TOML file nor a preset ({', '.join(PRESETS)}).")
-        try:
-            values = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise UserError(f"{source} is not valid TOML: {error}.") from None
-        return cls.from_json(values)
+        return cls.from_json(parse_toml(text, str(source)))
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "StudyPlan":
@@ -269,39 +283,43 @@ class StudyPlan:
 
 
 def _read(path: Path) -> str:
+    if (size := path.stat().st_size) > _LARGEST_PLAN:
+        raise UserError(f"A study plan has at most {_LARGEST_PLAN:,} bytes. {path} has {size:,}. Name a plan.")
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise UserError(f"{path} is no UTF-8 text, so it is no TOML file. Save it as UTF-8.") from None
 
 
-def _build(cls: type, values: dict[str, Any], path: str) -> Any:
-    hints = get_type_hints(cls)
-    known = [field.name for field in dataclasses.fields(cls)]
+def parse_toml(text: str, source: str) -> dict[str, Any]:
+    """The tables of a TOML text.
+
+    Raises:
+        UserError: It is none, or nested or numbered beyond what a plan could be; `source` is named.
+    """
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{source} is not valid TOML: {str(error).rstrip('.')}. Mend that line.") from None
+    except RecursionError:
+        raise UserError(f"{source} nests lists too deeply for a plan. Write name = value under [table].") from None
+    except ValueError as error:  # Python reads no numbers of more than 4,300 digits
+        raise UserError(f"{source} holds a number that is too long ({error}). Shorten it.") from None
+
+
+def _build(cls: type, values: Any, path: str) -> Any:
+    if not isinstance(values, dict):
+        name = path.removesuffix(".")
+        what = f"{name} must be a table of settings, written [{name}]" if name else "A plan must be a table of settings"
+        raise UserError(f"{what}. Got {as_written(values)}.")
+    hints, defaults = get_type_hints(cls, include_extras=True), default_settings(cls)
     arguments = {}
     for name, value in values.items():
-        if name not in known:
-            raise UserError(f"The plan has no setting {path}{name}. Known there: {', '.join(known)}.")
-        arguments[name] = _convert(hints[name], value, f"{path}{name}")
+        if name not in hints:
+            raise UserError(f"The plan has no setting {path}{str(name)[:80]}. Known there: {', '.join(hints)}.")
+        hint = hints[name]
+        if dataclasses.is_dataclass(hint):
+            arguments[name] = _build(hint, value, f"{path}{name}.")  # type: ignore[arg-type]
+        else:
+            arguments[name] = read_setting(hint, value, f"{path}{name}", defaults.get(name))
     return cls(**arguments)
-
-
-def _convert(hint: Any, value: Any, path: str) -> Any:
-    if dataclasses.is_dataclass(hint):
-        if not isinstance(value, dict):
-            raise UserError(f"{path} must be a table of settings, written [{path}]. Got {value!r}.")
-        return _build(hint, value, f"{path}.")  # type: ignore[arg-type]
-    if get_origin(hint) is tuple:
-        if not isinstance(value, list | tuple):
-            raise UserError(f"{path} must be a list, written [...]. Got {value!r}.")
-        item = get_args(hint)[0]
-        return tuple(_convert(item, each, f"{path}[{index}]") for index, each in enumerate(value))
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    allowed = tuple(hint_ for hint_ in (get_args(hint) or (hint,)) if isinstance(hint_, type))
-    choices = tuple(choice for choice in get_args(hint) if isinstance(choice, str))
-    fits = value in choices if choices else isinstance(value, allowed) and not (bool not in allowed and value is True)
-    if not fits:
-        wanted = " or ".join(choices) if choices else " or ".join(kind.__name__ for kind in allowed)
-        raise UserError(f"{path} must be {wanted}. Got {value!r}.")
-    return value

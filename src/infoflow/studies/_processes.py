@@ -52,6 +52,9 @@ _PRIMITIVES = "64"
 grew to 2.3 GB in twelve minutes. With 16 it stayed at 0.9 GB, at the same speed."""
 
 
+_KILLED = 9  # Windows has no name for it
+
+
 @dataclass(kw_only=True, slots=True, eq=False)
 class _Worker:
     """A running job and what its process has said."""
@@ -99,7 +102,8 @@ def _start(job: Job, folder: Path, threads: int, finished: threading.Condition, 
     command = [sys.executable, "-m", "infoflow.studies", str(folder), job.write()]
     environment = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": _PRIMITIVES, **os.environ}
     environment |= {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}  # the first one tells it that this process lives
+    process = subprocess.Popen(command, env=environment, **pipes, encoding="utf-8", errors="replace")
     worker = _Worker(job=job, process=process)
     assert process.stderr is not None
     worker.reader = threading.Thread(target=_listen, args=(worker, process.stderr, finished, progress), daemon=True)
@@ -159,7 +163,26 @@ def _check(worker: _Worker) -> None:
         raise UserError(f"{worker.job.label}: {worker.error}")
     if code in (130, -signal.SIGINT, -signal.SIGTERM):
         raise KeyboardInterrupt
-    raise RuntimeError(f"{worker.job.label} ended with code {code}:\n{''.join(worker.output[-40:])}")
+    said = "".join(worker.output[-40:])
+    if code == -_KILLED:
+        raise UserError(
+            f"{worker.job.label} was killed (signal {_KILLED}): by the system, which had too little memory, or by "
+            "hand.\nWhat is finished is kept, and the same command continues: give it fewer --processes, or lower "
+            "training.micro_tokens or analysis.tokens_per_batch with --set."
+        )
+    if code < 0:
+        raise UserError(
+            f"{worker.job.label} was ended by the system ({_signal_name(-code)}): a library ran out of memory, disk or "
+            f"threads, or failed.\nGive the same command again with fewer --processes, or --threads 1. It said:\n{said}"
+        )
+    raise RuntimeError(f"{worker.job.label} ended with code {code}:\n{said}")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _stop(running: Sequence[_Worker]) -> None:

@@ -1,5 +1,6 @@
 """`study`: train, measure, compare, check, report; an interrupted study continues where it was."""
 
+import errno
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,11 +15,13 @@ from infoflow.dynamics import ALLOCATION_SIMILARITY
 from infoflow.findings import FINDINGS_TABLE, evaluate
 from infoflow.flow import is_first, processes, wait_for_all
 from infoflow.foundation import (
+    Threads,
     UserError,
     current_display,
     digest,
     file_digest,
     provenance,
+    read_setting,
     sweep_partial,
     thread_budget,
     writable,
@@ -39,6 +42,9 @@ from ._processes import JobProgress, run_in_processes
 from ._pruning import pruned_tables
 from ._run import Run
 from ._workbench import Part, stacked
+
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL)
+"""What network file systems without locks answer."""
 
 MODEL_KEYS = (
     Column(name="model", dtype="string", unit="", description="name of the model"),
@@ -130,9 +136,7 @@ def _processes(plan: StudyPlan, wanted: int | None) -> int:
     if processes()[1] > 1:
         return 1
     if wanted is not None:
-        if wanted < 1:
-            raise UserError(f"--processes must be at least 1. Got {wanted}.")
-        return wanted
+        return read_setting(Threads, wanted, "--processes")
     on_cpu = plan.training.device == "cpu" or (plan.training.device == "auto" and not torch.cuda.is_available())
     return thread_budget() if on_cpu else 1
 
@@ -266,7 +270,14 @@ def _lock(file: IO[str]) -> None:
         import fcntl
     except ImportError:  # Windows has no such locks: there the user takes care
         return
-    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        current_display().note(
+            f"The file system of {Path(file.name).parent} has no locks: take care that no other infoflow works there."
+        )
 
 
 def _remove_if_nothing_was_done(run: RunFolder) -> None:

@@ -13,5 +13,5 @@ def make_accelerator(device: str = "auto") -> Accelerator:
         device = next(name for name in ("cuda", "mps", "cpu") if available[name])
     if not available.get(device, False):
         usable = ", ".join(name for name, usable in available.items() if usable)
-        raise UserError(f'device must be "auto" or one of those this machine has: {usable}. Got {device!r}.')
+        raise UserError(f'device must be "auto" or one of those this machine has: {usable}. Got {device}.')
     return Accelerator(cpu=device == "cpu")

@@ -62,7 +62,7 @@ class Checkpoints:
         self.folder = folder
         if folder.exists():
             for leftover in folder.glob(".*.partial"):
-                shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+                shutil.rmtree(leftover, ignore_errors=True) if leftover.is_dir() else leftover.unlink(missing_ok=True)
 
     def path(self, update: int) -> Path:
         """Where the checkpoint of an update lies."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from transformers import (
@@ -15,29 +15,36 @@ from transformers import (
     PreTrainedModel,
 )
 
-from infoflow.foundation import UserError, hash64
+from infoflow.foundation import Limits, Share, UserError, check_settings, hash64, require_memory
 from infoflow.objectives import AbstractObjective, Vocabulary
 
+Deviation = Annotated[float, Limits(above=0, at_most=10)]
 Match = Literal["encoder", "depth"]
+_COPIES = 4  # of every weight in training
+Activation = Literal["relu", "relu6", "gelu", "gelu_new", "gelu_fast", "quick_gelu", "silu", "swish", "mish", "tanh"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelConfig:
     """The shape that the models of a study share."""
 
-    width: int = 128  # of the residual stream
-    layers: int = 6  # of every stack (see `match` of `build_models`)
-    heads: int = 8
-    feedforward: int = 512
-    activation: str = "relu"  # the recipe behind the published comparisons; BERT's own is gelu
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    initializer_range: float = 0.02  # standard deviation of weights and embeddings
-    positions: int = 128  # longest sentence in tokens
+    width: Annotated[int, Limits(at_least=1, at_most=65_536)] = 128  # of the residual stream
+    layers: Annotated[int, Limits(at_least=1, at_most=1000)] = 6  # of every stack (see `match` of `build_models`)
+    heads: Annotated[int, Limits(at_least=1, at_most=1024)] = 8
+    feedforward: Annotated[int, Limits(at_least=1, at_most=10**6)] = 512
+    activation: Activation = "relu"  # the recipe behind the published comparisons; BERT's own is gelu
+    dropout: Share = 0.1
+    attention_dropout: Share = 0.0
+    initializer_range: Deviation = 0.02  # standard deviation of weights and embeddings
+    positions: Annotated[int, Limits(at_least=3, at_most=100_000)] = 128  # longest sentence in tokens
 
     def __post_init__(self) -> None:
+        check_settings(self, "model")
         if self.width % self.heads:
-            raise UserError(f"width must be a multiple of heads. Got width {self.width} and {self.heads} heads.")
+            raise UserError(
+                "model.width must be a multiple of model.heads: each head has an equal part of it. Got a width of "
+                f"{self.width} and {self.heads} heads. Try {max(1, self.width // self.heads) * self.heads}."
+            )
 
 
 def build_models(
@@ -65,6 +72,8 @@ def build_models(
             "Call it once for each variant of an objective: with the same seed the variants begin alike."
         )
     single = config.layers * (2 if match == "depth" else 1)
+    for objective in objectives:
+        _check_memory(objective, config, vocabulary, target_vocabulary, single)
     reference = _seeded(seed, "stack", lambda: BertForMaskedLM(_bert_config(config, vocabulary, single)))
     models = {}
     for objective in objectives:
@@ -74,6 +83,30 @@ def build_models(
         _copy_source_stack(reference, model)
         models[objective.name] = model.train()
     return models
+
+
+def _check_memory(
+    objective: AbstractObjective,
+    config: ModelConfig,
+    vocabulary: Vocabulary,
+    target_vocabulary: Vocabulary | None,
+    single_layers: int,
+) -> None:
+    """Refuse what cannot be trained here, by its matrices alone: biases and batches come on top."""
+    block = 4 * config.width**2 + 2 * config.width * config.feedforward
+    if objective.architecture == "encoder-decoder":
+        subwords = vocabulary.size + (target_vocabulary or vocabulary).size
+        parameters = config.layers * (2 * block + 4 * config.width**2)
+    else:
+        subwords, parameters = vocabulary.size, single_layers * block
+    parameters += (subwords + config.positions) * config.width
+    copies = 1 if torch.cuda.is_available() else _COPIES
+    require_memory(
+        parameters * 4 * copies,
+        f"A model of {parameters:,} parameters needs 4 bytes for each, {copies} times (weights, gradients, two moments "
+        "of Adam)",
+        "Lower model.width, model.layers, model.feedforward or corpus.vocabulary.",
+    )
 
 
 def _build(

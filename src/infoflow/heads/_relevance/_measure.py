@@ -68,7 +68,7 @@ class Relevance(Intervention):
         check_normalise(normalise)
         Rule(rule=rule, softmax=softmax, bias=bias)
         if method not in METHODS:
-            raise UserError(f"method must be one of {', '.join(METHODS)}. Got {method!r}.")
+            raise UserError(f"method must be one of {', '.join(METHODS)}. Got {method}.")
         if sentences < 1:
             raise UserError(f"sentences must be at least 1. Got {sentences}.")
         self.method, self.sentences, self.normalise = method, sentences, normalise

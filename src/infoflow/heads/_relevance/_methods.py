@@ -48,7 +48,7 @@ def _chefer(model: Model, options: dict[str, Any]) -> Method:
     _check(options, "chefer", ("output", "version"))
     version = options.get("version", "2021b")
     if version not in ("2021a", "2021b"):
-        raise UserError(f'version must be "2021a" or "2021b". Got {version!r}.')
+        raise UserError(f'version must be "2021a" or "2021b". Got {version}.')
     if version == "2021a":
         return chefer_propagated
     return lambda request: chefer_relevance(request, options.get("output"))

@@ -146,7 +146,7 @@ def each_sentence(
 ) -> Iterator[tuple[Predictions, SentenceRelevance]]:
     """Every sentence of a batch that has a prediction to explain, and what the method finds for each prediction."""
     if method not in METHODS:
-        raise UserError(f"method must be one of {', '.join(METHODS)}. Got {method!r}.")
+        raise UserError(f"method must be one of {', '.join(METHODS)}. Got {method}.")
     chosen = sentences(model, batch, position)
     if not chosen:
         raise UserError("The batch has no position whose prediction counts: every label is -100, or all is padding.")
@@ -165,7 +165,7 @@ def misses_paths(model: Model, method: str) -> str | None:
 def check_normalise(normalise: str | None) -> None:
     """Refuse what no table below names."""
     if normalise not in _NORMALISE:
-        raise UserError(f'normalise must be "signed", "abs" or None. Got {normalise!r}.')
+        raise UserError(f'normalise must be "signed", "abs" or None. Got {normalise}.')
 
 
 def normalised(heads: Tensor, normalise: str | None) -> np.ndarray:

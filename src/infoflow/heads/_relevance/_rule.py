@@ -45,7 +45,7 @@ class Rule:
         choices = {"rule": ("alphabeta", "ratio"), "softmax": ("joint", "const"), "bias": ("share", "absorb")}
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
-                raise UserError(f"{name} must be one of {', '.join(allowed)}. Got {getattr(self, name)!r}.")
+                raise UserError(f"{name} must be one of {', '.join(allowed)}. Got {getattr(self, name)}.")
         if not 0 <= self.alpha <= 1:
             raise UserError(f"alpha must lie in 0..1, the weight of the positive part. Got {self.alpha}.")
 

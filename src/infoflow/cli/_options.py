@@ -1,0 +1,76 @@
+"""Options of the command line: held against the same limits as the settings of a plan."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, get_origin
+
+from cyclopts import Token
+
+
+def limited(name: str) -> Callable[[Any, Sequence[Token]], Any]:
+    """A converter to what `infoflow.foundation` calls `name`; imported with the first option, so that help is instant.
+
+    cyclopts would round: `--seed 1.5` was seed 2.
+    """
+
+    def convert(kind: Any, tokens: Sequence[Token]) -> Any:
+        from infoflow import foundation
+
+        hint = getattr(foundation, name)
+        values = tuple(_read(hint, one) for one in tokens)
+        return values if get_origin(kind) is tuple else values[0]
+
+    return convert
+
+
+def _read(hint: Any, token: Token) -> Any:
+    from infoflow.foundation import UserError, example_setting, read_setting
+
+    name = token.keyword or "The argument"
+    try:
+        return read_setting(hint, _plain(hint, token.value), name)
+    except UserError as error:
+        raise UserError(f"{error} Write for example {name} {example_setting(hint)}.") from None
+
+
+def _plain(hint: Any, text: str) -> Any:
+    """The number that a text is, where one is wanted; else the text, which is refused as such."""
+    from infoflow.foundation import describe_setting
+
+    if "number" not in describe_setting(hint):
+        return text
+    if re.fullmatch(r"[+-]?[0-9][0-9_]{0,400}", text):
+        return int(text) if not text.endswith("_") and "__" not in text else text
+    try:
+        return float(text) if text.isascii() else text
+    except ValueError:
+        return text
+
+
+def names_in(option: str, given: Sequence[str]) -> tuple[str, ...]:
+    """Names separated by commas, of an option that may be repeated.
+
+    Raises:
+        UserError: It was given without a name.
+    """
+    names = tuple(name.strip() for text in given for name in text.split(",") if name.strip())
+    if given and not names:
+        from infoflow.foundation import UserError
+
+        raise UserError(f"{option} takes names separated by commas. Got {','.join(given)}. Leave it out for all.")
+    return names
+
+
+def refuse_empty(arguments: Sequence[str]) -> None:
+    """No argument of any command means something when it is empty; as a path it would mean the current folder.
+
+    Raises:
+        UserError: One is, as an unset shell variable leaves it.
+    """
+    for before, argument in zip(["", *arguments], arguments, strict=False):
+        option = re.fullmatch(r"(--[\w-]+)=\s*", argument)
+        if option or not argument.strip():
+            from infoflow.foundation import UserError
+
+            name = option[1] if option else before if before.startswith("--") else "An argument"
+            raise UserError(f"{name} must not be empty. Got nothing between the quotes. Fill it in, or leave it out.")

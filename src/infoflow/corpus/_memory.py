@@ -1,0 +1,58 @@
+"""Reads sentences that are in memory: lists, and frames of pandas or polars."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from infoflow.foundation import UserError
+
+from ._columns import Row
+from ._tables import check_columns
+from ._values import pair, sentence
+
+
+def read_sentences(sentences: Sequence[Any], parallel: bool, where: str) -> Iterator[Row | None]:
+    """Rows of a list of sentences, or of pairs where it is `parallel`; None where a sentence is blank or missing.
+
+    Raises:
+        UserError: An entry is of another kind than the first.
+    """
+    for number, entry in enumerate(sentences, start=1):
+        if is_pair(entry) != parallel:
+            raise UserError(
+                f"{where}: all entries must be sentences, or all pairs of a sentence and its translation. Entry "
+                f"{number} is {type(entry).__name__}, and entry 1 {type(sentences[0]).__name__}."
+            )
+        if not parallel:
+            text = sentence(entry, where, number)
+            yield {"text": text} if text else None
+        elif len(entry) != 2:
+            raise UserError(f"{where}: a pair has two entries. Entry {number} has {len(entry)}.")
+        else:
+            yield pair(*(sentence(side, where, number) for side in entry))
+
+
+def is_pair(entry: Any) -> bool:
+    """Whether an entry of a list is a sentence with its translation, and not a sentence."""
+    return isinstance(entry, list | tuple)
+
+
+def is_frame(value: Any) -> bool:
+    """Whether it is a table in memory: of pandas, or of polars, which need not be installed."""
+    return type(value).__module__.partition(".")[0] in ("pandas", "polars") and type(value).__name__ == "DataFrame"
+
+
+def read_frame(frame: Any, text: str | None, translation: str | None) -> Iterator[Row | None]:
+    """Rows of a frame's columns; None where a cell is missing or blank.
+
+    Raises:
+        UserError: The columns are not named or not there, or hold something else than text.
+    """
+    where = f"the {type(frame).__module__.partition('.')[0]} frame"
+    check_columns(where, list(frame.columns), text, translation)
+    if translation is None:
+        for number, value in enumerate(frame[text], start=1):
+            found = sentence(value, where, number, str(text))
+            yield {"text": found} if found else None
+        return
+    for number, (left, right) in enumerate(zip(frame[text], frame[translation], strict=True), start=1):
+        yield pair(sentence(left, where, number, str(text)), sentence(right, where, number, translation))

@@ -1,0 +1,229 @@
+"""Reads sentences from a named column of a table: CSV, tab-separated values, JSON lines, JSON, Parquet."""
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from infoflow.foundation import UserError
+
+from ._columns import Row
+from ._lines import check_readable, open_bytes, read_lines
+from ._values import look_up, pair, sentence
+
+LARGEST_JSON = 100_000_000
+"""Bytes of a JSON document at most: it is read as a whole, unlike JSON lines."""
+
+_HEADERS = {
+    *("id", "label", "lang", "language", "sentence", "sentence1", "sentence2", "source", "src", "target", "text"),
+    *("tgt", "title", "translation", "de", "en", "es", "fr", "it"),
+}  # cells that a first line of real sentences does not consist of
+
+Records = Iterator[tuple[int, Mapping[str, Any]]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Table:
+    """The columns of a table, and its records with their numbers, read as they are asked for."""
+
+    columns: Sequence[str]
+    records: Callable[[Sequence[str]], Records]  # of these columns at least
+
+
+def is_table(path: Path) -> bool:
+    """Whether the file's name says that it is a table; one of tab-separated values may have no header."""
+    return _suffix(path) in _READERS
+
+
+def needs_columns(path: Path) -> bool:
+    """Whether its columns have names: always, but for tab-separated values that begin with a pair of sentences."""
+    if _suffix(path) != ".tsv":
+        return True
+    first = next(read_lines(path), (0, ""))[1]
+    return first != "" and {cell.strip().lower() for cell in first.split("\t")} <= _HEADERS
+
+
+def read_columns(path: Path, text: str | None, translation: str | None) -> Iterator[Row | None]:
+    """Sentences of the column `text`, and their translations; None where a cell is missing or blank.
+
+    Raises:
+        UserError: The columns are not named or not there, or the file is damaged.
+    """
+    check_readable(path)
+    table = _READERS[_suffix(path)](path)
+    check_columns(str(path), table.columns, text, translation)
+    assert text is not None  # the check says so otherwise
+    for number, record in table.records([column for column in (text, translation) if column]):
+        source = sentence(look_up(record, text), str(path), number, text)
+        if translation is None:
+            yield {"text": source} if source else None
+        else:
+            yield pair(source, sentence(look_up(record, translation), str(path), number, translation))
+
+
+def check_columns(name: str, columns: Sequence[Any], text: str | None, translation: str | None) -> None:
+    """Raise a UserError that lists the columns unless `text` is one, and `translation` where it is named."""
+    listed = f"Its columns: {', '.join(map(str, columns)) or '(none)'}."
+    if not text:
+        raise UserError(
+            f"{name} is a table, so the column of its sentences must be named. None was.\n{listed} "
+            "Write --text-column NAME, and --translation-column NAME for pairs (in Python text_column=, "
+            "translation_column=; in a plan under [corpus])."
+        )
+    for column in (text, translation):
+        if column is not None and column not in columns and column.split(".")[0] not in columns:
+            raise UserError(f"{name} has no column {column}.\n{listed}")
+        if column is not None and list(columns).count(column) > 1:
+            raise UserError(f"{name} has several columns {column}.\nGive each its own name.")
+    if text == translation:
+        raise UserError(f"The sentences and their translations must be two columns. Got {text} for both.\n{listed}")
+
+
+def _suffix(path: Path) -> str:
+    return Path(path.name.removesuffix(".gz")).suffix.lower()
+
+
+def _separated(path: Path, **dialect: Any) -> Table:
+    rows = csv.reader((f"{line}\n" for _, line in read_lines(path)), strict=True, **dialect)
+    header = [name.strip() for name in next(_cells(path, rows), [])]
+    if dialect["delimiter"] == "," and len(header) == 1 and (other := next((c for c in ";\t" if c in header[0]), None)):
+        raise UserError(
+            f"{path}: cells must be separated by commas, and the first line has {other!r} instead.\n"
+            "Write it with commas, or tab-separated as .tsv."
+        )
+
+    def records(_: Sequence[str] = ()) -> Records:
+        for cells in _cells(path, rows):
+            if cells and len(cells) != len(header):
+                raise UserError(
+                    f"{path}, line {rows.line_num}: as many cells as the first line has were expected, {len(header)}. "
+                    f"Got {len(cells)}.\nCorrect the line."
+                )
+            yield rows.line_num, dict(zip(header, cells, strict=False))
+
+    return Table(columns=header, records=records)
+
+
+def _cells(path: Path, rows: Any) -> Iterator[list[str]]:
+    try:
+        yield from rows
+    except csv.Error as error:
+        raise UserError(
+            f"{path}, line {rows.line_num}: not CSV ({error}).\nCheck the quotation marks: one that opens a cell "
+            f"closes it, and a cell has {csv.field_size_limit():,} characters at most."
+        ) from None
+
+
+def _comma_separated(path: Path) -> Table:
+    return _separated(path, delimiter=",")
+
+
+def _tab_separated(path: Path) -> Table:
+    return _separated(path, delimiter="\t", quoting=csv.QUOTE_NONE)
+
+
+def _json_lines(path: Path) -> Table:
+    def records(_: Sequence[str] = ()) -> Records:
+        for number, line in read_lines(path):
+            if line.strip():
+                yield number, _object(_parsed(line, f"{path}, line {number}"), f"{path}, line {number}")
+
+    return Table(columns=_keys(records()), records=records)
+
+
+def _json(path: Path) -> Table:
+    """A list of objects, alone or as the only list of an object; or JSON lines under the wrong name."""
+    with open_bytes(path) as file:
+        content = file.read(LARGEST_JSON + 1)
+    if len(content) > LARGEST_JSON:
+        raise UserError(
+            f"{path}: a JSON document may have {LARGEST_JSON:,} bytes at most, and this one is larger.\n"
+            "Write one object per line, as .jsonl."
+        )
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 at byte {error.start}.\nConvert the file.") from None
+    first, _, rest = text.lstrip().partition("\n")
+    if rest.strip() and _is_object(first):
+        return _json_lines(path)
+    value = _parsed(text, str(path))
+    lists = [each for each in value.values() if isinstance(each, list)] if isinstance(value, dict) else [value]
+    if len(lists) != 1 or not isinstance(lists[0], list):
+        raise UserError(f"{path}: a list of objects was expected.\nWrite [{{...}}, {{...}}], or one object per line.")
+
+    def records(_: Sequence[str] = ()) -> Records:
+        for number, item in enumerate(lists[0], start=1):
+            yield number, _object(item, f"{path}, item {number}")
+
+    return Table(columns=_keys(records()), records=records)
+
+
+def _parquet(path: Path) -> Table:
+    from pyarrow import parquet
+
+    try:
+        file = parquet.ParquetFile(path)
+        columns = file.schema_arrow.names
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _damaged(path, error) from error
+
+    def records(wanted: Sequence[str]) -> Records:
+        number, kept = 0, [name for name in columns if {name} & {*wanted, *(each.split(".")[0] for each in wanted)}]
+        try:
+            for batch in file.iter_batches(batch_size=256, columns=kept):
+                for record in batch.to_pylist():
+                    number += 1
+                    yield number, record
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise _damaged(path, error) from error
+        finally:
+            file.close()
+
+    return Table(columns=columns, records=records)
+
+
+_READERS: dict[str, Callable[[Path], Table]] = {
+    ".csv": _comma_separated,
+    ".tsv": _tab_separated,
+    ".jsonl": _json_lines,
+    ".ndjson": _json_lines,
+    ".json": _json,
+    ".parquet": _parquet,
+}
+
+
+def _damaged(path: Path, error: Exception) -> UserError:
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    return UserError(f"{path} is no Parquet file, or a damaged one: {reason}.\nDownload or write it again.")
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _parsed(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise UserError(f"{where}: lists or objects stand too deep in each other.\nWrite plain objects.") from None
+    except ValueError as error:
+        raise UserError(f"{where}: not JSON ({error}).\nCorrect it, or name the file .txt to read its lines.") from None
+
+
+def _object(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise UserError(f"{where}: an object ({{...}}) was expected. Got {type(value).__name__}.\nCorrect it.")
+    return value
+
+
+def _keys(records: Iterable[tuple[int, Mapping[str, Any]]]) -> list[str]:
+    """The columns of the first object; a later one may leave some out."""
+    return list(next(iter(records), (0, {}))[1])

@@ -1,0 +1,224 @@
+"""What each setting may be: limits that stand in its annotation, and the one place that checks them and words them."""
+
+import dataclasses
+import json
+import math
+import re
+from dataclasses import dataclass
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from ._errors import UserError
+
+_MOST_ITEMS = 10_000  # of a list
+_MOST_CHARACTERS = 4096  # of a text
+_SHOWN = 80  # characters of what was given
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """What a number or a text may be; numbers are finite in any case, and texts hold no control characters."""
+
+    at_least: float | None = None
+    at_most: float | None = None
+    above: float | None = None
+    below: float | None = None
+    pattern: str = ""  # of the whole text
+    like: str = ""  # the pattern in words
+    filled: bool = False  # a text or a list that is not empty
+
+    def hold(self, value: float) -> bool:
+        """Whether the number lies within."""
+        return (
+            (self.at_least is None or value >= self.at_least)
+            and (self.at_most is None or value <= self.at_most)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+        )
+
+    def __str__(self) -> str:
+        """`from 0 to 1`, `above 0, at most 10`, ..."""
+        if self.like:
+            return self.like
+        if self.at_least is not None and self.at_most is not None:
+            return f"from {_number(self.at_least)} to {_number(self.at_most)}"
+        bounds = {
+            "at least": self.at_least,
+            "above": self.above,
+            "at most": self.at_most,
+            "below": self.below,
+        }
+        return ", ".join(f"{word} {_number(bound)}" for word, bound in bounds.items() if bound is not None)
+
+
+Count = Annotated[int, Limits(at_least=1, at_most=10**9)]
+"""Of what there must be some."""
+Several = Annotated[int, Limits(at_least=2, at_most=10**9)]
+"""Of what there must be two."""
+CountOrNone = Annotated[int, Limits(at_least=0, at_most=10**9)]
+"""Of what 0 leaves out, or leaves unlimited."""
+Share = Annotated[float, Limits(at_least=0, below=1)]
+Weight = Annotated[float, Limits(at_least=0, at_most=1e6)]
+"""Of one term beside another."""
+LearningRate = Annotated[float, Limits(above=0, at_most=10)]
+Seed = Annotated[int, Limits(at_least=0, at_most=2**32 - 1)]
+"""What NumPy and scikit-learn take too."""
+Name = Annotated[str, Limits(filled=True, like="that is not empty")]
+Device = Annotated[
+    str, Limits(pattern=r"auto|cpu|mps|(cuda|xpu)(:\d{1,3})?", like="such as auto, cpu, cuda, cuda:1 or mps")
+]
+Threads = Annotated[int, Limits(at_least=1, at_most=1024)]
+"""Threads or processes of one machine: thousands of them end it."""
+MaxLength = Annotated[int, Limits(at_least=3, at_most=10**6)]
+"""Tokens of a sentence: a start, an end, and one between."""
+Inches = Annotated[float, Limits(at_least=2, at_most=20)]
+
+
+def check_settings(settings: Any, section: str = "") -> None:
+    """Hold the fields of a dataclass against their annotations; `section` precedes their names in the message.
+
+    Raises:
+        UserError: One does not fit.
+    """
+    defaults = default_settings(type(settings))
+    for name, hint in get_type_hints(type(settings), include_extras=True).items():
+        if not dataclasses.is_dataclass(hint):
+            read_setting(hint, getattr(settings, name), f"{section}.{name}".removeprefix("."), defaults.get(name))
+
+
+def default_settings(kind: type) -> dict[str, Any]:
+    """The plain defaults of a dataclass's fields."""
+    return {one.name: one.default for one in dataclasses.fields(kind) if one.default is not dataclasses.MISSING}
+
+
+def read_setting(hint: Any, value: Any, name: str, default: Any = None) -> Any:
+    """The value as `hint` (a type, with `Limits` in its annotation) wants it: lists become tuples, 1 becomes 1.0.
+
+    Args:
+        hint: `int`, `float`, `bool`, `str`, a `Literal`, a `tuple` of these, or one of them or None.
+        value: What was given.
+        name: What the user calls the setting.
+        default: Told as a way out; None: there is none.
+
+    Raises:
+        UserError: The value is of another kind, or beyond its limits.
+    """
+    kind, limits = _parts(hint)
+    if get_origin(kind) is tuple:
+        return _read_list(kind, limits, value, name, default)
+    options = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    if value is None and NoneType in options:
+        return None
+    (plain,) = (option for option in options if option is not NoneType)
+    if _fits(plain, value) and _within(plain, limits, value):
+        return plain(value) if plain in (int, float) else value
+    raise UserError(_refusal(describe_setting(hint), value, name, default))
+
+
+def describe_setting(hint: Any) -> str:
+    """What a setting may be, in words: `a whole number from 1 to 1,000`."""
+    kind, limits = _parts(hint)
+    if get_origin(kind) is tuple:
+        items = get_args(kind)
+        many = items[-1] is Ellipsis
+        filled = limits is not None and limits.filled
+        size = ("a list, not empty," if filled else "a list") if many else f"a list of exactly {len(items)}"
+        return f"{size} of {_plural(describe_setting(items[0]))}"
+    if get_origin(kind) in (Union, UnionType):
+        (kind,) = (option for option in get_args(kind) if option is not NoneType)
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(map(as_written, get_args(kind)))}"
+    noun = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[kind]
+    return f"{noun} {limits}" if limits is not None and str(limits) else noun
+
+
+def example_setting(hint: Any) -> str:
+    """A number or a text that a setting may be: the smallest above 0, or the first that the limits name."""
+    kind, limits = _parts(hint)
+    if kind is str and limits is not None:
+        return limits.pattern.partition("|")[0]
+    least = limits.at_least if limits is not None and limits.at_least else 1
+    return f"{kind(least)}"
+
+
+def as_written(value: Any) -> str:
+    """A value as a plan would have it, not as Python does, and not longer than a line."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"inf": "inf", "-inf": "-inf"}.get(str(value), "nan")
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**_SHOWN:
+        return f"a number of about {int(value.bit_length() * math.log10(2)) + 1:,} digits"
+    if value is None:
+        return "nothing"
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except (ValueError, TypeError, RecursionError):
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text):,} characters)"
+
+
+def _parts(hint: Any) -> tuple[Any, Limits | None]:
+    """The type without its annotation, and the limits in it; those of `T | None` may be on T."""
+    if get_origin(hint) is Annotated:
+        kind, *notes = get_args(hint)
+        return kind, next((note for note in notes if isinstance(note, Limits)), None)
+    if get_origin(hint) in (Union, UnionType):
+        inner = [_parts(option) for option in get_args(hint)]
+        return Union[tuple(kind for kind, _ in inner)], next((limits for _, limits in inner if limits), None)  # noqa: UP007
+    return hint, None
+
+
+def _read_list(kind: Any, limits: Limits | None, value: Any, name: str, default: Any) -> tuple:
+    items = get_args(kind)
+    wanted = describe_setting(Annotated[kind, limits]) if limits else describe_setting(kind)
+    fits = isinstance(value, list | tuple) and len(value) <= _MOST_ITEMS
+    if not fits or (limits and limits.filled and not value):
+        raise UserError(_refusal(wanted, value, name, default))
+    if items[-1] is Ellipsis:
+        items = (items[0],) * len(value)
+    if len(items) != len(value):
+        raise UserError(_refusal(wanted, value, name, default))
+    return tuple(
+        read_setting(item, each, f"{name}[{index}]")
+        for index, (item, each) in enumerate(zip(items, value, strict=True))
+    )
+
+
+def _fits(kind: Any, value: Any) -> bool:
+    if get_origin(kind) is Literal:
+        return isinstance(value, str) and value in get_args(kind)
+    if kind is int:
+        return isinstance(value, Integral) and not isinstance(value, bool)
+    if kind is float:
+        return isinstance(value, Real) and not isinstance(value, bool)
+    return isinstance(value, kind)
+
+
+def _within(kind: Any, limits: Limits | None, value: Any) -> bool:
+    if kind is float:
+        # A whole number beyond the largest float is no number for a setting either.
+        return abs(value) < 1e300 and (limits is None or limits.hold(value))
+    if kind is int:
+        return abs(value) < 2**63 and (limits is None or limits.hold(value))
+    if kind is str:
+        plain = len(value) <= _MOST_CHARACTERS and not re.search(r"[\x00-\x1f\x7f]", value)
+        if not plain or limits is None:
+            return plain
+        return (bool(value.strip()) or not limits.filled) and bool(re.fullmatch(limits.pattern or r"(?s).*", value))
+    return True
+
+
+def _refusal(wanted: str, value: Any, name: str, default: Any) -> str:
+    way_out = "" if default is None else f" Leave it out for the default, {as_written(default)}."
+    return f"{name} must be {wanted}. Got {as_written(value)}.{way_out}"
+
+
+def _plural(wanted: str) -> str:
+    for one, many in {"a whole number": "whole numbers", "a number": "numbers", "text": "texts"}.items():
+        if wanted.startswith(one):
+            return many + wanted.removeprefix(one)
+    return wanted.replace("one of", "names among", 1)
+
+
+def _number(bound: float) -> str:
+    return f"{bound:,}" if isinstance(bound, int) or abs(bound) < 1e6 else f"{bound:g}"

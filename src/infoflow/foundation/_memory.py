@@ -1,0 +1,68 @@
+"""How much memory this process may still take."""
+
+import os
+from pathlib import Path
+
+from ._errors import UserError
+
+_GIGABYTE = 1e9
+
+
+def available_memory() -> int | None:
+    """Bytes that the machine, a container and this shell's limits leave; None where nothing tells."""
+    told = [_of_machine(), _of_container(), _of_limits()]
+    return min((size for size in told if size is not None), default=None)
+
+
+def require_memory(size: float, what: str, advice: str) -> None:
+    """Refuse what would end the process, or the machine, halfway.
+
+    Args:
+        size: Bytes that are needed at least.
+        what: For the message: who needs them and how they add up.
+        advice: What to do.
+
+    Raises:
+        UserError: There are fewer.
+    """
+    available = available_memory()
+    if available is not None and size > available:
+        raise UserError(
+            f"{what}: {size / _GIGABYTE:,.1f} GB of memory at least. This machine has {available / _GIGABYTE:,.1f} GB "
+            f"to spare. {advice}"
+        )
+
+
+def _of_machine() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        entries = dict(line.split(":", 1) for line in lines)
+        return (int(entries["MemAvailable"].split()[0]) + int(entries["SwapFree"].split()[0])) * 1024
+    except (OSError, KeyError, ValueError):
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _of_container() -> int | None:
+    for most, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        try:
+            numbers = [int(Path("/sys/fs/cgroup", name).read_text(encoding="ascii")) for name in (most, used)]
+        except (OSError, ValueError):  # no such file, or "max"
+            continue
+        return max(numbers[0] - numbers[1], 0)
+    return None
+
+
+def _of_limits() -> int | None:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    most = resource.getrlimit(resource.RLIMIT_DATA)[0]
+    return None if most == resource.RLIM_INFINITY else most

@@ -1,0 +1,123 @@
+"""What cannot be shown never ends the work; one place ends the process, when the command has returned."""
+
+import errno
+import os
+import shlex
+import subprocess
+import sys
+import threading
+from io import StringIO
+
+import pytest
+
+INFOFLOW = [sys.executable, "-c", "from infoflow.cli import main; main()"]
+# A command that tells progress and results for a while, then proves that it came to its end.
+WORK = """
+import pathlib, sys
+import infoflow.cli._app as cli
+
+def data():
+    from infoflow.foundation import current_display
+    from infoflow.cli._session import reporting
+    from infoflow.cli._show import show, show_table
+    with reporting({log!r}):
+        for number in range(3000):
+            current_display().note(f"note {{number}} – of many")
+            current_display().warn("a warning")
+        with current_display().progress("work", 10) as progress:
+            progress.advance(10)
+        for number in range(3000):
+            show(f"line {{number}} – of many")
+        show_table(["a"], [["–"]])
+    pathlib.Path("finished").write_text("yes")
+    return {code}
+
+cli.app.command(data, name="work")
+sys.argv = ["infoflow", "work"]
+from infoflow.cli import main
+main()
+"""
+
+
+def _shell(command: str, folder, **environment: str) -> subprocess.CompletedProcess:
+    variables = {**os.environ, **environment}
+    return subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, cwd=folder, env=variables, timeout=120
+    )
+
+
+def _work(tmp_path, log: str | None = "plain", code: int | None = None) -> str:
+    (tmp_path / "work.py").write_text(WORK.format(log=log, code=code))
+    return f"{shlex.quote(sys.executable)} work.py"
+
+
+@pytest.mark.parametrize("log", ["plain", "rich", "json"])
+@pytest.mark.parametrize("surroundings", ["2>&1 | head -c 5", "2>&1 >/dev/null | true", ">&- 2>&-", "2>&-", "<&- >&-"])
+def test_the_command_comes_to_its_end(tmp_path, surroundings: str, log: str) -> None:
+    answer = _shell(f"{_work(tmp_path, log)} {surroundings}", tmp_path)
+    assert answer.returncode == 0
+    assert (tmp_path / "finished").exists()
+    assert b"Traceback" not in answer.stdout + answer.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["finished", "work.py"]
+
+
+def test_the_commands_own_code_is_the_programs(tmp_path) -> None:
+    assert _shell(f"{_work(tmp_path, code=1)} 2>&1 | head -c 5", tmp_path).returncode == 1
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")  # noqa: PTH110
+def test_results_on_a_full_disk_are_missed(tmp_path) -> None:
+    answer = _shell(f"{_work(tmp_path)} >/dev/full", tmp_path)
+    assert answer.returncode == 2
+    assert answer.stderr.endswith(b"Not all of the output could be written: No space left on device.\n")
+    assert (tmp_path / "finished").exists()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])
+def test_every_encoding_shows_what_it_can(tmp_path, encoding: str) -> None:
+    answer = _shell(_work(tmp_path), tmp_path, PYTHONIOENCODING=encoding)
+    assert answer.returncode == 0
+    dash = "–" if encoding in ("cp1252", "utf-8") else "-"
+    assert f"line 0 {dash} of many" in answer.stdout.decode(encoding)
+    assert f"note 0 {dash} of many" in answer.stderr.decode(encoding)
+
+
+def test_lines_do_not_go_into_a_file_that_took_a_closed_streams_number(tmp_path) -> None:
+    script = "from infoflow.cli._streams import use_patient_streams; use_patient_streams(); "
+    script += "f = open('opened', 'w'); print('shown'); import sys; sys.stdout.flush(); f.close()"
+    answer = _shell(f"{shlex.quote(sys.executable)} -c {shlex.quote(script)} >&-", tmp_path)
+    assert answer.returncode == 0
+    assert (tmp_path / "opened").read_text() == ""
+
+
+def test_a_slow_reader_of_a_non_blocking_pipe_gets_everything() -> None:
+    from infoflow.cli._streams import PatientFile
+
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    got = bytearray()
+    thread = threading.Thread(target=lambda: [got.extend(part) for part in iter(lambda: os.read(reader, 4096), b"")])
+    thread.start()
+    sent = bytes(range(256)) * 4096
+    assert PatientFile(writer).write(sent) == len(sent)
+    os.close(writer)
+    thread.join()
+    os.close(reader)
+    assert bytes(got) == sent
+
+
+class _Gone(StringIO):
+    def write(self, text: str, /) -> int:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+
+def test_a_display_without_a_reader_goes_on() -> None:
+    from infoflow.foundation._display import JsonDisplay, PlainDisplay
+
+    closed = StringIO()
+    closed.close()
+    for file in (_Gone(), closed):
+        for display in (PlainDisplay(file), JsonDisplay(file)):
+            display.note("note")
+            with display.progress("work", 1) as progress:
+                progress.advance()

@@ -1,0 +1,245 @@
+"""Every file of every cache × every kind of damage: the result is that of the undamaged cache, and one note says so."""
+
+import errno
+import io
+import json
+import os
+import shutil
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from infoflow.corpus import Corpus, train_tokenizer
+from infoflow.corpus import _encoded as encoded_module
+from infoflow.corpus import _tatoeba as tatoeba
+from infoflow.corpus._cache import cached
+from infoflow.foundation import UserError, disagreement, kept, locked, make_display, seal, use_display
+from infoflow.foundation._sealed import _agreed
+
+TEXT = "".join(f"the number {i} is a word of sentence {i}\n" for i in range(9))
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def emptied(path):
+    path.write_bytes(b"")
+
+
+def zeroed(path):
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def flipped(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def lengthened(path):
+    path.write_bytes(path.read_bytes() + b"x")
+
+
+def removed(path):
+    path.unlink()
+
+
+def a_folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+def a_pipe(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+def a_lost_link(path):
+    path.unlink()
+    path.symlink_to("nowhere")
+
+
+def all_gone(path):
+    shutil.rmtree(path.parent)
+
+
+def a_file_for_the_folder(path):
+    shutil.rmtree(path.parent)
+    path.parent.write_text("?")
+
+
+DAMAGES = [cut, emptied, zeroed, flipped, lengthened, removed, a_folder, a_pipe, a_lost_link, a_file_for_the_folder]
+
+
+@pytest.fixture
+def told():
+    """What a plain display told."""
+    file = io.StringIO()
+    with use_display(make_display("plain")) as display:
+        display._file = file  # type: ignore[attr-defined]
+        yield lambda: [line for line in file.getvalue().splitlines() if "is made again" in line]
+
+
+@pytest.fixture
+def new_process():
+    """Forget what this process has checked already, as a new one would."""
+    return _agreed.clear
+
+
+def sentences(corpus):
+    return corpus.digest, [(sentence.text, sentence.translation) for sentence in corpus]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", ["corpus.json", "data.arrow", "seal.json"])
+def test_a_damaged_corpus_is_read_again(write, cache, small_batches, told, damage, name):
+    path = write("a.txt", TEXT)
+    expected = sentences(Corpus.from_text(path))
+    (folder,) = (cache / "corpora").iterdir()
+    damage(folder / name)
+    assert sentences(Corpus.from_text(path)) == expected
+    assert len(told()) == 1
+    assert disagreement(folder) is None
+    assert sentences(Corpus.from_text(path)) == expected
+    assert len(told()) == 1
+
+
+@pytest.fixture
+def encoded(write, small_batches, monkeypatch):
+    monkeypatch.setattr(encoded_module, "_BATCH", 4)
+    corpus = Corpus.from_text(write("a.txt", TEXT))
+    tokenizer = train_tokenizer(corpus.column("text"), 60, min_frequency=1)
+
+    def encoded():
+        result = corpus.encode(tokenizer, max_length=6)
+        arrays = (result.offsets, result.flat_ids, result.flat_words, result.flat_spans, result.flat_special)
+        return [np.array(array) for array in arrays], result.num_truncated
+
+    return encoded
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    "name", ["encoded.json", *(f"{a}.bin" for a in ("ids", "lengths", "special", "spans", "words"))]
+)
+def test_damaged_token_ids_are_encoded_again(encoded, cache, told, damage, name):
+    arrays, truncated = encoded()
+    (folder,) = (cache / "encoded").iterdir()
+    damage(folder / name)
+    again, cut_again = encoded()
+    assert cut_again == truncated > 0
+    assert all(np.array_equal(one, other) for one, other in zip(arrays, again, strict=True))
+    assert len(told()) == 1
+    assert disagreement(folder) is None
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", ["fra.txt", "_about.txt", "ATTRIBUTION.txt", "seal.json"])
+def test_a_damaged_download_is_fetched_again(archive, cache, told, damage, name):
+    expected = sentences(tatoeba.load_tatoeba(archive))
+    damage(cache / "tatoeba-en-fr" / name)
+    assert sentences(tatoeba.load_tatoeba(archive)) == expected
+    assert len(told()) == 1
+    assert disagreement(cache / "tatoeba-en-fr") is None
+
+
+def test_a_folder_that_is_gone_is_no_damage(write, cache, small_batches, told):
+    path = write("a.txt", TEXT)
+    expected = sentences(Corpus.from_text(path))
+    shutil.rmtree(cache)
+    assert sentences(Corpus.from_text(path)) == expected
+    assert told() == []
+
+
+def test_a_corpus_without_a_key_replaces_a_damaged_copy(small_batches, cache, told):
+    from datasets import IterableDataset
+
+    dataset = IterableDataset.from_generator(lambda: ({"text": line} for line in TEXT.splitlines()))
+    expected = sentences(Corpus.from_dataset(dataset))
+    (folder,) = (cache / "corpora").iterdir()
+    flipped(folder / "data.arrow")
+    assert sentences(Corpus.from_dataset(dataset)) == expected
+    assert len(told()) == 1
+    assert [path.name for path in (cache / "corpora").iterdir()] == [folder.name]
+
+
+def test_a_file_is_read_once_by_a_process_that_asks_twice(tmp_path, monkeypatch, new_process):
+    folder = kept(tmp_path / "x", lambda folder: (folder / "a").write_text("a"), "x")
+    new_process()
+    read = []
+    monkeypatch.setattr("infoflow.foundation._sealed._checksum", lambda path: read.append(path) or "")
+    assert "checksum" in str(disagreement(folder))
+    assert len(read) == 1
+    monkeypatch.undo()
+    assert disagreement(folder) is None
+    monkeypatch.setattr("infoflow.foundation._sealed._checksum", lambda path: read.append(path) or "")
+    assert disagreement(folder) is None
+    assert len(read) == 1
+
+
+def test_a_seal_of_nonsense_is_none(tmp_path):
+    folder = kept(tmp_path / "x", lambda folder: (folder / "a").write_text("a"), "x")
+    for text in (
+        "[" * 100_000,
+        "[]",
+        '{"files": []}',
+        '{"files": {"a": 3}, "checksum": ""}',
+        "\udcff",
+        "9" * 5000,
+        "{",
+    ):
+        (folder / "seal.json").write_text(text, errors="surrogateescape")
+        assert disagreement(folder) == "seal.json is missing or damaged"
+
+
+def test_partials_of_killed_processes_are_swept(cache):
+    old, young, own = (cache / "encoded" / name for name in (".a.1.partial", ".b.2.partial", ".mine.3.partial"))
+    for folder in (old, young, own):
+        folder.mkdir(parents=True)
+        (folder / "ids.bin").write_text("x")
+    (cache / "corpora").mkdir()
+    elsewhere = cache / "corpora" / ".c.4.partial"
+    elsewhere.write_text("x")
+    yesterday = time.time() - 25 * 3600
+    for path in (old / "ids.bin", old, young, elsewhere):
+        os.utime(path, (yesterday, yesterday))
+    cached("encoded/mine", lambda folder: (folder / "a").write_text("a"), "x")
+    assert [path.name for path in sorted((cache / "encoded").iterdir())] == [".b.2.partial", "mine"]
+    assert list((cache / "corpora").iterdir()) == []
+
+
+def test_a_kept_folder_s_lock_goes_with_it(tmp_path):
+    with locked(tmp_path / "x") as alone:
+        assert alone == (sys.platform != "win32")
+        assert (tmp_path / ".x.lock").exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_locks_work_goes_on(tmp_path, monkeypatch):
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    folder = kept(tmp_path / "x", lambda folder: (folder / "a").write_text("a"), "x")
+    assert (folder / "a").read_text() == "a"
+
+
+def test_a_cache_that_cannot_be_written_names_the_variable(write, tmp_path, small_batches, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("INFOFLOW_CACHE", str(tmp_path / "file"))
+    with pytest.raises(UserError, match="Point INFOFLOW_CACHE to a folder"):
+        Corpus.from_text(write("a.txt", TEXT))
+    monkeypatch.setenv("INFOFLOW_CACHE", "~no-such-user-here/x")
+    with pytest.raises(UserError, match="Let INFOFLOW_CACHE name one"):
+        Corpus.from_text(write("a.txt", TEXT))
+
+
+def test_the_seal_names_every_file(tmp_path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "b").write_text("b")
+    seal(tmp_path)
+    assert list(json.loads((tmp_path / "seal.json").read_text())["files"]) == ["deep/b"]
+    assert disagreement(tmp_path) is None
