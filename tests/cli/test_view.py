@@ -29,7 +29,7 @@ def test_view_writes_one_file(infoflow, folder, tmp_path):
     [
         ([""], "The sentence is empty"),
         (["a dog", "un chien"], "takes no translation"),
-        (["a dog", "--out=."], "--out must name the HTML file"),
+        (["a dog", "--out=."], "--out must name an HTML file"),
         (["dog " * 600], "takes at most"),
     ],
 )

@@ -71,3 +71,29 @@ def test_a_failed_write_leaves_no_file(seen, tmp_path, monkeypatch):
     with pytest.raises(KeyError):
         _view.write_view(seen, tmp_path / "view.html")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "report.pdf", "view"])
+def test_a_view_is_an_html_file(seen, tmp_path, name):
+    from infoflow.foundation import UserError
+    from infoflow.report import write_view
+
+    with pytest.raises(UserError, match=r"--out must name an HTML file, such as view\.html\. Got"):
+        write_view(seen, tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_view_replaces_views_and_nothing_else(seen, tmp_path):
+    from infoflow.foundation import UserError
+    from infoflow.report import write_view
+
+    path = tmp_path / "view.html"
+    for _ in range(2):
+        write_view(seen, path)
+    path.write_text("<html>mine</html>")
+    with pytest.raises(UserError, match=r"view\.html was not written by infoflow.* Move it, or choose another --out"):
+        write_view(seen, path)
+    assert path.read_text() == "<html>mine</html>"
+    (tmp_path / "folder.html").mkdir()
+    with pytest.raises(UserError, match="It is a folder"):
+        write_view(seen, tmp_path / "folder.html")

@@ -51,6 +51,9 @@ class Measuring:
     settings: Settings = ()
     seed: Annotated[Seed, Parameter(help="Of the token sample, the clusterings and the control.")] = 0
     device: Device = None
+    anonymous: Annotated[
+        bool, Parameter(negative=(), help="Keep no path and no name of a local file in what is written.")
+    ] = False
 
     def options(self, only: Sequence[str] = ()) -> "AnalyzeOptions":
         """The options of the public function."""
@@ -69,6 +72,7 @@ class Measuring:
             max_length=self.max_length,
             precision=self.precision,
             measures=analysis_settings(self.settings),
+            anonymous=self.anonymous,
         )
 
 

@@ -17,6 +17,7 @@ def report(
     figures: Path | None = None,
     formats: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
     width: Annotated[float, Parameter(converter=limited("Inches"))] = 6.8,
+    anonymous: Annotated[bool, Parameter(negative=())] = False,
     log: Log = None,
 ) -> None:
     """Write a run's report again, or its figures as files for papers and slides.
@@ -26,6 +27,7 @@ def report(
         figures: Write the figures into this folder instead.
         formats: Of the figures, separated by commas. Default: svg,png,pdf.
         width: Width of the figures in inches: 3.3 is one column of a two-column paper, 6.8 its page.
+        anonymous: Leave the names of local files out of the report, and the command; folders never stand in it.
     """
     with reporting(log):
         from infoflow.foundation import UserError
@@ -34,10 +36,12 @@ def report(
 
         folder = RunFolder.existing(run)
         folder.require_tables()
+        if figures is not None and anonymous:
+            raise UserError("--anonymous is about the report: figures name no files. Leave out one of the two.")
         if figures is None:
             if formats:
                 raise UserError("--formats are those of figures: say where to with --figures FOLDER.")
-            show_path("Report", write_report(folder))
+            show_path("Report", write_report(folder, anonymous))
             return
         kinds = list(names_in("--formats", formats)) or ["svg", "png", "pdf"]
         for path in write_figures(folder, figures, kinds, width):  # type: ignore[arg-type]

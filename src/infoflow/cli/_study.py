@@ -25,6 +25,7 @@ def study(
         Parameter(negative=(), show_default=False, group=COMMON, converter=limited("Seed")),
     ] = (),
     device: Device = None,
+    anonymous: Annotated[bool, Parameter(negative=(), group=COMMON)] = False,
     out: Out = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
@@ -35,6 +36,7 @@ def study(
             replicate (loss change allocation over all sentences).
         processes: Models trained or measured at a time. Default: one per core on a CPU, one on a GPU.
         seed: Train this seed instead of the plan's. May be repeated.
+        anonymous: Keep no path and no name of a local file in what is written.
     """
     with working(session):
         from infoflow.studies import StudyPlan
@@ -44,7 +46,7 @@ def study(
         if seed:
             changes.append(f"seeds={list(seed)}")
         chosen = with_settings(StudyPlan.load(plan), [*settings, *changes])
-        run = run_study(chosen, run_folder(out, Path(plan).stem), processes)
+        run = run_study(chosen, run_folder(out, Path(plan).stem), processes, anonymous)
         scores = run.tables["task_scores"]
         rows = [
             [row["model"], row["metric"], estimate(row["value"], row["low"], row["high"]), f"{row['baseline']:.3f}"]

@@ -55,7 +55,11 @@ from ._over_seeds import seed_deviations as seed_deviations
 from ._over_seeds import sentence_df as sentence_df
 from ._over_seeds import shared_part as shared_part
 from ._over_seeds import t_quantile as t_quantile
+from ._paths import command_without_folders as command_without_folders
+from ._paths import name_of as name_of
+from ._paths import without_folders as without_folders
 from ._provenance import provenance as provenance
+from ._provenance import public_provenance as public_provenance
 from ._provenance import version as version
 from ._random import hash64 as hash64
 from ._random import hash64_array as hash64_array

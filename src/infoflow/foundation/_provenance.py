@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ._paths import command_without_folders
+
 _PACKAGES = (
     "torch",
     "transformers",
@@ -36,6 +38,12 @@ def provenance() -> dict[str, Any]:
         "command": command_line(sys.argv, _main_module()),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def public_provenance() -> dict[str, Any]:
+    """The same, with names of files where the command has paths: for what is passed on alone."""
+    found = provenance()
+    return {**found, "command": command_without_folders(found["command"])}
 
 
 def command_line(arguments: Sequence[str], module: str = "") -> str:

@@ -10,7 +10,7 @@ import torch
 import transformers
 from transformers import AutoConfig, GenerationConfig, PreTrainedModel
 
-from infoflow.foundation import UserError, atomic_folder, provenance
+from infoflow.foundation import UserError, atomic_folder, public_provenance
 
 from ._anatomy import Anatomy
 from ._checks import check_folder, dtype_called, model_class, read_object, without_kernels
@@ -48,7 +48,7 @@ def save_pruned(model: Model, folder: str | Path, origin: Mapping[str, Any] | No
         "dtype": str(module.dtype).removeprefix("torch."),
         "kept": [{"stack": s, "kind": k, "layer": la, "heads": list(h)} for (s, k, la), h in kept.items()],
         "origin": dict(origin or {}),
-        "provenance": provenance(),
+        "provenance": public_provenance(),
     }
     with atomic_folder(Path(folder)) as path:
         (path / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")

@@ -133,7 +133,8 @@ def _models(run: RunFolder) -> pd.DataFrame:
     """model, objective, seed, order: from the tables, else from run.json."""
     frames = [run.tables[name] for name in MEASURE_TABLES if name in run.tables]
     frames += [pd.DataFrame(run.read().get("models", [])).rename(columns={"name": "model"})]
-    frames = [frame for frame in frames if "model" in frame and len(frame)]
+    frames = [frame.dropna(subset="model") for frame in frames if "model" in frame]
+    frames = [frame for frame in frames if len(frame)]
     if not frames:
         return pd.DataFrame({"model": [], "objective": [], "seed": [], "order": []})
     keys = [frame.reindex(columns=["model", "objective", "seed"]) for frame in frames]

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
+import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
@@ -24,18 +25,22 @@ from ._methods import settings, table_notes
 from ._own import check_replaceable
 from ._packed import packed_json
 from ._parts import parts_told
+from ._shown import ShownRun
 from ._story import Story, tell
 from ._summary import VERDICTS, model_rows, study_line, verdict_line
 from ._theme import vega_config
 
 _Told = TypeVar("_Told")
 _SCRIPTS = ("page.js", "attention.js", "report.js")
+_FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]+$)")
 _LONG_CSV = 40_000  # characters
 _ONE_PANEL, _SMALL_PANEL = 620, 330  # pixels of the static pictures
 
 
-def write_report(run: RunFolder) -> Path:
+def write_report(run: RunFolder, anonymous: bool = False) -> Path:
     """Write the run's report.html: one file, readable offline, complete or not at all.
+
+    It tells the names of local files, of no folder; `anonymous`, not even those.
 
     It shows what the run's tables hold and leaves out what they do not. Returns its path.
 
@@ -43,10 +48,19 @@ def write_report(run: RunFolder) -> Path:
         UserError: The run is damaged, or another's file has the report's name.
     """
     check_replaceable(run.report)
-    page = render(run, tell(run))
+    shown = ShownRun(run.path, anonymous)
+    page = render(shown, tell(shown))
     with atomic_write(run.report) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return run.report
+
+
+def anonymize(run: RunFolder) -> Path:
+    """Take paths and names of local files out of run.json, and write the report anew without them; its path."""
+    shown = ShownRun(run.path, anonymous=True)
+    entries = {**shown.read(), "anonymous": True}
+    run.update(**entries)
+    return write_report(run)
 
 
 def render(run: RunFolder, story: Story) -> str:
@@ -119,10 +133,21 @@ def _csv_address(figure: Figure) -> str:
     if figure.template == "heads.html.jinja":
         return ""
     columns = [column for column in figure.data if column not in ("shown", "replicates")]
-    text = figure.data[columns].to_csv(index=False, float_format="%.6g")
+    text = harmless(figure.data[columns]).to_csv(index=False, float_format="%.6g")
     if len(text) <= _LONG_CSV:
         return "data:text/csv;charset=utf-8;base64," + base64.b64encode(text.encode()).decode()
     return "data:application/gzip;base64," + base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
+def harmless(frame: pd.DataFrame) -> pd.DataFrame:
+    """Texts that a spreadsheet would run as a formula begin with an apostrophe; numbers stay as they are."""
+
+    def cell(value: object) -> object:
+        return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+
+    texts = [name for name, kind in frame.dtypes.items() if not pd.api.types.is_numeric_dtype(kind)]
+    renamed = frame.rename(columns=lambda name: cell(name))
+    return renamed.assign(**{str(cell(name)): frame[name].map(cell) for name in texts})
 
 
 @cache

@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infoflow.foundation import UserError, atomic_write, provenance
+from infoflow.foundation import UserError, atomic_write, public_provenance
 
 from ._columns import check_columns
 from ._schema import TableSchema
@@ -26,7 +26,7 @@ class StoredTable(NamedTuple):
 def write_table(
     path: Path | str, frame: pd.DataFrame, schema: TableSchema, origin: dict[str, Any] | None = None
 ) -> Path:
-    """Write a table whole or not at all; `origin` (default: this process's provenance) is stored inside.
+    """Write a table whole or not at all, with `origin` inside (default: this process's provenance, without folders).
 
     Raises:
         UserError: Another's file has that name.
@@ -40,7 +40,7 @@ def write_table(
     table = pa.Table.from_pandas(schema.conform(frame), preserve_index=False)
     notes = {
         _SCHEMA_KEY: json.dumps(schema.to_json()).encode(),
-        _PROVENANCE_KEY: json.dumps(provenance() if origin is None else origin).encode(),
+        _PROVENANCE_KEY: json.dumps(public_provenance() if origin is None else origin).encode(),
     }
     with atomic_write(path) as temporary:
         pq.write_table(

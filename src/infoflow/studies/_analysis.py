@@ -56,6 +56,7 @@ class AnalyzeOptions:
     tokenizer: str | None = None
     max_length: MaxLength = 512
     precision: Literal["fp32", "bf16"] = "fp32"  # of weights and states; "bf16" is faster on processors that have it
+    anonymous: bool = False  # what is written holds no path and no name of a local file
     measures: AnalysisPlan = dataclasses.field(default_factory=AnalysisPlan)
 
     def __post_init__(self) -> None:
@@ -75,6 +76,12 @@ def variants(sources: Sequence[str], options: AnalyzeOptions) -> list[Variant]:
     """The models, then their controls if these are wanted."""
     kinds = (True, False) if options.control else (True,)
     names = distinct_names(sources)
+    if options.anonymous:
+        numbers = iter(range(1, len(names) + 1))
+        names = [
+            f"model-{next(numbers)}" if Path(source).exists() else name
+            for name, source in zip(names, sources, strict=True)
+        ]
     return [
         Variant(source=str(source), name=name, trained=trained)
         for trained in kinds

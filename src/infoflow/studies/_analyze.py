@@ -12,11 +12,11 @@ from typing import Any
 
 from infoflow.corpus import Corpus, load_corpus, parse_corpus
 from infoflow.flow import PairMeasure, PassOptions, describe_measure, first_then_others, is_first, wait_for_all
-from infoflow.foundation import UserError, atomic_folder, digest, provenance
-from infoflow.report import check_replaceable, write_report
+from infoflow.foundation import UserError, atomic_folder, digest, provenance, without_folders
+from infoflow.report import anonymize, check_replaceable, write_report
 from infoflow.results import RunFolder
 
-from ._analysis import SHARDS, Analysis, AnalyzeOptions, Variant, distinct_names, exists, shards_in, variants
+from ._analysis import SHARDS, Analysis, AnalyzeOptions, Variant, exists, shards_in, variants
 from ._clock import WallClock, reset_clock, wall_clock
 from ._compare import PAIR_KEYS, compare_pairs
 from ._data import at_most, distinct
@@ -55,6 +55,8 @@ def analyze(
         _open(run, sources, options)
         with wall_clock(run, save=shard is None and is_first()) as clock:
             _analyze(run, sources, options, shard, clock)
+        if options.anonymous and shard is None and is_first():
+            anonymize(run)
     return Run(run)
 
 
@@ -136,6 +138,8 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Run:
                 with atomic_folder(target) as folder:
                     shutil.copytree(shard, folder, dirs_exist_ok=True)
         _analyze(merged, sources, options, None, None, merging=True)  # no one clock saw the shards
+        if options.anonymous and is_first():
+            anonymize(merged)
     return Run(merged)
 
 
@@ -174,19 +178,27 @@ def _open(run: RunFolder, sources: Sequence[str], options: AnalyzeOptions) -> No
     if not sources:
         raise UserError("Give at least one model: a hub name, a folder, or a .gguf file.")
     plan = {"models": list(sources), "options": dataclasses.asdict(options)}
-    names = ", ".join(distinct_names(sources))
+    names = ", ".join(variant.name for variant in variants(sources, options) if variant.trained)
     if is_first():
         check_replaceable(run.report)
         # Compared as JSON, which is what the folder holds.
-        if before and _without_only(before["plan"]) != _without_only(json.loads(json.dumps(plan))):
+        if before and _compared_plan(before.get("plan", {}), before) != _compared_plan(
+            json.loads(json.dumps(plan)), before
+        ):
             run.tables.clear()
             reset_clock(run)
-        run.update(kind="analyze", title=f"How information flows through {names}", plan=plan)
+        run.update(anonymous=False, kind="analyze", title=f"How information flows through {names}", plan=plan)
     wait_for_all()
 
 
-def _without_only(plan: dict[str, Any]) -> dict[str, Any]:
-    return {**plan, "options": {**plan["options"], "only": None}}
+def _compared_plan(plan: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """What decides whether the folder's tables are of this plan; of an anonymous run no file's name is known."""
+    plan = without_folders(plan, anonymous=True) if before.get("anonymous") else plan
+    options = plan.get("options")
+    left = {**options, "only": None, "anonymous": None} if isinstance(options, dict) else options
+    if before.get("anonymous") and isinstance(left, dict):
+        left = {**left, "corpus": None}
+    return {**plan, "options": left}
 
 
 def _corpus(options: AnalyzeOptions) -> Corpus:

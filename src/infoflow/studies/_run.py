@@ -1,5 +1,6 @@
 """A finished run, for people and programs."""
 
+import dataclasses
 from pathlib import Path
 
 import pandas as pd
@@ -9,6 +10,8 @@ from infoflow.flow import Failure
 from infoflow.foundation import UserError
 from infoflow.report import write_report
 from infoflow.results import RunFolder, Tables
+
+_OF_FAILURES = {field.name for field in dataclasses.fields(Failure)}
 
 
 class Run:
@@ -46,8 +49,20 @@ class Run:
 
     @property
     def failures(self) -> tuple[Failure, ...]:
-        """Measures that failed, each on one model; their tables are missing, and the same command tries them again."""
-        return tuple(Failure(**failure) for failure in self.folder.read().get("failures", []))
+        """Measures that failed, each on one model; their tables are missing, and the same command tries them again.
+
+        Raises:
+            UserError: run.json is damaged.
+        """
+        found = self.folder.read().get("failures", [])
+        known = [{name: value for name, value in failure.items() if name in _OF_FAILURES} for failure in found]
+        try:
+            return tuple(Failure(**failure) for failure in known)
+        except TypeError:
+            raise UserError(
+                f"{self.path / 'run.json'} is damaged: each of its failures must have a table, a model and a reason. "
+                "Run the command again in a new folder."
+            ) from None
 
     def report(self) -> Path:
         """Write `report.html` anew; its path."""

@@ -26,7 +26,7 @@ from infoflow.foundation import (
     thread_budget,
     writable,
 )
-from infoflow.report import check_replaceable, write_report
+from infoflow.report import anonymize, check_replaceable, write_report
 from infoflow.results import Column, RunFolder, TableSchema
 
 from ._alignment import SEED, aligned
@@ -71,7 +71,10 @@ TRAINING_RUNS = TableSchema(
 
 
 def study(
-    plan: StudyPlan | Path | str = "quick", out: Path | str | None = None, num_processes: int | None = None
+    plan: StudyPlan | Path | str = "quick",
+    out: Path | str | None = None,
+    num_processes: int | None = None,
+    anonymous: bool = False,
 ) -> Run:
     """Run a study, or continue it, in the folder `out` (default: `runs/` and the plan's name).
 
@@ -84,6 +87,7 @@ def study(
         out: The run folder.
         num_processes: Models trained or measured at a time on this machine; by default one per thread (`--threads`,
             else the cores) for models on the CPU, and one on a GPU or under `torchrun`.
+        anonymous: Whether run.json and the report, when it is done, hold no path and no name of a local file.
 
     Raises:
         UserError: The plan, the corpus or the folder does not allow it.
@@ -98,9 +102,11 @@ def study(
             raise UserError(f"{run.path} holds a run of another kind ({before.get('kind')}). Choose another --out.")
         if is_first():
             check_replaceable(run.report)
-            run.update(kind="study", title=plan.title, plan=plan.to_json(), provenance=provenance())
+            run.update(anonymous=False, kind="study", title=plan.title, plan=plan.to_json(), provenance=provenance())
         with wall_clock(run, save=is_first()) as clock:
             _study(plan, run, num_processes, clock)
+        if anonymous and is_first():
+            anonymize(run)
     return Run(run)
 
 

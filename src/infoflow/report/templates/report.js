@@ -383,7 +383,9 @@
     }
     // The map's numbers as a table; they are on the page already, so the file is made when it is asked for.
     one("[data-csv]", figure)?.addEventListener("click", (event) => {
-      const field = (value) => (value === null || value === undefined ? "" : /[",\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value);
+      const harmless = (value) => (typeof value === "string" && /^([=@\t\r]|[+-](?![\d.]+$))/.test(value) ? `'${value}` : value); // no spreadsheet's formula
+      const quoted = (value) => (/[",\n\r]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value);
+      const field = (value) => (value === null || value === undefined ? "" : quoted(harmless(value)));
       const lines = [["model", "stack", "kind", "seed", "trained", "layer", "head", "statistic", "unit", "note", "value", "low", "high", "baseline"]];
       for (const own of map.grids) {
         for (const kind of map.statistics) {

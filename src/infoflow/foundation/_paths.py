@@ -1,0 +1,86 @@
+"""Paths as names: what is shared tells neither users nor projects, which stand in the folders' names."""
+
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+# A path in running text: absolute, of the home folder, or relative by a leading dot; of Windows too.
+_IN_TEXT = re.compile(r"(?<![\w/\\:.~])(?:[A-Za-z]:[/\\]|~[\w.-]*/|\.{1,2}/|/|\\\\)[^\s'\"`,;:()<>|]+")
+_START = r"(?:[A-Za-z]:[/\\]|~[\w.-]*/|/|\.{1,2}/)."
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def without_folders(value: Any, anonymous: bool = False) -> Any:
+    """The value (as of JSON) with every path in its texts reduced to its last name, or to an ellipsis.
+
+    A text that is a path, a list of paths between commas, or `name=path` is taken as a whole, so that spaces in
+    folders' names do not matter; in running text a path ends at a space.
+
+    >>> without_folders({"corpus": "/home/jane/secret project/a.en,/home/jane/a.fr", "width": 64})
+    {'corpus': 'a.en,a.fr', 'width': 64}
+    """
+    if isinstance(value, str):
+        return _text(value, anonymous)
+    if isinstance(value, Mapping):
+        return {
+            _text(name, anonymous) if isinstance(name, str) else name: without_folders(inner, anonymous)
+            for name, inner in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [without_folders(inner, anonymous) for inner in value]
+    return value
+
+
+def command_without_folders(command: str) -> str:
+    """A command line whose arguments name files and no folders."""
+    try:
+        parts = shlex.split(command)
+    except ValueError:
+        return _text(command, anonymous=False)
+    return shlex.join([_argument(part) for part in parts])
+
+
+def name_of(path: str) -> str:
+    """The last name of a path; a text that is none, and a name on the model hub, as it is."""
+    bare = path.rstrip("/\\")
+    last = re.split(r"[/\\]", bare)[-1]
+    if last in ("model", "") or re.fullmatch(r"(seed|step|checkpoint)-?\d+", last):  # says too little alone
+        last = "/".join([part for part in re.split(r"[/\\]", bare) if part not in ("", ".", "..", "~")][-2:])
+    return last if last not in ("", ".", "..", "~") else "."
+
+
+def _argument(part: str) -> str:
+    option, equals, value = part.partition("=")
+    if equals and option.startswith("-"):
+        return f"{option}={_argument(value)}"
+    return ",".join(name_of(one) if _is_path(one) else one for one in part.split(","))
+
+
+def _is_path(text: str) -> bool:
+    if "://" in text or not re.search(r"[/\\]", text) or "\n" in text:
+        return False
+    if re.match(r"(?:[A-Za-z]:[/\\]|~|\.{1,2}[/\\]|[/\\])", text):
+        return True
+    return not _HUB_NAME.fullmatch(text) or _exists(text)
+
+
+def _exists(text: str) -> bool:
+    try:
+        return Path(text).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _text(text: str, anonymous: bool) -> str:
+    for folder in (str(Path.home()), str(Path.cwd())):
+        if len(folder) > 1:
+            text = re.sub(rf"{re.escape(folder)}(?=[/\\\\])", "~", text)
+    name = (lambda path: "…") if anonymous else name_of
+    pieces = text.split(",")
+    is_list = all(re.match(_START, piece) for piece in pieces)
+    # A path, and no sentence that begins with one.
+    if is_list and (len(pieces) > 1 or not re.search(r"[/\\][^/\\]*[.:;] ", text)):
+        return ",".join(map(name, pieces))
+    return _IN_TEXT.sub(lambda match: name(match[0]), text)

@@ -1,0 +1,97 @@
+"""What a report that is passed on says of the user's folders and files, and what its downloads may do."""
+
+import base64
+import gzip
+import re
+
+import pandas as pd
+import pytest
+
+SECRET = "/home/jane/secret project"
+
+
+@pytest.fixture
+def run(tmp_path):
+    from synthetic_run import make_analysis
+
+    run = make_analysis(tmp_path / "run", name="mybert", tables=("head_entropy",))
+    models = run.read()["models"]
+    plan = {"models": [f"{SECRET}/mybert"], "options": {"corpus": f"{SECRET}/wiki.txt", "tokenizer": f"{SECRET}/tok"}}
+    run.update(
+        title="How information flows through mybert",
+        plan=plan,
+        corpus={"name": f"{SECRET}/wiki.txt", "sentences": 10},
+        models=models,
+        warnings=[f"{SECRET.replace(' ', '-')}/wiki.txt has long lines."],
+        command=f"infoflow analyze '{SECRET}/mybert' --corpus '{SECRET}/wiki.txt'",
+    )
+    return run
+
+
+def test_a_report_names_files_and_no_folders(run):
+    from infoflow.report import write_report
+
+    page = write_report(run).read_text(encoding="utf-8")
+    assert "jane" not in page
+    assert "secret" not in page
+    assert "mybert" in page
+    assert "wiki.txt" in page
+    assert SECRET in (run.path / "run.json").read_text()
+
+
+def test_an_anonymous_report_does_not_even_name_files(run):
+    from infoflow.report import write_report
+
+    page = write_report(run, anonymous=True).read_text(encoding="utf-8")
+    for word in ("jane", "secret", "mybert", "wiki"):
+        assert word not in page, word
+    assert "model-1" in page
+    assert "infoflow analyze" not in page
+    assert SECRET in (run.path / "run.json").read_text()
+
+
+def test_an_anonymous_run_holds_no_path(run):
+    from infoflow.report import anonymize, write_report
+
+    anonymize(run)
+    told = (run.path / "run.json").read_text(encoding="utf-8")
+    page = write_report(run).read_text(encoding="utf-8")
+    for word in ("jane", "secret", "wiki", "mybert"):
+        assert word not in told, word
+        assert word not in page, word
+
+
+def test_tables_hold_no_folders(tmp_path, monkeypatch):
+    import sys
+
+    from synthetic_run import make_analysis
+
+    monkeypatch.setattr(sys, "argv", ["infoflow", "analyze", f"{SECRET}/mybert"])
+    run = make_analysis(tmp_path, tables=("head_entropy",))
+    assert b"jane" not in (tmp_path / "tables" / "head_entropy.parquet").read_bytes()
+    assert run.tables.stored("head_entropy").provenance["command"].endswith("analyze mybert")
+
+
+@pytest.mark.parametrize("evil", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1"])
+def test_cells_of_downloads_are_no_formulas(evil):
+    from infoflow.report._page import harmless
+
+    frame = pd.DataFrame({"model": [evil, "bert"], "offset": ["-1", "+1"], "value": [-1.5, 2.0], evil: ["a", "b"]})
+    made = harmless(frame)
+    assert made["model"].tolist() == [f"'{evil}", "bert"]
+    assert made["offset"].tolist() == ["-1", "+1"]
+    assert made["value"].tolist() == [-1.5, 2.0]
+    assert made.columns.tolist() == ["model", "offset", "value", f"'{evil}"]
+
+
+def test_a_reports_downloads_are_harmless(tmp_path):
+    from synthetic_run import make_analysis
+
+    from infoflow.report import write_report
+
+    page = write_report(make_analysis(tmp_path, name="=cmd()", tables=("mutual_information",))).read_text("utf-8")
+    texts = [base64.b64decode(text) for text in re.findall(r'href="data:text/csv;charset=utf-8;base64,([^"]*)"', page)]
+    texts += [gzip.decompress(base64.b64decode(t)) for t in re.findall(r'"data:application/gzip;base64,([^"]*)"', page)]
+    cells = [cell for text in texts for line in text.decode().splitlines() for cell in line.split(",")]
+    assert "'=cmd()" in cells
+    assert not [cell for cell in cells if cell.startswith("=")]
