@@ -274,8 +274,8 @@ def _corrected(rows: pd.DataFrame, control: pd.DataFrame, average: pd.DataFrame)
 
 
 def _less(own: Any, other: Any) -> np.ndarray | None:
-    """Replicates less their baseline's; None where the sentences were too few for one of the two."""
-    return None if own is None or other is None else np.asarray(own) - np.asarray(other)
+    """Replicates less their baseline's, NaN (written as None) where the sentences were too few for one of the two."""
+    return None if own is None or other is None else np.asarray(own, dtype=float) - np.asarray(other, dtype=float)
 
 
 def _places(frame: pd.DataFrame) -> list[tuple]:
