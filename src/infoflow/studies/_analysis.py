@@ -79,7 +79,7 @@ def variants(sources: Sequence[str], options: AnalyzeOptions) -> list[Variant]:
     if options.anonymous:
         numbers = iter(range(1, len(names) + 1))
         names = [
-            f"model-{next(numbers)}" if Path(source).exists() else name
+            f"model-{next(numbers)}" if exists(source) else name
             for name, source in zip(names, sources, strict=True)
         ]
     return [
