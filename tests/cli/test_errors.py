@@ -19,7 +19,7 @@ MISTAKES = {
     "unknown setting": (["study", "unknown.toml"], "The plan has no setting training.updatess"),
     "setting of the wrong kind": (
         ["study", "tiny.toml", "--set=training.updates=soon"],
-        "training.updates must be int",
+        "training.updates must be a whole number",
     ),
     "setting without a value": (["study", "tiny.toml", "--set=training.updates"], "--set takes name=value"),
     "unknown table of settings": (["study", "tiny.toml", "--set=trainings.updates=1"], "no setting trainings"),

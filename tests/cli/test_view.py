@@ -27,7 +27,7 @@ def test_view_writes_one_file(infoflow, folder, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([""], "must not be empty"),
+        ([""], "An argument must not be empty"),
         (["a dog", "un chien"], "takes no translation"),
         (["a dog", "--out=."], "--out must name an HTML file"),
         (["dog " * 600], "takes at most"),

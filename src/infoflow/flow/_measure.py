@@ -127,9 +127,10 @@ def check_measures(measures: Any) -> None:
         UserError: `measures` is no sequence of them: names of tables, a class, one measure alone.
     """
     alone = isinstance(measures, str | AbstractMeasure) or not isinstance(measures, Sequence)
-    odd = measures if alone else next((one for one in measures if not isinstance(one, AbstractMeasure)), None)
-    if odd is None:
+    strange = [measures] if alone else [one for one in measures if not isinstance(one, AbstractMeasure)]
+    if not strange:
         return
+    odd = strange[0]
     if isinstance(odd, AbstractMeasure):
         raise UserError(f"measures must be a list. Got {type(odd).__name__} alone. Write [{type(odd).__name__}(...)].")
     got = f"the class {odd.__name__}" if isinstance(odd, type) else as_written(odd)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from infoflow.flow import Intervention, PassOptions, Reader
+from infoflow.flow import Intervention, NothingToRead, PassOptions, Reader
 from infoflow.foundation import UserError, stream
 from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
@@ -190,9 +190,12 @@ class _Rankings:
             with ablate(self._scorer.model, sorted(without)):
                 for batch in self._scorer.batches(rows, self._options.tokens_per_batch):
                     sums.add(batch)
+            scores = sums.scores("layer")
+            if not scores:
+                raise NothingToRead(f"no sentence of {self._scorer.reader.corpus.name} has a token to predict.")
             self._importance[without] = {
                 (site.stack, site.kind, site.layer, head): float(value)
-                for site, values in sums.scores("layer").items()
+                for site, values in scores.items()
                 for head, value in enumerate(values[0])
             }
         return self._importance[without]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -261,7 +261,7 @@ def _corrected(rows: pd.DataFrame, control: pd.DataFrame, average: pd.DataFrame)
     of_average = dict(zip(_places(average), average["replicates"], strict=True))
     by_average = bool((rows["measure"] == "self_similarity").all())
     replicates = [
-        np.asarray(own) - np.asarray(of_average.get(place, base) if by_average else base)
+        _less(own, of_average.get(place, base) if by_average else base)
         for own, base, place in zip(rows["replicates"], rows["baseline"], _places(rows), strict=True)
     ]
     return rows.assign(
@@ -271,6 +271,11 @@ def _corrected(rows: pd.DataFrame, control: pd.DataFrame, average: pd.DataFrame)
         baseline=[of_control.get(place, np.nan) for place in _places(rows)],
         replicates=replicates,
     )
+
+
+def _less(own: Any, other: Any) -> np.ndarray | None:
+    """Replicates less their baseline's, NaN (written as None) where the sentences were too few for one of the two."""
+    return None if own is None or other is None else np.asarray(own, dtype=float) - np.asarray(other, dtype=float)
 
 
 def _places(frame: pd.DataFrame) -> list[tuple]:

@@ -89,7 +89,7 @@ class TokenMap(Intervention):
         self.points, self.perplexity = points, perplexity
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
-        plans = list(self._plans(reader))
+        plans = [plan for plan in self._plans(reader) if plan.tokens]
         frames = []
         with current_display().progress("Token maps", len(plans), "maps") as progress:
             for plan in plans:
