@@ -157,3 +157,15 @@ def test_damaged_tokenizers_are_trained_again(published: CorpusPlan, tmp_path: P
     assert before.target_tokenizer is not None
     assert tokenizer_digest(after.target_tokenizer) == tokenizer_digest(before.target_tokenizer)
     assert (folder / "source" / "tokenizer.json").is_file()
+
+
+def test_a_table_s_columns_are_read_as_the_plan_names_them(tmp_path: Path) -> None:
+    """The same sentences from two columns of a table are the same data."""
+    write_pairs(tmp_path / "pairs.tsv", PAIRS)
+    write_pairs(tmp_path / "table.tsv", [("en", "fr"), *PAIRS])
+    plain = CorpusPlan(name=str(tmp_path / "pairs.tsv"), validation=0.2, test=0.2, vocabulary=300)
+    named = dataclasses.replace(plain, name=str(tmp_path / "table.tsv"), text_column="en", translation_column="fr")
+    data, expected = prepare(StudyPlan(corpus=named), tmp_path), prepare(StudyPlan(corpus=plain), tmp_path)
+    assert (data.train.digest, data.test.digest) == (expected.train.digest, expected.test.digest)
+    with pytest.raises(UserError, match="Its columns: en, fr"):
+        prepare(StudyPlan(corpus=dataclasses.replace(named, text_column="de")), tmp_path)
