@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from infoflow.foundation import UserError, disagreement, kept, sweep_partials
+from infoflow.foundation import UserError, disagreement, kept, sweep_stale
 
 _FULL = {
     errno.ENOSPC: "The disk is full",
@@ -44,7 +44,7 @@ def cached(place: str, make: Callable[[Path], object], what: str) -> Path:
         return folder
     with room_in_cache(folder.parent, what):
         for each in (root, *_subfolders(root)):
-            sweep_partials(each)
+            sweep_stale(each)
         return kept(folder, make, what)
 
 

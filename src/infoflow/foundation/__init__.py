@@ -45,6 +45,7 @@ from ._limits import default_settings as default_settings
 from ._limits import describe_setting as describe_setting
 from ._limits import example_setting as example_setting
 from ._limits import read_setting as read_setting
+from ._locks import lock_file as lock_file
 from ._locks import locked as locked
 from ._memory import available_memory as available_memory
 from ._memory import require_memory as require_memory
@@ -67,7 +68,7 @@ from ._random import stream as stream
 from ._sealed import disagreement as disagreement
 from ._sealed import kept as kept
 from ._sealed import seal as seal
-from ._sealed import sweep_partials as sweep_partials
+from ._sealed import sweep_stale as sweep_stale
 from ._threads import available_cores as available_cores
 from ._threads import set_threads as set_threads
 from ._threads import thread_budget as thread_budget

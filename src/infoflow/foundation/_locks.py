@@ -57,15 +57,24 @@ def _is_still(file: Path, descriptor: int) -> bool:
 
 def _lock(descriptor: int, path: Path) -> bool:
     try:
+        return lock_file(descriptor)
+    except BlockingIOError:
+        current_display().note(f"Another infoflow makes {path}: waiting for it.")
+        return lock_file(descriptor, wait=True)
+
+
+def lock_file(descriptor: int, wait: bool = False) -> bool:
+    """Take the lock of an open file, which ends with it; False where the system or its file system has none.
+
+    Raises:
+        BlockingIOError: Another process holds it, and `wait` is off.
+    """
+    try:
         import fcntl
     except ImportError:  # Windows
         return False
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            current_display().note(f"Another infoflow makes {path}: waiting for it.")
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise

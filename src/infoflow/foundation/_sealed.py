@@ -43,7 +43,7 @@ def kept(folder: Path, make: Callable[[Path], object], what: str) -> Path:
             return folder  # another process made it meanwhile
         if os.path.lexists(folder):
             current_display().note(f"{what} in {folder} is made again: {reason}.")
-        sweep_partials(folder.parent, [folder.name] if alone else ())
+        sweep_stale(folder.parent, [folder.name] if alone else ())
         with atomic_folder(folder, keep_existing=True) as temporary:
             make(temporary)
             seal(temporary)
@@ -82,10 +82,11 @@ def disagreement(folder: Path) -> str | None:
     return None
 
 
-def sweep_partials(folder: Path, held: Iterable[str] = ()) -> None:
-    """Remove what killed processes left half-written in `folder`.
+def sweep_stale(folder: Path, held: Iterable[str] = ()) -> None:
+    """Remove what killed processes left half-written in a cache, which processes of several machines may share.
 
     That is all of the names in `held`, whose locks this process holds, and what else nobody has touched for a day.
+    A run folder, whose lock is held as a whole, has `sweep_partial`.
     """
     prefixes = tuple(f".{name}." for name in held)
     with suppress(OSError):

@@ -1,6 +1,6 @@
 """`study`: train, measure, compare, check, report; an interrupted study continues where it was."""
 
-import errno
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +20,7 @@ from infoflow.foundation import (
     current_display,
     digest,
     file_digest,
+    lock_file,
     provenance,
     read_setting,
     sweep_partial,
@@ -42,9 +43,6 @@ from ._processes import JobProgress, run_in_processes
 from ._pruning import pruned_tables
 from ._run import Run
 from ._workbench import Part, stacked
-
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL)
-"""What network file systems without locks answer."""
 
 MODEL_KEYS = (
     Column(name="model", dtype="string", unit="", description="name of the model"),
@@ -266,15 +264,7 @@ def only_one(run: RunFolder) -> Iterator[None]:
 
 
 def _lock(file: IO[str]) -> None:
-    try:
-        import fcntl
-    except ImportError:  # Windows has no such locks: there the user takes care
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
+    if not lock_file(file.fileno()) and os.name != "nt":  # on Windows the user takes care
         current_display().note(
             f"The file system of {Path(file.name).parent} has no locks: take care that no other infoflow works there."
         )

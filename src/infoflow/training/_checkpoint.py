@@ -23,7 +23,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from infoflow.foundation import UserError, atomic_folder, atomic_write
+from infoflow.foundation import UserError, atomic_folder, atomic_write, sweep_partial
 
 
 @dataclass(kw_only=True, slots=True)
@@ -60,9 +60,7 @@ class Checkpoints:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        if folder.exists():
-            for leftover in folder.glob(".*.partial"):
-                shutil.rmtree(leftover, ignore_errors=True) if leftover.is_dir() else leftover.unlink(missing_ok=True)
+        sweep_partial(folder)
 
     def path(self, update: int) -> Path:
         """Where the checkpoint of an update lies."""
