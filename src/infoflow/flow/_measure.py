@@ -126,13 +126,16 @@ def check_measures(measures: Any) -> None:
     Raises:
         UserError: `measures` is no sequence of them: names of tables, a class, one measure alone.
     """
-    alone = isinstance(measures, str | AbstractMeasure) or not isinstance(measures, Sequence)
-    strange = [measures] if alone else [one for one in measures if not isinstance(one, AbstractMeasure)]
+    if isinstance(measures, AbstractMeasure):
+        name = type(measures).__name__
+        raise UserError(f"measures must be a list. Got {name} alone. Write [{name}(...)].")
+    if isinstance(measures, str) or not isinstance(measures, Sequence):
+        strange = [measures]
+    else:
+        strange = [one for one in measures if not isinstance(one, AbstractMeasure)]
     if not strange:
         return
     odd = strange[0]
-    if isinstance(odd, AbstractMeasure):
-        raise UserError(f"measures must be a list. Got {type(odd).__name__} alone. Write [{type(odd).__name__}(...)].")
     got = f"the class {odd.__name__}" if isinstance(odd, type) else as_written(odd)
     raise UserError(
         f"measures must be objects, such as infoflow.heads.Confidence(). Got {got}.\n"
