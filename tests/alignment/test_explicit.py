@@ -204,7 +204,7 @@ def test_mistakes_are_named(matched_models, masked, narrow, parallel_corpus, tmp
     for settings, message in (
         ({"batch_sentences": 0}, "batch_sentences must be a whole number from 1"),
         ({"learning_rate": 0.0}, "learning_rate must be a number above 0"),
-        ({"regulariser": -1.0}, "regulariser must be 0 or more"),
+        ({"regulariser": -1.0}, r"regulariser must be a number from 0 to 1e\+06\. Got -1"),
         ({"regulariser": 0.0, "attraction": 0.0}, "nothing to learn"),
     ):
         with pytest.raises(UserError, match=message):

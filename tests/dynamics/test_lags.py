@@ -54,7 +54,7 @@ def test_what_never_moves_has_no_cosine(tmp_path) -> None:
 
 
 def test_lags_need_gradients_at_the_ends() -> None:
-    with pytest.raises(UserError, match=r"Got lags=-1 and trapezoid"):
+    with pytest.raises(UserError, match=r"dynamics\.lags must be a whole number from 0 to 1,000\. Got -1"):
         RecordConfig(lags=-1)
-    with pytest.raises(UserError, match=r"Got lags=2 and midpoint"):
+    with pytest.raises(UserError, match=r"Got lags 2 and midpoint"):
         RecordConfig(rule="midpoint", lags=2)

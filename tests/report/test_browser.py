@@ -181,6 +181,7 @@ def test_a_claim_that_is_folded_away_opens_when_a_link_leads_to_it(visit, story)
 
 def test_a_chosen_model_is_lit_in_every_figure_of_its_section(visit):
     page = visit(place="#knows")
+    page.mouse.wheel(0, 200)  # a reader's scroll ends the jump
     page.locator("#identity").scroll_into_view_if_needed()
     page.locator("#identity .panel.alive").wait_for()
     key = page.locator("#knows .key[data-series='masked-lm']")

@@ -1,10 +1,12 @@
 """Information about input and output: rows against explicit sums, and the measure on a model."""
 
+import json
+
 import numpy as np
 import pytest
 
 from infoflow.flow import NO_LABEL, PassOptions, measure, measure_shard, merge_shards
-from infoflow.foundation import UserError, block_of
+from infoflow.foundation import UserError, block_of, file_digest
 from infoflow.representations import MutualInformation
 from infoflow.representations._counted_tokens import CountedTokens
 from infoflow.representations._information_estimate import corrected_information, estimate_information
@@ -183,6 +185,9 @@ def test_counts_of_other_centres_are_not_added(matched_models, parallel_corpus, 
         changed = dict(arrays)
     changed["decoder.fingerprint"] = changed["decoder.fingerprint"][::-1].copy()
     np.savez(path, **changed)
+    manifest = json.loads((shards[1] / "shard.json").read_text())
+    manifest["sha256"][path.name] = file_digest(path)
+    (shards[1] / "shard.json").write_text(json.dumps(manifest))
     with pytest.raises(UserError, match="counted other clusters"):
         merge_shards(model, parallel_corpus, measures, shards, tmp_path / "work")
 

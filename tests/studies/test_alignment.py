@@ -60,6 +60,6 @@ def test_a_study_may_go_without(tiny_run: Run, tiny_plan: StudyPlan) -> None:
 
 
 def test_settings_are_checked() -> None:
-    with pytest.raises(UserError, match=r"alignment\.sentences must be at least 2\. Got 1"):
+    with pytest.raises(UserError, match=r"alignment\.sentences must be a whole number from 2 to 1,000,000,000\. Got 1"):
         AlignmentPlan(sentences=1)
     assert StudyPlan.from_json({"alignment": {"on": False}}).alignment.on is False

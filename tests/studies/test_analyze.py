@@ -141,7 +141,7 @@ def test_a_model_that_cannot_be_read_is_told_of_before_any_is_measured(
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "config.json").write_text("{")
     monkeypatch.setattr(Analysis, "tables", lambda self: pytest.fail("measured"))
-    with pytest.raises(UserError, match=r"broken cannot be read: .*\. Save or download it again"):
+    with pytest.raises(UserError, match=r"config\.json is not readable JSON: .*\. Save or download the model again"):
         analyze([folders[0], str(tmp_path / "broken")], AnalyzeOptions(corpus="grammar:50"), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

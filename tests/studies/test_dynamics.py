@@ -69,7 +69,7 @@ def test_other_settings_are_another_recording_of_the_same_training(recorded_plan
 def test_settings_are_checked() -> None:
     from infoflow.foundation import UserError
 
-    with pytest.raises(UserError, match=r"dynamics\.every must be at least 1\. Got 0"):
+    with pytest.raises(UserError, match=r"dynamics\.every must be a whole number from 1 to 1,000,000,000\. Got 0"):
         DynamicsPlan(every=0)
-    with pytest.raises(UserError, match=r"dynamics\.rule must be first-order or trapezoid"):
+    with pytest.raises(UserError, match=r'dynamics\.rule must be one of "first-order", "trapezoid"'):
         StudyPlan.from_json({"dynamics": {"rule": "rk4"}})

@@ -46,7 +46,10 @@ _BROKEN = {  # numbers of which 1.5 is one
     *("training.weight_decay", "training.clip", "alignment.learning_rate", "pruning.learning_rate"),
     "pruning.gate_rate",
 }
-_TEXT = {"title", "corpus.name", "corpus.validation_name", "corpus.test_name", "corpus.transfer_name"}
+_TEXT = {"title", "corpus.name", "corpus.validation_name", "corpus.test_name", "corpus.transfer_name"} | {
+    "corpus.text_column",
+    "corpus.translation_column",
+}
 _EMPTY_LIST = {"analysis.tables", "pruning.greedy", "pruning.keep", "pruning.subset"} | {
     "pruning.scratch_scopes",
     "pruning.scratch_points",

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-# A path in running text: absolute, of the home folder, or relative by a leading dot; of Windows too.
-_IN_TEXT = re.compile(r"(?<![\w/\\:.~])(?:[A-Za-z]:[/\\]|~[\w.-]*/|\.{1,2}/|/|\\\\)[^\s'\"`,;:()<>|]+")
+# A path in running text: absolute, of the home folder, or relative by a leading dot; of Windows too; no closing tag.
+_IN_TEXT = re.compile(
+    r"(?<![\w/\\:.~])(?!(?<=<)/[A-Za-z][\w-]*>)(?:[A-Za-z]:[/\\]|~[\w.-]*/|\.{1,2}/|/|\\\\)[^\s'\"`,;:()<>|]+"
+)
 _START = r"(?:[A-Za-z]:[/\\]|~[\w.-]*/|/|\.{1,2}/)."
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 

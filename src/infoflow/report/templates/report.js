@@ -36,12 +36,18 @@
     if (set) onSet(view, set.value);
   };
   // ---- a jump lands on its heading, whatever grows above it meanwhile
-  let landing = null, landed = 0, moving = false;
-  const land = () => { if (!moving) landing?.scrollIntoView({ behavior: "instant" }); }; // a second scroll would add to a smooth one
-  addEventListener("scroll", () => { moving = true; }, { passive: true });
-  addEventListener("scrollend", () => { moving = false; land(); });
+  let landing = null, landed = 0, moving = false, ours = false, ourUntil = 0;
+  const land = () => {
+    if (moving || !landing) return; // a second scroll would add to a smooth one
+    const before = scrollY;
+    landing.scrollIntoView({ behavior: "instant" });
+    if (scrollY !== before) ourUntil = performance.now() + 150;
+  };
+  addEventListener("scroll", () => { if (!moving) ours = performance.now() < ourUntil; moving = true; }, { passive: true });
+  addEventListener("scrollend", () => { moving = false; if (ours) land(); else landing = null; }); // somebody else scrolls: no pulling back
   const jumpTo = (place) => {
     landing = place;
+    ourUntil = performance.now() + 500;
     clearTimeout(landed);
     landed = setTimeout(() => { landing = null; }, 4000);
   };
