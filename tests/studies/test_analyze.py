@@ -8,8 +8,10 @@ import pytest
 
 from infoflow.foundation import UserError
 from infoflow.heads import Confidence, Entropy
-from infoflow.studies import AnalysisPlan, AnalyzeOptions, Run, analyze
+from infoflow.results import RunFolder
+from infoflow.studies import AnalysisPlan, AnalyzeOptions, Run, analyze, merge
 from infoflow.studies._analysis import Analysis, distinct_names
+from infoflow.studies._plan import build_settings
 
 SETTINGS = AnalysisPlan(
     occurrences=500,
@@ -131,8 +133,29 @@ def test_bf16_changes_numbers_little(folders: list[str], tmp_path) -> None:
 
 
 def test_an_unknown_precision_is_refused() -> None:
-    with pytest.raises(UserError, match="precision must be one of fp32, bf16"):
-        AnalyzeOptions(precision="fp8")
+    with pytest.raises(UserError, match='precision must be one of "fp32", "bf16". Got "fp8".'):
+        build_settings(AnalyzeOptions, {"precision": "fp8"})
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ({"models": [3], "options": {}}, "It names no models"),
+        ({"models": ["m"]}, "A plan must be a table of settings. Got nothing"),
+        ({"models": ["m"], "options": {"precision": "fp8"}}, 'precision must be one of "fp32", "bf16". Got "fp8"'),
+        ({"models": ["m"], "options": {"sentences": -1}}, "sentences must be a whole number"),
+        ({"models": ["m"], "options": {"measures": {"types": []}}}, "measures.types must be a whole number"),
+        ({"models": ["m"], "options": {"typo": 1}}, "no setting typo"),
+    ],
+)
+def test_a_damaged_plan_of_a_shard_is_told(tmp_path, plan, message: str) -> None:
+    run = RunFolder(tmp_path / "shard")
+    run.path.mkdir()
+    run.update(kind="analyze", plan=plan)
+    with pytest.raises(UserError, match=r"run.json is damaged: its plan cannot be read\. ") as caught:
+        merge([run.path], tmp_path / "out")
+    assert message in str(caught.value)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_model_that_cannot_be_read_is_told_of_before_any_is_measured(

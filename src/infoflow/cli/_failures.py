@@ -82,12 +82,7 @@ def explain(error: BaseException) -> str | None:
         return _FULL_MEMORY
     if isinstance(error, OSError) and error.errno in _ERRNO:
         what, advice = _ERRNO[error.errno]
-        where = f": {_shortened(error.filename)}" if error.filename else ""
+        where = f": {os.fsdecode(error.filename)}" if isinstance(error.filename, str | bytes | os.PathLike) else ""
         return f"{what}{where}.\n{advice}"
     text = str(error)
     return next((message for sign, message in _TEXTS.items() if sign in text), None)
-
-
-def _shortened(path: object) -> str:
-    text = os.fsdecode(path) if isinstance(path, bytes | os.PathLike) else str(path)
-    return text if len(text) <= 200 else f"{text[:100]}…{text[-60:]} ({len(text):,} characters)"

@@ -19,7 +19,7 @@ from cyclopts import CycloptsError
 
 from ._app import app
 from ._failures import Incomplete, explain
-from ._options import refuse_empty
+from ._options import check_arguments
 from ._streams import use_patient_streams
 
 USER_ERROR, INCOMPLETE, INTERRUPTED = 2, 3, 130
@@ -51,7 +51,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code, once it has returned."""
     try:
         with _sigterm_as_interrupt():
-            refuse_empty(arguments)
+            check_arguments(arguments)
             code = app(list(arguments), exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
         return _fail(f"{error}\n{_advice(arguments)}", arguments)
@@ -93,7 +93,9 @@ def _sigterm_as_interrupt() -> Iterator[None]:
 
 
 def _fail(message: str, arguments: Sequence[str]) -> int:
-    _say("error", message, arguments)
+    from infoflow.foundation import showable
+
+    _say("error", showable(message), arguments)
     return USER_ERROR
 
 

@@ -61,16 +61,29 @@ def names_in(option: str, given: Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def refuse_empty(arguments: Sequence[str]) -> None:
+def check_arguments(arguments: Sequence[str]) -> None:
     """No argument of any command means something when it is empty; as a path it would mean the current folder.
 
     Raises:
-        UserError: One is, as an unset shell variable leaves it.
+        UserError: One is, as an unset shell variable leaves it; or it is no text that can be written and shown.
     """
     for before, argument in zip(["", *arguments], arguments, strict=False):
-        option = re.fullmatch(r"(--[\w-]+)=\s*", argument)
-        if option or not argument.strip():
+        option = re.fullmatch(r"(--[\w-]+)=(.*)", argument, re.DOTALL)
+        value = option[2] if option else argument
+        wrong, advice = _fault(value)
+        if wrong:
             from infoflow.foundation import UserError
 
             name = option[1] if option else before if before.startswith("--") else "An argument"
-            raise UserError(f"{name} must not be empty. Got nothing between the quotes. Fill it in, or leave it out.")
+            raise UserError(f"{name} must {wrong}. {advice}")
+
+
+def _fault(value: str) -> tuple[str, str]:
+    """What an argument must be that this one is not, and what to do."""
+    if not value.strip():
+        return "not be empty", "Got nothing between the quotes. Fill it in, or leave it out."
+    if odd := re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", value):
+        return "hold no control characters", f"Got one of number {ord(odd[0])}. Leave it out, or rename the file."
+    if re.search(r"[\ud800-\udfff]", value):
+        return "be UTF-8 text", "Got bytes that are none. Write it in UTF-8, or rename the file."
+    return "", ""

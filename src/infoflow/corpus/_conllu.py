@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, as_written
 
 from ._columns import Row
 from ._lines import check_length, read_lines
@@ -115,7 +115,7 @@ def _kind(path: Path, number: int, identifier: str, expected: int) -> str:
     if identifier == str(expected):
         return "word"
     raise UserError(
-        f"{path}, line {number}: word id {expected} was expected, {identifier[:40]!r} found.\n"
+        f"{path}, line {number}: word id {expected} was expected, {as_written(identifier[:40])} found.\n"
         "Words are numbered 1, 2, 3, ... within a sentence, and a blank line ends it: correct the line."
     )
 
@@ -135,7 +135,7 @@ def _head(path: Path, number: int, value: str, length: int) -> int:
     if head is not None and head <= length:
         return head - 1
     raise UserError(
-        f"{path}, line {number}: HEAD must lie in 0..{length} (0: root), {value[:40]!r} found.\n"
+        f"{path}, line {number}: HEAD must lie in 0..{length} (0: root), {as_written(value[:40])} found.\n"
         "Correct the line; a file without annotated heads can be read as text instead."
     )
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from datasets import ClassLabel, Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, as_written
 
 from ._columns import Row
 from ._values import look_up, plain_text, sentence
@@ -56,14 +56,17 @@ def one_split(dataset: Any, columns: Mapping[str, str]) -> Dataset | IterableDat
             f'The dataset has splits {", ".join(dataset)}: choose one, such as dataset["{next(iter(dataset))}"].'
         )
     if not isinstance(dataset, Dataset | IterableDataset):
-        raise UserError(f"A dataset of the `datasets` library was expected, got {type(dataset).__name__}.")
+        raise UserError(
+            f"A dataset of the `datasets` library was expected. Got {as_written(dataset)}.\n"
+            'Give one split, such as load_dataset(..., split="train").'
+        )
     if not {"text", "words"} & set(columns):
         raise UserError("A corpus needs sentences: name the column of the text, or the column of the words.")
     known = dataset.column_names
     for source in columns.values():
         if known is not None and source.split(".")[0] not in known:
             raise UserError(
-                f"The dataset has no column {source!r}. Its columns: {', '.join(known)}.\n"
+                f"The dataset has no column {as_written(source)}. Its columns: {', '.join(known)}.\n"
                 "Name that of the sentences: --text-column NAME (in Python text_column=)."
             )
     return dataset
@@ -83,7 +86,8 @@ def _value(record: Mapping[str, Any], name: str, path: Getter, labels: list[str]
         return None
     if not isinstance(value, list | tuple | np.ndarray):
         raise UserError(
-            f"The column {'.'.join(path)!r} must hold a list with one value per word. Got {value!r} for a sentence.\n"
+            f"The column {as_written('.'.join(path))} must hold a list with one value per word. "
+            f"Got {as_written(value)} for a sentence.\n"
             "A label of the whole sentence is no tag: leave that column out."
         )
     if labels is not None:
@@ -97,8 +101,9 @@ def _head(head: Any, words: int, column: str, number: int) -> int:
     if isinstance(head, int | np.integer) and not isinstance(head, bool) and -1 <= head < words:
         return int(head)
     raise UserError(
-        f"The column {column!r} must hold the index of each word's head, from 0 to {words - 1}, or -1 for the root. "
-        f"Got {head!r} in row {number}.\nHeads that count from 1 need 1 subtracted."
+        f"The column {as_written(column)} must hold the index of each word's head, from 0 to {words - 1}, or -1 for "
+        "the root. "
+        f"Got {as_written(head)} in row {number}.\nHeads that count from 1 need 1 subtracted."
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, as_written
 
 from ._corpus import Corpus
 from ._generated import generate_grammar
@@ -67,7 +67,7 @@ def load_corpus(
         return Corpus.from_sentences(source, **options)
     raise UserError(
         "A corpus is a name, a path, a list of sentences or of pairs, a frame of pandas or polars, or a dataset. "
-        f"Got {type(source).__name__}.\nMake a list of it, or write it into a file."
+        f"Got {as_written(source)}.\nMake a list of it, or write it into a file."
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, as_written
 
 from ._columns import Row
 from ._tables import check_columns
@@ -20,7 +20,7 @@ def read_sentences(sentences: Sequence[Any], parallel: bool, where: str) -> Iter
         if is_pair(entry) != parallel:
             raise UserError(
                 f"{where}: all entries must be sentences, or all pairs of a sentence and its translation. Entry "
-                f"{number} is {type(entry).__name__}, and entry 1 {type(sentences[0]).__name__}."
+                f"{number} is {as_written(entry)}, and entry 1 {as_written(sentences[0])}."
             )
         if not parallel:
             text = sentence(entry, where, number)

@@ -28,7 +28,7 @@ from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 from urllib.response import addinfourl
 
-from infoflow.foundation import UserError, atomic_write, current_display
+from infoflow.foundation import UserError, as_written, atomic_write, current_display
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _CHUNK = 1 << 18
@@ -79,7 +79,9 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < math.inf:
-        raise UserError(f"pip's timeout must be a number of seconds above 0. Got {text!r}. See pip config list.")
+        raise UserError(
+            f"pip's timeout must be a number of seconds above 0. Got {as_written(text)}. See pip config list."
+        )
     return seconds
 
 

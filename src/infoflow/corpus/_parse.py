@@ -5,7 +5,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from infoflow.foundation import UserError, digest, missing_extra
+from infoflow.foundation import UserError, as_written, digest, missing_extra
 
 from ._columns import Row
 from ._corpus import Corpus
@@ -47,11 +47,13 @@ def _load(spacy: Any, parser: str) -> Any:
         pipeline = spacy.load(parser, exclude=["ner", "lemmatizer"])
     except OSError as error:
         raise UserError(
-            f"spaCy finds no pipeline {parser!r}. Install one (python -m spacy download {PARSER}), or give the name or "
-            "folder of another."
+            f"spaCy finds no pipeline {as_written(parser)}. Install one (python -m spacy download {PARSER}), or give "
+            "the name or folder of another."
         ) from error
     if "parser" not in pipeline.pipe_names:
-        raise UserError(f"The spaCy pipeline {parser!r} has no parser. It has {', '.join(pipeline.pipe_names)}.")
+        raise UserError(
+            f"The spaCy pipeline {as_written(parser)} has no parser. It has {', '.join(pipeline.pipe_names)}."
+        )
     return pipeline
 
 

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from infoflow.foundation import UserError, current_display
+from infoflow.foundation import UserError, as_written, current_display
 
 from ._near_duplicates import nearly_repeats, normalised, repeats
 
@@ -61,7 +61,8 @@ def assign(
             break
     if result.rule != rule:
         current_display().note(
-            f"{name} is split by the rule {result.rule!r}: {rule!r} would leave less than {LEAST_LEFT:.0%} of a part."
+            f"{name} is split by the rule {as_written(result.rule)}: "
+            f"{as_written(rule)} would leave less than {LEAST_LEFT:.0%} of a part."
         )
     return result
 
@@ -89,7 +90,7 @@ def check_shares(validation: float, test: float) -> None:
 def check_rule(rule: str) -> None:
     """Raise a UserError unless it is one of `SPLIT_RULES`."""
     if rule not in SPLIT_RULES:
-        raise UserError(f"The rule of a split must be among {', '.join(SPLIT_RULES)}. Got {rule!r}.")
+        raise UserError(f"The rule of a split must be among {', '.join(SPLIT_RULES)}. Got {as_written(rule)}.")
 
 
 def _without_leaks(parts: np.ndarray, columns: Sequence[Column], rule: SplitRule) -> Assignment:

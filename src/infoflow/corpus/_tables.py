@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, as_written
 
 from ._columns import Row
 from ._lines import check_readable, open_bytes, read_lines
@@ -92,7 +92,7 @@ def _separated(path: Path, **dialect: Any) -> Table:
     header = [name.strip() for name in next(_cells(path, rows), [])]
     if dialect["delimiter"] == "," and len(header) == 1 and (other := next((c for c in ";\t" if c in header[0]), None)):
         raise UserError(
-            f"{path}: cells must be separated by commas, and the first line has {other!r} instead.\n"
+            f"{path}: cells must be separated by commas, and the first line has {as_written(other)} instead.\n"
             "Write it with commas, or tab-separated as .tsv."
         )
 
@@ -220,7 +220,7 @@ def _parsed(text: str, where: str) -> Any:
 
 def _object(value: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise UserError(f"{where}: an object ({{...}}) was expected. Got {type(value).__name__}.\nCorrect it.")
+        raise UserError(f"{where}: an object ({{...}}) was expected. Got {as_written(value)}.\nCorrect it.")
     return value
 
 

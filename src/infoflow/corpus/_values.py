@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, as_written
 
 from ._columns import Row
 from ._lines import LONGEST_LINE
@@ -27,7 +27,7 @@ def sentence(value: Any, where: str, number: int, column: str = "") -> str | Non
 def plain_text(value: Any, where: str, number: int, column: str = "") -> str:
     """The value as it is, if it is text; else a UserError, as `sentence`."""
     if not isinstance(value, str):
-        wrong = f"holds {type(value).__name__} ({_shown(value)}), not text.\nName a column of sentences."
+        wrong = f"holds {as_written(value)}, not text.\nName a column of sentences."
     elif len(value) > LONGEST_LINE:
         wrong = f"has {len(value):,} characters. A sentence may have {LONGEST_LINE:,} at most.\nSplit it up."
     elif "\x00" in value:
@@ -64,8 +64,3 @@ def _is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:40]}…"

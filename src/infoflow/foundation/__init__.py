@@ -21,6 +21,7 @@ from ._display import make_display as make_display
 from ._display import use_display as use_display
 from ._errors import UserError as UserError
 from ._errors import missing_extra as missing_extra
+from ._errors import showable as showable
 from ._files import atomic_folder as atomic_folder
 from ._files import atomic_write as atomic_write
 from ._files import sweep_partial as sweep_partial

@@ -150,11 +150,20 @@ def as_written(value: Any) -> str:
         return f"a number of about {int(value.bit_length() * math.log10(2)) + 1:,} digits"
     if value is None:
         return "nothing"
+    if isinstance(value, bytes):
+        return f"{len(value):,} bytes"
     try:
-        text = json.dumps(value, ensure_ascii=False, default=str)
+        text = json.dumps(value, ensure_ascii=False, default=_named)
     except (ValueError, TypeError, RecursionError):
         text = f"a {type(value).__name__}"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text):,} characters)"
+
+
+def _named(value: Any) -> Any:
+    """What JSON does not know: an array's numbers, else the kind of thing that it is."""
+    if isinstance(value, Integral | Real):
+        return float(value) if not isinstance(value, Integral) else int(value)
+    return str(value) if type(value).__str__ is not object.__str__ else f"a {type(value).__name__}"
 
 
 def _parts(hint: Any) -> tuple[Any, Limits | None]:

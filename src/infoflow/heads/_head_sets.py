@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, as_written
 from infoflow.models import Anatomy, Model
 
 Head = tuple[str, str, int, int]
@@ -29,10 +29,11 @@ def head_set(model: Model, heads: Iterable[Sequence[str | int]]) -> HeadSet:
             sites = {}
             for stack, kind, layer in known:
                 sites[stack, kind] = max(layer, sites.get((stack, kind), 0))
-            there = ", ".join(f"({s!r}, {k!r}, 0..{last}, head)" for (s, k), last in sites.items())
+            there = ", ".join(f"({as_written(s)}, {as_written(k)}, 0..{last}, head)" for (s, k), last in sites.items())
             raise UserError(
                 f"heads must be heads of {model.name}, each as (stack, kind, layer, head): {there}, "
-                f"with heads 0..{max(known.values()) - 1}. Got {given}. Layers and heads count from 0."
+                f"with heads 0..{max(known.values()) - 1}. Got {as_written(list(given))}. "
+                "Layers and heads count from 0."
             )
         chosen.add(head)
     return frozenset(chosen)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from infoflow.flow import Intervention, NothingToRead, PassOptions, Reader
-from infoflow.foundation import UserError, stream
+from infoflow.foundation import UserError, as_written, stream
 from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
 
@@ -91,7 +91,7 @@ class PruningCurve(Intervention):
         if unknown := [order for order in orders if order not in ORDERS]:
             raise UserError(f"orders must be among {', '.join(ORDERS)}. Got {unknown[0]}.")
         if not shares or any(not 0 <= share <= 1 for share in shares):
-            raise UserError(f"shares of heads lie between 0 and 1. Got {tuple(shares)}.")
+            raise UserError(f"shares of heads lie between 0 and 1. Got {as_written(list(shares))}.")
         if random_orders < 1 or keep < 0:
             raise UserError(f"random_orders must be at least 1 and keep at least 0. Got {random_orders} and {keep}.")
         self.orders, self.shares, self.by_kind = tuple(orders), tuple(sorted(set(shares))), by_kind

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from infoflow.foundation import UserError, as_tensor
+from infoflow.foundation import UserError, as_tensor, as_written
 
 from ._rows import Array, Attention, Rows, check_attention, largest
 
@@ -38,7 +38,9 @@ def rare_token_score(
     weights, mask = check_attention(attention, valid)
     rank = as_tensor(ranks)
     if rank.shape != mask.shape:
-        raise UserError(f"ranks must have the shape of valid, {tuple(mask.shape)}. Got {tuple(rank.shape)}.")
+        raise UserError(
+            f"ranks must have the shape of valid, {as_written(list(mask.shape))}. Got {as_written(list(rank.shape))}."
+        )
     if rarest < 1 or average not in AVERAGES:
         raise UserError(
             f'rarest must be at least 1 and average "per_query" or "per_sentence". Got {rarest} and {average}.'

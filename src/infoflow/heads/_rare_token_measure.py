@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from infoflow.flow import Activations, AttentionKey, Reader
-from infoflow.foundation import UserError, stream
+from infoflow.foundation import UserError, as_written, stream
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._head_measure import HEAD_KEYS, AbstractHeadMeasure
@@ -65,7 +65,7 @@ class RareTokenScores(AbstractHeadMeasure):
         if average not in AVERAGES or not rarest or min(rarest) < 1 or top < 0:
             raise UserError(
                 'rarest must be numbers from 1, top at least 0 and average "per_query" or "per_sentence". '
-                f"Got {tuple(rarest)}, {top} and {average}."
+                f"Got {as_written(list(rarest))}, {top} and {as_written(average)}."
             )
         super().__init__(average="micro" if average == "per_query" else "document")
         self.rarest, self.top, self.seed = tuple(rarest), top, seed

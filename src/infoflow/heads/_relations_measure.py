@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from infoflow.flow import Activations, AttentionKey, Need, Reader
-from infoflow.foundation import NUM_BLOCKS, UserError
+from infoflow.foundation import NUM_BLOCKS, UserError, as_written
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
 from ._annotation import Annotation
@@ -85,7 +85,7 @@ class RelationScores(SummedMeasure):
     ) -> None:
         super().__init__()
         if not conventions or set(conventions) - set(CONVENTIONS):
-            raise UserError(f"conventions must be among {', '.join(CONVENTIONS)}. Got {tuple(conventions)}.")
+            raise UserError(f"conventions must be among {', '.join(CONVENTIONS)}. Got {as_written(list(conventions))}.")
         if subwords not in MERGES or multi not in MULTIPLES:
             raise UserError(
                 f'subwords must be "mean" or "first", multi "per_edge" or "any". Got {subwords} and {multi}.'

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from infoflow.flow import Activations, AttentionKey
-from infoflow.foundation import UserError, as_tensor
+from infoflow.foundation import UserError, as_tensor, as_written
 
 Array = Tensor | np.ndarray
 Attention = Array | Sequence[Array]
@@ -101,13 +101,13 @@ def check_attention(
     if weights.ndim != 5 or weights.shape[3] != weights.shape[4] or 0 in (weights.shape[0], *weights.shape[2:]):
         raise UserError(
             "attention must have shape (layer, batch, head, query, key) with as many queries as keys. "
-            f"Got {tuple(weights.shape)}. Give all layers: outputs.attentions."
+            f"Got {as_written(list(weights.shape))}. Give all layers: outputs.attentions."
         )
     mask = weights.new_ones(weights.shape[1], weights.shape[3]) if valid is None else as_tensor(valid)
     if mask.shape != (weights.shape[1], weights.shape[3]):
         raise UserError(
-            f"valid must have shape (batch, token) = {(weights.shape[1], weights.shape[3])}, False at padding and "
-            f"excluded tokens. Got {tuple(mask.shape)}."
+            f"valid must have shape (batch, token), {weights.shape[1]} by {weights.shape[3]}, False at padding and "
+            f"excluded tokens. Got {as_written(list(mask.shape))}."
         )
     if weights.dtype not in (torch.float32, torch.float64):
         weights = weights.float()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, as_written
 from infoflow.models import Model, decoder_inputs, translate
 
 Text = str | Sequence[int]
@@ -81,7 +81,7 @@ def _tokens(model: Model, text: Text, what: str, target: bool) -> tuple[ReadToke
     own = model.target_tokenizer if target else None
     tokens = _encoded(own or model.require_tokenizer(), text, target)
     if all(token.special for token in tokens):
-        raise UserError(f"The {what} is empty: {text!r} has no token. Write one between quotes.")
+        raise UserError(f"The {what} is empty: {as_written(text)} has no token. Write one between quotes.")
     return tokens
 
 

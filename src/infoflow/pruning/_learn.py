@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from infoflow.foundation import UserError, current_display, digest
+from infoflow.foundation import UserError, as_written, current_display, digest
 from infoflow.heads import Head, HeadSet
 from infoflow.models import Model
 from infoflow.objectives import AbstractObjective
@@ -82,7 +82,7 @@ def learn_gates(
     Source: [@voita2019heads].
     """
     if not penalties or min(penalties) < 0:
-        raise UserError(f"penalties must be one or more weights, 0 or larger. Got {list(penalties)}.")
+        raise UserError(f"penalties must be one or more weights, 0 or larger. Got {as_written(list(penalties))}.")
     gates = HardConcreteGates(model, kinds, convention=convention, rate_scale=gate_rate, seed=seed)
     described = f"{gates.heads} {convention} rate {gate_rate} seed {seed} rest {rest} {objective!r}"
     with _only_training(model, gates, rest), attached(model, gates):

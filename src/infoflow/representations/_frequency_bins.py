@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from infoflow.foundation import UserError, current_display
+from infoflow.foundation import UserError, as_written, current_display
 from infoflow.results import Column
 
 from ._pwcca import ROWS_PER_DIMENSION, warn_few_rows
@@ -37,7 +37,8 @@ def check_bins(per_bin: int, edges: Sequence[int]) -> None:
     """
     if len(edges) < 2 or edges[0] < 1 or any(low >= high for low, high in pairwise(edges)):
         raise UserError(
-            f"edges must be at least two rising frequency ranks, from 1 (the most frequent token). Got {tuple(edges)}."
+            f"edges must be at least two rising frequency ranks, from 1 (the most frequent token). "
+            f"Got {as_written(list(edges))}."
         )
     if per_bin < 1:
         raise UserError(f"per_bin must be at least 1, better 20 per dimension of the states. Got {per_bin}.")

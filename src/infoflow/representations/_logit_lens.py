@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, as_written
 from infoflow.models import Model, Readout, model_inputs, readout, tap
 
 from ._tuned_lens import TunedLens
@@ -83,7 +83,7 @@ def _positions(
         real = torch.ones_like(input_ids, dtype=torch.bool) if mask is None else mask != 0
     if positions is not None and positions.shape != real.shape:
         raise UserError(
-            f"positions must have the shape of the tokens that are read, {tuple(real.shape)}. "
-            f"Got {tuple(positions.shape)}."
+            f"positions must have the shape of the tokens that are read, {as_written(list(real.shape))}. "
+            f"Got {as_written(list(positions.shape))}."
         )
     return (real if positions is None else positions).to(model.device)

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 
 from infoflow.flow import TokenSample
-from infoflow.foundation import UserError, current_display, stream
+from infoflow.foundation import UserError, as_written, current_display, stream
 from infoflow.results import estimate
 
 from ._cka import LEAST_ROWS
@@ -31,7 +31,7 @@ Layer = TypeVar("Layer", LayerSpace, RankedSpace)
 def check_metrics(metrics: Sequence[str]) -> None:
     unknown = [metric for metric in metrics if metric not in METRICS]
     if unknown or not metrics or len(set(metrics)) < len(metrics):
-        got = repr(unknown[0]) if unknown else list(metrics)
+        got = as_written(unknown[0] if unknown else list(metrics))
         raise UserError(f"metrics must be different ones of {', '.join(METRICS)}. Got {got}.")
 
 

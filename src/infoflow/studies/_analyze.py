@@ -21,7 +21,7 @@ from ._clock import WallClock, reset_clock, wall_clock
 from ._compare import PAIR_KEYS, compare_pairs
 from ._data import at_most, distinct
 from ._measures import choose, pair_measures, standard_measures
-from ._plan import AnalysisPlan
+from ._plan import build_settings
 from ._run import Run
 from ._study import MODEL_KEYS, only_one
 from ._workbench import Part, Workbench, stacked
@@ -153,21 +153,17 @@ def _absolute(sources: Sequence[str], options: AnalyzeOptions) -> tuple[list[str
 
 def _asked(plan: Any, run: RunFolder) -> tuple[list[str], AnalyzeOptions]:
     """Models and options of a stored plan."""
+    plan = plan if isinstance(plan, dict) else {}
+    sources = plan.get("models")
     try:
-        sources, options = plan["models"], _options(plan["options"])
-        if not sources or not all(isinstance(source, str) for source in sources):
-            raise ValueError("it names no models")
-    except (UserError, KeyError, TypeError, ValueError, AttributeError) as error:
+        if not sources or not isinstance(sources, list) or not all(isinstance(source, str) for source in sources):
+            raise UserError("It names no models.")
+        return sources, build_settings(AnalyzeOptions, plan.get("options"))
+    except UserError as error:
         raise UserError(
-            f"{run.path / 'run.json'} is damaged: its plan cannot be read ({error}). Run that shard again, with a new "
-            "--out."
+            f"{run.path / 'run.json'} is damaged: its plan cannot be read. {error}\n"
+            "Run that shard again, with a new --out."
         ) from None
-    return sources, options
-
-
-def _options(values: dict[str, Any]) -> AnalyzeOptions:
-    measures = {**values["measures"], "tables": tuple(values["measures"].get("tables", ()))}
-    return AnalyzeOptions(**{**values, "only": tuple(values["only"]), "measures": AnalysisPlan(**measures)})
 
 
 def _open(run: RunFolder, sources: Sequence[str], options: AnalyzeOptions) -> None:

@@ -276,7 +276,7 @@ class StudyPlan:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "StudyPlan":
         """The plan of plain values: what `to_json` wrote, or a parsed TOML file."""
-        return _build(cls, values, "")
+        return build_settings(cls, values)
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -303,11 +303,16 @@ def parse_toml(text: str, source: str) -> dict[str, Any]:
         raise UserError(f"{source} is not valid TOML: {str(error).rstrip('.')}. Mend that line.") from None
     except RecursionError:
         raise UserError(f"{source} nests lists too deeply for a plan. Write name = value under [table].") from None
-    except ValueError as error:  # Python reads no numbers of more than 4,300 digits
-        raise UserError(f"{source} holds a number that is too long ({error}). Shorten it.") from None
+    except ValueError:  # Python reads no longer ones
+        raise UserError(f"{source} holds a number of more than 4,300 digits. Shorten it.") from None
 
 
-def _build(cls: type, values: Any, path: str) -> Any:
+def build_settings(cls: type, values: Any, path: str = "") -> Any:
+    """The dataclass of plain values; `path` precedes the names of its settings in messages.
+
+    Raises:
+        UserError: A setting is unknown, of the wrong kind, or beyond its limits.
+    """
     if not isinstance(values, dict):
         name = path.removesuffix(".")
         what = f"{name} must be a table of settings, written [{name}]" if name else "A plan must be a table of settings"
@@ -319,7 +324,7 @@ def _build(cls: type, values: Any, path: str) -> Any:
             raise UserError(f"The plan has no setting {path}{str(name)[:80]}. Known there: {', '.join(hints)}.")
         hint = hints[name]
         if dataclasses.is_dataclass(hint):
-            arguments[name] = _build(hint, value, f"{path}{name}.")  # type: ignore[arg-type]
+            arguments[name] = build_settings(hint, value, f"{path}{name}.")  # type: ignore[arg-type]
         else:
             arguments[name] = read_setting(hint, value, f"{path}{name}", defaults.get(name))
     return cls(**arguments)

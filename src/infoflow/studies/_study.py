@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
@@ -245,7 +245,7 @@ def only_one(run: RunFolder) -> Iterator[None]:
     if not is_first():
         yield
         return
-    new = not run.path.exists()
+    made = [folder for folder in (run.path.absolute(), *run.path.absolute().parents) if not folder.exists()]
     with writable(run.path):
         run.path.mkdir(parents=True, exist_ok=True)
         lock = (run.path / ".lock").open("w")
@@ -257,9 +257,9 @@ def only_one(run: RunFolder) -> Iterator[None]:
         sweep_partial(run.path)
         try:
             yield
-        except UserError:
-            if new:
-                _remove_if_nothing_was_done(run)
+        except Exception:
+            if made:
+                _remove_if_nothing_was_done(run, made)
             raise
 
 
@@ -270,8 +270,11 @@ def _lock(file: IO[str]) -> None:
         )
 
 
-def _remove_if_nothing_was_done(run: RunFolder) -> None:
-    """A refused command leaves no folder behind."""
+def _remove_if_nothing_was_done(run: RunFolder, made: list[Path]) -> None:
+    """A refused command leaves none of the folders behind that it made, the innermost of which is the run's."""
     files = [path for path in run.path.rglob("*") if not path.is_dir()]
     if {path.name for path in files} <= {".lock", "run.json", CLOCK_FILE}:
         shutil.rmtree(run.path, ignore_errors=True)
+        with suppress(OSError):  # something else lies there by now
+            for folder in made[1:]:
+                folder.rmdir()

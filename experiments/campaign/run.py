@@ -1,0 +1,230 @@
+"""Bad inputs, damaged files and odd surroundings against the command line: each gets one message, and nothing else.
+
+    python experiments/campaign/run.py                    # everything; counts go to campaign.csv
+    python experiments/campaign/run.py options models     # some kinds, printed only
+    python experiments/campaign/run.py runs --match flip  # cases whose names hold a word
+
+Each case runs `infoflow.cli.main` in a fork of this process, which has imported everything and done nothing, in a
+folder of its own, and is killed after its time limit. Charts are empty, which saves a second a case.
+"""
+
+import argparse
+import csv
+import importlib
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from cases import Case, World
+from corpora import corpus_cases
+from models import model_cases
+from options import option_cases
+from plans import plan_cases
+from runs import run_cases
+from surroundings import surrounding_cases
+
+HERE = Path(__file__).parent
+KINDS: dict[str, Callable[[World], Iterator[Case]]] = {
+    "options": option_cases,
+    "plans": plan_cases,
+    "corpora": corpus_cases,
+    "models": model_cases,
+    "runs": run_cases,
+    "surroundings": surrounding_cases,
+}
+MEMORY = 8 << 30  # bytes of address space beyond what this process holds: a hostile file must not take the machine
+_IMPORTS = ("cli", "studies", "report", "corpus", "models", "pruning", "heads", "findings")
+_PLAN = """\
+title = "Tiny"
+objectives = ["causal-lm", "masked-lm"]
+[corpus]
+name = "grammar:600"
+vocabulary = 150
+validation = 0.1
+test = 0.2
+[model]
+width = 16
+layers = 2
+heads = 2
+feedforward = 32
+positions = 64
+[training]
+updates = 6
+batch_tokens = 256
+save_every = 3
+[dynamics]
+on = true
+tokens = 64
+held_out_tokens = 0
+[analysis]
+tables = ["task_scores", "head_confidence", "mutual_information", "model_distance"]
+occurrences = 400
+types = 30
+clusters = 20
+clusterings = 1
+distance_occurrences = 400
+"""
+_PYTHON = re.compile(
+    r"Traceback|NoneType|\b(?:str|int|float|dict|list|tuple|bool|bytes)' (?:object|and)|"
+    r"(?:Key|Type|Value|Index|Attribute|Recursion|Overflow|Unicode\w*|Zero\w*|OS|Assertion|Runtime|Arrow\w*|"
+    r"Safetensor\w*|JSONDecode)Error|<class|object at 0x|Errno|dict_keys|PosixPath|\bnumpy\b|ArrowInvalid|"
+    r"\bNone\b|\bTrue\b|\bFalse\b|Got \(|Got \[?'|got '|embedded null|\bsys\."
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("kinds", nargs="*", choices=[*KINDS, []])
+    parser.add_argument("--match", default="")
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "infoflow-campaign")
+    chosen = parser.parse_args()
+    os.environ |= {"INFOFLOW_CACHE": str(chosen.work / "cache"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    for room in _IMPORTS:
+        importlib.import_module(f"infoflow.{room}")
+    world = prepared(chosen.work)
+    counts: dict[str, Counter[str]] = {}
+    for kind in chosen.kinds or KINDS:
+        counts[kind] = Counter()
+        for case in KINDS[kind](world):
+            if chosen.match in case.name:
+                wrong, code = tried(case, chosen.work)
+                counts[kind]["tried"] += 1
+                counts[kind]["failed" if wrong else "refused" if code == 2 else "accepted"] += 1
+                if wrong:
+                    print(f"{kind}: {case.name}: {wrong}\n    infoflow {_shown(case.arguments)}", flush=True)
+        print(kind, dict(counts[kind]), flush=True)
+    if not chosen.kinds and not chosen.match:
+        _write(counts)
+    sys.exit(any(count["failed"] for count in counts.values()))
+
+
+def prepared(work: Path) -> World:
+    """A study with a recording, and the shards of an analysis; made once."""
+    world = World(work / "world")
+    if not (world.path / "done").exists():
+        shutil.rmtree(work, ignore_errors=True)
+        world.path.mkdir(parents=True)
+        world.plan.write_text(_PLAN)
+        world.sentences.write_text("".join(f"the cat sees the dog {'and runs ' * (n % 5)}\n" for n in range(40)))
+        for arguments in world.commands():
+            code, _, error = answer(arguments, world.path, 600)
+            assert code == 0, error
+        (world.path / "done").touch()
+    return world
+
+
+def tried(case: Case, work: Path) -> tuple[str, int]:
+    """What is wrong with the answer to a case (nothing: an empty text), and its exit code."""
+    folder = work / "case"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    case.prepare(folder)
+    before = _listing(folder)
+    arguments = [argument.replace("FOLDER", str(folder)) for argument in case.arguments]
+    code, out, error = (
+        case.answer(folder, arguments) if case.answer else answer(arguments, folder, case.limit, case.within)
+    )
+    if code == -signal.SIGALRM:
+        return "hangs", code
+    if code < 0:
+        return f"killed by signal {-code}", code
+    wrong = list(_faults(case, code, error))
+    if code == 2 and not case.writes and (new := _listing(folder) - before):
+        wrong.append(f"leaves {', '.join(sorted(new)[:3])}")
+    if not wrong and code == 0 and case.check is not None and (fault := case.check(folder, out, error)):
+        wrong.append(fault)
+    return "; ".join(wrong), code
+
+
+def _faults(case: Case, code: int, error: str) -> Iterator[str]:
+    if code not in case.codes:
+        yield f"exit {code} in place of {' or '.join(map(str, case.codes))}: {_tail(error)}"
+    elif found := _PYTHON.search(error):
+        yield f"quotes Python ({found[0]}): {_tail(error)}"
+    elif code == 2 and case.named not in error:
+        yield f"does not name {case.named}: {_tail(error)}"
+    if code == 2 and not re.search(r"[.?)]\s|\.$|See ", error):
+        yield f"is no sentence: {_tail(error)}"
+    if len(error) > 3000:
+        yield f"is {len(error):,} characters long: {error[:200]}"
+    if odd := re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202e]", error):
+        yield f"holds a control character ({ord(odd[0])}): {_tail(error)!r}"
+
+
+def answer(
+    arguments: Iterable[str], folder: Path, limit: int, within: Callable[[], object] | None = None
+) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of a command in a fork; a negative code is a signal."""
+    files = [folder.parent / name for name in ("stdout", "stderr")]
+    sys.stdout.flush()
+    if not (process := os.fork()):
+        _command(list(arguments), folder, files, limit, within)
+    _, status = os.waitpid(process, 0)
+    return os.waitstatus_to_exitcode(status), *(file.read_text(errors="replace") for file in files)
+
+
+def _command(
+    arguments: list[str], folder: Path, files: list[Path], limit: int, within: Callable[[], object] | None
+) -> None:
+    os.setsid()
+    signal.alarm(limit)
+    code = 1
+    try:
+        for number, file in enumerate(files, 1):
+            os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (held + MEMORY, held + MEMORY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os.chdir(folder)
+        importlib.import_module("infoflow.report._engine")._call = _drawn
+        sys.argv = ["infoflow", *arguments]
+        if within is not None:
+            within()
+        sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
+        importlib.import_module("infoflow.cli").main()
+    except SystemExit as end:
+        code = int(end.code or 0)
+    except BaseException:
+        traceback.print_exc()
+    with open(os.devnull, "w") as nowhere:  # noqa: PTH123
+        sys.stdout.flush()
+        sys.stderr.flush()
+        sys.stdout = nowhere
+    os._exit(code)
+
+
+def _drawn(name: str, *_: object, **__: object) -> bytes:
+    return b'<svg width="100" height="50" viewBox="0 0 100 50"></svg>' if name == "vegalite_to_svg" else b""
+
+
+def _listing(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def _tail(error: str) -> str:
+    return error.strip()[-600:].replace("\n", " | ")
+
+
+def _shown(arguments: Iterable[str]) -> str:
+    return " ".join(json.dumps(a if len(a) < 80 else f"{a[:60]}…({len(a):,})", ensure_ascii=True) for a in arguments)
+
+
+def _write(counts: dict[str, Counter[str]]) -> None:
+    with (HERE / "campaign.csv").open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["kind", "tried", "refused", "accepted", "failed"])
+        for kind, count in counts.items():
+            writer.writerow([kind, *(count[name] for name in ("tried", "refused", "accepted", "failed"))])
+
+
+if __name__ == "__main__":
+    main()
