@@ -35,7 +35,7 @@ _FILES: dict[str, bytes] = {
     "digits": b'{"hidden_size": ' + b"9" * 5000 + b"}",
     "twice cut": b'{"a": ',
 }
-_TABLE = "runs/analyze-model/tables/head_confidence.parquet"
+_TABLE = "out/tables/head_confidence.parquet"
 
 
 def damaged(path: Path, how: str) -> None:
@@ -108,7 +108,7 @@ def _case(world: World, name: str, change: Callable[[Path], object], source: Pat
         change(folder / "model")
 
     # What a model computes is its own; that every number is one, and lies where it can, is infoflow's.
-    arguments = ["analyze", "model", *world.measuring()]
+    arguments = ["analyze", "model", *world.measuring(), "--out=out"]
     return Case(name, arguments, "", prepare, (0, 2), _sound, writes=True)
 
 

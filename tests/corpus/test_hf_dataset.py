@@ -30,7 +30,7 @@ def test_a_stream_equals_the_dataset(small_batches):
 
 def test_errors():
     dataset = Dataset.from_dict({"sentence": ["a"]})
-    with pytest.raises(UserError, match=r"no column 'text'\. Its columns: sentence"):
+    with pytest.raises(UserError, match=r'no column "text"\. Its columns: sentence'):
         Corpus.from_dataset(dataset)
     with pytest.raises(UserError, match="choose one"):
         Corpus.from_dataset(DatasetDict(train=dataset), text="sentence")
@@ -55,5 +55,5 @@ def test_a_label_of_the_sentence_is_no_tag(feature):
     features = Features({"text": Value("string"), "mood": feature})
     dataset = Dataset.from_dict({"text": ["the dog"], "mood": [value]}, features=features)
     for data in (dataset, dataset.to_iterable_dataset()):
-        with pytest.raises(UserError, match=r"'mood' must hold a list with one value per word\. Got '?1"):
+        with pytest.raises(UserError, match=r'"mood" must hold a list with one value per word\. Got "?1'):
             Corpus.from_dataset(data, tags=["mood"])

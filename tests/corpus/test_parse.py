@@ -70,7 +70,7 @@ def test_what_is_missing_is_named(spacy, monkeypatch, parallel_corpus):
         raise OSError("[E050]")
 
     spacy.load = load
-    with pytest.raises(UserError, match=r"spaCy finds no pipeline 'xx'"):
+    with pytest.raises(UserError, match=r'spaCy finds no pipeline "xx"'):
         parse_corpus(parallel_corpus, "xx")
     spacy.load = lambda name, exclude: SimpleNamespace(pipe_names=("tagger",))
     with pytest.raises(UserError, match="has no parser"):

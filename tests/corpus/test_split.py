@@ -174,7 +174,7 @@ def test_a_corpus_of_near_duplicates_falls_back_to_a_weaker_rule_and_says_so(tmp
         split = corpus_of(rows, tmp_path).split(validation=0.1, test=0.1)
     assert split.rule == "both-sides"
     assert sum(len(part) for part in (split.train, split.validation, split.test)) == 300
-    assert "is split by the rule 'both-sides': 'near-duplicates' would leave less than 50% of a part" in "".join(
+    assert 'is split by the rule "both-sides": "near-duplicates" would leave less than 50% of a part' in "".join(
         capsys.readouterr()
     )
     rows = [(source, "le chat") for source, _ in rows]
@@ -183,7 +183,7 @@ def test_a_corpus_of_near_duplicates_falls_back_to_a_weaker_rule_and_says_so(tmp
 
 
 def test_an_unknown_rule_is_refused():
-    with pytest.raises(UserError, match=r"must be among near-duplicates, both-sides, source\. Got 'target'"):
+    with pytest.raises(UserError, match=r'must be among near-duplicates, both-sides, source\. Got "target"'):
         check_rule("target")
 
 

@@ -120,7 +120,7 @@ def test_sentences_alone_and_missing_ones():
         (b"one", "a list of sentences"),
         ({"text": ["one"]}, "a list of sentences"),
         (3, "Got 3"),
-        (None, "Got NoneType"),
+        (None, "Got nothing"),
         ("", "No corpus was named"),
     ],
 )

@@ -133,7 +133,7 @@ def test_bf16_changes_numbers_little(folders: list[str], tmp_path) -> None:
 
 
 def test_an_unknown_precision_is_refused() -> None:
-    with pytest.raises(UserError, match='precision must be one of "fp32", "bf16". Got "fp8".'):
+    with pytest.raises(UserError, match=r'precision must be one of "fp32", "bf16"\. Got "fp8"'):
         build_settings(AnalyzeOptions, {"precision": "fp8"})
 
 

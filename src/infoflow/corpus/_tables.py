@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from infoflow.foundation import UserError, as_written
+from infoflow.foundation import UserError, as_written, json_fault
 
 from ._columns import Row
 from ._lines import check_readable, open_bytes, read_lines
@@ -212,10 +212,10 @@ def _is_object(line: str) -> bool:
 def _parsed(text: str, where: str) -> Any:
     try:
         return json.loads(text)
-    except RecursionError:
-        raise UserError(f"{where}: lists or objects stand too deep in each other.\nWrite plain objects.") from None
-    except ValueError as error:
-        raise UserError(f"{where}: not JSON ({error}).\nCorrect it, or name the file .txt to read its lines.") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(
+            f"{where}: not JSON ({json_fault(error)}).\nCorrect it, or name the file .txt to read its lines."
+        ) from None
 
 
 def _object(value: Any, where: str) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.integrations import hub_kernels
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME
 
-from infoflow.foundation import UserError, current_display
+from infoflow.foundation import UserError, current_display, json_fault
 
 _INDEXES = (SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME)
 # Sizes that a configuration may have, by what its entries are called: beyond them building the model takes for ever.
@@ -48,8 +48,9 @@ def read_object(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"), parse_constant=_number)
     except (ValueError, RecursionError) as error:
-        reason = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
-        raise UserError(f"{path} is not readable JSON: {reason}. Save or download the model again.") from None
+        raise UserError(
+            f"{path} is not readable JSON: {json_fault(error)}. Save or download the model again."
+        ) from None
     if not isinstance(value, dict):
         raise UserError(f"{path} must hold a JSON object with names and values. Save or download the model again.")
     return value

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, json_fault
 
 _Check = Callable[[Any], bool]
 
@@ -54,10 +54,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
     """
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
-    except RecursionError:
-        raise _damaged(path, "it is nested too deep") from None
-    except ValueError as error:  # of JSON or of its encoding
-        raise _damaged(path, str(error)) from None
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, json_fault(error)) from None
     if not isinstance(manifest, dict):
         raise _damaged(path, "it holds no JSON object")
     for name, (check, kind) in _KINDS.items():

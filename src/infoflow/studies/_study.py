@@ -29,6 +29,7 @@ from infoflow.foundation import (
 )
 from infoflow.report import anonymize, check_replaceable, write_report
 from infoflow.results import Column, RunFolder, TableSchema
+from infoflow.training import usable_device
 
 from ._alignment import SEED, aligned
 from ._clock import CLOCK_FILE, WallClock, wall_clock
@@ -94,6 +95,8 @@ def study(
     name = Path(str(plan)).stem if not isinstance(plan, StudyPlan) else "study"
     plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
     run = RunFolder(out or Path("runs") / name)
+    if not run.path.exists():  # what is trained already needs no device
+        usable_device(plan.training.device)
     with only_one(run):
         before = run.read()
         if before and before.get("kind") != "study":

@@ -8,6 +8,7 @@ from typing import Any
 from infoflow.flow import is_first
 from infoflow.foundation import UserError, provenance
 from infoflow.results import RunFolder
+from infoflow.training import usable_device
 
 from ._clock import wall_clock
 from ._jobs import Job, StudyJobs
@@ -36,6 +37,8 @@ def train_model(
     plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
     plan = dataclasses.replace(plan, objectives=(objective,), seeds=(seed,), pruning=PruningPlan())
     run = RunFolder(out or Path("runs") / objective)
+    if not run.path.exists():  # what is trained already needs no device
+        usable_device(plan.training.device)
     with only_one(run):
         kind = run.read().get("kind", "study")
         if kind != "study":

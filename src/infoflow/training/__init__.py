@@ -1,5 +1,6 @@
 """Matched models for a study, and the loop that trains them: exact to the bit across kills and resumes."""
 
+from ._accelerator import usable_device as usable_device
 from ._checkpoint import Checkpoints as Checkpoints
 from ._checkpoint import is_log_spaced as is_log_spaced
 from ._checkpoint import save_model as save_model

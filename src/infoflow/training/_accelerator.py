@@ -8,10 +8,19 @@ from infoflow.foundation import UserError
 
 def make_accelerator(device: str = "auto") -> Accelerator:
     """An accelerator for `device`: "auto", "cpu", "cuda" or "mps". Precision is ours, by autocast."""
+    return Accelerator(cpu=usable_device(device) == "cpu")
+
+
+def usable_device(device: str) -> str:
+    """The device to train on, "auto" made a name.
+
+    Raises:
+        UserError: This machine has none of that name.
+    """
     available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if device == "auto":
         device = next(name for name in ("cuda", "mps", "cpu") if available[name])
     if not available.get(device, False):
         usable = ", ".join(name for name, usable in available.items() if usable)
         raise UserError(f'device must be "auto" or one of those this machine has: {usable}. Got {device}.')
-    return Accelerator(cpu=device == "cpu")
+    return device

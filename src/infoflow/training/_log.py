@@ -86,6 +86,6 @@ def read_log(path: Path | str) -> list[dict[str, Any]]:
     for line in Path(path).read_text().splitlines():
         try:
             lines.append(json.loads(line))
-        except json.JSONDecodeError:
+        except ValueError:
             break
     return lines
