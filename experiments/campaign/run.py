@@ -87,7 +87,7 @@ def main() -> None:
     parser.add_argument("--match", default="")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "infoflow-campaign")
     chosen = parser.parse_args()
-    os.environ |= {"INFOFLOW_CACHE": str(chosen.work / "cache"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    os.environ |= {"INFOFLOW_CACHE": str(chosen.work / "cache"), "OMP_NUM_THREADS": "1"}
     for room in _IMPORTS:
         importlib.import_module(f"infoflow.{room}")
     world = prepared(chosen.work)
