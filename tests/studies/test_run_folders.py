@@ -38,15 +38,19 @@ def test_what_was_refused_leaves_no_folder(tmp_path, error: Exception) -> None:
 
 
 def test_what_was_done_stays(tmp_path) -> None:
-    with pytest.raises(UserError), only_one(RunFolder(tmp_path / "runs" / "run")) as _:
-        (tmp_path / "runs" / "run" / "result").touch()
-        raise UserError("refused")
+    def refused(run: RunFolder) -> None:
+        with only_one(run):
+            (run.path / "result").touch()
+            raise UserError("refused")
+
+    with pytest.raises(UserError):
+        refused(RunFolder(tmp_path / "runs" / "run"))
     assert (tmp_path / "runs" / "run" / "result").exists()
 
 
 def test_a_device_that_is_not_there_is_told_before_anything_is_done(tiny_plan, tmp_path) -> None:
     plan = StudyPlan.from_json({**tiny_plan.to_json(), "training": {"device": "cuda:99"}})
     for begin in (lambda: study(plan, tmp_path / "run"), lambda: train_model("masked-lm", plan, 0, tmp_path / "run")):
-        with pytest.raises(UserError, match="device must be .* Got cuda:99"):
+        with pytest.raises(UserError, match=r"device must be .* Got cuda:99"):
             begin()
         assert list(tmp_path.iterdir()) == []
