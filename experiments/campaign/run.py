@@ -41,6 +41,7 @@ KINDS: dict[str, Callable[[World], Iterator[Case]]] = {
     "runs": run_cases,
     "surroundings": surrounding_cases,
 }
+PATIENCE = 6  # seconds of the clock for one of the processor: the machine may be busy
 MEMORY = 8 << 30  # bytes of address space beyond what this process holds: a hostile file must not take the machine
 _IMPORTS = ("cli", "studies", "report", "corpus", "models", "pruning", "heads", "findings")
 _PLAN = """\
@@ -87,7 +88,7 @@ def main() -> None:
     parser.add_argument("--match", default="")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "infoflow-campaign")
     chosen = parser.parse_args()
-    os.environ |= {"INFOFLOW_CACHE": str(chosen.work / "cache"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    os.environ |= {"INFOFLOW_CACHE": str(chosen.work / "cache"), "OMP_NUM_THREADS": "1"}
     for room in _IMPORTS:
         importlib.import_module(f"infoflow.{room}")
     world = prepared(chosen.work)
@@ -133,7 +134,7 @@ def tried(case: Case, work: Path) -> tuple[str, int]:
     code, out, error = (
         case.answer(folder, arguments) if case.answer else answer(arguments, folder, case.limit, case.within)
     )
-    if code == -signal.SIGALRM:
+    if code in (-signal.SIGALRM, -signal.SIGXCPU, -signal.SIGKILL):
         return "hangs", code
     if code < 0:
         return f"killed by signal {-code}", code
@@ -176,7 +177,8 @@ def _command(
     arguments: list[str], folder: Path, files: list[Path], limit: int, within: Callable[[], object] | None
 ) -> None:
     os.setsid()
-    signal.alarm(limit)
+    signal.alarm(PATIENCE * limit)
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
     code = 1
     try:
         for number, file in enumerate(files, 1):

@@ -1,5 +1,6 @@
 """`load_corpus`: a corpus by name or path, or of what is in memory."""
 
+import re
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ GRAMMAR_SENTENCES = 20_000
 """Sentences of `load_corpus("grammar")`."""
 
 _HUB = "hf:"
+_HUB_NAME = re.compile(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?")
 _NAMES = f"Names are {TATOEBA}, {GRAMMAR}, {GRAMMAR}:SIZE and hf:NAME; two aligned files are written train.en,train.de."
 
 
@@ -140,13 +142,17 @@ def _from_hub(name: str, options: dict[str, Any]) -> Corpus:
     from datasets import load_dataset
 
     path, _, split = name.partition(":")
-    if not path.strip():
-        raise UserError(f"A dataset of the hub is written hf:NAME or hf:NAME:SPLIT. Got {_HUB}{name}.\nName one.")
+    if not _HUB_NAME.fullmatch(path):
+        raise UserError(
+            f"A dataset of the hub is written hf:NAME, hf:OWNER/NAME or hf:NAME:SPLIT. Got {_HUB}{name}.\n"
+            "Name one; the path of a file needs no hf:."
+        )
     config = options.pop("config", None)
     try:
         dataset = load_dataset(path, config, split=split or "train")
     except Exception as error:  # every library that reads a format has errors of its own
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        said = re.sub(r"^\[Errno \d+\] ", "", str(error).strip()).splitlines()
+        reason = said[0] if said else "it said no reason"
         raise UserError(
             f"The dataset {path} could not be loaded from the hub: {reason}\n"
             f"Check its name, split and the network (hf:NAME:SPLIT), or use `{GRAMMAR}`, which needs none."

@@ -70,7 +70,7 @@ def check_columns(name: str, columns: Sequence[Any], text: str | None, translati
     listed = f"Its columns: {', '.join(map(str, columns)) or '(none)'}."
     if not text:
         raise UserError(
-            f"{name} is a table, so the column of its sentences must be named. None was.\n{listed} "
+            f"{name} is a table, so the column of its sentences must be named. No name was given.\n{listed} "
             "Write --text-column NAME, and --translation-column NAME for pairs (in Python text_column=, "
             "translation_column=; in a plan under [corpus])."
         )

@@ -13,7 +13,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.integrations import hub_kernels
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME
 
-from infoflow.foundation import UserError, current_display, json_fault
+from infoflow.foundation import UserError, as_written, current_display, json_fault
 
 _INDEXES = (SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME)
 # Sizes that a configuration may have, by what its entries are called: beyond them building the model takes for ever.
@@ -254,5 +254,5 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _short(value: object) -> str:
-    text = str(value)
+    text = value if isinstance(value, str) else as_written(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

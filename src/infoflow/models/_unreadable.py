@@ -4,7 +4,7 @@ import errno
 import re
 from pathlib import Path
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, json_fault
 
 _MACHINE = {errno.ENOMEM: "memory", errno.EMFILE: "files", errno.ENFILE: "files", errno.EAGAIN: "threads"}
 _SIGNS = (
@@ -27,6 +27,19 @@ _KNOWN = (
     ("IncompleteBuffer", "its weights file is cut short"),
     ("MetadataIncomplete", "its weights file is cut short"),
 )
+# The checks of transformers' configurations name types as Python does.
+_FIELD = re.compile(
+    r"Field '(\w+)'(?: with value .*? doesn't match any type in \((.*?)\)\.| expected (.+?), got)", re.DOTALL
+)
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "text",
+    "list": "a list",
+    "dict": "an object",
+    "NoneType": "null",
+}
 
 
 def unreadable(home: Path | str, error: Exception) -> UserError:
@@ -64,7 +77,10 @@ def _lacking(error: BaseException, text: str) -> str:
 
 def reason_of(error: Exception, part: str = "config.json") -> str:
     """The first thing that the library said, where it says it in words."""
-    text = str(error).strip()
+    text = json_fault(error) if isinstance(error, ValueError) else str(error).strip()
+    if field := _FIELD.search(text):
+        kinds = [word for kind, word in _KINDS.items() if re.search(rf"\b{kind}\b", field[2] or field[3])]
+        return f"{field[1]} in its {part} must be {' or '.join(kinds) or 'of another kind'}"
     for sign, known in _KNOWN:
         if sign in text:
             return known
