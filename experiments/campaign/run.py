@@ -153,7 +153,7 @@ def _faults(case: Case, code: int, error: str) -> Iterator[str]:
         yield f"quotes Python ({found[0]}): {_tail(error)}"
     elif code == 2 and case.named not in error:
         yield f"does not name {case.named}: {_tail(error)}"
-    if code == 2 and not re.search(r"[.?)]\s|\.$|See ", error):
+    if code == 2 and (error or case.within is None) and not re.search(r"[.?)]\s|\.$|See ", error):
         yield f"is no sentence: {_tail(error)}"
     if len(error) > 3000:
         yield f"is {len(error):,} characters long: {error[:200]}"
@@ -189,9 +189,9 @@ def _command(
         os.chdir(folder)
         importlib.import_module("infoflow.report._engine")._call = _drawn
         sys.argv = ["infoflow", *arguments]
+        sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
         if within is not None:
             within()
-        sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
         importlib.import_module("infoflow.cli").main()
     except SystemExit as end:
         code = int(end.code or 0)

@@ -30,7 +30,6 @@ _VARIABLES = {
 }
 _LIMITS = {
     "file of 1 KB": (resource.RLIMIT_FSIZE, 1024),
-    "file of 0": (resource.RLIMIT_FSIZE, 0),
     "file of 100 KB": (resource.RLIMIT_FSIZE, 100_000),
     "8 open files": (resource.RLIMIT_NOFILE, 8),
     "16 open files": (resource.RLIMIT_NOFILE, 16),

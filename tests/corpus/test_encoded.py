@@ -67,6 +67,18 @@ def test_truncation_is_counted_and_keeps_the_special_tokens(corpus, tokenizer):
     assert all(cut.row(i)[-1] == tokenizer.sep_token_id for i in range(len(cut)))
 
 
+@pytest.mark.parametrize("limit", [-1, 0, 2, 1.5, float("nan"), float("inf"), True, "many", [], {}])
+def test_a_damaged_limit_of_the_tokenizer_is_told(corpus, limit):
+    tokenizer = train_tokenizer(TEXTS, 70)
+    tokenizer.model_max_length = limit
+    with pytest.raises(
+        UserError, match=r"model_max_length .* must be a whole number, at least 3\. Got .*\. Correct it"
+    ):
+        corpus.encode(tokenizer)
+    tokenizer.model_max_length = 6.0
+    assert corpus.encode(tokenizer).lengths.max() == 6
+
+
 def test_the_tokenizers_own_limit_counts(corpus):
     limited = train_tokenizer(TEXTS, 70, max_length=6)
     encoded = corpus.encode(limited)

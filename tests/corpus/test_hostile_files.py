@@ -95,7 +95,9 @@ def test_names_that_no_file_has(name):
     assert "\x00" not in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["hf:", "hf: ", "hf::train", "hf::"])
+@pytest.mark.parametrize(
+    "name", ["hf:", "hf: ", "hf::train", "hf::", "hf:.", "hf:../x", "hf:a/b/c", f"hf:{'x' * 5000}"]
+)
 def test_the_hub_without_a_name(name):
     with pytest.raises(UserError, match="is written hf:NAME"):
         load_corpus(name)

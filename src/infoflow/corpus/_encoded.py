@@ -5,12 +5,13 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from infoflow.foundation import UserError, current_display, digest
+from infoflow.foundation import UserError, as_written, current_display, digest
 
 from ._alignment import NOT_A_WORD, Alignment, SubwordAligner
 from ._cache import cached
@@ -90,7 +91,7 @@ def encode(
 
     A large corpus is written to the cache and memory-mapped, and found there the next time.
     """
-    limit = min(max_length, tokenizer.model_max_length)
+    limit = min(max_length, _longest(tokenizer))
     if len(sentence_ids) <= _BATCH:
         return _in_memory(_aligned(sentences, tokenizer, limit, target), sentence_ids, limit, tokenizer.is_fast)
 
@@ -220,3 +221,14 @@ def _known(array: np.ndarray | None, what: str) -> np.ndarray:
             "Load the model with a fast tokenizer (AutoTokenizer.from_pretrained(..., use_fast=True))."
         )
     return array
+
+
+def _longest(tokenizer: PreTrainedTokenizerBase) -> int:
+    """Tokens that the tokenizer's own settings allow: a start, an end and one between at least."""
+    given = tokenizer.model_max_length
+    if isinstance(given, Real) and not isinstance(given, bool) and given >= 3 and given == given // 1:
+        return int(given)
+    raise UserError(
+        f"model_max_length of a tokenizer must be a whole number, at least 3. Got {as_written(given)}. Correct it in "
+        "tokenizer_config.json."
+    )

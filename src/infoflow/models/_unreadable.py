@@ -22,6 +22,7 @@ _ADVICE = {
 _PICKLE = re.compile(r"weights_only|weights only|unpickl|pickle", re.IGNORECASE)
 _KNOWN = (
     ("ignore_mismatched_sizes", "its weights have other shapes than its config.json says"),
+    ("does not recognize this architecture", "its model_type is none that this version of transformers has"),
     ("HeaderTooLarge", "its weights file is damaged"),
     ("InvalidHeader", "its weights file is damaged"),
     ("IncompleteBuffer", "its weights file is cut short"),
