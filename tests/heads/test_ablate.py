@@ -219,9 +219,9 @@ def test_everything_is_restored_after_an_error(bert):
 
 def test_wrong_heads_and_modes_are_named(bert):
     for heads, message in (
-        ([("encoder", "self", 3, 0)], "'self', 0..2"),
+        ([("encoder", "self", 3, 0)], r'"self", 0\.\.2'),
         ([("encoder", "self", 0, 4)], r"heads 0..3"),
-        ([("decoder", "self", 0, 0)], "Got \\('decoder'"),
+        ([("decoder", "self", 0, 0)], r'Got \["decoder"'),
         ([(0, 1)], "stack, kind, layer, head"),
     ):
         with pytest.raises(UserError, match=message), ablate(bert, heads):

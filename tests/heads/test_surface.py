@@ -153,7 +153,7 @@ def test_first_of_equal_weights_counts():
     [
         (torch.ones(1, 1, 3, 3), torch.ones(1, 3), "attention must have shape"),
         (torch.ones(1, 1, 1, 3, 4), torch.ones(1, 3), "as many queries as keys"),
-        (torch.ones(1, 2, 1, 3, 3), torch.ones(1, 3), r"valid must have shape \(batch, token\) = \(2, 3\)"),
+        (torch.ones(1, 2, 1, 3, 3), torch.ones(1, 3), r"valid must have shape \(batch, token\), 2 by 3"),
     ],
 )
 def test_wrong_shapes_are_named(weights, valid, message):

@@ -108,7 +108,7 @@ def test_positions_choose_rows(gpt2):
     torch.testing.assert_close(list(logit_lens(gpt2, ids, positions=chosen))[-1].logits, whole[chosen])
     for _ in logit_lens(gpt2, ids):
         assert torch.is_grad_enabled()
-    with pytest.raises(UserError, match=r"shape of the tokens that are read, \(2, 3\)"):
+    with pytest.raises(UserError, match=r"shape of the tokens that are read, \[2, 3\]"):
         logit_lens(gpt2, ids, positions=chosen[:, :2])
 
 
