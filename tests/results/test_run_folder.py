@@ -115,7 +115,7 @@ def test_another_ones_tables_are_neither_read_nor_removed_nor_replaced(tmp_path,
     shutil.copy(folder / "training_runs.parquet", folder / "kept.parquet")
     (folder / "notes.parquet").write_text("what I think of it")
     (folder / "folder.parquet").mkdir()
-    assert list(run.tables) == ["notes", "training_runs"]  # of what cannot be read nobody knows whose it is
+    assert list(run.tables) == ["training_runs"]
     run.tables.clear()
     run.tables.remove(["mine", "kept", "notes"])
     assert sorted(path.name for path in folder.iterdir()) == [

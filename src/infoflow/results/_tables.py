@@ -52,11 +52,11 @@ def write_table(
 
 
 def name_inside(path: Path) -> str | None:
-    """The table's name as infoflow wrote it into the file; "" in another's file, None where it cannot be read."""
+    """The table's name as infoflow wrote it into the file; "" in another's file, None in what a damage left of one."""
     try:
         notes = pq.read_metadata(path).metadata or {}
     except (pa.ArrowException, OSError):
-        return None
+        return None if _may_be_damaged(path) else ""
     try:
         return str(json.loads(notes[_SCHEMA_KEY])["name"])
     except (ValueError, KeyError, TypeError):
@@ -67,8 +67,11 @@ def _is_replaceable(path: Path) -> bool:
     """Whether a table may be written there: nothing lies there, or infoflow's own, or what a damage left of it."""
     if not path.exists():
         return True
-    if (name := name_inside(path)) is not None:
-        return bool(name)
+    return name_inside(path) != ""
+
+
+def _may_be_damaged(path: Path) -> bool:
+    """Whether a file that is no Parquet may have been one: it begins like one, or holds nothing."""
     with path.open("rb") as file:
         start = file.read(len(_MAGIC))
     return start == _MAGIC or not start.strip(b"\0")
