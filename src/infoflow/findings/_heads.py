@@ -38,18 +38,12 @@ class BestHeads:
 
     def panel(self, tables: Tables) -> Panel:
         frame = _model_rows(self, tables)
-        picked = [_narrowed(frame, where, self.table) for where in self.columns]
-        seeds = sorted(set.intersection(*(set(part["seed"]) for part in picked)))
-        if not seeds:
-            raise Absent(f"{self.table} has no seed with all the rows that the claim needs")
-        numbers = [np.stack([self._best(part[part["seed"] == seed]) for part in picked], axis=1) for seed in seeds]
-        return _stacked(seeds, numbers)
+        by_seed = _by_seed(frame, self.columns, self.table)
+        return _stacked(list(by_seed), [np.stack(list(map(self._best, parts)), axis=1) for parts in by_seed.values()])
 
     def _best(self, rows: pd.DataFrame) -> np.ndarray:
         """Estimate and replicates (1 + R,) of the best head."""
-        values = rows[self.number].to_numpy(dtype=float)[None]
-        if self.number == "value":
-            values = np.concatenate([values, replicates_of(rows).T])
+        values = _with_replicates(rows, self.number)
         if self.less is not None:
             values = values - rows[self.less].to_numpy(dtype=float)
         return values[:, values[0].argmax()]
@@ -76,11 +70,8 @@ class OneHead:
 
     def panel(self, tables: Tables) -> Panel:
         frame = _model_rows(self, tables)
-        parts = [_narrowed(frame, where, self.table) for where in self.columns]
-        seeds = sorted(set.intersection(*(set(part["seed"]) for part in parts)))
-        if not seeds:
-            raise Absent(f"{self.table} has no seed with all the rows that the claim needs")
-        return _stacked(seeds, [self._head([part[part["seed"] == seed] for part in parts]) for seed in seeds])
+        by_seed = _by_seed(frame, self.columns, self.table)
+        return _stacked(list(by_seed), list(map(self._head, by_seed.values())))
 
     def _head(self, parts: list[pd.DataFrame]) -> np.ndarray:
         """Estimates and replicates (1 + R, K) of the head."""
@@ -90,9 +81,7 @@ class OneHead:
         numbers = []
         for part, less in zip(parts, self.less_baseline, strict=True):
             own = part.set_index(["layer", "head"]).loc[heads]
-            values = own[self.number].to_numpy(dtype=float)[None]
-            if self.number == "value":
-                values = np.concatenate([values, replicates_of(own).T])
+            values = _with_replicates(own, self.number)
             numbers.append(values - own["baseline"].to_numpy(dtype=float) if less else values)
         common = min(len(values) for values in numbers)
         numbers_NHK = np.stack([values[:common] for values in numbers], axis=2)
@@ -124,10 +113,7 @@ class LayerMeans:
     def _layers(self, rows: pd.DataFrame, layers: list[int]) -> Iterator[np.ndarray]:
         for layer in layers:
             part = rows[rows["layer"] == layer]
-            values = part[self.number].to_numpy(dtype=float)[None]
-            if self.number == "value":
-                values = np.concatenate([values, replicates_of(part).T])
-            mean = values.mean(axis=1)
+            mean = _with_replicates(part, self.number).mean(axis=1)
             yield mean / part["baseline"].mean() if self.ratio else mean
 
 
@@ -148,6 +134,21 @@ def _narrowed(frame: pd.DataFrame, where: Where, table: str) -> pd.DataFrame:
             raise Absent(f"{table} has no rows with {column} {' or '.join(map(str, alternatives))}")
         frame = frame.loc[frame[column] == present[0]]
     return frame
+
+
+def _by_seed(frame: pd.DataFrame, columns: tuple[Where, ...], table: str) -> dict[int, list[pd.DataFrame]]:
+    """Each seed's rows of every column of the panel; seeds that lack one are left out."""
+    parts = [_narrowed(frame, where, table) for where in columns]
+    seeds = sorted(set.intersection(*(set(part["seed"]) for part in parts)))
+    if not seeds:
+        raise Absent(f"{table} has no seed with all the rows that the claim needs")
+    return {seed: [part[part["seed"] == seed] for part in parts] for seed in seeds}
+
+
+def _with_replicates(rows: pd.DataFrame, number: Number) -> np.ndarray:
+    """Numbers of the rows and, where there are any, their replicates (1 + R, rows)."""
+    values = rows[number].to_numpy(dtype=float)[None]
+    return np.concatenate([values, replicates_of(rows).T]) if number == "value" else values
 
 
 def _stacked(seeds: list[int], numbers: list[np.ndarray]) -> Panel:

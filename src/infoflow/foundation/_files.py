@@ -6,7 +6,7 @@ import secrets
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ._errors import UserError
@@ -85,10 +85,16 @@ def sweep_partial(folder: Path) -> None:
         writer = path.name.removesuffix(_PARTIAL).rpartition(".")[2].partition("-")[0]
         if writer.isdecimal() and _is_alive(int(writer)):
             continue
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+        with suppress(OSError):
+            remove(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link, or a folder with all it holds."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _beside(path: Path) -> Path:

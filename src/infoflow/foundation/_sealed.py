@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import stat
 import time
 from collections.abc import Callable, Iterable
@@ -13,7 +12,7 @@ from typing import Any
 import xxhash
 
 from ._display import current_display
-from ._files import atomic_folder
+from ._files import atomic_folder, remove
 from ._locks import locked
 
 SEAL = "seal.json"
@@ -94,14 +93,6 @@ def sweep_stale(folder: Path, held: Iterable[str] = ()) -> None:
             if path.name.startswith(prefixes) or time.time() - _last_touched(path) > PARTIAL_SECONDS:
                 with suppress(OSError):
                     remove(path)
-
-
-def remove(path: Path) -> None:
-    """Remove a file, a link, or a folder with all it holds."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _last_touched(path: Path) -> float:
