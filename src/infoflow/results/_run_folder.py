@@ -12,6 +12,7 @@ from infoflow.foundation import UserError, atomic_write
 
 from ._manifest import read_manifest
 from ._schema import TableSchema
+from ._select import with_keys
 from ._tables import StoredTable, name_inside, read_table, write_table
 
 RUN_VERSION = 1
@@ -101,7 +102,8 @@ class Tables(Mapping[str, pd.DataFrame]):
         if name not in self._cache:
             if name not in list(self):
                 raise KeyError(name)
-            self._cache[name] = read_table(self._path / f"{name}.parquet")
+            table = read_table(self._path / f"{name}.parquet")
+            self._cache[name] = table._replace(frame=with_keys(table.frame))
         return self._cache[name]
 
     def clear(self) -> None:

@@ -1,0 +1,168 @@
+"""Which rows of a table are about which models: the one way to choose them, for findings, report and people.
+
+Rows are never averaged over models that differ in more than what was asked for: where a choice leaves two models of one
+objective and seed, it is refused.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import pandas as pd
+
+from infoflow.foundation import UserError
+
+from ._subject import END, KEYS, UNTRAINED
+
+NAMES = tuple(column.name for column in KEYS)
+_DECIDING = ("model", "variant", "architecture", "start", "update")
+_TELLING = ("architecture", "start", "variant", "update", "model")  # what a refusal names, the first that differs
+
+
+class AmbiguousModels(UserError):
+    """More than one model of an objective and a seed is left."""
+
+
+def models(
+    tables: Mapping[str, pd.DataFrame] | pd.DataFrame,
+    objective: str | None = None,
+    *,
+    variant: str | None = "",
+    architecture: str | None = None,
+    start: str | None = "",
+    update: int = END,
+    side: str = "",
+) -> pd.DataFrame:
+    """The models that tables are about, a row each with the columns `KEYS`, in the order of the tables.
+
+    Args:
+        tables: One table or all of a run.
+        objective: Of these models alone; None: all.
+        variant: Of the objective; None: all.
+        architecture: None: the first one of the tables.
+        start: Name of the model that they began from; None: any.
+        update: -1: the end of their training; 0: before it.
+        side: "_a" or "_b": the first or the second models of a table of pairs.
+
+    Raises:
+        AmbiguousModels: Two of them have one objective and one seed.
+    """
+    frames = [tables] if isinstance(tables, pd.DataFrame) else list(tables.values())
+    named = [_renamed(frame, side) for frame in frames if f"model{side}" in frame.columns]
+    if not named:
+        return pd.DataFrame(columns=list(NAMES))
+    every = pd.concat([frame.drop_duplicates() for frame in named], ignore_index=True).drop_duplicates()
+    family = first_architecture(tables) if architecture is None else architecture
+    kept = every[_matches(every, "", objective, variant, family, start, update)].reset_index(drop=True)
+    _require_one_each(kept, "")
+    return kept
+
+
+def select(
+    frame: pd.DataFrame,
+    objective: str | None = None,
+    *,
+    variant: str | None = "",
+    architecture: str | None = None,
+    start: str | None = "",
+    update: int = END,
+    trained: bool = True,
+    side: str = "",
+) -> pd.DataFrame:
+    """The rows of a table that are about the models of that choice; arguments as of `models`.
+
+    `trained=False` chooses the models before their first update, as `update=0` does. In a table of pairs each side is
+    chosen by a call of its own.
+
+    Raises:
+        AmbiguousModels: Rows of two models of one objective and one seed are left.
+    """
+    at = update if trained else UNTRAINED
+    family = first_architecture(frame) if architecture is None else architecture
+    kept = frame[_matches(frame, side, objective, variant, family, start, at)]
+    _require_one_each(kept, side)
+    return kept
+
+
+def first_architecture(tables: Mapping[str, pd.DataFrame] | pd.DataFrame) -> str:
+    """The family that a study names first; "" where tables name none."""
+    if isinstance(tables, pd.DataFrame):
+        columns = [name for name in ("architecture", "architecture_a") if name in tables.columns]
+        return str(tables[columns[0]].iloc[0]) if columns and len(tables) else ""
+    names = ["training_runs", "task_scores", *tables]  # the first two are in the plan's order
+    return next((found for name in names if name in tables and (found := first_architecture(tables[name]))), "")
+
+
+def with_keys(frame: pd.DataFrame) -> pd.DataFrame:
+    """A table with all columns of `KEYS` or `PAIR_KEYS`, where an earlier version left some out.
+
+    It wrote "translation+token-dropout" as objective, trained every model with BERT's blocks from random weights, and
+    measured each at the end of its training or before it.
+    """
+    sides = [side for side in ("", "_a", "_b") if f"objective{side}" in frame and f"variant{side}" not in frame]
+    for side in sides:
+        parts = frame[f"objective{side}"].astype("string").str.partition("+")
+        trained = frame["trained"] if "trained" in frame else pd.Series(True, index=frame.index)
+        added = {
+            f"objective{side}": parts[0],
+            f"variant{side}": parts[2],
+            f"architecture{side}": "",
+            f"start{side}": "",
+            f"update{side}": np.where(trained, END, UNTRAINED),
+        }
+        frame = frame.assign(**added)
+    return frame
+
+
+def _renamed(frame: pd.DataFrame, side: str) -> pd.DataFrame:
+    there = {f"{name}{side}": name for name in NAMES if f"{name}{side}" in frame.columns}
+    columns = [*there, *(["trained"] if side and "trained" in frame.columns else [])]
+    return frame[columns].rename(columns=there)
+
+
+def _matches(
+    frame: pd.DataFrame,
+    side: str,
+    objective: str | None,
+    variant: str | None,
+    architecture: str,
+    start: str | None,
+    update: int,
+) -> np.ndarray:
+    wanted = {"objective": objective, "variant": variant, "architecture": architecture, "start": start}
+    keep = np.ones(len(frame), dtype=bool)
+    for name, value in wanted.items():
+        if value is not None and f"{name}{side}" in frame.columns:
+            keep &= np.asarray(frame[f"{name}{side}"] == value, dtype=bool)
+    if f"update{side}" in frame.columns:
+        keep &= np.asarray(frame[f"update{side}"] == update, dtype=bool)
+    elif "trained" in frame.columns:
+        keep &= np.asarray(frame["trained"] == (update != UNTRAINED), dtype=bool)
+    return keep
+
+
+def _require_one_each(frame: pd.DataFrame, side: str) -> None:
+    """Refuse two models of one objective (and variant, where all were asked for) and seed, of one corpus."""
+    own = ["objective", "variant", "seed", "corpus"]
+    shared = [name for name in (f"{each}{side}" if each != "corpus" else each for each in own) if name in frame]
+    other = "_b" if side == "_a" else "_a"
+    shared += [f"{name}{other}" for name in NAMES if side and f"{name}{other}" in frame]
+    deciding = [f"{name}{side}" for name in _DECIDING if f"{name}{side}" in frame]
+    if not deciding or "objective" + side not in frame:
+        return
+    distinct = frame[list(dict.fromkeys([*shared, *deciding]))].drop_duplicates()
+    twice = distinct[distinct.duplicated(shared, keep=False)]
+    if twice.empty:
+        return
+    same = twice[(twice[shared] == twice[shared].iloc[0]).all(axis=1)]
+    telling = next(name for name in (f"{each}{side}" for each in _TELLING) if name in same and same[name].nunique() > 1)
+    values = ", ".join(map(str, _in_order(same[telling])))
+    first = same.iloc[0]
+    raise AmbiguousModels(
+        f"One model for each objective and seed must be chosen. Of {first['objective' + side]}, seed "
+        f"{first['seed' + side] if 'seed' + side in same else '?'}, there are several: {telling} {values}. "
+        f"Choose one by its {telling}."
+    )
+
+
+def _in_order(values: Iterable) -> list:
+    return list(dict.fromkeys(values))

@@ -1,0 +1,136 @@
+"""What a measured model is: the recipe that it follows, and where in its training it stands.
+
+Every table of models has the columns `KEYS`, every table of pairs of models `PAIR_KEYS`; `_select` reads them. Nothing
+else tells models apart, and no column packs two of these into one text.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ._schema import Column
+
+END = -1
+"""In the column `update`: the end of training, whatever its number; the state of a model that is given as it is."""
+UNTRAINED = 0
+"""In the column `update`: as initialised, before the first update."""
+
+KEYS = (
+    Column(name="model", dtype="string", unit="", description="name of the model"),
+    Column(name="objective", dtype="string", unit="", description="what it was trained for"),
+    Column(name="variant", dtype="string", unit="", description='what sets its objective apart; "": nothing'),
+    Column(name="architecture", dtype="string", unit="", description="family of its blocks, as Hugging Face calls it"),
+    Column(name="start", dtype="string", unit="", description='model that it began from; "": random weights'),
+    Column(name="seed", dtype="int64", unit="", description="seed of initialisation, data order and noise"),
+    Column(name="update", dtype="int64", unit="updates", description="optimiser steps so far; 0: none, -1: all"),
+    Column(name="trained", dtype="bool", unit="", description="false: as initialised (the control)"),
+)
+"""The columns that say which model a row is about: one model for each combination."""
+
+
+def pair_keys() -> tuple[Column, ...]:
+    """`KEYS` of two models: with `_a` and `_b` behind each name, but for `trained`, which both share."""
+    each = [column for column in KEYS if column.name != "trained"]
+    return (
+        *(
+            replace(column, name=f"{column.name}_{side}", description=f"of the {which} model: {column.description}")
+            for column in each
+            for side, which in (("a", "first"), ("b", "second"))
+        ),
+        Column(name="trained", dtype="bool", unit="", description="false: both models as initialised (the control)"),
+    )
+
+
+PAIR_KEYS = pair_keys()
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """An objective or an architecture: its name, and the options that make a variant of it."""
+
+    name: str
+    variant: str = ""  # as tables and legends call it; "": all options as they come
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def label(self) -> str:
+        """Name and variant, for people and for names of files: "translation+token-dropout"."""
+        return f"{self.name}+{self.variant}" if self.variant else self.name
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recipe:
+    """All that a training follows from, beside the corpus and the budget that the models of a study share."""
+
+    objective: Spec
+    architecture: Spec
+    seed: int
+    start: "Subject | Path | None" = None  # the model it begins from; None: random weights
+
+    @property
+    def name(self) -> str:
+        """Name of its models in tables and, as a path, in the run folder: "masked-lm/seed-0"."""
+        parts = [self.objective.label, *([] if self.architecture == BERT else [self.architecture.label])]
+        start = [] if self.start is None else [f"from-{self.start_name.replace('/', '-')}"]
+        return "/".join(["-on-".join(parts), *start, f"seed-{self.seed}"])
+
+    @property
+    def start_name(self) -> str:
+        """Name of the model that it begins from; "": random weights."""
+        return "" if self.start is None else self.start.name if isinstance(self.start, (Path, Subject)) else ""
+
+
+BERT = Spec("bert")
+"""The family that studies train unless told otherwise."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Subject:
+    """A model that is measured: a recipe at the end of its training, before it, or in between."""
+
+    recipe: Recipe
+    update: int | None = None  # None: the end; 0: untrained
+    given: str = ""  # the name of a model that no study trained
+
+    @property
+    def trained(self) -> bool:
+        return self.update != UNTRAINED
+
+    @property
+    def name(self) -> str:
+        return self.given or self.recipe.name
+
+    @property
+    def label(self) -> str:
+        """Name and state, for people: "masked-lm/seed-0 (untrained)"."""
+        if self.update is None:
+            return self.name
+        return f"{self.name} ({'untrained' if not self.trained else f'update {self.update:,}'})"
+
+    def keys(self) -> dict[str, Any]:
+        """Its values in the columns `KEYS`."""
+        return {
+            "model": self.name,
+            "objective": self.recipe.objective.name,
+            "variant": self.recipe.objective.variant,
+            "architecture": self.recipe.architecture.label,
+            "start": self.recipe.start_name,
+            "seed": self.recipe.seed,
+            "update": END if self.update is None else self.update,
+            "trained": self.trained,
+        }
+
+    def before_training(self) -> "Subject":
+        """Its control: the same model as initialised."""
+        return replace(self, update=UNTRAINED)
+
+
+def pair_values(first: Subject, second: Subject) -> dict[str, Any]:
+    """Values of two models, both trained or both not, in the columns `PAIR_KEYS`."""
+    assert first.trained == second.trained
+    sides = {
+        f"{name}_{side}": value for side, one in (("a", first), ("b", second)) for name, value in one.keys().items()
+    }
+    del sides["trained_a"], sides["trained_b"]
+    return {**sides, "trained": first.trained}
