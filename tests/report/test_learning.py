@@ -16,7 +16,7 @@ def _curves(run: RunFolder) -> pd.DataFrame:
     models = run.tables["task_scores"]
     models = models[models["trained"]][["model", "objective", "seed"]].drop_duplicates()
     rows = [
-        {**model, "update": 10 * i, "source_tokens": 1000 * i, "value": 8.0 / i + model["seed"] / 100}
+        {**model, "step": 10 * i, "source_tokens": 1000 * i, "value": 8.0 / i + model["seed"] / 100}
         for model in models.to_dict("records")
         for i in range(1, 6)
     ]
@@ -28,7 +28,7 @@ def test_lines_are_means_over_seeds_between_the_lowest_and_the_highest(study):
     curves = _curves(study)
     figure = learning_figure(curves, cast.named(study.tables["task_scores"]), cast)
     last = figure.data[figure.data["source_tokens"] == 5000].set_index("series").loc["causal-lm"]
-    own = curves[(curves["objective"] == "causal-lm") & (curves["update"] == 50)]["value"]
+    own = curves[(curves["objective"] == "causal-lm") & (curves["step"] == 50)]["value"]
     assert last["value"] == own.mean()
     assert (last["low"], last["high"]) == (own.min(), own.max())
     assert last["seeds"] == own.count()
@@ -42,7 +42,7 @@ def test_long_curves_are_thinned_to_means_over_the_points_they_stand_for(study):
     cast = Cast.of(study)
     model = _curves(study).query("objective == 'causal-lm'").iloc[0]
     points = np.arange(1, 501)
-    curve = pd.DataFrame({"update": 10 * points, "source_tokens": 1000 * points, "value": 9 - np.log(points)})
+    curve = pd.DataFrame({"step": 10 * points, "source_tokens": 1000 * points, "value": 9 - np.log(points)})
     curve = curve.assign(model=model["model"], objective="causal-lm", seed=model["seed"])
     drawn = learning_figure(curve, cast.named(study.tables["task_scores"]), cast).data
     assert 50 < len(drawn) <= 80
@@ -54,7 +54,7 @@ def test_long_curves_are_thinned_to_means_over_the_points_they_stand_for(study):
 
 def test_the_sentence_names_where_each_loss_began_and_ended(study):
     cast = Cast.of(study)
-    curves = _curves(study).query("seed == seed.min()").assign(value=lambda f: 8.0 / (f["update"] / 10))
+    curves = _curves(study).query("seed == seed.min()").assign(value=lambda f: 8.0 / (f["step"] / 10))
     (answer,) = learning_figure(curves, cast.named(study.tables["task_scores"]), cast).answer
     assert "causal LM from 8 to 1.6 nats per token (the last half of its tokens brought 2.4)" in answer
 

@@ -89,7 +89,7 @@ def _curves(windows: pd.DataFrame) -> pd.DataFrame:
     windows = windows.sort_values(["series", "seed", "window"])
     runs = windows.groupby(["series", "seed"])
     rebuilt = runs["loss_start"].transform("first") + runs["allocated"].cumsum()
-    starts = runs.head(1).assign(end=lambda f: f["start"], loss_end=lambda f: f["loss_start"])
+    starts = runs.head(1).assign(end=lambda f: f["begin"], loss_end=lambda f: f["loss_start"])
     points = pd.concat([windows.assign(rebuilt=rebuilt), starts.assign(rebuilt=starts["loss_start"])])
     grouped: Any = points.groupby(["series", "end"], sort=True)
     table = grouped.agg(

@@ -18,7 +18,7 @@ _LABEL_ROOM = 1.6  # factor by which the logarithmic axis goes on behind the las
 
 def learning_figure(frame: pd.DataFrame, scores: pd.DataFrame, cast: Cast) -> Figure:
     """Training loss by tokens read, beside the loss of unigram frequencies."""
-    table = _seed_means(cast.named(frame))
+    table = _seed_means(cast.named(frame.assign(update=frame["step"])))
     table = table.merge(_unigram(scores), on="series", how="left")
     series = cast.present(table)
     seeds = int(table["seeds"].max())
