@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 TIMES = {"seconds", "cpu_seconds"}
 NEW_KEYS = {f"{name}{side}" for name in ("variant", "architecture", "start", "update") for side in ("", "_a", "_b")}
-RENAMED = {"learning_curves": {"update": "step"}, "allocation_windows": {"start": "begin"}}
+RENAMED = dict.fromkeys(("allocation_windows", "allocation_steps"), {"start": "begin"}) | {"learning_curves": {"update": "step"}}
 
 
 def main() -> int:
@@ -45,9 +45,13 @@ def hashes(run: Path) -> dict[str, dict[str, str]]:
 
 
 def _columns(path: Path) -> dict[str, str]:
-    frame = pq.read_table(path).to_pandas().rename(columns=RENAMED.get(path.stem, {}))
-    if path.stem not in RENAMED or "variant" in frame:
-        frame = frame.drop(columns=[name for name in frame if name in NEW_KEYS and name not in ("step", "begin")])
+    frame = pq.read_table(path).to_pandas()
+    if "unit" in frame and "statistic" in frame:  # of a recording: its time is a row
+        frame = frame[frame["unit"] != "s"]
+    if "variant" in frame or "variant_a" in frame:
+        frame = frame.drop(columns=[name for name in frame if name in NEW_KEYS])
+    else:
+        frame = frame.rename(columns=RENAMED.get(path.stem, {}))
     for side in ("", "_a", "_b"):  # earlier versions packed the variant into the objective
         if f"objective{side}" in frame:
             frame[f"objective{side}"] = [str(name).partition("+")[0] for name in frame[f"objective{side}"]]

@@ -157,7 +157,8 @@ def _require_one_each(frame: pd.DataFrame, side: str) -> None:
     if twice.empty:
         return
     same = twice[(twice[shared] == twice[shared].iloc[0]).all(axis=1)]
-    telling = next(name for name in (f"{each}{side}" for each in _TELLING) if name in same and same[name].nunique() > 1)
+    names = [name for name in (f"{each}{side}" for each in _TELLING) if name in same]
+    telling = next(name for name in names if len(set(same[name])) > 1)
     values = ", ".join(map(str, _in_order(same[telling])))
     first = same.iloc[0]
     raise AmbiguousModels(

@@ -112,9 +112,7 @@ def _analysis_graph(run: RunFolder, measuring: Sequence[MeasureGiven]) -> Graph:
     """Measuring, the comparisons of all trained models and of all controls, and the tables."""
     pairs = [(a, b) for a, b in combinations(measuring, 2) if a.subject.trained == b.subject.trained]
     parts = [(a, b, _pair_key(a, b)) for a, b in pairs if a.pair_measures]
-    with_parts = {
-        stage: stage.needed_for([part for a, b, part in parts if stage in (a, b)]) for stage in measuring
-    }
+    with_parts = {stage: stage.needed_for([part for a, b, part in parts if stage in (a, b)]) for stage in measuring}
     comparing = [
         Compare(first=first, second=second, part=part, needs=(first.key, second.key))
         for first, second, part in ((with_parts[a], with_parts[b], part) for a, b, part in parts)

@@ -82,13 +82,13 @@ def model_pairs(plan: StudyPlan, subjects: Sequence[Subject]) -> list[Pair]:
     that objective only. "neighbours": of these, what is next to each other in the plan: as many as models, not their
     square. "NAME|NAME": these two of each seed; with one name twice, its seeds.
     """
-    found: dict[tuple[int, int], Pair] = {}
+    found: list[Pair] = []
     ordered = sorted(subjects, key=lambda one: (one.recipe.objective.label, one.recipe.seed))
     for first, second in combinations(ordered, 2):
-        if first.trained == second.trained and _share_one(first.recipe, second.recipe):
-            if any(_asked(plan, rule, first.recipe, second.recipe) for rule in plan.pairs):
-                found[id(first), id(second)] = (first, second)
-    return list(found.values())
+        alike = first.trained == second.trained and _share_one(first.recipe, second.recipe)
+        if alike and any(_asked(plan, rule, first.recipe, second.recipe) for rule in plan.pairs):
+            found.append((first, second))
+    return found
 
 
 def _share_one(first: Recipe, second: Recipe) -> bool:
@@ -111,7 +111,8 @@ def _measuring(models: StudyModels, recipes: Sequence[Recipe]) -> list[Measure]:
     """Controls, then trained models; a variant of an objective begins as the plain one, so it has no control."""
     plan = models.plan
     trained = [Subject(recipe=recipe) for recipe in recipes]
-    controls = [one.before_training() for one in trained if plan.analysis.untrained and not one.recipe.objective.variant]
+    plain = [one for one in trained if not one.recipe.objective.variant]
+    controls = [one.before_training() for one in plain] if plan.analysis.untrained else []
     subjects = [*controls, *trained]
     parts: dict[Subject, list[str]] = {subject: [] for subject in subjects}
     for first, second in model_pairs(plan, subjects) if pair_measures(plan.analysis) else []:

@@ -33,13 +33,14 @@ class _Told:
     def __init__(self, stages: Iterable[AbstractStage], folder: RunFolder, progress: Progress) -> None:
         self._stages = {stage.key: stage for stage in stages}
         self._folder, self._progress = folder, progress
+        self._display = current_display()  # while a stage runs in this process, another one is current
         self._running: dict[str, str] = {}
         self._shares: dict[str, float] = {}
 
     def __call__(self, event: Event) -> None:
         if event.kind in ("note", "warning"):
             prefix = f"{self._stages[event.stage].label}: " if event.stage else ""
-            {"note": current_display().note, "warning": current_display().warn}[event.kind](prefix + event.text)
+            {"note": self._display.note, "warning": self._display.warn}[event.kind](prefix + event.text)
             return
         {"start": self._start, "progress": self._advance, "end": self._end}[event.kind](event)
 

@@ -185,7 +185,8 @@ class Prune(AbstractStage):
 
 def prune_stage_key(models: StudyModels, recipe: Recipe, piece: Piece) -> str:
     """Key of the stage; its points have keys of their own."""
-    return digest(["prune", models.train_key(recipe), recipe.name, str(piece), models.plan.pruning, models.plan.analysis])
+    plan, trained = models.plan, models.train_key(recipe)
+    return digest(["prune", trained, recipe.name, str(piece), plan.pruning, plan.analysis])
 
 
 def _tell(recipe: Recipe, rows: pd.DataFrame) -> None:

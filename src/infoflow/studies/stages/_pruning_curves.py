@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+
 from infoflow.flow import describe_measure
 from infoflow.foundation import digest
 from infoflow.heads import HeadSet

@@ -68,7 +68,8 @@ class Record(AbstractStage):
         part = self.models.bench.read(_RECORDED, self.key)
         known = self.schemas()
         # Earlier recordings call the beginning of a window `start`, which names a model now.
-        return {name: frame.rename(columns={"start": "begin"}).assign(**keys) for name, frame in part.items() if name in known}
+        renamed = {name: frame.rename(columns={"start": "begin"}) for name, frame in part.items() if name in known}
+        return {name: frame.assign(**keys) for name, frame in renamed.items()}
 
     def schemas(self) -> dict[str, TableSchema]:
         return {schema.name: schema.with_keys(*KEYS) for schema in TABLES}
@@ -83,7 +84,8 @@ class CompareRecordings(AbstractStage):
 
     @property
     def key(self) -> str:
-        return digest(["recordings", ALLOCATION_SIMILARITY.version, [(one.key, one.recipe.name) for one in self.recordings]])
+        recorded = [(one.key, one.recipe.name) for one in self.recordings]
+        return digest(["recordings", ALLOCATION_SIMILARITY.version, recorded])
 
     @property
     def label(self) -> str:
