@@ -24,6 +24,8 @@ from ._stage import Ending, Event, Stage, Usage, in_order, path_lengths
 from ._supervisor import StageFailed, Stopped
 from ._worker import StagePlugin, on_worker, own_settings, plugin_name, supervise, visible_devices
 
+_LATE = 60.0
+"""Seconds that a stage's last words may take: they come another way than the news that it has ended."""
 _LOOK = 0.05
 """Seconds between looks at what has ended."""
 _GRACE = 120.0
@@ -345,6 +347,7 @@ class _Run:
     next_watch: float = field(default_factory=lambda: time.monotonic() + _WATCH)
     next_note: float = field(default_factory=lambda: time.monotonic() + _PATIENCE)
     _results: dict[str, Message] = field(default_factory=dict)
+    _finished: dict[str, float] = field(default_factory=dict)
     _tally: Tally = field(default_factory=Tally)
 
     def is_over(self) -> bool:
@@ -360,13 +363,21 @@ class _Run:
     def look(self) -> None:
         """Note which stages have ended."""
         for stage in self.stages:
-            if stage.key in self.endings or self.futures[stage.key].status == "pending":
+            if stage.key in self.endings or self._is_open(stage.key):
                 continue
             self._end(stage, self._ending(stage))
         if self.hopeless:
             for stage in self.stages:
                 if stage.key not in self.endings:
                     self._end(stage, Ending(state="stopped"))
+
+    def _is_open(self, key: str) -> bool:
+        """Whether the stage runs or waits, or has ended and what it told at its end is still on its way."""
+        status = self.futures[key].status
+        if status != "finished" or key in self._results:
+            return status == "pending"
+        since = self._finished.setdefault(key, time.monotonic())
+        return time.monotonic() - since < _LATE
 
     def _end(self, stage: Stage, ending: Ending) -> None:
         self.endings[stage.key] = ending
@@ -376,6 +387,8 @@ class _Run:
     def _ending(self, stage: Stage) -> Ending:
         future = self.futures[stage.key]
         if future.status == "finished":
+            if stage.key not in self._results:  # its last words are lost, its files are there
+                return Ending(state="done")
             result = self._results[stage.key]
             return Ending(state="done", facts=result["facts"], usage=Usage(**result["usage"]))
         if future.status != "error":
