@@ -19,7 +19,11 @@ import pyarrow.parquet as pq
 
 TIMES = {"seconds", "cpu_seconds"}
 NEW_KEYS = {f"{name}{side}" for name in ("variant", "architecture", "start", "update") for side in ("", "_a", "_b")}
-RENAMED = dict.fromkeys(("allocation_windows", "allocation_steps"), {"start": "begin"}) | {"learning_curves": {"update": "step"}}
+RENAMED = {
+    "allocation_windows": {"start": "begin"},
+    "allocation_steps": {"start": "begin"},
+    "learning_curves": {"update": "step"},
+}
 
 
 def main() -> int:
