@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 TIMES = {"seconds", "cpu_seconds"}
 NEW_KEYS = {f"{name}{side}" for name in ("variant", "architecture", "start", "update") for side in ("", "_a", "_b")}
 RENAMED = {
-    "allocation_windows": {"start": "begin"},
     "allocation_steps": {"start": "begin"},
+    "allocation_windows": {"start": "begin"},
     "learning_curves": {"update": "step"},
 }
 

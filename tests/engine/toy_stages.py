@@ -66,8 +66,8 @@ def _sleep(stage: Toy) -> dict[str, Any]:
 
 
 def _count(stage: Toy) -> dict[str, Any]:
-    """Add 1 to a state `argument` times, .01 s each, saving each: an update of training."""
-    from infoflow.foundation import atomic_write, current_display, stop_request
+    """Step through a sequence `argument` times, .01 s each, saving each: updates of training."""
+    from infoflow.foundation import current_display, stop_request
 
     path = Path(stage.folder) / f"{stage.key}.state"
     state = json.loads(path.read_text()) if path.exists() else {"update": 0, "value": 1, "starts": 0}
@@ -79,11 +79,20 @@ def _count(stage: Toy) -> dict[str, Any]:
             state["update"] += 1
             state["value"] = state["value"] * 6364136223846793005 % 2**61 + state["update"]
             progress.advance(1, value=state["value"])
-            with atomic_write(path) as temporary:
-                temporary.write_text(json.dumps(state))
+            partial = path.with_suffix(f".{os.getpid()}")
+            partial.write_text(json.dumps(state))
+            partial.replace(path)
             if stop:
                 raise KeyboardInterrupt(f"Stopped after update {state['update']}.")
-    return {"value": state["value"]}
+    return {"value": state["value"], "updates": state["update"]}
+
+
+def counted(updates: int) -> int:
+    """What `count` ends with."""
+    value = 1
+    for update in range(1, updates + 1):
+        value = value * 6364136223846793005 % 2**61 + update
+    return value
 
 
 def _user_error(stage: Toy) -> dict[str, Any]:
@@ -114,6 +123,17 @@ def _die(stage: Toy) -> dict[str, Any]:
     return {"deaths": deaths}
 
 
+def _deaf(stage: Toy) -> dict[str, Any]:
+    """Hear no request to stop for `argument` seconds."""
+    end = time.monotonic() + stage.argument
+    while time.monotonic() < end:
+        try:
+            time.sleep(0.05)
+        except KeyboardInterrupt:
+            continue
+    return {}
+
+
 def _look(stage: Toy) -> dict[str, Any]:
     """Tell about the process."""
     if stage.argument:
@@ -136,5 +156,6 @@ ACTIONS = {
     "bug": _bug,
     "full": _full,
     "die": _die,
+    "deaf": _deaf,
     "look": _look,
 }

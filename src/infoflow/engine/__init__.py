@@ -6,9 +6,11 @@ takes nothing else along.
 """
 
 from ._engine import Engine as Engine
+from ._engine import cluster_engine as cluster_engine
 from ._engine import local_engine as local_engine
 from ._failures import check_endings as check_endings
 from ._in_turn import InTurn as InTurn
+from ._joining import worker as worker
 from ._stage import Checked as Checked
 from ._stage import Ending as Ending
 from ._stage import Event as Event

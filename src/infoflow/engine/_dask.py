@@ -1,62 +1,50 @@
 """The engine on Dask: the whole graph is submitted at once, and each task supervises the process of one stage."""
 
+import json
 import logging
 import queue
 import time
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
-import dask
 from distributed import Client, Future, Scheduler, SpecCluster, Worker
+from distributed.security import Security
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, missing_extra
 
 from ._child import Order
 from ._failures import Tally
+from ._joining import Invitation, Versions, parse_listen
 from ._relay import Message, as_event
 from ._run_notes import RunNotes
 from ._stage import Ending, Event, Stage, Usage, in_order, path_lengths
 from ._supervisor import StageFailed, Stopped
-from ._worker import StagePlugin, on_worker, plugin_name, supervise
+from ._worker import StagePlugin, on_worker, own_settings, plugin_name, supervise, visible_devices
 
 _LOOK = 0.05
 """Seconds between looks at what has ended."""
 _GRACE = 120.0
 """Seconds that running stages have to save in."""
-
-_SETTINGS = {
-    "distributed.scheduler.allowed-failures": 100,  # workers that die are pre-empted machines
-    "distributed.scheduler.http.routes": [],
-    "distributed.worker.http.routes": [],
-    "distributed.worker.profile.enabled": False,
-    "distributed.diagnostics.nvml": False,
-}
+_PATIENCE = 30.0
+"""Seconds without a worker, or without an answer, until that is told."""
+_AGAIN = 300.0
+_WATCH = 5.0
+_GONE = "The cluster's scheduler is gone. What is finished is kept, and the same command goes on."
 
 
-@contextmanager
-def own_settings() -> Iterator[None]:
-    """Dask's defaults and ours: the user's configuration and `DASK_*` variables are for clusters of their own."""
-    with (
-        dask.config.set(dask.config.merge(*dask.config.defaults)),
-        dask.config.set(_SETTINGS),
-        warnings.catch_warnings(),
-    ):
-        warnings.filterwarnings("ignore", "Couldn't detect a suitable IP address")  # without a network
-        yield
-
-
+@runtime_checkable
 class Place(Protocol):
     """Where the tasks run."""
 
-    def open(self) -> Client: ...
+    def open(self, notes: RunNotes) -> Client: ...
 
     def close(self, client: Client) -> None: ...
 
-    def missing_worker(self, waiting: int) -> str:
-        """What to tell while nobody works."""
+    def missing_worker(self, folder: str) -> str:
+        """What to do where nobody works."""
         ...
 
 
@@ -68,27 +56,147 @@ class Here:
     devices: Sequence[str] = ()
     _cluster: SpecCluster | None = None
 
-    def open(self) -> Client:
-        port = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}  # None would open one on all interfaces
-        resources = {"GPU": len(self.devices)} if self.devices else {}
-        options = {"protocol": "inproc", "nthreads": self.jobs, "memory_limit": 0, "resources": resources, **port}
-        with own_settings():
-            self._cluster = SpecCluster(
-                scheduler={"cls": Scheduler, "options": {"protocol": "inproc://", **port}},
-                workers={0: {"cls": Worker, "options": options}},
-                silence_logs=logging.CRITICAL,
-                name=f"infoflow-{time.time_ns()}",
-            )
-            self._cluster.sync(close_http, self._cluster)
-            return Client(self._cluster, set_as_default=False)
+    def open(self, notes: RunNotes) -> Client:
+        self._cluster = _cluster({"protocol": "inproc"}, self.jobs, self.devices)
+        return Client(self._cluster, set_as_default=False)
 
     def close(self, client: Client) -> None:
         client.close()
         assert self._cluster is not None
         self._cluster.close()
 
-    def missing_worker(self, waiting: int) -> str:
-        return f"{waiting} stages wait for what this machine does not have: see their resources."
+    def missing_worker(self, folder: str) -> str:
+        return "This machine lacks what they need."
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Listening:
+    """The same with a TLS port, which other machines join by what `engine.json` says."""
+
+    host: str
+    port: int
+    jobs: int
+    devices: Sequence[str] = ()
+    _cluster: SpecCluster | None = None
+    _invitation: Invitation | None = None
+    _folder: str = ""
+
+    def open(self, notes: RunNotes) -> Client:
+        security = _certified()
+        options = {"protocol": "tls", "host": self.host, "security": security}
+        try:
+            self._cluster = _cluster(options, self.jobs, self.devices, port=self.port)
+        except (OSError, RuntimeError) as error:
+            raise UserError(
+                f"--cluster listen: {self.host}:{self.port} cannot be listened at ({error}). Name an address of this "
+                "machine: listen:HOST:PORT"
+            ) from None
+        self._invitation = Invitation(
+            address=self._cluster.scheduler_address,
+            folder=notes.folder,
+            certificate=security.tls_ca_file,
+            key=security.tls_scheduler_key,
+            nonce=notes.nonce,
+            versions=Versions.here(),
+        )
+        self._invitation.write(notes.folder)
+        self._folder = notes.folder
+        return Client(self._cluster, security=security, set_as_default=False)
+
+    def close(self, client: Client) -> None:
+        if self._invitation is not None:
+            self._invitation.remove(self._folder)
+        client.close()
+        if self._cluster is not None:
+            self._cluster.close()
+
+    def missing_worker(self, folder: str) -> str:
+        return f"Start a worker, on any machine that sees this folder: infoflow worker {folder}"
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Outside:
+    """A Dask cluster that runs already; the user's Dask configuration says how to reach it (certificates)."""
+
+    address: str | None = None
+    scheduler_file: str | None = None
+
+    def open(self, notes: RunNotes) -> Client:
+        where = self.address or self.scheduler_file
+        try:
+            return Client(self.address, scheduler_file=self.scheduler_file, set_as_default=False, timeout=_PATIENCE)
+        except (OSError, TimeoutError, ValueError, TypeError) as error:
+            raise UserError(
+                f"--cluster: no scheduler answers at {where} ({error}). Certificates for tls:// stand in Dask's "
+                "configuration, distributed.comm.tls."
+            ) from None
+
+    def close(self, client: Client) -> None:
+        client.close()
+
+    def missing_worker(self, folder: str) -> str:
+        return f"Give the cluster at {self.address or self.scheduler_file} workers."
+
+
+def _cluster(options: dict[str, Any], jobs: int, devices: Sequence[str], port: int = 0) -> SpecCluster:
+    """A scheduler, and a worker where there are jobs for it, in this process."""
+    web = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}  # None would open a port on all interfaces
+    resources = {"GPU": len(devices)} if devices else {}
+    worker = {"nthreads": jobs, "memory_limit": 0, "resources": resources, **options, **web}
+    with own_settings():
+        cluster = SpecCluster(
+            scheduler={"cls": Scheduler, "options": {"port": port, **options, **web}},
+            workers={0: {"cls": Worker, "options": worker}} if jobs else {},
+            security=options.get("security"),
+            silence_logs=logging.CRITICAL,
+            name=f"infoflow-{time.time_ns()}",
+        )
+    cluster.sync(close_http, cluster)
+    return cluster
+
+
+def _certified() -> Security:
+    try:
+        return Security.temporary()
+    except ImportError:
+        raise missing_extra("--cluster listen", "cryptography", "cluster") from None
+
+
+def place(where: str, jobs: int, insecure: bool) -> Place:
+    """The place that `--cluster` names: `listen...`, an address, or a scheduler file.
+
+    Raises:
+        UserError: It is none of these, or whoever reaches it could run code as the user.
+    """
+    if where == "listen" or where.startswith("listen:"):
+        host, port = parse_listen(where)
+        return Listening(host=host, port=port, jobs=jobs, devices=visible_devices())
+    if "://" in where:
+        _require_private(where, insecure)
+        return Outside(address=where)
+    address = _address_in(where)
+    _require_private(address, insecure)
+    return Outside(scheduler_file=where)
+
+
+def _address_in(file: str) -> str:
+    try:
+        return json.loads(Path(file).read_text(encoding="utf-8"))["address"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"--cluster must be listen, an address such as tls://HOST:8786, or a scheduler file. Got {file} ({error})."
+        ) from None
+
+
+def _require_private(address: str, insecure: bool) -> None:
+    scheme, _, rest = address.partition("://")
+    host = rest.rpartition(":")[0].strip("[]")
+    if insecure or scheme in ("tls", "wss", "inproc") or host in ("127.0.0.1", "::1", "localhost"):
+        return
+    raise UserError(
+        f"{address} is not encrypted: whoever reaches that port runs code as you. Use tls://, or say --insecure "
+        "where the network is yours alone."
+    )
 
 
 async def close_http(cluster: SpecCluster) -> None:
@@ -111,7 +219,7 @@ class DaskEngine:
     def __enter__(self) -> "DaskEngine":
         self._notes.open()
         try:
-            self._client = self._place.open()
+            self._client = self._place.open(self._notes)
             self._client.register_plugin(self._plugin)
             topic = plugin_name(self._notes.nonce)
             self._client.subscribe_topic(topic, lambda event: self._heard.put(tuple(event[1])))
@@ -138,6 +246,7 @@ class DaskEngine:
                 time.sleep(_LOOK)
                 self._pass_on(run)
                 run.look()
+                self._watch(run)
         except BaseException:
             on_event(Event(kind="note", text="Stopping: running stages save. Once more stops at once."))
             self._stop(run)
@@ -150,7 +259,8 @@ class DaskEngine:
     def _submit(self, stages: Sequence[Stage]) -> dict[str, Future]:
         lengths = path_lengths(stages)
         futures: dict[str, Future] = {}
-        for stage in stages:
+        # What is longest first: a need's path is never shorter than that of what needs it.
+        for stage in sorted(stages, key=lambda stage: -lengths[stage.key]):
             futures[stage.key] = self._client.submit(
                 supervise,
                 self._notes.nonce,
@@ -174,6 +284,33 @@ class DaskEngine:
         with suppress(queue.Empty):
             while True:
                 run.hear(*self._heard.get_nowait())
+
+    def _watch(self, run: "_Run") -> None:
+        """Tell where stages wait and nobody works.
+
+        Raises:
+            UserError: The scheduler does not answer.
+        """
+        now = time.monotonic()
+        if now < run.next_watch:
+            return
+        run.next_watch = now + _WATCH
+        try:
+            somebody = bool(self._client.scheduler_info()["workers"])
+        except (OSError, RuntimeError, TimeoutError, ValueError):
+            raise UserError(_GONE) from None
+        if run.running and somebody:
+            run.next_note = now + _PATIENCE
+        elif now >= run.next_note:
+            run.next_note = now + _AGAIN
+            count = len(run.stages) - len(run.endings)
+            what = "1 stage waits" if count == 1 else f"{count} stages wait"
+            asked = sorted({name for stage in run.stages if stage.key not in run.endings for name in stage.resources})
+            which = f" (some ask for {', '.join(asked)})" if asked else ""
+            why = "no worker can take them" if somebody else "there is no worker"
+            run.on_event(
+                Event(kind="note", text=f"{what}, and {why}{which}. {self._place.missing_worker(self._notes.folder)}")
+            )
 
     def _stop(self, run: "_Run") -> None:
         """Let running stages save, for two minutes at most; a second Ctrl-C ends them at once."""
@@ -204,6 +341,9 @@ class _Run:
     on_event: Callable[[Event], None]
     endings: dict[str, Ending] = field(default_factory=dict)
     hopeless: bool = False
+    running: set[str] = field(default_factory=set)
+    next_watch: float = field(default_factory=lambda: time.monotonic() + _WATCH)
+    next_note: float = field(default_factory=lambda: time.monotonic() + _PATIENCE)
     _results: dict[str, Message] = field(default_factory=dict)
     _tally: Tally = field(default_factory=Tally)
 
@@ -214,6 +354,7 @@ class _Run:
         if message["event"] == "done":
             self._results[key] = message
         elif key not in self.endings:
+            self.running.add(key)
             self.on_event(as_event(key, message))
 
     def look(self) -> None:
@@ -229,6 +370,7 @@ class _Run:
 
     def _end(self, stage: Stage, ending: Ending) -> None:
         self.endings[stage.key] = ending
+        self.running.discard(stage.key)
         self.on_event(Event(kind="end", stage=stage.key, ending=ending))
 
     def _ending(self, stage: Stage) -> Ending:
@@ -237,7 +379,7 @@ class _Run:
             result = self._results[stage.key]
             return Ending(state="done", facts=result["facts"], usage=Usage(**result["usage"]))
         if future.status != "error":
-            raise UserError("The scheduler is gone. What is finished is kept, and the same command goes on.")
+            raise UserError(_GONE)
         error = future.exception()
         if isinstance(error, Stopped):
             return Ending(state="stopped")

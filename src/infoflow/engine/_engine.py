@@ -52,3 +52,31 @@ def local_engine(
 
     found = visible_devices() if devices is None else tuple(devices)
     return DaskEngine(Here(jobs=jobs, devices=found), os.fspath(folder), entry, preload, found)
+
+
+def cluster_engine(
+    where: str,
+    run_folder: Path | str,
+    *,
+    entry: str,
+    preload: Sequence[str] = (),
+    jobs: int = 0,
+    insecure: bool = False,
+) -> Engine:
+    """An engine whose stages run on several machines that share the run folder.
+
+    Args:
+        where: `listen[:HOST[:PORT]]`: other machines join this one by `infoflow worker RUN_FOLDER`, over TLS;
+            `tls://HOST:8786` or a scheduler file: a Dask cluster that runs already.
+        run_folder: The run folder, under the path that all machines see.
+        entry: As in `local_engine`.
+        preload: As in `local_engine`, on each worker.
+        jobs: Stages at a time in this process's own worker (`listen` only).
+        insecure: Whether a scheduler elsewhere may be reached without encryption.
+
+    Raises:
+        UserError: `where` makes no sense, or is not encrypted.
+    """
+    from ._dask import DaskEngine, place
+
+    return DaskEngine(place(where, jobs, insecure), os.fspath(run_folder), entry, preload)
