@@ -16,8 +16,7 @@ from infoflow.report._head_statistics import HEAD_TABLES, head_statistics
 from infoflow.report._heads import heads_section
 from infoflow.report._language import Cast
 from infoflow.report._packed import in_steps
-from infoflow.results import RunFolder
-from infoflow.studies._study import MODEL_KEYS
+from infoflow.results import KEYS, RunFolder, with_keys
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +127,7 @@ def test_another_domain_has_its_sentence(run, cast, tmp_path):
     row = {"model": "bert-tiny", "objective": "masked-lm", "seed": 0, "trained": True, "kind": "all", "value": 0.61}
     numbers = {"low": 0.5, "high": 0.7, "baseline": 0.28, "count": 48, "replicates": [0.5, 0.6, 0.7]}
     frame = pd.DataFrame([row | numbers, row | numbers | {"kind": "encoder-self", "value": 0.4}])
-    other.tables.write(frame, ABLATION_TRANSFER.with_keys(*MODEL_KEYS))
+    other.tables.write(with_keys(frame), ABLATION_TRANSFER.with_keys(*KEYS))
     figure = figure_of(heads_section(other, cast), "heads-matter")
     expected = "sentences of another domain: 0.61 (0.50 to 0.70) in bert-tiny (shuffled heads: 0.28)."
     assert figure.answer[-1].endswith(expected)

@@ -8,8 +8,8 @@ import pytest
 from infoflow.report._language import Cast
 from infoflow.report._learning import learning_figure
 from infoflow.report._training import training_section
-from infoflow.results import RunFolder
-from infoflow.studies._learning import LEARNING_CURVES
+from infoflow.results import RunFolder, with_keys
+from infoflow.studies import LEARNING_CURVES
 
 
 def _curves(run: RunFolder) -> pd.DataFrame:
@@ -72,5 +72,5 @@ def test_the_training_section_shows_it_where_it_is_known(study, tmp_path):
     run = RunFolder(shutil.copytree(study.path, tmp_path / "run"))
     cast = Cast.of(run)
     assert [figure.id for figure in training_section(run, cast).figures] == ["task-scores"]
-    run.tables.write(_curves(run), LEARNING_CURVES)
+    run.tables.write(with_keys(_curves(run).assign(trained=True)), LEARNING_CURVES)
     assert [figure.id for figure in training_section(run, cast).figures] == ["task-scores", "learning-curves"]

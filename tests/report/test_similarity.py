@@ -10,8 +10,7 @@ from infoflow.report._language import Cast
 from infoflow.report._similarity import similarity_section
 from infoflow.report._similarity_rows import CONTROL, cells, equal_depth, pairs_of_lines, similarity_rows
 from infoflow.representations import SpaceSimilarity
-from infoflow.results import RunFolder
-from infoflow.studies._compare import PAIR_KEYS
+from infoflow.results import PAIR_KEYS, RunFolder, with_keys
 
 OBJECTIVES = ("causal-lm", "masked-lm", "translation")
 
@@ -42,7 +41,7 @@ def grid(first, second, trained=True, layers=(3, 3), metric="rsa", shift=0):
 
 def study(path, rows, kind="study"):
     run = RunFolder(path)
-    frame = pd.DataFrame(rows)
+    frame = with_keys(pd.DataFrame(rows))
     run.tables.write(frame, SpaceSimilarity.table.with_keys(*PAIR_KEYS))
     models = {
         (model, objective, int(seed))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from infoflow.results import Recipe, Spec, Subject
-from infoflow.studies._learning import LEARNING_CURVES, learning_curve
+from infoflow.studies import LEARNING_CURVES, learning_curve
 
 SUBJECT = Subject(recipe=Recipe(objective=Spec("causal-lm"), architecture=Spec("bert"), seed=0))
 

@@ -221,11 +221,7 @@ def _corpus(options: AnalyzeOptions) -> Corpus:
 
 def _describe(run: RunFolder, corpus: Corpus, stages: Graph, clock: WallClock | None) -> None:
     measured: list[MeasureGiven] = stages.of(MeasureGiven)
-    models = [
-        {"name": each.subject.name, **each.subject.keys(), "parameters": each.parameters}
-        for each in measured
-        if each.subject.trained
-    ]
+    models = [_told(each) for each in measured if each.subject.trained]
     words = int(corpus.word_counts.sum())
     run.update(
         corpus={"name": corpus.name, "digest": corpus.digest, "sentences": len(corpus), "words": words},
@@ -238,3 +234,8 @@ def _describe(run: RunFolder, corpus: Corpus, stages: Graph, clock: WallClock | 
         command=provenance()["command"],
         provenance=provenance(),
     )
+
+
+def _told(stage: MeasureGiven) -> dict[str, Any]:
+    keys = stage.subject.keys()
+    return {"name": keys.pop("model"), **keys, "parameters": stage.parameters}

@@ -70,9 +70,10 @@ def graph(plan: StudyPlan | Path | str, out: RunFolder | Path | str) -> Graph:
     stages = [replace(stage, cost=costs.of(stage), **costs.machine) for stage in stages]
     if recording:
         records = [stage for stage in stages if isinstance(stage, Record)]
-        stages.append(CompareRecordings(recordings=records, needs=tuple(stage.key for stage in records)))
-    check = Check(folder=folder, stages=stages, needs=tuple(stage.key for stage in stages), threads=1)
-    return Graph(stages=[*stages, check])
+        compared = CompareRecordings(recordings=records, needs=tuple(stage.key for stage in records))
+        stages.append(replace(compared, cost=costs.of(compared)))
+    check = Check(folder=folder, stages=stages, needs=tuple(stage.key for stage in stages))
+    return Graph(stages=[*stages, replace(check, cost=costs.of(check))])
 
 
 def model_pairs(plan: StudyPlan, subjects: Sequence[Subject]) -> list[Pair]:

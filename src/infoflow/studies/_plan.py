@@ -293,7 +293,7 @@ class StudyPlan:
         names = pair.split("|")
         if len(names) != 2 or not set(names) <= set(self.objectives):
             raise UserError(
-                f'pairs must be among {", ".join(PAIRS)}, or two of the plan\'s objectives written "NAME|NAME". '
+                f'pairs must be among {", ".join(PAIRS)}, or two objectives of the plan written "NAME|NAME". '
                 f"Got {as_written(pair)}. Its objectives: {', '.join(self.objectives)}."
             )
 

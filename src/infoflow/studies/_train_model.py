@@ -38,7 +38,8 @@ def train_model(
         UserError: The objective is unknown, or the plan, the corpus or the folder does not allow it.
     """
     plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
-    plan = dataclasses.replace(plan, objectives=(objective,), seeds=(seed,), pruning=PruningPlan())
+    # What names other objectives of the plan is left out with them.
+    plan = dataclasses.replace(plan, objectives=(objective,), seeds=(seed,), pairs=(), pruning=PruningPlan())
     run = RunFolder(out or Path("runs") / objective)
     if not run.path.exists():  # what is trained already needs no device
         usable_device(plan.training.device)
