@@ -25,7 +25,7 @@ _ENDS = tuple(
     for end in "ab"
     for column in (*(each for each in KEYS if each.name != "trained"), _STACK)
 )
-TrainedStack = namedtuple("TrainedStack", (*_NAMES, "stack"))  # noqa: PYI024 (its fields are those of the tables)
+TrainedStack = namedtuple("TrainedStack", (*_NAMES, "stack"))
 """Whose profile: a model, and one of its stacks."""
 ALLOCATION_SIMILARITY = TableSchema(
     name="allocation_similarity",
