@@ -1,35 +1,39 @@
 """The engine on Dask: the whole graph is submitted at once, and each task supervises the process of one stage."""
 
-import json
+import asyncio
 import logging
 import queue
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from distributed import Client, Future, Scheduler, SpecCluster, Worker
+from distributed.comm import connect
 from distributed.security import Security
 
 from infoflow.foundation import UserError, missing_extra
 
 from ._child import Order
 from ._failures import Tally
-from ._joining import Invitation, Versions, parse_listen
+from ._joining import Invitation, Versions
 from ._relay import Message, as_event
 from ._run_notes import RunNotes
 from ._stage import Ending, Event, Stage, Usage, in_order, path_lengths
 from ._supervisor import StageFailed, Stopped
+from ._where import address_in, parse_listen, require_free, require_private
 from ._worker import StagePlugin, on_worker, own_settings, plugin_name, supervise, visible_devices
 
 _LOOK = 0.05
 """Seconds between looks at what has ended."""
+_LOG = logging.getLogger("distributed.client")
 _GRACE = 120.0
 """Seconds that running stages have to save in."""
 _PATIENCE = 30.0
 """Seconds without a worker, or without an answer, until that is told."""
+_RECONNECT = 5.0
+"""Seconds until a lost scheduler is given up; a client that comes back has lost its futures in any case."""
 _AGAIN = 300.0
 _WATCH = 5.0
 _GONE = "The cluster's scheduler is gone. What is finished is kept, and the same command goes on."
@@ -82,15 +86,10 @@ class Listening:
     _folder: str = ""
 
     def open(self, notes: RunNotes) -> Client:
+        require_free(self.host, self.port)
         security = _certified()
         options = {"protocol": "tls", "host": self.host, "security": security}
-        try:
-            self._cluster = _cluster(options, self.jobs, self.devices, port=self.port)
-        except (OSError, RuntimeError) as error:
-            raise UserError(
-                f"--cluster listen: {self.host}:{self.port} cannot be listened at ({error}). Name an address of this "
-                "machine: listen:HOST:PORT"
-            ) from None
+        self._cluster = _cluster(options, self.jobs, self.devices, port=self.port)
         self._invitation = Invitation(
             address=self._cluster.scheduler_address,
             folder=notes.folder,
@@ -120,22 +119,33 @@ class Outside:
 
     address: str | None = None
     scheduler_file: str | None = None
+    _log_level: int = logging.NOTSET
 
     def open(self, notes: RunNotes) -> Client:
-        where = self.address or self.scheduler_file
+        address = self.address or address_in(self.scheduler_file or "")
         try:
-            return Client(self.address, scheduler_file=self.scheduler_file, set_as_default=False, timeout=_PATIENCE)
+            asyncio.run(_reach(address))  # a client that reaches nobody would leave its thread behind
+            client = Client(address, set_as_default=False, timeout=_RECONNECT)
         except (OSError, TimeoutError, ValueError, TypeError) as error:
             raise UserError(
-                f"--cluster: no scheduler answers at {where} ({error}). Certificates for tls:// stand in Dask's "
+                f"--cluster: no scheduler answers at {address} ({error}). Certificates for tls:// stand in Dask's "
                 "configuration, distributed.comm.tls."
             ) from None
+        self._log_level = _LOG.level
+        _LOG.setLevel(logging.CRITICAL)  # what it says of a lost scheduler, we say
+        return client
 
     def close(self, client: Client) -> None:
         client.close()
+        _LOG.setLevel(self._log_level)
 
     def missing_worker(self, folder: str) -> str:
         return f"Give the cluster at {self.address or self.scheduler_file} workers."
+
+
+async def _reach(address: str) -> None:
+    comm = await connect(address, timeout=_PATIENCE / 3, **Security().get_connection_args("client"))
+    await comm.close()
 
 
 def _cluster(options: dict[str, Any], jobs: int, devices: Sequence[str], port: int = 0) -> SpecCluster:
@@ -172,31 +182,11 @@ def place(where: str, jobs: int, insecure: bool) -> Place:
         host, port = parse_listen(where)
         return Listening(host=host, port=port, jobs=jobs, devices=visible_devices())
     if "://" in where:
-        _require_private(where, insecure)
+        require_private(where, insecure)
         return Outside(address=where)
-    address = _address_in(where)
-    _require_private(address, insecure)
+    address = address_in(where)
+    require_private(address, insecure)
     return Outside(scheduler_file=where)
-
-
-def _address_in(file: str) -> str:
-    try:
-        return json.loads(Path(file).read_text(encoding="utf-8"))["address"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"--cluster must be listen, an address such as tls://HOST:8786, or a scheduler file. Got {file} ({error})."
-        ) from None
-
-
-def _require_private(address: str, insecure: bool) -> None:
-    scheme, _, rest = address.partition("://")
-    host = rest.rpartition(":")[0].strip("[]")
-    if insecure or scheme in ("tls", "wss", "inproc") or host in ("127.0.0.1", "::1", "localhost"):
-        return
-    raise UserError(
-        f"{address} is not encrypted: whoever reaches that port runs code as you. Use tls://, or say --insecure "
-        "where the network is yours alone."
-    )
 
 
 async def close_http(cluster: SpecCluster) -> None:
@@ -291,6 +281,8 @@ class DaskEngine:
         Raises:
             UserError: The scheduler does not answer.
         """
+        if self._client.status != "running":  # it would come back as another client, without its futures
+            raise UserError(_GONE)
         now = time.monotonic()
         if now < run.next_watch:
             return
@@ -326,6 +318,8 @@ class DaskEngine:
 
     def _everywhere(self, action: str) -> list[bool]:
         """Do it on each worker that answers."""
+        if self._client.status != "running":
+            return []
         try:
             return list(self._client.run(on_worker, self._notes.nonce, action, on_error="ignore").values())
         except (OSError, RuntimeError, TimeoutError, ValueError):
