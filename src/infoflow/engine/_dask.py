@@ -25,6 +25,8 @@ from ._supervisor import StageFailed, Stopped
 from ._where import address_in, parse_listen, require_free, require_private
 from ._worker import StagePlugin, on_worker, own_settings, plugin_name, supervise, visible_devices
 
+_LATE = 60.0
+"""Seconds that a stage's last words may take: they come another way than the news that it has ended."""
 _LOOK = 0.05
 """Seconds between looks at what has ended."""
 _LOG = logging.getLogger("distributed.client")
@@ -230,12 +232,13 @@ class DaskEngine:
     def run(self, graph: Sequence[Stage], on_event: Callable[[Event], None]) -> dict[str, Ending]:
         """See `Engine.run`."""
         stages = in_order(graph)
-        run = _Run(stages=stages, futures=self._submit(stages), on_event=on_event)
+        run = _Run(stages=stages, futures=self._submit(stages, self._notes.new_run()), on_event=on_event)
         try:
             while not run.is_over():
                 time.sleep(_LOOK)
+                ended = run.ended()  # first: what they told before is here by now
                 self._pass_on(run)
-                run.look()
+                run.note(ended)
                 self._watch(run)
         except BaseException:
             on_event(Event(kind="note", text="Stopping: running stages save. Once more stops at once."))
@@ -246,7 +249,7 @@ class DaskEngine:
         self._pass_on(run)
         return run.endings
 
-    def _submit(self, stages: Sequence[Stage]) -> dict[str, Future]:
+    def _submit(self, stages: Sequence[Stage], notes: str) -> dict[str, Future]:
         lengths = path_lengths(stages)
         futures: dict[str, Future] = {}
         # What is longest first: a need's path is never shorter than that of what needs it.
@@ -254,10 +257,10 @@ class DaskEngine:
             futures[stage.key] = self._client.submit(
                 supervise,
                 self._notes.nonce,
-                self._order(stage),
+                self._order(stage, notes),
                 float(stage.resources.get("GPU", 0)),
                 *(futures[need] for need in stage.needs if need in futures),
-                key=f"{self._notes.nonce}/{stage.key}",
+                key=f"{notes}/{stage.key}",
                 priority=lengths[stage.key],
                 resources=dict(stage.resources) or None,
                 retries=0,
@@ -265,9 +268,9 @@ class DaskEngine:
             )
         return futures
 
-    def _order(self, stage: Stage) -> Order:
-        folder, nonce = self._notes.folder, self._notes.nonce
-        return Order(folder=folder, key=stage.key, nonce=nonce, entry=self._entry, threads=stage.threads)
+    def _order(self, stage: Stage, notes: str) -> Order:
+        folder = self._notes.folder
+        return Order(folder=folder, key=stage.key, notes=notes, entry=self._entry, threads=stage.threads)
 
     def _pass_on(self, run: "_Run") -> None:
         """Tell what the stages have told, in the calling thread."""
@@ -339,6 +342,7 @@ class _Run:
     next_watch: float = field(default_factory=lambda: time.monotonic() + _WATCH)
     next_note: float = field(default_factory=lambda: time.monotonic() + _PATIENCE)
     _results: dict[str, Message] = field(default_factory=dict)
+    _finished: dict[str, float] = field(default_factory=dict)
     _tally: Tally = field(default_factory=Tally)
 
     def is_over(self) -> bool:
@@ -351,16 +355,26 @@ class _Run:
             self.running.add(key)
             self.on_event(as_event(key, message))
 
-    def look(self) -> None:
-        """Note which stages have ended."""
-        for stage in self.stages:
-            if stage.key in self.endings or self.futures[stage.key].status == "pending":
-                continue
+    def ended(self) -> list[Stage]:
+        """Stages that have ended since the last look."""
+        return [stage for stage in self.stages if stage.key not in self.endings and not self._is_open(stage.key)]
+
+    def note(self, ended: Sequence[Stage]) -> None:
+        """Keep and tell how these ended; where that makes the rest hopeless, that it is not done."""
+        for stage in ended:
             self._end(stage, self._ending(stage))
         if self.hopeless:
             for stage in self.stages:
                 if stage.key not in self.endings:
                     self._end(stage, Ending(state="stopped"))
+
+    def _is_open(self, key: str) -> bool:
+        """Whether the stage runs or waits, or has ended and what it told at its end is still on its way."""
+        status = self.futures[key].status
+        if status != "finished" or key in self._results:
+            return status == "pending"
+        since = self._finished.setdefault(key, time.monotonic())
+        return time.monotonic() - since < _LATE
 
     def _end(self, stage: Stage, ending: Ending) -> None:
         self.endings[stage.key] = ending
@@ -370,6 +384,8 @@ class _Run:
     def _ending(self, stage: Stage) -> Ending:
         future = self.futures[stage.key]
         if future.status == "finished":
+            if stage.key not in self._results:  # its last words are lost, its files are there
+                return Ending(state="done")
             result = self._results[stage.key]
             return Ending(state="done", facts=result["facts"], usage=Usage(**result["usage"]))
         if future.status != "error":
