@@ -1,5 +1,6 @@
 """A whole study on generated sentences: what it leaves, and that it continues."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -14,8 +15,8 @@ import pytest
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, EncoderDecoderModel
 
 from infoflow.foundation import UserError, file_digest
-from infoflow.results import RunFolder
-from infoflow.studies import AbstractStage, Check, Measure, Run, StudyPlan, study
+from infoflow.results import Recipe, RunFolder
+from infoflow.studies import AbstractStage, Check, Measure, Run, StudyModels, StudyPlan, study
 
 TABLES = {
     "alignment",
@@ -172,6 +173,32 @@ def test_what_each_stage_took_is_on_record(tiny_run: Run) -> None:
         assert record["threads"] == 1
     costs = {stage.label: stage.cost for stage in tiny_run.stages}
     assert {record["label"]: record["seconds"] for record in records}.items() <= costs.items()
+
+
+def test_a_stage_that_fails_keeps_only_what_needs_it(tiny_plan: StudyPlan, no_drawing, tmp_path, monkeypatch) -> None:
+    analysis = dataclasses.replace(tiny_plan.analysis, tables=("task_scores",), untrained=False)
+    plan = dataclasses.replace(tiny_plan, objectives=("causal-lm", "masked-lm"), analysis=analysis)
+    train_into = StudyModels.train_into
+
+    def fail(models: StudyModels, recipe: Recipe, *rest, **bookkeeping):
+        if recipe.objective.name == "causal-lm":
+            raise UserError("No luck.")
+        return train_into(models, recipe, *rest, **bookkeeping)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StudyModels, "train_into", fail)
+        with pytest.raises(UserError) as caught:
+            study(plan, tmp_path / "run", num_processes=1)
+    assert str(caught.value).splitlines() == [
+        "train causal-lm/seed-0: No luck.",
+        "2 stages ended well and are kept.",  # the masked LM is trained and measured
+        "2 stages were not done.",
+    ]
+    assert not (tmp_path / "run" / "report.html").exists()
+    left = [stage.label for stage in Run.open(tmp_path / "run").stages.missing()]
+    assert left == ["train causal-lm/seed-0", "measure causal-lm/seed-0", "check findings"]
+    run = study(plan, tmp_path / "run", num_processes=1)
+    assert set(run.tables["task_scores"]["objective"]) == {"causal-lm", "masked-lm"}
 
 
 def test_one_study_per_folder(tiny_plan: StudyPlan, tmp_path) -> None:
