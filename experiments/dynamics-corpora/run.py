@@ -13,7 +13,7 @@ import argparse
 import dataclasses
 from pathlib import Path
 
-from infoflow.cli._settings import with_settings
+from infoflow.cli import with_settings
 from infoflow.corpus import load_corpus
 from infoflow.foundation import UserError, atomic_write, make_display, set_threads, use_display
 from infoflow.studies import CorpusPlan, StudyPlan, compare_recordings, study

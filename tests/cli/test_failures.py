@@ -17,7 +17,8 @@ def test_a_study_goes_on_and_is_not_done(infoflow, plan, no_drawing, tmp_path, m
         broken.setattr(MutualInformation, "result", _fail)
         answer = infoflow(*command)
     assert answer.code == 3
-    assert "warning: mutual_information of masked-lm/seed-0 failed and is left out" in answer.err
+    warning = "warning: measure masked-lm/seed-0: mutual_information of masked-lm/seed-0 failed and is left out"
+    assert warning in answer.err
     assert "mutual_information of causal-lm/seed-0: this is a fault of infoflow" in answer.err
     assert "IndexError: list index out of range" in answer.err
     run = RunFolder(tmp_path / "run")
@@ -51,4 +52,4 @@ def test_the_only_table_is_the_commands_own_error(infoflow, masked_lm, small, mo
     monkeypatch.setattr(PositionalScores, "result", refuse)
     answer = infoflow("analyze", masked_lm, "--only=head_positional", "--no-control", *small)
     assert answer.code == 2
-    assert answer.err.splitlines()[-1] == "offsets must not be 0."
+    assert answer.err.splitlines()[-2:] == ["measure seed-0: offsets must not be 0.", "1 stage was not done."]

@@ -17,8 +17,8 @@ def test_analyze_measures_a_model_and_its_untrained_control(infoflow, masked_lm,
     found = tables(run)
     assert {"mutual_information", "layer_distance", "identity_neighbours", "head_confidence"} <= set(found)
     assert set(found["head_confidence"]["trained"]) == {True, False}
-    assert "Measuring" in answer.err
-    assert "Measuring" not in answer.out
+    assert "Analysis: 100 %" in answer.err
+    assert "Analysis: " not in answer.out
 
 
 def test_analyze_writes_a_report(infoflow, masked_lm, tmp_path):

@@ -16,10 +16,13 @@ def test_train_leaves_a_plain_hugging_face_folder_and_a_study_takes_it_over(
     same = finished / "models" / "masked-lm" / "seed-0" / "model.safetensors"
     assert (folder / "model.safetensors").read_bytes() == same.read_bytes()
 
+    (log,) = (tmp_path / "run" / "work" / "training").glob("*/log.jsonl")
+    before = log.stat().st_mtime_ns
     study = infoflow("study", plan, "--out=run", "--processes=1", "--log=plain")
     assert study.code == 0, study.err
-    assert "train causal-lm" in study.err
-    assert "train masked-lm" not in study.err
+    assert log.stat().st_mtime_ns == before
+    assert len(list((tmp_path / "run" / "work" / "training").glob("*/log.jsonl"))) == 2  # the causal LM's
+    assert (folder / "model.safetensors").read_bytes() == same.read_bytes()
 
 
 def test_train_on_another_corpus_with_another_seed(infoflow, plan, tmp_path):

@@ -1,6 +1,8 @@
 """A tiny study with every table, and one that grew; each is run once."""
 
 import dataclasses
+import shutil
+from pathlib import Path
 
 import pytest
 from undrawn import undrawn
@@ -83,3 +85,13 @@ def grown_run(tiny_plan, built_once):
                 assert set(run.tables) == {*tables, *plain}
 
     return Run.open(built_once("grown-study", build))
+
+
+@pytest.fixture
+def trained(tiny_plan, built_once, tmp_path) -> Path:
+    """A copy of a run folder with one trained model, a masked LM."""
+    from infoflow.studies import train_model
+
+    source = built_once("one-trained", lambda folder: train_model("masked-lm", tiny_plan, out=folder))
+    shutil.copytree(source, tmp_path / "run")
+    return tmp_path / "run"

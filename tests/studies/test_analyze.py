@@ -93,6 +93,17 @@ def test_what_is_done_is_not_done_again(folders: list[str], tmp_path, monkeypatc
     pd.testing.assert_frame_equal(before, analyze(folders[:1], options, tmp_path / "run").tables["head_entropy"])
 
 
+def test_the_clock_of_another_analysis_begins_anew(folders: list[str], tmp_path) -> None:
+    def seconds(corpus: str) -> float:
+        options = AnalyzeOptions(corpus=corpus, only=("head_entropy",), control=False, measures=SETTINGS)
+        return analyze(folders[:1], options, tmp_path / "run").folder.read()["seconds"]
+
+    seconds("grammar:60")
+    (tmp_path / "run" / ".seconds").write_text("1000.0")
+    assert seconds("grammar:60") >= 1000
+    assert seconds("grammar:70") < 1000
+
+
 def test_python_functions_are_the_command_lines(folders: list[str], tmp_path) -> None:
     options = AnalyzeOptions(corpus="grammar:60", only=("head_entropy",), control=False, measures=SETTINGS)
     run = analyze(folders[:1], options, tmp_path / "run")

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -13,14 +12,6 @@ from infoflow.results import RunFolder
 from infoflow.studies import Measure, Run, StudyPlan, Train, graph, study, train_model
 
 WEIGHTS = "model.safetensors"
-
-
-@pytest.fixture
-def trained(tiny_plan, built_once, tmp_path) -> Path:
-    """A copy of a run folder with one trained model."""
-    source = built_once("one-trained", lambda folder: train_model("masked-lm", tiny_plan, out=folder))
-    shutil.copytree(source, tmp_path / "run")
-    return tmp_path / "run"
 
 
 def again(plan: StudyPlan, run: Path) -> None:

@@ -1,7 +1,6 @@
 """A study and an analysis under torchrun: two processes, one run folder, the numbers of one process."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from forked import run_here
+from processes import marked_environment
 
 SCRIPT = """
 import dataclasses, sys
@@ -58,13 +58,12 @@ def test_two_processes_write_the_folder_of_one(tiny_toml: str, tmp_path: Path, n
     script, plan = tmp_path / "script.py", tmp_path / "tiny.toml"
     run_here(script, tmp_path / "one", plan)
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [*launcher, script, tmp_path / "two", plan],
         timeout=900,
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": path},
+        env=marked_environment(tmp_path),
     )
     assert done.returncode == 0, done.stderr[-3000:]
     for kind in ("study", "analysis"):

@@ -1,9 +1,11 @@
 """The graph of a study: every stage behind what it needs, keyed by what it depends on, with tables that say of whom."""
 
 import dataclasses
+import shutil
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -82,6 +84,21 @@ def test_the_longest_training_comes_first(whole: Graph) -> None:
     assert whole.stages[0].label == "train translation/seed-0"
 
 
+def test_costs_are_seconds_on_record_or_those_of_their_kind(tiny_run: Run, tiny_plan: StudyPlan, tmp_path) -> None:
+    shutil.copytree(tiny_run.path / "work" / "stages", tmp_path / "work" / "stages")
+    records = [record for record in tiny_run.folder.read()["stages"] if record["kind"] == "train"]
+    assert len(records) == 3
+    (lost,) = (stage for stage in tiny_run.stages.of(Train) if stage.recipe.objective.name == "masked-lm")
+    (tmp_path / "work" / "stages" / f"{lost.key}.json").write_text("{")  # what a full disk left
+    known = [record for record in records if record["label"] != lost.label]
+    scale = median(record["seconds"] / record["estimate"] for record in known)
+    stages = {stage.label: stage for stage in graph(dataclasses.replace(tiny_plan, seeds=(0, 1)), tmp_path)}
+    for record in records:
+        expected = record["seconds"] if record in known else scale * record["estimate"]
+        assert stages[record["label"]].cost == pytest.approx(expected)
+        assert stages[record["label"].replace("seed-0", "seed-1")].cost == pytest.approx(scale * record["estimate"])
+
+
 def test_nothing_but_the_check_is_missing_of_a_finished_study(tiny_run: Run, grown_run: Run) -> None:
     for run in (tiny_run, grown_run):
         assert [type(stage) for stage in run.stages.missing()] == [Check]
@@ -106,6 +123,21 @@ def test_a_changed_plan_redoes_only_what_changed(tiny_run: Run, tiny_plan: Study
     assert not any(label.startswith("align") and "seed-0" in label for label in labels)
     faster = dataclasses.replace(tiny_plan.training, learning_rate=1e-3)
     assert len(missing(training=faster)) == len(tiny_run.stages)
+
+
+def test_a_damaged_comparison_needs_its_samples_again(grown_run: Run, tmp_path) -> None:
+    shutil.copytree(grown_run.path, tmp_path / "run")
+    run = Run.open(tmp_path / "run")
+    stage = run.stages.of(Compare)[0]
+    before = {path: path.stat().st_size for path in run.path.glob("work/compared/*/model_distance.parquet")}
+    (path,) = [path for path in before if path.parent.name == stage.part]
+    path.write_bytes(path.read_bytes()[:300])
+    assert [one.label for one in run.stages.missing()] == [
+        f"measure {stage.first.subject.label}",
+        f"measure {stage.second.subject.label}",
+        stage.label,
+        "check findings",
+    ]
 
 
 def test_pairs_differ_in_the_objective_or_in_the_seed(tiny_plan: StudyPlan, tmp_path) -> None:

@@ -25,9 +25,10 @@ def refused(tiny_plan, monkeypatch) -> Callable[..., None]:
                 (run.path / done).touch()
             raise error
 
-        with monkeypatch.context() as patch, pytest.raises(type(error)):
+        with monkeypatch.context() as patch:
             patch.setattr(RunFolder, "update", fail)
-            study(tiny_plan, folder, num_processes=1)
+            with pytest.raises(type(error)):
+                study(tiny_plan, folder, num_processes=1)
 
     return begin
 

@@ -1,21 +1,18 @@
 """A whole study on generated sentences: what it leaves, and that it continues."""
 
+import dataclasses
 import json
-import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 
 import pandas as pd
 import pytest
+from processes import marked_environment, processes_with, wait_until
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, EncoderDecoderModel
 
 from infoflow.foundation import UserError, file_digest
-from infoflow.results import RunFolder
-from infoflow.studies import AbstractStage, Check, Measure, Run, StudyPlan, study
+from infoflow.results import Recipe, RunFolder
+from infoflow.studies import AbstractStage, Check, Measure, Run, StudyModels, StudyPlan, study
 
 TABLES = {
     "alignment",
@@ -174,6 +171,32 @@ def test_what_each_stage_took_is_on_record(tiny_run: Run) -> None:
     assert {record["label"]: record["seconds"] for record in records}.items() <= costs.items()
 
 
+def test_a_stage_that_fails_keeps_only_what_needs_it(tiny_plan: StudyPlan, no_drawing, tmp_path, monkeypatch) -> None:
+    analysis = dataclasses.replace(tiny_plan.analysis, tables=("task_scores",), untrained=False)
+    plan = dataclasses.replace(tiny_plan, objectives=("causal-lm", "masked-lm"), analysis=analysis)
+    train_into = StudyModels.train_into
+
+    def fail(models: StudyModels, recipe: Recipe, *rest, **bookkeeping):
+        if recipe.objective.name == "causal-lm":
+            raise UserError("No luck.")
+        return train_into(models, recipe, *rest, **bookkeeping)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StudyModels, "train_into", fail)
+        with pytest.raises(UserError) as caught:
+            study(plan, tmp_path / "run", num_processes=1)
+    assert str(caught.value).splitlines() == [
+        "train causal-lm/seed-0: No luck.",
+        "2 stages ended well and are kept.",  # the masked LM is trained and measured
+        "2 stages were not done.",
+    ]
+    assert not (tmp_path / "run" / "report.html").exists()
+    left = [stage.label for stage in Run.open(tmp_path / "run").stages.missing()]
+    assert left == ["train causal-lm/seed-0", "measure causal-lm/seed-0", "check findings"]
+    run = study(plan, tmp_path / "run", num_processes=1)
+    assert set(run.tables["task_scores"]["objective"]) == {"causal-lm", "masked-lm"}
+
+
 def test_one_study_per_folder(tiny_plan: StudyPlan, tmp_path) -> None:
     import fcntl
 
@@ -199,24 +222,6 @@ if __name__ == "__main__":
 """
 
 
-def _processes_with(mark: str) -> list[int]:
-    """Processes, other than this one, that inherited the variable `mark`."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            alive = (folder / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-            if alive and mark.encode() in (folder / "environ").read_bytes():
-                found.append(int(folder.name))
-    return found
-
-
-def _wait_until(holds: Callable[[], bool], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_killed_in_two_processes_it_ends_with_the_weights_and_numbers_of_one(
@@ -229,20 +234,18 @@ def test_killed_in_two_processes_it_ends_with_the_weights_and_numbers_of_one(
     (tmp_path / "run.py").write_text(SCRIPT)
     expected = study(tmp_path / "tiny.toml", tmp_path / "expected", num_processes=1)
     command = [sys.executable, str(tmp_path / "run.py"), str(tmp_path / "tiny.toml"), str(tmp_path / "run")]
-    mark = f"INFOFLOW_TEST={tmp_path}"
-    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "INFOFLOW_TEST": str(tmp_path), "PYTHONPATH": path}
+    environment = marked_environment(tmp_path)
     first = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment)
     trained = tmp_path / "run" / "work" / "trained"
-    _wait_until(lambda: trained.exists() and any(trained.iterdir()), 300)
-    assert len(_processes_with(mark)) > 1
+    wait_until(lambda: trained.exists() and any(trained.iterdir()), 300)
+    assert len(processes_with(tmp_path)) > 1
     first.kill()
     first.wait()
-    _wait_until(lambda: not _processes_with(mark), 30)
+    wait_until(lambda: not processes_with(tmp_path), 30)
     assert not (tmp_path / "run" / "report.html").exists()
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL, timeout=900, env=environment)
     assert (tmp_path / "run" / "report.html").exists()
-    assert not _processes_with(mark)
+    wait_until(lambda: not processes_with(tmp_path), 30)
     weights = sorted((expected.path / "models").glob("*/*/model.safetensors"))
     assert len(weights) == 2
     for path in weights:

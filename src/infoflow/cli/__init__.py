@@ -2,3 +2,4 @@
 
 from ._app import app as app
 from ._main import main as main
+from ._settings import with_settings as with_settings

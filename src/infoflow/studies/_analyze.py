@@ -80,7 +80,7 @@ def _analyze(
             stage.run_shard(*shard)
         return
     stages = _analysis_graph(run, measuring)
-    run_stages(stages, run, InTurn())
+    run_stages(stages, run, InTurn(), title="Analysis")
     if is_first():
         _describe(run, corpus, stages, clock)
         write_report(run)

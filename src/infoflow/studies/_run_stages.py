@@ -14,15 +14,15 @@ from .stages import AbstractStage
 _SHOWN = 4  # running stages beside the bar
 
 
-def run_stages(stages: Graph, folder: RunFolder, engine: Engine) -> None:
-    """Do what is missing of the graph.
+def run_stages(stages: Graph, folder: RunFolder, engine: Engine, title: str = "Study") -> None:
+    """Do what is missing of the graph; `title` stands before the bar.
 
     Raises:
         UserError: Stages failed; what did not need them is done, and the same call goes on.
         KeyboardInterrupt: It was interrupted; running stages have saved.
     """
     missing = stages.missing()
-    with current_display().progress("Study", sum(stage.cost for stage in missing), "s of work") as progress:
+    with current_display().progress(title, sum(stage.cost for stage in missing), "s of work") as progress:
         endings = engine.run(missing, _Told(missing, folder, progress))
     check_endings(missing, endings)
 
