@@ -100,7 +100,8 @@ def with_keys(frame: pd.DataFrame) -> pd.DataFrame:
     """
     sides = [side for side in ("", "_a", "_b") if f"objective{side}" in frame and f"variant{side}" not in frame]
     for side in sides:
-        parts = frame[f"objective{side}"].astype("string").str.partition("+")
+        # A table without rows has no parts to tell how many columns they make.
+        parts = frame[f"objective{side}"].astype("string").str.partition("+").reindex(columns=range(3))
         trained = frame["trained"] if "trained" in frame else pd.Series(True, index=frame.index)
         added = {
             f"objective{side}": parts[0],
