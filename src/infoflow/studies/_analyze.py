@@ -3,8 +3,13 @@
 import dataclasses
 import json
 import shutil
+<<<<<<< HEAD
 from collections.abc import Sequence
 from contextlib import nullcontext
+=======
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+>>>>>>> rest
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -24,12 +29,17 @@ from ._graph import Graph
 from ._measures import choose, standard_measures
 from ._plan import build_settings
 from ._run import Run
+<<<<<<< HEAD
 from ._run_stages import run_stages
 from ._study import only_one
 from ._workbench import Workbench
 from .stages import AbstractStage, Check, Compare, MeasureGiven
 from .stages._measure import described
 from .stages._measure_given import SHARDS, shards_in
+=======
+from ._study import MODEL_KEYS, only_one, removed_if_refused
+from ._workbench import Part, Workbench, stacked
+>>>>>>> rest
 
 
 def analyze(
@@ -56,10 +66,12 @@ def analyze(
     options = options or AnalyzeOptions()
     sources, options = _absolute(sources, options)
     run = RunFolder(out)
-    with nullcontext() if shard else only_one(run):  # shards may share a folder: each writes one of its own
+    with removed_if_refused(run) if shard else only_one(run):  # shards may share a folder: each writes one of its own
         _open(run, sources, options)
         with wall_clock(run, save=shard is None and is_first()) as clock:
             _analyze(run, sources, options, shard, clock)
+        if shard and not run.read():  # another shard, which was refused, had made the folder
+            _open(run, sources, options)
         if options.anonymous and shard is None and is_first():
             anonymize(run)
     return Run(run)
