@@ -90,10 +90,9 @@ def make_run(path, objectives=OBJECTIVES, seeds=(1, 2, 3), kind="study", **ends)
 
 
 def figures_of(run):
-    from infoflow.report._frequency import frequency_figures
-    from infoflow.report._language import Cast
+    from drawn import drawn_figures
 
-    return {figure.id: figure for figure in frequency_figures(run, Cast.of(run))}
+    return drawn_figures(run, "changes")
 
 
 @pytest.fixture(scope="module")

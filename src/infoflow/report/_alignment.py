@@ -1,18 +1,20 @@
 """Whether one encoder's space can be turned into another's: scores beside their controls, and curves over layers."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import altair as alt
 import pandas as pd
 
-from infoflow.results import RunFolder
+from infoflow.results import AmbiguousModels
 
 from ._curves import curves, interval_note
 from ._figure import Figure, Panel, Section
 from ._hollow import HOLLOW, point_style
-from ._language import JOIN, Cast, Series, objective_label
+from ._language import JOIN, Cast, Series, objective_label, own_style
 from ._layer_chart import CONTROL, finished, layer_chart, lit
+from ._model_tables import ModelTables
 from ._numbers import estimate_text, listed, number, size_text
 from ._samples import Estimate, Samples
 
@@ -50,24 +52,38 @@ _SCORES = {
 _CURVES = {"average similarity": "random words", "self-similarity": "occurrences of one word"}
 
 
-def alignment_section(run: RunFolder, cast: Cast) -> Section | None:
+ALIGNMENT = Section(
+    id="alignment",
+    title="Can one space be turned into another?",
+    lead="A masked LM and a translation encoder give the same word different vectors. Is that a matter of "
+    "coordinates, which a map undoes, or do the vectors hold different things, so that the encoder itself has to "
+    "learn?",
+)
+
+
+def alignment_section(tables: ModelTables) -> Section | None:
     """The section, or None where nothing was aligned."""
-    if "alignment" not in run.tables or run.tables["alignment"].empty:
+    if "alignment" not in tables:
         return None
-    frame = run.tables["alignment"].assign(series=_SOURCE + JOIN + _TARGET, trained=True)
+    cast = tables.cast
+    frame = _one_target(tables["alignment"], cast).assign(series=_SOURCE + JOIN + _TARGET, trained=True)
     figures = [_score_figure(frame, cast), _curve_figure(frame, cast)]
     if "bleu" in set(frame["metric"]):
         figures.append(_bleu_figure(frame, cast))
-    return Section(
-        id="alignment",
-        title="Can one space be turned into another?",
-        lead="A masked LM and a translation encoder give the same word different vectors. Is that a matter of "
-        "coordinates, which a map undoes, or do the vectors hold different things, so that the encoder itself has to "
-        "learn?",
-        figures=figures,
-        keys=[series for series in cast.series if series.key in (_SOURCE, _TARGET)],
-        untrained=False,
-    )
+    return replace(ALIGNMENT, figures=figures, keys=[one for one in cast.series if one.key in (_SOURCE, _TARGET)])
+
+
+def _one_target(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+    """The rows of masked LMs aligned to one translation model each."""
+    own = frame[frame["series"] == _SOURCE] if "series" in frame else frame
+    shown = own[own["target_model"].map(cast.lines) == _TARGET] if "target_model" in own else own
+    own = shown if len(shown) else own
+    if "target_model" in own and int(own.groupby("source_model")["target_model"].nunique().max()) > 1:
+        names = ", ".join(dict.fromkeys(own["target_model"]))
+        raise AmbiguousModels(
+            f"One target must be chosen for each source of an alignment. There are several: {names}. Align to one."
+        )
+    return own
 
 
 def _score_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
@@ -257,7 +273,7 @@ def _curve_lines(cast: Cast) -> list[Series]:
     return [
         Series(key="target", label=objective_label(_TARGET), slot=target),
         Series(key="aligned", label="aligned", slot=source),
-        Series(key="unaligned", label="unaligned", slot=source, variant=1),
+        Series(key="unaligned", label="unaligned", slot=source, style=own_style(source) + 1),
     ]
 
 

@@ -1,14 +1,15 @@
 """How representations change: from layer to layer, between objectives, and between seeds."""
 
-import pandas as pd
+from dataclasses import replace
 
-from infoflow.results import RunFolder
+import pandas as pd
 
 from ._curves import curves, has_untrained, interval_note
 from ._figure import Figure, Panel, Section
 from ._frequency import frequency_figures
 from ._language import JOIN, Cast, Series
 from ._layer_chart import layer_chart
+from ._model_tables import ModelTables
 from ._numbers import estimate_text, listed, number
 from ._samples import Samples
 
@@ -18,22 +19,24 @@ _PWCCA = (
 )
 
 
-def change_section(run: RunFolder, cast: Cast) -> Section | None:
+CHANGES = Section(
+    id="changes",
+    title="How do representations change?",
+    lead="A layer may rewrite a token's vector or pass it on, and two models may end up with the same space or "
+    "with different ones. Both are distances between views of the same occurrences.",
+)
+
+
+def change_section(tables: ModelTables) -> Section | None:
     """The section, or None where the run measured nothing that belongs here."""
-    figures, frames = [], []
-    if "layer_distance" in run.tables and len(run.tables["layer_distance"]):
-        frames.append(cast.named(run.tables["layer_distance"]))
-        figures.append(_layer_figure(cast.main(frames[0]), cast))
-    figures += frequency_figures(run, cast)
-    if "model_distance" in run.tables and len(run.tables["model_distance"]):
-        figures.append(_model_figure(run.tables["model_distance"], cast))
+    cast = tables.cast
+    frames = list(tables.some(["layer_distance"]).values())
+    figures = [_layer_figure(cast.main(frame), cast) for frame in frames] + frequency_figures(tables)
+    figures += [_model_figure(frame, cast) for frame in tables.some(["model_distance"]).values()]
     if not figures:
         return None
-    return Section(
-        id="changes",
-        title="How do representations change?",
-        lead="A layer may rewrite a token's vector or pass it on, and two models may end up with the same space or "
-        "with different ones. Both are distances between views of the same occurrences.",
+    return replace(
+        CHANGES,
         figures=figures,
         keys=cast.present(*frames) if frames else list(cast.series),
         untrained=any(has_untrained(frame) for frame in frames),
@@ -133,7 +136,7 @@ def _model_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
 
 def _pair_frames(frame: pd.DataFrame, cast: Cast) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Rows of pairs across lines and of pairs within a line, each with `series`, `pair` and `trained`."""
-    side_a, side_b = frame[f"{cast.by}_a"].astype(str), frame[f"{cast.by}_b"].astype(str)
+    side_a, side_b = frame["series_a"], frame["series_b"]
     rank = {series.key: index for index, series in enumerate(cast.series)}
     keys = [
         JOIN.join(sorted(pair, key=lambda key: rank.get(key, len(rank)))) for pair in zip(side_a, side_b, strict=True)
@@ -141,7 +144,6 @@ def _pair_frames(frame: pd.DataFrame, cast: Cast) -> tuple[pd.DataFrame, pd.Data
     frame = frame.assign(
         series=keys,
         pair=frame["model_a"].astype(str) + " | " + frame["model_b"].astype(str),
-        trained=frame["trained"].astype(bool) if "trained" in frame else True,
     )
     same = side_a == side_b
     return frame[~same], frame[same].assign(series=side_a[same])

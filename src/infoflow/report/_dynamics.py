@@ -1,11 +1,10 @@
 """How training did it: which parts of the models lowered the loss, when, and which hurt."""
 
+from dataclasses import replace
 from typing import Any
 
 import altair as alt
 import pandas as pd
-
-from infoflow.results import RunFolder
 
 from ._dynamics_bars import bars_figure
 from ._dynamics_corpora import corpora_figure
@@ -17,20 +16,31 @@ from ._dynamics_similarity import share_similarity_figure
 from ._figure import Figure, Panel, Section
 from ._language import Cast, Series
 from ._layer_chart import HEIGHT, color_of, dash_of, finished, lit
+from ._model_tables import ModelTables
 from ._numbers import listed, number
 
 _BY_SET, _ON_TRAIN = ("windows", "steps", "heads"), ("groups", "hurting", "reliability")
 _TABLES = tuple(f"allocation_{name}" for name in (*_BY_SET, *_ON_TRAIN))
 
 
-def dynamics_section(run: RunFolder, cast: Cast) -> Section | None:
+DYNAMICS = Section(
+    id="dynamics",
+    title="Which parts of the model did the learning?",
+    lead="Each update moves every parameter a little, and the loss falls or rises. Loss change allocation divides "
+    "that change among the parameters, so that their parts add up to it exactly.",
+)
+
+
+def dynamics_section(tables: ModelTables) -> Section | None:
     """The section, or None where no training was recorded."""
-    if "allocation_corpora" in run.tables and len(run.tables["allocation_corpora"]):
-        return _section([corpora_figure(run.tables["allocation_corpora"], cast)], list(cast.series))
-    if any(name not in run.tables or run.tables[name].empty for name in _TABLES):
+    cast = tables.cast
+    if "allocation_corpora" in tables:
+        figures = [corpora_figure(tables["allocation_corpora"], cast)]
+        return replace(DYNAMICS, figures=figures, keys=list(cast.series))
+    if len(tables.some(_TABLES)) < len(_TABLES):
         return None
-    windows, steps, heads = (by_set(cast.named(run.tables[f"allocation_{name}"])) for name in _BY_SET)
-    groups, hurting, reliability = (on_train(cast.named(run.tables[f"allocation_{name}"])) for name in _ON_TRAIN)
+    windows, steps, heads = (by_set(tables[f"allocation_{name}"]) for name in _BY_SET)
+    groups, hurting, reliability = (on_train(tables[f"allocation_{name}"]) for name in _ON_TRAIN)
     if windows["train"].empty:
         return None
     figures = [
@@ -39,23 +49,11 @@ def dynamics_section(run: RunFolder, cast: Cast) -> Section | None:
         allocation_heads_figure(heads, cast),
         hurting_figure(hurting, reliability, cast),
     ]
-    if "allocation_histogram" in run.tables and len(run.tables["allocation_histogram"]):
-        figures.append(histogram_figure(on_train(cast.named(run.tables["allocation_histogram"])), cast))
-    if "allocation_similarity" in run.tables and len(run.tables["allocation_similarity"]):
-        figures.append(share_similarity_figure(run.tables["allocation_similarity"], cast))
-    return _section(figures, cast.present(windows["train"]))
-
-
-def _section(figures: list[Figure], series: list[Series]) -> Section:
-    return Section(
-        id="dynamics",
-        title="Which parts of the model did the learning?",
-        lead="Each update moves every parameter a little, and the loss falls or rises. Loss change allocation divides "
-        "that change among the parameters, so that their parts add up to it exactly.",
-        figures=figures,
-        keys=series,
-        untrained=False,
-    )
+    for frame in tables.some(["allocation_histogram"]).values():
+        figures.append(histogram_figure(on_train(frame), cast))
+    for frame in tables.some(["allocation_similarity"]).values():
+        figures.append(share_similarity_figure(frame, cast))
+    return replace(DYNAMICS, figures=figures, keys=cast.present(windows["train"]))
 
 
 def _loss_figure(windows: dict[str, pd.DataFrame], reliability: pd.DataFrame, cast: Cast) -> Figure:
@@ -89,7 +87,7 @@ def _curves(windows: pd.DataFrame) -> pd.DataFrame:
     windows = windows.sort_values(["series", "seed", "window"])
     runs = windows.groupby(["series", "seed"])
     rebuilt = runs["loss_start"].transform("first") + runs["allocated"].cumsum()
-    starts = runs.head(1).assign(end=lambda f: f["start"], loss_end=lambda f: f["loss_start"])
+    starts = runs.head(1).assign(end=lambda f: f["begin"], loss_end=lambda f: f["loss_start"])
     points = pd.concat([windows.assign(rebuilt=rebuilt), starts.assign(rebuilt=starts["loss_start"])])
     grouped: Any = points.groupby(["series", "end"], sort=True)
     table = grouped.agg(

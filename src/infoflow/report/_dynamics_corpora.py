@@ -61,13 +61,13 @@ def _pairs(table: pd.DataFrame, cast: Cast) -> pd.DataFrame:
 
 
 def _main_stack(table: pd.DataFrame, objective: str) -> str:
-    stacks = {*table.loc[table["objective_a"] == objective, "stack_a"], "decoder"}
+    stacks = {*table.loc[table["series_a"] == objective, "stack_a"], "decoder"}
     return "encoder" if "encoder" in stacks else "decoder"
 
 
 def _of(table: pd.DataFrame, one: str, other: str, main: dict[str, str]) -> pd.DataFrame:
     """Pairs of the main stacks of two objectives, either way round."""
-    ends = ["objective_a", "stack_a", "objective_b", "stack_b"]
+    ends = ["series_a", "stack_a", "series_b", "stack_b"]
     wanted = {(one, main[one], other, main[other]), (other, main[other], one, main[one])}
     return table.loc[[key in wanted for key in table[ends].itertuples(index=False, name=None)]]
 

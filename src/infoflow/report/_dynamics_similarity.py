@@ -7,7 +7,7 @@ import pandas as pd
 
 from ._either import color_if
 from ._figure import Figure, Panel
-from ._language import Cast, objective_label
+from ._language import Cast
 from ._layer_chart import finished
 from ._numbers import listed, number
 
@@ -45,8 +45,8 @@ def _both_ways(table: pd.DataFrame, cast: Cast) -> pd.DataFrame:
     pairs = table if pairs.empty else pairs
     label = {
         end: [
-            f"{objective_label(str(o))}: {s}"
-            for o, s in zip(pairs[f"objective_{end}"], pairs[f"stack_{end}"], strict=True)
+            f"{cast[key].label}: {stack}"
+            for key, stack in zip(pairs[f"series_{end}"], pairs[f"stack_{end}"], strict=True)
         ]
         for end in "ab"
     }

@@ -5,11 +5,10 @@ from typing import Literal
 
 import pandas as pd
 
-from infoflow.results import RunFolder
-
 from ._curves import curves, interval_note
 from ._figure import Figure, Panel
 from ._language import Cast, Series
+from ._model_tables import ModelTables
 from ._numbers import estimate_text, number
 from ._rank_chart import rank_chart
 from ._samples import Samples
@@ -21,15 +20,11 @@ _RANKS = (
 )
 
 
-def frequency_figures(run: RunFolder, cast: Cast) -> list[Figure]:
+def frequency_figures(tables: ModelTables) -> list[Figure]:
     """The figures whose tables the run has."""
-    figures = []
-    for name, build in (("change_by_frequency", _change_figure), ("influence_by_frequency", _influence_figure)):
-        if name in run.tables and len(run.tables[name]):
-            frame = cast.main(cast.named(run.tables[name]))
-            if len(frame.loc[frame["trained"]]):
-                figures.append(build(frame, cast))
-    return figures
+    build = {"change_by_frequency": _change_figure, "influence_by_frequency": _influence_figure}
+    frames = {name: tables.cast.main(frame) for name, frame in tables.some(build).items()}
+    return [build[name](frame, tables.cast) for name, frame in frames.items() if bool(frame["trained"].any())]
 
 
 def rank_curves(frame: pd.DataFrame, control: Literal["untrained", "baseline"]) -> pd.DataFrame:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ._language import Cast
 from ._packed import packed
 
 
@@ -20,9 +19,8 @@ class Examples:
     block: str  # weights, value norms and mixing of every head, packed
 
 
-def examples_by_grid(frame: pd.DataFrame, cast: Cast) -> dict[str, Examples]:
+def examples_by_grid(frame: pd.DataFrame) -> dict[str, Examples]:
     """What to draw, by grid; of the trained models of the first seed only, since every head needs its own numbers."""
-    frame = cast.named(frame)
     frame = frame.loc[frame["trained"]]
     frame = frame.loc[frame["seed"] == frame["seed"].min()]
     groups: Any = frame.groupby(["series", "stack", "kind"], sort=False)

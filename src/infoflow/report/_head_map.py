@@ -36,7 +36,7 @@ def head_map_figure(frames: dict[str, pd.DataFrame], cast: Cast, examples: pd.Da
         "seeds": sorted({grid.seed for grid in grids}),
         "untrained": any(not grid.trained for grid in grids),
     }
-    shown = {} if examples is None else examples_by_grid(examples, cast)
+    shown = {} if examples is None else examples_by_grid(examples)
     return Figure(
         id="head-map",
         question="What does each head attend to, and how sharply?",

@@ -1,11 +1,10 @@
 """What heads do: the layer × head map with a choice of statistics, and whether positional heads are confident."""
 
+from dataclasses import replace
 from typing import Any
 
 import altair as alt
 import pandas as pd
-
-from infoflow.results import RunFolder
 
 from ._curves import has_untrained
 from ._figure import Figure, Panel, Section
@@ -15,6 +14,7 @@ from ._heads_matter import matter_figure
 from ._heads_removed import removed_figure
 from ._language import Cast, Series
 from ._layer_chart import CONTROL, color_of, finished, lit, shape_of
+from ._model_tables import ModelTables
 from ._numbers import estimate_text, number
 from ._samples import Estimate, Samples
 
@@ -22,36 +22,32 @@ _POINT = 0.03  # width of a point on axes from 0 to 1
 _POSITIONAL = 0.90  # Voita et al. 2019: share of queries whose strongest key is at one offset
 
 
-def heads_section(run: RunFolder, cast: Cast) -> Section | None:
+HEADS = Section(
+    id="heads",
+    title="What do attention heads do?",
+    lead="A head is one way of looking. Some always look at a neighbour, some pick a single token, some spread "
+    "over the whole sentence.",
+)
+
+
+def heads_section(tables: ModelTables) -> Section | None:
     """The section, or None where the run measured no heads."""
-    frames = {
-        name: cast.named(run.tables[name]) for name in HEAD_TABLES if name in run.tables and len(run.tables[name])
-    }
-    examples = run.tables.get("head_examples")
-    figures = [head_map_figure(frames, cast, examples)]
+    cast, frames = tables.cast, tables.some(HEAD_TABLES)
+    figures = [head_map_figure(frames, cast, tables.get("head_examples"))]
     if {"head_confidence", "head_positional"} <= set(frames):
         pairs = _positional_frame(cast.main(frames["head_confidence"]), cast.main(frames["head_positional"]))
         if len(pairs):
             figures.append(_positional_figure(pairs, cast))
-    transfer = cast.named(run.tables["ablation_transfer"]) if "ablation_transfer" in run.tables else None
-    figures += [matter_figure(frames, transfer, cast), _removed(run, cast)]
+    figures += [matter_figure(frames, tables.get("ablation_transfer"), cast)]
+    figures += [removed_figure(frame, cast) for frame in tables.some(["head_pruning_curve"]).values()]
     if all(figure is None for figure in figures):
         return None
-    return Section(
-        id="heads",
-        title="What do attention heads do?",
-        lead="A head is one way of looking. Some always look at a neighbour, some pick a single token, some spread "
-        "over the whole sentence.",
+    return replace(
+        HEADS,
         figures=[figure for figure in figures if figure is not None],
         keys=cast.present(*frames.values()),
         untrained=any(has_untrained(frame) for frame in frames.values()),
     )
-
-
-def _removed(run: RunFolder, cast: Cast) -> Figure | None:
-    if "head_pruning_curve" not in run.tables:
-        return None
-    return removed_figure(cast.named(run.tables["head_pruning_curve"]), cast)
 
 
 def _positional_frame(confidence: pd.DataFrame, positional: pd.DataFrame) -> pd.DataFrame:

@@ -6,13 +6,12 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from infoflow.results import RunFolder
-
 from ._convergence import Side, convergence_figure, with_convergence
 from ._curves import curves, has_untrained, interval_note, samples_at
 from ._figure import Figure, Panel, Section
-from ._language import JOIN, Cast, Series
+from ._language import JOIN, Cast, Series, own_style
 from ._layer_chart import CONTROL, color_of, dash_of, finished, layer_chart, lit, shape_of
+from ._model_tables import ModelTables
 from ._numbers import estimate_text, listed
 from ._trends import Wording, change, order_sentence, trend_sentences
 
@@ -22,23 +21,24 @@ _HOW_BANDS = (
 )
 
 
-def knowledge_section(run: RunFolder, cast: Cast) -> Section | None:
+KNOWS = Section(
+    id="knows",
+    title="What do representations know?",
+    lead="Every layer rewrites each token's vector. What can still be read from it: the token that went in, or the "
+    "token that has to come out?",
+)
+
+
+def knowledge_section(tables: ModelTables) -> Section | None:
     """The section, or None where the run measured nothing that belongs here."""
-    frames = {
-        name: cast.named(run.tables[name])
-        for name in ("mutual_information", "identity_neighbours")
-        if name in run.tables and len(run.tables[name])
-    }
+    cast, frames = tables.cast, tables.some(("mutual_information", "identity_neighbours"))
     if not frames:
         return None
     figures = _information_figures(frames["mutual_information"], cast) if "mutual_information" in frames else []
     if "identity_neighbours" in frames:
         figures.append(_identity_figure(cast.main(frames["identity_neighbours"]), cast))
-    return Section(
-        id="knows",
-        title="What do representations know?",
-        lead="Every layer rewrites each token's vector. What can still be read from it: the token that went in, or the "
-        "token that has to come out?",
+    return replace(
+        KNOWS,
         figures=figures,
         keys=cast.present(*frames.values()),
         untrained=any(has_untrained(frame) for frame in frames.values()),
@@ -132,14 +132,20 @@ def _training_figure(frame: pd.DataFrame, owner: Series) -> Figure:
     """Both sides of one model, in its colour: the key of a side starts with the model's, so both light up together."""
     sides = [side for side in ("input", "output") if side in set(frame["side"])]
     lines = [
-        Series(key=f"{owner.key}{JOIN}{side}", label=f"{side} token", slot=owner.slot, variant=3 * (side == "output"))
+        Series(
+            key=f"{owner.key}{JOIN}{side}",
+            label=f"{side} token",
+            slot=owner.slot,
+            style=own_style(owner.slot) + 3 * (side == "output"),
+        )
         for side in sides
     ]
     by_side = frame.assign(series=f"{owner.key}{JOIN}" + frame["side"].astype(str))
     table = with_convergence(curves(by_side), by_side)
     wording = Wording("nats", "rises by", "falls by", subject=lambda s: f"information about the {s.label}")
     return Figure(
-        id=f"mi-training-{owner.slot}",
+        id=f"mi-training-{owner.slot}"
+        + ("" if owner.style is None else f"-{owner.style}"),  # a variant shares its slot
         question=f"What does {owner.label} do with a token that is hidden from it, as in training?",
         answer=trend_sentences(by_side, lines, wording) + _crossing(table, lines),
         panels=[

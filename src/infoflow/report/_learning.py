@@ -18,7 +18,7 @@ _LABEL_ROOM = 1.6  # factor by which the logarithmic axis goes on behind the las
 
 def learning_figure(frame: pd.DataFrame, scores: pd.DataFrame, cast: Cast) -> Figure:
     """Training loss by tokens read, beside the loss of unigram frequencies."""
-    table = _seed_means(cast.named(frame))
+    table = _seed_means(frame)
     table = table.merge(_unigram(scores), on="series", how="left")
     series = cast.present(table)
     seeds = int(table["seeds"].max())
@@ -49,7 +49,7 @@ def _seed_means(frame: pd.DataFrame) -> pd.DataFrame:
     lines: Any = frame.groupby(["series", "point"], sort=False)
     table = lines.agg(
         source_tokens=("source_tokens", "mean"),
-        update=("update", "mean"),
+        update=("step", "mean"),
         value=("value", "mean"),
         low=("value", "min"),
         high=("value", "max"),
@@ -67,7 +67,7 @@ def _thinned(frame: pd.DataFrame) -> pd.DataFrame:
     cells = frame.assign(point=np.searchsorted(ends, frame["point"]))
     lines: Any = cells.groupby(["series", "seed", "point"], sort=False)
     return lines.agg(
-        source_tokens=("source_tokens", "max"), update=("update", "max"), value=("value", "mean")
+        source_tokens=("source_tokens", "max"), step=("step", "max"), value=("value", "mean")
     ).reset_index()
 
 

@@ -1,13 +1,14 @@
 """When the prediction forms: every layer read through the model's own head, against the final prediction."""
 
-import pandas as pd
+from dataclasses import replace
 
-from infoflow.results import RunFolder
+import pandas as pd
 
 from ._curves import curves, has_untrained, interval_note, layers_of, samples_at
 from ._figure import Figure, Panel, Section
-from ._language import JOIN, NUM_SLOTS, Cast, Series
+from ._language import JOIN, Cast, Series
 from ._layer_chart import layer_chart
+from ._model_tables import ModelTables
 from ._numbers import estimate_text, listed, number
 from ._samples import Estimate
 
@@ -19,21 +20,24 @@ _HOW_LENSES = (
 )
 
 
-def lenses_section(run: RunFolder, cast: Cast) -> Section | None:
+PREDICTS = Section(
+    id="predicts",
+    title="When does the prediction form?",
+    lead="Only the last layer's vectors are turned into a prediction, but those of every layer can be read as if "
+    "they were the last. How near is what they say to what the model will say in the end?",
+)
+
+
+def lenses_section(tables: ModelTables) -> Section | None:
     """The section, or None where the run measured nothing that belongs here."""
-    if "lens" not in run.tables or not len(run.tables["lens"]):
+    if "lens" not in tables:
         return None
-    frame = _one_choice(cast.named(run.tables["lens"]))
-    if frame.empty:
-        return None
+    cast, frame = tables.cast, _one_choice(tables["lens"])
     figures = [_divergence_figure(_by_lens(frame, "kl"), cast)]
     if len(rows := _by_lens(frame, "agreement")):
         figures.append(_agreement_figure(rows, cast))
-    return Section(
-        id="predicts",
-        title="When does the prediction form?",
-        lead="Only the last layer's vectors are turned into a prediction, but those of every layer can be read as if "
-        "they were the last. How near is what they say to what the model will say in the end?",
+    return replace(
+        PREDICTS,
         figures=figures,
         keys=cast.present(frame),
         untrained=has_untrained(frame),
@@ -55,7 +59,7 @@ def _by_lens(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
 def _lines(owner: Series, frame: pd.DataFrame) -> list[Series]:
     """Both lenses of one model in its colour; a lens has one style in all panels."""
     return [
-        Series(key=f"{owner.key}{JOIN}{lens}", label=label, slot=owner.slot, variant=(style - owner.slot) % NUM_SLOTS)
+        Series(key=f"{owner.key}{JOIN}{lens}", label=label, slot=owner.slot, style=style)
         for lens, (label, style) in _LENSES.items()
         if lens in set(frame["lens"])
     ]

@@ -93,6 +93,10 @@ MARKS = {
     "triangle": "M0-5.4L5.2 4H-5.2Z",
     "diamond": "M0-6L6 0L0 6L-6 0Z",
     "cross": "M-2-5.5H2V-2H5.5V2H2V5.5H-2V2H-5.5V-2H-2Z",
+    "triangle-up": "M0-5.4L5.2 4H-5.2Z",
+    "triangle-down": "M0 5.4L5.2-4H-5.2Z",
+    "triangle-right": "M5.4 0L-4 5.2V-5.2Z",
+    "triangle-left": "M-5.4 0L4 5.2V-5.2Z",
 }
 """Outlines around the origin, 10 units across."""
 

@@ -1,15 +1,15 @@
 """What neighbours share: place in the sentence, the tokens beside them, tags; and maps of the space itself."""
 
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
-
-from infoflow.results import RunFolder
 
 from ._curves import curves, has_untrained, interval_note
 from ._figure import Figure, Panel, Section
 from ._language import Cast, Series
 from ._layer_chart import layer_chart
+from ._model_tables import ModelTables
 from ._numbers import number
 from ._token_map import token_map_figures
 from ._trends import Wording, change, order_sentence, trend_sentences
@@ -32,13 +32,18 @@ _HOW_POOLS = (
 )
 
 
-def neighbours_section(run: RunFolder, cast: Cast) -> Section | None:
+NEIGHBOURS = Section(
+    id="neighbours",
+    title="What do neighbours share?",
+    lead="Two occurrences of one word begin with the same vector. Layer by layer their sentences move them apart. "
+    "Those that stay close tell what a layer has written into them: a place, a neighbour, a role.",
+)
+
+
+def neighbours_section(tables: ModelTables) -> Section | None:
     """The section, or None where the run measured nothing that belongs here."""
-    frames = {
-        name: cast.main(cast.named(run.tables[name]))
-        for name in (*_TABLES, "token_map")
-        if name in run.tables and len(run.tables[name])
-    }
+    cast = tables.cast
+    frames = {name: cast.main(frame) for name, frame in tables.some((*_TABLES, "token_map")).items()}
     frames = {name: frame for name, frame in frames.items() if len(frame)}
     if not frames:
         return None
@@ -46,11 +51,8 @@ def neighbours_section(run: RunFolder, cast: Cast) -> Section | None:
     figures = [build[name](frames[name], cast) for name in _TABLES if name in frames]
     if "token_map" in frames:
         figures += token_map_figures(frames["token_map"], cast)
-    return Section(
-        id="neighbours",
-        title="What do neighbours share?",
-        lead="Two occurrences of one word begin with the same vector. Layer by layer their sentences move them apart. "
-        "Those that stay close tell what a layer has written into them: a place, a neighbour, a role.",
+    return replace(
+        NEIGHBOURS,
         figures=figures,
         keys=cast.present(*frames.values()),
         untrained=any(has_untrained(frame) for frame in frames.values()),

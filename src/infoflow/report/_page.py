@@ -20,8 +20,8 @@ from ._drawing import static_svg
 from ._embedding import asset, closed, embedded, policy, style
 from ._engine import javascript
 from ._figure import Figure, PanelGroup
-from ._map_drawing import legend_mark
-from ._methods import settings, table_notes
+from ._map_drawing import MARKS, legend_mark
+from ._methods import settings, stage_times, table_notes
 from ._own import check_replaceable
 from ._packed import packed_json
 from ._parts import parts_told
@@ -82,6 +82,7 @@ def render(run: RunFolder, story: Story) -> str:
         verdicts=VERDICTS,
         sections=story.sections,
         parts=told("the parts of the corpus", lambda: parts_told(run), ""),
+        stages=told("the time per stage", lambda: stage_times(run), None),
         settings=told("the settings", lambda: settings(run), {}),
         tables=table_notes(run),
         command=manifest.get("command", ""),
@@ -108,6 +109,7 @@ def _environment(story: Story) -> Environment:
     environment.filters["named"] = lambda text: _named(text, story)
     environment.filters["csv_address"] = _csv_address
     environment.filters["legend_mark"] = legend_mark
+    environment.globals["marks"] = MARKS
     environment.globals["static_pictures"] = _static_pictures
     return environment
 

@@ -74,9 +74,8 @@ class Pool:
         return frame.loc[(frame["series"] == self.series.key) & (frame["scope"] == self.scope)]
 
 
-def scoped(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+def scoped(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows of trained models with `way` and `scope` for `method`."""
-    frame = cast.named(frame)
     frame = frame.loc[frame["trained"] & frame["method"].ne(_UNPRUNED)]
     ends = [next(end for end in _SCOPES if str(method).endswith(end)) for method in frame["method"]]
     ways = [str(method).removesuffix(end) for method, end in zip(frame["method"], ends, strict=True)]

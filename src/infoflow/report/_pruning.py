@@ -1,11 +1,11 @@
 """What pruning tells: how many heads a model needs, which go first, which functions stay, and what training is for."""
 
+from dataclasses import replace
+
 import pandas as pd
 
-from infoflow.results import RunFolder
-
 from ._figure import Section
-from ._language import Cast
+from ._model_tables import ModelTables
 from ._pruned_rows import scoped, with_counts
 from ._pruning_gates import gates_figure
 from ._pruning_kinds import kinds_figure
@@ -13,10 +13,18 @@ from ._pruning_quality import quality_figure
 from ._pruning_roles import roles_figure
 from ._pruning_scratch import scratch_figure
 
+PRUNING = Section(
+    id="pruning",
+    title="Which heads can go?",
+    lead="Each head gets a gate, and each open gate costs a little. The model decides which heads are worth their "
+    "price; as the price rises, fewer stay.",
+)
 
-def pruning_section(run: RunFolder, cast: Cast) -> Section | None:
+
+def pruning_section(tables: ModelTables) -> Section | None:
     """The section, or None where the run pruned nothing."""
-    curves, heads, roles = (_table(run, cast, name) for name in ("pruning", "pruned_heads", "pruned_roles"))
+    cast = tables.cast
+    curves, heads, roles = (_table(tables, name) for name in ("pruning", "pruned_heads", "pruned_roles"))
     curves = curves if curves is None else with_counts(curves)
     figures = [
         None if curves is None else quality_figure(curves, cast),
@@ -27,20 +35,14 @@ def pruning_section(run: RunFolder, cast: Cast) -> Section | None:
     ]
     if all(figure is None for figure in figures):
         return None
-    return Section(
-        id="pruning",
-        title="Which heads can go?",
-        lead="Each head gets a gate, and each open gate costs a little. The model decides which heads are worth their "
-        "price; as the price rises, fewer stay.",
+    return replace(
+        PRUNING,
         figures=[figure for figure in figures if figure is not None],
         keys=cast.present(*(frame for frame in (curves, heads, roles) if frame is not None)),
-        untrained=False,
     )
 
 
-def _table(run: RunFolder, cast: Cast, name: str) -> pd.DataFrame | None:
+def _table(tables: ModelTables, name: str) -> pd.DataFrame | None:
     """Rows of trained models; None where there are none."""
-    if name not in run.tables or run.tables[name].empty:
-        return None
-    frame = scoped(run.tables[name], cast)
+    frame = scoped(tables[name]) if name in tables else pd.DataFrame()
     return None if frame.empty else frame

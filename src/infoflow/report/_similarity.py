@@ -1,17 +1,15 @@
 """How similar the spaces of two models are: every layer of one against every layer of the other, measure by measure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import altair as alt
 import pandas as pd
 
-from infoflow.results import RunFolder
-
 from ._either import color_if
 from ._figure import Figure, Panel, PanelGroup, Section
-from ._language import Cast
 from ._layer_chart import PADDING
+from ._model_tables import ModelTables
 from ._numbers import estimate_text, listed, number
 from ._similarity_rows import (
     CONTROL,
@@ -51,24 +49,25 @@ METRICS = (
 )
 
 
-def similarity_section(run: RunFolder, cast: Cast) -> Section | None:
-    """The section, or None where no two models were compared."""
-    if "space_similarity" not in run.tables or run.tables["space_similarity"].empty:
+SIMILARITY = Section(
+    id="similarity",
+    title="How similar are the spaces?",
+    lead="Two models read the same words. Here each layer of one is compared with every layer of the other: is "
+    "there a layer that holds its words in the same arrangement, and is it at the same depth?",
+)
+
+
+def similarity_section(tables: ModelTables) -> Section | None:
+    """The section, or None where no two models were compared. Untrained models are a map of their own, not a line."""
+    if "space_similarity" not in tables:
         return None
-    rows = similarity_rows(run.tables["space_similarity"], cast)
+    cast = tables.cast
+    rows = similarity_rows(tables["space_similarity"], cast)
     rows = rows[rows["value"].notna()]
     lines = pairs_of_lines(rows, cast)
     if all(line.key == CONTROL for line in lines):
         return None
-    return Section(
-        id="similarity",
-        title="How similar are the spaces?",
-        lead="Two models read the same words. Here each layer of one is compared with every layer of the other: is "
-        "there a layer that holds its words in the same arrangement, and is it at the same depth?",
-        figures=[_figure(rows, lines)],
-        keys=[],
-        untrained=False,  # drawn as a map of its own, not as a line
-    )
+    return replace(SIMILARITY, figures=[_figure(rows, lines)])
 
 
 def _figure(rows: pd.DataFrame, lines: list[PairOfLines]) -> Figure:

@@ -32,11 +32,9 @@ def similarity_rows(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
     Untrained models of different seeds make up one control; where there are none, untrained models of one seed.
     """
     rank = {series.key: index for index, series in enumerate(cast.series)}
-    rows: Any = frame.assign(trained=frame["trained"].astype(bool) if "trained" in frame else True)
-    rows = rows[rows[f"{cast.by}_a"].isin(rank) & rows[f"{cast.by}_b"].isin(rank)]
-    swap = rows[f"{cast.by}_a"].map(rank) > rows[f"{cast.by}_b"].map(rank)
-    rows = pd.concat([rows[~swap], _mirrored(rows[swap])])
-    line = rows[f"{cast.by}_a"].astype(str) + JOIN + rows[f"{cast.by}_b"].astype(str)
+    swap = frame["series_a"].map(rank) > frame["series_b"].map(rank)
+    rows: Any = pd.concat([frame[~swap], _mirrored(frame[swap])])
+    line = rows["series_a"] + JOIN + rows["series_b"]
     pair = rows["model_a"].astype(str) + " | " + rows["model_b"].astype(str)
     rows = rows.assign(line=line.where(rows["trained"], CONTROL), pair=pair)
     if "seed_a" not in rows:

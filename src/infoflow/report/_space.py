@@ -7,13 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from infoflow.results import RunFolder
-
 from ._curves import curves, has_untrained, interval_note
 from ._distributions import distribution_figure
 from ._figure import Figure, Panel, Section
 from ._language import Cast, Series
 from ._layer_chart import layer_chart
+from ._model_tables import ModelTables
 from ._numbers import listed, number
 from ._trends import Wording, trend_sentences
 
@@ -83,13 +82,17 @@ _LIKENESSES = (
 )
 
 
-def space_section(run: RunFolder, cast: Cast) -> Section | None:
+SPACE = Section(
+    id="space",
+    title="What does the space look like?",
+    lead="Vectors of one layer do not fill their space evenly. How alike are random words, the occurrences of one "
+    "word, the words of one sentence, and how much of that is due to a direction that all vectors share?",
+)
+
+
+def space_section(tables: ModelTables) -> Section | None:
     """The section, or None where the run measured nothing that belongs here."""
-    frames = {
-        name: cast.named(run.tables[name])
-        for name in ("geometry", "distance_distribution")
-        if name in run.tables and len(run.tables[name])
-    }
+    cast, frames = tables.cast, tables.some(("geometry", "distance_distribution"))
     figures: list[Figure] = []
     if "geometry" in frames:
         frame = _one_choice(frames["geometry"])
@@ -99,11 +102,8 @@ def space_section(run: RunFolder, cast: Cast) -> Section | None:
         figures.append(distribution_figure(cast.main(frames["distance_distribution"]), cast))
     if not figures:
         return None
-    return Section(
-        id="space",
-        title="What does the space look like?",
-        lead="Vectors of one layer do not fill their space evenly. How alike are random words, the occurrences of one "
-        "word, the words of one sentence, and how much of that is due to a direction that all vectors share?",
+    return replace(
+        SPACE,
         figures=figures,
         keys=cast.present(*frames.values()),
         untrained=any(has_untrained(frame) for frame in frames.values()),

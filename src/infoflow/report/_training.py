@@ -1,17 +1,17 @@
 """How training went: scores on the task, beside what a model that ignores context would score."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import altair as alt
 import pandas as pd
-
-from infoflow.results import RunFolder
 
 from ._figure import Figure, Panel, Section
 from ._hollow import HOLLOW, point_style
 from ._language import Cast, Series
 from ._layer_chart import CONTROL, color_of, finished, lit, shape_of
 from ._learning import learning_figure
+from ._model_tables import ModelTables
 from ._numbers import estimate_text, listed, number
 from ._samples import Samples
 
@@ -36,30 +36,24 @@ _METRICS = {
 }
 
 
-def training_section(run: RunFolder, cast: Cast) -> Section | None:
+TRAINING = Section(
+    id="training",
+    title="How did training make it so?",
+    lead="What a model's layers hold means little before it has learned its task. These scores say whether it has.",
+)
+
+
+def training_section(tables: ModelTables) -> Section | None:
     """The section, or None where no task was scored."""
-    if "task_scores" not in run.tables or run.tables["task_scores"].empty:
+    if "task_scores" not in tables or "corpus" in tables["task_scores"]:  # losses on several corpora have no mean
         return None
-    if "corpus" in run.tables["task_scores"]:  # losses on several corpora cannot be averaged
-        return None
-    scores = cast.named(run.tables["task_scores"])
+    cast, scores = tables.cast, tables["task_scores"]
     scores = scores[scores["split"] == ("test" if "test" in set(scores["split"]) else scores["split"].iloc[0])]
     if not set(_METRICS) & set(scores["metric"]):
         return None
-    return Section(
-        id="training",
-        title="How did training make it so?",
-        lead="What a model's layers hold means little before it has learned its task. These scores say whether it has.",
-        figures=[_score_figure(scores, cast), *_learning_figures(run, scores, cast)],
-        keys=cast.present(scores),
-        untrained=False,
-    )
-
-
-def _learning_figures(run: RunFolder, scores: pd.DataFrame, cast: Cast) -> list[Figure]:
-    if "learning_curves" not in run.tables or run.tables["learning_curves"].empty:
-        return []
-    return [learning_figure(run.tables["learning_curves"], scores, cast)]
+    learning = tables.some(["learning_curves"]).values()
+    figures = [_score_figure(scores, cast), *(learning_figure(frame, scores, cast) for frame in learning)]
+    return replace(TRAINING, figures=figures, keys=cast.present(scores))
 
 
 def _score_figure(scores: pd.DataFrame, cast: Cast) -> Figure:
