@@ -42,8 +42,8 @@ def folder(matched_models, tmp_path, monkeypatch):
     model.tokenizer.save_pretrained(tmp_path / "my-model")
     (tmp_path / "study.toml").write_text(TINY_PLAN)
     monkeypatch.chdir(tmp_path)
-    # One job after the other in this process: starting others would take longer than the work.
-    monkeypatch.setattr("infoflow.studies._study.thread_budget", lambda: 1)
+    # One stage after the other in this process: starting others would take longer than the work.
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     return tmp_path
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 STORED = Path(__file__).with_name("surface.txt")
 ROOMS = (
     "foundation", "results", "corpus", "models", "objectives", "flow", "representations", "heads", "training",
-    "dynamics", "pruning", "alignment", "findings", "report", "studies", "cli",
+    "dynamics", "pruning", "alignment", "findings", "report", "engine", "studies",
+    "cli",
 )  # fmt: skip
 
 

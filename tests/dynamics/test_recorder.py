@@ -180,7 +180,7 @@ def test_sums_reconstruct_the_loss(tmp_path: Path) -> None:
     assert set(windows["set"]) == {"train", "held-out"}
     for name in ("train", "held-out"):
         own = windows[windows["set"] == name]
-        assert own["start"].tolist() == [0, 3, 6, 9, 12]
+        assert own["begin"].tolist() == [0, 3, 6, 9, 12]
         assert own["end"].tolist() == [3, 6, 9, 12, 14]
         assert own["loss_start"].tolist()[1:] == own["loss_end"].tolist()[:-1]
         change = own["loss_end"].iloc[-1] - own["loss_start"].iloc[0]

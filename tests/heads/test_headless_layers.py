@@ -10,13 +10,11 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from infoflow.flow import PassOptions, measure
-from infoflow.heads import relevance, token_relevance
-from infoflow.heads._head_sets import all_heads
+from infoflow.heads import all_heads, relevance, token_relevance
 from infoflow.heads._relevance._methods import METHODS
 from infoflow.models import load_model, model_inputs, tap
 from infoflow.pruning import prune
-from infoflow.studies import AnalysisPlan
-from infoflow.studies._measures import standard_measures
+from infoflow.studies import AnalysisPlan, standard_measures
 
 pytestmark = pytest.mark.filterwarnings("ignore:PWCCA")  # of few tokens
 WHAT_HEADS_WRITE = [method for method in METHODS if method not in ("rollout", "flow", "logit-attribution")]

@@ -2,12 +2,11 @@
 
 import dataclasses
 
+import pandas as pd
 import pytest
 
 from infoflow.foundation import UserError
-from infoflow.studies import AlignmentPlan, Run, StudyPlan
-from infoflow.studies._alignment import _key, aligned
-from infoflow.studies._jobs import StudyJobs
+from infoflow.studies import Align, AlignmentPlan, Run, StudyPlan, graph
 
 
 def changed(plan: StudyPlan, **settings) -> StudyPlan:
@@ -38,25 +37,32 @@ def test_bleu_stands_before_and_after(tiny_run: Run) -> None:
 
 
 def test_it_is_not_done_twice(tiny_run: Run, tiny_plan: StudyPlan, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("infoflow.studies._alignment._align", lambda *_: pytest.fail("aligned again"))
-    table = aligned(StudyJobs(tiny_plan, tiny_run.folder))
-    assert table is not None
-    assert len(table) == len(tiny_run.tables["alignment"])
+    monkeypatch.setattr(Align, "_align", lambda self: pytest.fail("aligned again"))
+    (stage,) = graph(tiny_plan, tiny_run.folder).of(Align)
+    assert stage.is_done()
+    stage.run()
+    pd.testing.assert_frame_equal(
+        stage.tables()["alignment"], tiny_run.tables["alignment"], check_like=True, check_dtype=False
+    )
 
 
 def test_what_it_depends_on(tiny_run: Run, tiny_plan: StudyPlan) -> None:
-    def key(plan: StudyPlan, seed: int = 0) -> str:
-        return _key(StudyJobs(plan, tiny_run.folder), seed)
+    def keys(plan: StudyPlan) -> list[str]:
+        return [stage.key for stage in graph(plan, tiny_run.folder).of(Align)]
 
-    before = key(tiny_plan)
-    assert key(dataclasses.replace(tiny_plan, analysis=dataclasses.replace(tiny_plan.analysis, clusters=7))) == before
-    others = {key(changed(tiny_plan, learning_rate=2e-3)), key(changed(tiny_plan, pairs=0)), key(tiny_plan, 1)}
+    (before,) = keys(tiny_plan)
+    assert keys(dataclasses.replace(tiny_plan, analysis=dataclasses.replace(tiny_plan.analysis, clusters=7))) == [
+        before
+    ]
+    first, second = keys(dataclasses.replace(tiny_plan, seeds=(0, 1)))
+    assert first == before
+    others = {*keys(changed(tiny_plan, learning_rate=2e-3)), *keys(changed(tiny_plan, pairs=0)), second}
     assert len(others | {before}) == 4
 
 
 def test_a_study_may_go_without(tiny_run: Run, tiny_plan: StudyPlan) -> None:
     for plan in (changed(tiny_plan, on=False), dataclasses.replace(tiny_plan, objectives=("masked-lm",))):
-        assert aligned(StudyJobs(plan, tiny_run.folder)) is None
+        assert graph(plan, tiny_run.folder).of(Align) == []
 
 
 def test_settings_are_checked() -> None:

@@ -9,9 +9,7 @@ import pytest
 from infoflow.foundation import UserError
 from infoflow.heads import Confidence, Entropy
 from infoflow.results import RunFolder
-from infoflow.studies import AnalysisPlan, AnalyzeOptions, Run, analyze, merge
-from infoflow.studies._analysis import Analysis, distinct_names
-from infoflow.studies._plan import build_settings
+from infoflow.studies import AnalysisPlan, AnalyzeOptions, MeasureGiven, Run, analyze, merge
 
 SETTINGS = AnalysisPlan(
     occurrences=500,
@@ -30,21 +28,10 @@ SETTINGS = AnalysisPlan(
 )
 
 
-@pytest.mark.parametrize(
-    ("sources", "names"),
-    [
-        (["runs/a/seed-0"], ["seed-0"]),
-        (["runs/a/seed-0", "runs/b/seed-0"], ["a/seed-0", "b/seed-0"]),
-        (["bert", "gpt2"], ["bert", "gpt2"]),
-    ],
-)
-def test_names_tell_models_apart(sources: list[str], names: list[str]) -> None:
-    assert distinct_names(sources) == names
-
-
-def test_a_model_given_twice_is_refused() -> None:
-    with pytest.raises(UserError, match="given once"):
-        distinct_names(["bert", "bert"])
+def test_a_model_given_twice_is_refused(folders: list[str], tmp_path) -> None:
+    with pytest.raises(UserError, match="Each model must be given once"):
+        analyze([folders[0], folders[0]], AnalyzeOptions(corpus="grammar:50"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +63,7 @@ def compared(folders, tmp_path_factory) -> Run:
 
 
 def test_models_with_different_tokenizers_are_compared_on_the_same_words(compared: Run) -> None:
+    """A name is as much of the path as tells models apart."""
     pairs = compared.tables["model_distance"]
     assert set(pairs["model_a"]) == {"0/model"}
     assert set(pairs["model_b"]) == {"1/model"}
@@ -101,7 +89,7 @@ def test_every_model_has_its_control(compared: Run) -> None:
 def test_what_is_done_is_not_done_again(folders: list[str], tmp_path, monkeypatch) -> None:
     options = AnalyzeOptions(corpus="grammar:60", only=("head_entropy",), control=False, measures=SETTINGS)
     before = analyze(folders[:1], options, tmp_path / "run").tables["head_entropy"]
-    monkeypatch.setattr(Analysis, "_measure", lambda *_: pytest.fail("measured twice"))
+    monkeypatch.setattr(MeasureGiven, "measure", lambda *_, **__: pytest.fail("measured twice"))
     pd.testing.assert_frame_equal(before, analyze(folders[:1], options, tmp_path / "run").tables["head_entropy"])
 
 
@@ -132,11 +120,6 @@ def test_bf16_changes_numbers_little(folders: list[str], tmp_path) -> None:
     assert (exact - rough).abs().max() < 0.02
 
 
-def test_an_unknown_precision_is_refused() -> None:
-    with pytest.raises(UserError, match=r'precision must be one of "fp32", "bf16"\. Got "fp8"'):
-        build_settings(AnalyzeOptions, {"precision": "fp8"})
-
-
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
@@ -163,7 +146,7 @@ def test_a_model_that_cannot_be_read_is_told_of_before_any_is_measured(
 ) -> None:
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "config.json").write_text("{")
-    monkeypatch.setattr(Analysis, "tables", lambda self: pytest.fail("measured"))
+    monkeypatch.setattr(MeasureGiven, "run", lambda self: pytest.fail("measured"))
     with pytest.raises(UserError, match=r"config\.json is not readable JSON: .*\. Save or download the model again"):
         analyze([folders[0], str(tmp_path / "broken")], AnalyzeOptions(corpus="grammar:50"), tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -1,5 +1,6 @@
 """What a study does with damaged files of its own, and with files of others."""
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -8,7 +9,8 @@ import pandas as pd
 import pytest
 
 from infoflow.foundation import UserError, file_digest, make_display, use_display
-from infoflow.studies import StudyPlan, study, train_model
+from infoflow.results import RunFolder
+from infoflow.studies import Measure, Run, StudyPlan, Train, graph, study, train_model
 
 WEIGHTS = "model.safetensors"
 
@@ -101,8 +103,6 @@ def test_a_model_of_somebody_else_is_not_replaced(tiny_plan, tmp_path) -> None:
 
 
 def test_tables_of_somebody_else_stay(tiny_plan, tmp_path, no_drawing) -> None:
-    from infoflow.studies._study import RunFolder
-
     (tmp_path / "tables").mkdir()
     pd.DataFrame({"mine": [1]}).to_parquet(tmp_path / "tables" / "mine.parquet")
     (tmp_path / "tables" / "notes.txt").write_text("mine")
@@ -125,43 +125,46 @@ def test_leftovers_are_swept(trained, tiny_plan) -> None:
     assert not left.exists()
 
 
+def _measuring(plan: StudyPlan, run: Path) -> Measure:
+    """The stage that scores the trained model, as a new call finds it."""
+    analysis = dataclasses.replace(plan.analysis, tables=("task_scores",), untrained=False)
+    (stage,) = graph(dataclasses.replace(plan, objectives=("masked-lm",), analysis=analysis), run).of(Measure)
+    return stage
+
+
 @pytest.mark.parametrize("damage", ["cut", "empty", "removed", "contents"])
-def test_damaged_parts_are_made_again(tmp_path, damage) -> None:
-    from infoflow.results import Column, TableSchema
-    from infoflow.studies._workbench import Workbench
-
-    column = Column(name="seed", dtype="int64", unit="", description="which seed")
-    schema = TableSchema(name="one", version=1, description="", columns=(column,))
-    made = []
-
-    def make(names: list[str]) -> dict[str, pd.DataFrame]:
-        made.append(names)
-        return {"one": pd.DataFrame({"seed": range(5)})}
-
-    def read() -> pd.DataFrame:
-        return Workbench(tmp_path).each_table("measured", {"one": "key"}, {"one": schema}, make)["one"]
-
-    expected = read()
-    assert read().equals(expected)
-    assert len(made) == 1
-    path = tmp_path / "measured" / "key" / "one.parquet"
+def test_damaged_parts_are_made_again(trained, tiny_plan, damage) -> None:
+    first = _measuring(tiny_plan, trained)
+    assert not first.is_done()
+    first.run()
+    expected = first.tables()["task_scores"]
+    assert _measuring(tiny_plan, trained).is_done()
+    (path,) = (trained / "work" / "measured").glob("*/task_scores.parquet")
     if damage == "removed":
         path.unlink()
     elif damage == "contents":
         (path.parent / "tables.json").write_text("[")
     else:
         path.write_bytes(path.read_bytes()[:300] if damage == "cut" else b"")
-    assert read().equals(expected)
-    assert len(made) == 2
+    again = _measuring(tiny_plan, trained)
+    assert not again.is_done()
+    again.run()
+    pd.testing.assert_frame_equal(again.tables()["task_scores"], expected)
+    assert _measuring(tiny_plan, trained).is_done()
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1]"])
-def test_damaged_facts_are_found_again(tmp_path, content) -> None:
-    from infoflow.studies._workbench import Workbench
-
-    for _ in range(2):
-        assert Workbench(tmp_path).facts("parts", "key", lambda: {"size": 3}) == {"size": 3}
-        (tmp_path / "parts" / "key" / "facts.json").write_text(content)
+def test_damaged_facts_are_found_again(trained, tiny_plan, content) -> None:
+    (training, *_) = Run.open(trained).stages.of(Train)
+    expected = training.facts()
+    (facts,) = (trained / "work" / "trained").glob("*/facts.json")
+    facts.write_text(content)
+    train_model("masked-lm", tiny_plan, out=trained)
+    found = training.facts()
+    times = {"seconds", "cpu_seconds"}
+    assert {name: found[name] for name in found.keys() - times} == {
+        name: expected[name] for name in expected.keys() - times
+    }
 
 
 def test_a_study_is_refused_before_it_trains_where_others_files_lie(tiny_plan, tmp_path) -> None:

@@ -7,9 +7,7 @@ import pytest
 
 from infoflow.corpus import SPLIT_RULES, tokenizer_digest
 from infoflow.foundation import UserError
-from infoflow.studies import StudyPlan
-from infoflow.studies._data import prepare
-from infoflow.studies._plan import CorpusPlan
+from infoflow.studies import CorpusPlan, StudyPlan, prepare
 
 
 def write_pairs(path: Path, pairs: list[tuple[str, str]]) -> str:

@@ -1,15 +1,13 @@
 """Loss changes in a study: recorded with the training or after it, with the same weights, and shown."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
 
-from infoflow.studies import DynamicsPlan, StudyPlan
-from infoflow.studies._dynamics import recorded_tables
-from infoflow.studies._jobs import Job, StudyJobs
-
-JOB = Job(kind="train", objective="masked-lm", seed=0)
+from infoflow.foundation import UserError
+from infoflow.studies import DynamicsPlan, Graph, Record, StudyPlan, Train, graph
 
 
 @pytest.fixture(scope="module")
@@ -18,28 +16,31 @@ def recorded_plan(tiny_plan) -> StudyPlan:
     return dataclasses.replace(tiny_plan, objectives=("masked-lm",), seeds=(0,), dynamics=dynamics)
 
 
-def weights(jobs: StudyJobs):
-    return load_file(jobs.model_folder(JOB) / "model.safetensors")
+def weights(folder: Path):
+    return load_file(folder / "models" / "masked-lm" / "seed-0" / "model.safetensors")
+
+
+def only(stages: Graph, kind: type):
+    (stage,) = stages.of(kind)
+    return stage
 
 
 def test_recording_keeps_key_and_weights_and_may_come_later(recorded_plan, tmp_path) -> None:
-    from infoflow.results import RunFolder
-
-    plain = dataclasses.replace(recorded_plan, dynamics=DynamicsPlan())
-    first = StudyJobs(plain, RunFolder(tmp_path / "later"))
-    first.do(JOB)
-    assert first.is_done(JOB)
-    later = StudyJobs(recorded_plan, RunFolder(tmp_path / "later"))
-    assert later.train_key(JOB) == first.train_key(JOB)
-    assert not later.is_done(JOB)
-    later.do(JOB)
-    at_once = StudyJobs(recorded_plan, RunFolder(tmp_path / "at-once"))
-    at_once.do(JOB)
-    assert later.is_done(JOB)
-    assert at_once.is_done(JOB)
-    one, other = weights(later), weights(at_once)
+    plain = graph(dataclasses.replace(recorded_plan, dynamics=DynamicsPlan()), tmp_path / "later")
+    only(plain, Train).run()
+    assert plain.of(Record) == []
+    later = graph(recorded_plan, tmp_path / "later")
+    assert only(later, Train).key == only(plain, Train).key
+    assert only(later, Train).is_done()
+    assert not only(later, Record).is_done()
+    only(later, Record).run()
+    at_once = graph(recorded_plan, tmp_path / "at-once")
+    only(at_once, Train).run()
+    recordings = [only(later, Record), only(at_once, Record)]
+    assert all(recording.is_done() for recording in recordings), "the first training has recorded"
+    one, other = weights(tmp_path / "later"), weights(tmp_path / "at-once")
     assert all((one[name] == other[name]).all() for name in one)
-    tables = [{s.name: frame for s, frame in recorded_tables(jobs, [JOB])} for jobs in (later, at_once)]
+    tables = [recording.tables() for recording in recordings]
     assert tables[0].keys() == tables[1].keys()
     for name in ("allocation_steps", "allocation_groups", "allocation_hurting"):
         numbers = [table[name].drop(columns="replicates", errors="ignore") for table in tables]
@@ -51,24 +52,18 @@ def test_recording_keeps_key_and_weights_and_may_come_later(recorded_plan, tmp_p
     assert set(steps["set"]) == {"train", "held-out"}
     assert steps["window"].max() == 2
     assert sorted(set(tables[0]["allocation_lags"]["lag"])) == [-1, 0, 1]
-    assert list(recorded_tables(first, [JOB])) == []
 
 
 def test_other_settings_are_another_recording_of_the_same_training(recorded_plan, tmp_path) -> None:
-    from infoflow.results import RunFolder
-    from infoflow.studies._dynamics import recording_key
-
-    jobs = StudyJobs(recorded_plan, RunFolder(tmp_path / "run"))
+    stages = graph(recorded_plan, tmp_path / "run")
     for setting in ({"every": 2}, {"lags": 2}, {"lags": 0}):
         dynamics = dataclasses.replace(recorded_plan.dynamics, **setting)
-        other = StudyJobs(dataclasses.replace(recorded_plan, dynamics=dynamics), RunFolder(tmp_path / "run"))
-        assert recording_key(jobs, JOB) != recording_key(other, JOB)
-        assert jobs.train_key(JOB) == other.train_key(JOB)
+        other = graph(dataclasses.replace(recorded_plan, dynamics=dynamics), tmp_path / "run")
+        assert only(stages, Record).key != only(other, Record).key
+        assert only(stages, Train).key == only(other, Train).key
 
 
 def test_settings_are_checked() -> None:
-    from infoflow.foundation import UserError
-
     with pytest.raises(UserError, match=r"dynamics\.every must be a whole number from 1 to 1,000,000,000\. Got 0"):
         DynamicsPlan(every=0)
     with pytest.raises(UserError, match=r'dynamics\.rule must be one of "first-order", "trapezoid"'):

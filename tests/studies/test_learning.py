@@ -6,7 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from infoflow.studies._learning import LEARNING_CURVES, learning_curve
+from infoflow.results import Recipe, Spec, Subject
+from infoflow.studies import LEARNING_CURVES, learning_curve
+
+SUBJECT = Subject(recipe=Recipe(objective=Spec("causal-lm"), architecture=Spec("bert"), seed=0))
 
 
 def _log(path: Path, losses: list[float]) -> Path:
@@ -20,12 +23,12 @@ def test_every_line_of_the_log_counts_once(tmp_path) -> None:
     losses = list(8 * np.exp(-np.arange(700) / 200))
     curve = learning_curve(_log(tmp_path / "log.jsonl", losses))
     assert len(curve) <= 60
-    lengths = np.diff(curve["update"], prepend=0) / 10
+    lengths = np.diff(curve["step"], prepend=0) / 10
     assert lengths.sum() == 700
     assert (curve["value"] * lengths).sum() == pytest.approx(sum(losses))
     assert curve["value"].is_monotonic_decreasing
     assert curve["source_tokens"].iloc[-1] == 70_000
-    LEARNING_CURVES.conform(curve.assign(model="m", objective="causal-lm", seed=0))
+    LEARNING_CURVES.conform(curve.assign(**SUBJECT.keys()))
 
 
 def test_a_short_log_keeps_its_lines(tmp_path) -> None:

@@ -53,8 +53,7 @@ def corpus_of(rows):
 
 def measured(model, rows):
     from infoflow.flow import PassOptions, measure
-    from infoflow.studies import AnalysisPlan
-    from infoflow.studies._measures import standard_measures
+    from infoflow.studies import AnalysisPlan, standard_measures
 
     plan = AnalysisPlan(
         occurrences=300,

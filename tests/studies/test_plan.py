@@ -4,9 +4,8 @@ import pytest
 
 from infoflow.foundation import UserError
 from infoflow.objectives import Translation
-from infoflow.studies import PRESETS, AnalysisPlan, StudyPlan
-from infoflow.studies._jobs import model_pairs, study_jobs
-from infoflow.studies._measures import pair_measures, standard_measures
+from infoflow.results import Spec
+from infoflow.studies import PRESETS, AnalysisPlan, StudyPlan, pair_measures, standard_measures
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -65,16 +64,14 @@ def test_a_variant_differs_from_its_objective_in_token_dropout_alone() -> None:
     assert plan.objective("translation+token-dropout") == Translation(token_dropout=0.2)
 
 
-def test_a_variant_is_compared_with_its_objective_and_its_own_seeds_only() -> None:
-    objectives = ("causal-lm", "causal-lm+token-dropout", "masked-lm")
-    plan = StudyPlan(objectives=objectives, seeds=(0, 1))
-    jobs = study_jobs(plan)
-    untrained = {job.objective for job in jobs if job.kind == "measure" and not job.trained}
-    assert untrained == {"causal-lm", "masked-lm"}, "a variant's control is its objective's"
-    pairs = {frozenset([a.objective, b.objective]) for a, b in model_pairs(plan) if a.trained and a.seed == b.seed}
-    assert pairs == {frozenset(objectives[:2]), frozenset(["causal-lm", "masked-lm"])}
-    across_seeds = {a.objective for a, b in model_pairs(plan) if a.trained and a.seed != b.seed}
-    assert across_seeds == set(objectives)
+def test_a_variant_is_named_in_a_column_of_its_own() -> None:
+    plan = StudyPlan(objectives=("translation", "translation+token-dropout"), seeds=(0, 1))
+    assert plan.spec("translation") == Spec("translation")
+    assert plan.spec("translation+token-dropout") == Spec("translation", "token-dropout", {"token_dropout": 0.1})
+    assert [recipe.name for recipe in plan.recipes(["translation+token-dropout"])] == [
+        "translation+token-dropout/seed-0",
+        "translation+token-dropout/seed-1",
+    ]
 
 
 def test_absent_plan() -> None:

@@ -10,9 +10,7 @@ import pytest
 
 from infoflow.foundation import Limits, UserError, as_written, describe_setting, read_setting
 from infoflow.pruning import KINDS
-from infoflow.studies import StudyPlan
-from infoflow.studies._measures import pair_measures, standard_measures
-from infoflow.studies._plan import ALL_HEADS, Scope
+from infoflow.studies import PruningPlan, StudyPlan, pair_measures, standard_measures
 
 _VALUES: dict[str, Any] = {
     "0": 0,
@@ -50,7 +48,7 @@ _TEXT = {"title", "corpus.name", "corpus.validation_name", "corpus.test_name", "
     "corpus.text_column",
     "corpus.translation_column",
 }
-_EMPTY_LIST = {"analysis.tables", "pruning.greedy", "pruning.keep", "pruning.subset"} | {
+_EMPTY_LIST = {"pairs", "analysis.tables", "pruning.greedy", "pruning.keep", "pruning.subset"} | {
     "pruning.scratch_scopes",
     "pruning.scratch_points",
 }
@@ -114,7 +112,7 @@ def test_a_plan_at_its_limits_makes_measures(setting: str) -> None:
 
 
 def test_tables_must_be_tables() -> None:
-    for name in ("corpus", "model", "training", "analysis", "alignment", "dynamics", "pruning"):
+    for name in ("corpus", "model", "training", "analysis", "alignment", "dynamics", "pruning", "engine"):
         for value in (3, "x", [], None):
             with pytest.raises(UserError, match=rf"{name} must be a table of settings, written \[{name}\]\. Got "):
                 StudyPlan.from_json({name: value})
@@ -161,7 +159,8 @@ def test_hostile_toml_is_refused(tmp_path, text: str, message: str) -> None:
 
 
 def test_the_scopes_are_the_kinds_and_all() -> None:
-    assert get_args(Scope) == (*KINDS, ALL_HEADS)
+    (scopes, *_) = get_args(get_type_hints(PruningPlan)["scopes"])
+    assert get_args(scopes) == (*KINDS, "all")
 
 
 def test_limits_are_worded_as_they_are_checked() -> None:

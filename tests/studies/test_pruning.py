@@ -1,7 +1,7 @@
 """Pruning in a study: curves of every way of choosing heads, point by point, beside the models that it leaves alone."""
 
-import copy
 import dataclasses
+import shutil
 import warnings
 
 import numpy as np
@@ -11,18 +11,23 @@ import torch
 from safetensors.torch import load_file
 from undrawn import undrawn
 
+from infoflow.flow import PassOptions, measure
 from infoflow.foundation import UserError, file_digest
 from infoflow.heads import HEAD_ROLES, head_roles
 from infoflow.pruning import PRUNED_HEADS, PRUNED_ROLES, PRUNING, quality, role_measures
-from infoflow.results import RunFolder
-from infoflow.studies import PruningPlan, StudyPlan, _pruning, study, train_model
-from infoflow.studies._data import at_most
-from infoflow.studies._jobs import Job, StudyJobs, pruning_jobs, requirement, study_jobs
-from infoflow.studies._pruning import pruned_tables
-from infoflow.studies._pruning_pieces import UNPRUNED, Curve, curves, learning_key, places
-from infoflow.studies._pruning_points import pass_options
-from infoflow.studies._workbench import Workbench
-from infoflow.training import _train
+from infoflow.results import KEYS, Subject
+from infoflow.studies import (
+    Graph,
+    Prune,
+    PruningPlan,
+    StudyModels,
+    StudyPlan,
+    Train,
+    at_most,
+    graph,
+    study,
+    train_model,
+)
 
 SETTINGS = {
     "on": True,
@@ -42,8 +47,8 @@ SETTINGS = {
     "save_every": 0,
 }
 MODEL = "translation/seed-0"
-TRAIN = Job(kind="train", objective="translation", seed=0)
-KEYS = ["stack", "kind", "layer", "head"]
+HEAD = ["stack", "kind", "layer", "head"]
+OF_MODELS = {column.name for column in KEYS}
 
 
 @pytest.fixture(scope="module")
@@ -69,11 +74,18 @@ def told(plan, tmp_path_factory):
     return run, [str(warning.message) for warning in caught]
 
 
-def planned(jobs: StudyJobs, **changes) -> StudyJobs:
-    """The same run folder and data with other settings of `[pruning]`."""
-    other = copy.copy(jobs)
-    other.plan = dataclasses.replace(jobs.plan, pruning=dataclasses.replace(jobs.plan.pruning, **changes))
-    return other
+def changed(plan: StudyPlan, **changes) -> StudyPlan:
+    """The same plan with other settings of `[pruning]`."""
+    return dataclasses.replace(plan, pruning=dataclasses.replace(plan.pruning, **changes))
+
+
+def stacked(stages: Graph) -> dict[str, pd.DataFrame]:
+    """The tables of all pieces, below each other."""
+    tables: dict[str, list[pd.DataFrame]] = {}
+    for stage in stages.of(Prune):
+        for name, frame in stage.tables().items():
+            tables.setdefault(name, []).append(frame)
+    return {name: pd.concat(frames, ignore_index=True) for name, frames in tables.items()}
 
 
 @pytest.fixture(scope="module")
@@ -82,13 +94,20 @@ def run(told):
 
 
 @pytest.fixture(scope="module")
-def jobs(plan, run) -> StudyJobs:
-    return StudyJobs(plan, RunFolder(run.path))
+def models(run) -> StudyModels:
+    (training,) = run.stages.of(Train)
+    return training.models
+
+
+def published(models: StudyModels):
+    """The trained model."""
+    (recipe,) = models.plan.recipes()
+    return models.load(Subject(recipe=recipe))
 
 
 def removed(run, method: str, draw: int, point: int) -> frozenset:
     heads = run.tables["pruned_heads"].set_index(["method", "draw", "point"]).sort_index().loc[(method, draw, point)]
-    return frozenset(map(tuple, heads.loc[~heads["alive"], KEYS].to_numpy().tolist()))
+    return frozenset(map(tuple, heads.loc[~heads["alive"], HEAD].to_numpy().tolist()))
 
 
 def row(run, method: str, draw: int, point: int, metric: str) -> pd.Series:
@@ -115,7 +134,7 @@ def test_every_way_of_choosing_gives_a_curve(run) -> None:
     encoder = curve[~curve["method"].str.endswith("-all") & (curve["point"] >= 0)]
     assert (encoder[["kept_decoder_self", "kept_decoder_cross"]] == 4).all(axis=None)
     assert (curve["baseline"].groupby(curve["metric"]).nunique() == 1).all()
-    assert set(curve.columns) == {*PRUNING.column_names, "model", "objective", "seed", "trained"}
+    assert set(curve.columns) == {*PRUNING.column_names, *OF_MODELS}
 
 
 def test_what_cannot_be_kept_and_gates_that_do_not_decide_are_told(told) -> None:
@@ -142,8 +161,8 @@ def test_scratch_has_the_map_and_the_place_of_its_sweep(run) -> None:
     assert scratch["log_alpha"].isna().all()
 
 
-def test_a_greedy_point_is_the_published_model_without_its_heads(run, jobs) -> None:
-    model, held_out = jobs.load(TRAIN), at_most(jobs.data.analysed, 12)
+def test_a_greedy_point_is_the_published_model_without_its_heads(run, models) -> None:
+    model, held_out = published(models), at_most(models.data.analysed, 12)
     for metric in ("loss", "bleu"):
         found = quality(model, held_out, removed(run, "random-all", 0, 0), metric, beams=2)
         assert row(run, "random-all", 0, 0, metric)["value"] == pytest.approx(found["scores"][0], rel=1e-6)
@@ -151,14 +170,14 @@ def test_a_greedy_point_is_the_published_model_without_its_heads(run, jobs) -> N
     assert row(run, "random", 0, 0, "loss")["baseline"] == pytest.approx(full, rel=1e-6)
 
 
-def test_a_learned_point_is_its_weights_times_its_gates(run, jobs) -> None:
+def test_a_learned_point_is_its_weights_times_its_gates(run, models) -> None:
     """From the files: output projections' columns times the table's gates, and no gate anywhere."""
-    job = Job(kind="prune", objective="translation", seed=0)
-    curve = Curve(way="hard-concrete", scope="all")
-    model = jobs.load(TRAIN)
-    (folder,) = (jobs.bench.path("pruning", learning_key(jobs, job, curve))).glob("penalty-00-*")
-    weights = load_file(folder / "model" / "model.safetensors")
-    assert any("gates" in name for name in weights)
+    model = published(models)
+    every = [load_file(path) for path in (run.path / "work" / "pruning").glob("*/penalty-00-*/model/model.safetensors")]
+    gates = [sum("gates" in name for name in weights) for weights in every]
+    assert len(every) == 2
+    assert 0 < min(gates) < max(gates)
+    weights = every[gates.index(max(gates))]  # those of all kinds of attention
     model.module.load_state_dict({name: w for name, w in weights.items() if "gates" not in name}, strict=False)
     heads = run.tables["pruned_heads"]
     heads = heads[(heads["method"] == "hard-concrete-all") & (heads["point"] == 0)]
@@ -168,59 +187,57 @@ def test_a_learned_point_is_its_weights_times_its_gates(run, jobs) -> None:
             for piece in outputs[head.stack, head.kind, head.layer].head(head.head):
                 weight = model.module.get_parameter(piece.parameter)
                 weight[piece.mask(weight)] *= head.gate
-    found = quality(model, at_most(jobs.data.analysed, 12), frozenset(), "loss")["scores"][0]
+    found = quality(model, at_most(models.data.analysed, 12), frozenset(), "loss")["scores"][0]
     stored = row(run, "hard-concrete-all", 0, 0, "loss")
     assert stored["value"] == pytest.approx(found, rel=1e-5)
     assert 0 < heads["alive"].sum() < 12
     assert stored["kept"] == heads["alive"].sum()
 
 
-def test_roles_are_measured_again_at_each_point(run, jobs) -> None:
-    from infoflow.flow import measure
-
+def test_roles_are_measured_again_at_each_point(run, models) -> None:
     roles = run.tables["pruned_roles"]
-    assert set(roles.columns) == {*PRUNED_ROLES.column_names, "model", "objective", "seed", "trained"}
+    assert set(roles.columns) == {*PRUNED_ROLES.column_names, *OF_MODELS}
     assert set(roles["method"]) == {m for w in ("hard-concrete", "random") for m in (w, f"{w}-all")} | {"scratch"}
     assert {"positional -1", "positional +1"} < set(roles["role"])
     assert roles["role"].str.contains("dependent").any()  # the grammar's trees
     before = roles[roles["point"] == -1]
     assert before["alive"].all()
     assert set(before["method"]) == set(roles["method"])
-    sentences = at_most(jobs.data.analysed, 60)
-    found = head_roles(measure(jobs.load(TRAIN), sentences, role_measures(), pass_options(jobs), jobs.data.train))
+    sentences = at_most(models.data.analysed, 60)
+    options = PassOptions(tokens_per_batch=models.plan.analysis.tokens_per_batch)
+    found = head_roles(measure(published(models), sentences, role_measures(), options, models.data.train))
     assert set(HEAD_ROLES.column_names) == set(found.columns)
-    one = before[before["method"] == "random"].groupby([*KEYS, "role"])[["score", "present"]].first()
+    one = before[before["method"] == "random"].groupby([*HEAD, "role"])[["score", "present"]].first()
     pd.testing.assert_frame_equal(
         one.sort_index(),
-        found.set_index([*KEYS, "role"])[["value", "holds"]].set_axis(["score", "present"], axis=1).sort_index(),
+        found.set_index([*HEAD, "role"])[["value", "holds"]].set_axis(["score", "present"], axis=1).sort_index(),
     )
     later = roles[(roles["method"] == "hard-concrete") & (roles["point"] == 0)]
     gone = removed(run, "hard-concrete", 0, 0)
-    assert {tuple(head) for head in later.loc[~later["alive"], KEYS].to_numpy().tolist()} == set(gone)
+    assert {tuple(head) for head in later.loc[~later["alive"], HEAD].to_numpy().tolist()} == set(gone)
 
 
-def test_published_models_stay_as_they_are(run, jobs, plan, tmp_path) -> None:
-    plain = dataclasses.replace(plan, pruning=PruningPlan())
-    alone = StudyJobs(plain, RunFolder(tmp_path / "plain"))
-    assert alone.train_key(TRAIN) == jobs.train_key(TRAIN)
-    train_model("translation", plan, out=alone.run.path)
+def test_published_models_stay_as_they_are(run, plan, tmp_path) -> None:
+    train_model("translation", plan, out=tmp_path / "plain")
     model = f"models/{MODEL}/model.safetensors"
-    assert file_digest(alone.run.path / model) == file_digest(run.path / model)
-    assert study_jobs(plain) == [job for job in study_jobs(plan) if job.kind != "prune"]
+    assert file_digest(tmp_path / "plain" / model) == file_digest(run.path / model)
+    plain = graph(dataclasses.replace(plan, pruning=PruningPlan()), tmp_path / "plain")
+    assert [stage.key for stage in plain.of(Train)] == [stage.key for stage in run.stages.of(Train)]
+    others = [stage.label for stage in run.stages if not isinstance(stage, Prune)]
+    assert [stage.label for stage in plain] == others
 
 
-def test_an_interrupted_study_ends_with_the_same_tables(run, jobs, tmp_path, monkeypatch) -> None:
-    cut = planned(jobs, scopes=("encoder-self",), save_every=2)
-    cut.run, cut.bench = RunFolder(tmp_path / "cut"), Workbench(tmp_path / "cut" / "work")
-    todo = [job for job in study_jobs(cut.plan) if job.kind != "measure"]
+def test_an_interrupted_study_ends_with_the_same_tables(run, plan, tmp_path, monkeypatch) -> None:
+    stages = graph(changed(plan, scopes=("encoder-self",), save_every=2), tmp_path / "cut")
+    todo = [stage for stage in stages if isinstance(stage, Train | Prune)]
 
     def do_all() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            for job in todo:
-                cut.do(job)
+            for stage in todo:
+                stage.run()
 
-    def interrupted_at(owner, name: str, call: int) -> None:
+    def interrupted_at(owner: type, name: str, call: int) -> None:
         original, calls = getattr(owner, name), []
 
         def wrapped(*args, **kwargs):
@@ -234,14 +251,14 @@ def test_an_interrupted_study_ends_with_the_same_tables(run, jobs, tmp_path, mon
             with pytest.raises(KeyboardInterrupt):
                 do_all()
 
-    interrupted_at(_train._Run, "_step", 4 + 4 + 4)  # in the last update at the sweep's second penalty
-    interrupted_at(_pruning, "_roles", 1)  # the second point is scored, its roles are not there
-    interrupted_at(_train._Run, "_step", 3)  # in the training from scratch
-    assert [cut.is_done(job) for job in todo] == [True, True, True, True, False]
+    interrupted_at(torch.optim.AdamW, "step", 4 + 4 + 4)  # in the last update at the sweep's second penalty
+    interrupted_at(Prune, "_roles", 1)  # the second point is scored, its roles are not there
+    interrupted_at(torch.optim.AdamW, "step", 3)  # in the training from scratch
+    assert [stage.is_done() for stage in todo] == [True, True, True, True, False]
     do_all()
-    assert all(cut.is_done(job) for job in todo)
-    for schema, frame in pruned_tables(cut, pruning_jobs(cut.plan)):
-        whole = run.tables[schema.name]
+    assert all(stage.is_done() for stage in todo)
+    for name, frame in stacked(stages).items():
+        whole = run.tables[name]
         whole = whole[whole["method"].isin(set(frame["method"])) & (whole["draw"] == 0)]
         assert len(frame) == len(whole) > 0
         pd.testing.assert_frame_equal(
@@ -249,38 +266,63 @@ def test_an_interrupted_study_ends_with_the_same_tables(run, jobs, tmp_path, mon
         )
 
 
-def test_a_larger_plan_does_only_what_is_missing(jobs) -> None:
+def test_a_larger_plan_does_only_what_is_missing(run, plan) -> None:
     def missing(**changes) -> list[str]:
-        other = planned(jobs, **changes)
-        return [job.piece for job in study_jobs(other.plan) if not other.is_done(job)]
+        stages = graph(changed(plan, **changes), run.folder)
+        return [str(stage.piece) for stage in stages.missing() if isinstance(stage, Prune)]
 
     assert missing() == []
-    assert missing(greedy=("confidence", "random"), scopes=("all",)) == ["greedy/all"]
-    assert missing(random_draws=2) == ["greedy/encoder-self", "greedy/all"]
-    # What may follow from the sweep waits for it; nothing of it is done again.
-    longer = {"penalties": (0.0, 500.0, 600.0), "scopes": ("encoder-self",)}
-    assert missing(**longer) == ["hard-concrete/encoder-self", "greedy/encoder-self", "scratch/encoder-self"]
-    assert missing(keep=(3, 2), scopes=("all",)) == ["greedy/all"]
-    job = Job(kind="prune", objective="translation", seed=0)
-    curve = Curve(way="hard-concrete", scope="all")
-    assert places(planned(jobs, **longer), job, curve)[:2] == places(jobs, job, curve)
+    assert missing(greedy=("confidence", "random"), scopes=("all",)) == ["greedy in all"]
+    assert missing(random_draws=2) == ["greedy in encoder-self", "greedy in all"]
+    assert missing(keep=(3, 2), scopes=("all",)) == ["greedy in all"]
+    # What may follow from the sweep waits for it.
+    pieces = ["hard-concrete in encoder-self", "greedy in encoder-self", "scratch in encoder-self"]
+    assert missing(penalties=(0.0, 500.0, 600.0), scopes=("encoder-self",)) == pieces
 
 
-def test_pieces_are_jobs_behind_what_they_need(plan) -> None:
-    pruning = pruning_jobs(plan)
-    for job in pruning:
-        assert Job.parse(job.write()) == job
-        needed = requirement(job)
-        assert needed == TRAIN or needed in pruning[: pruning.index(job)]
-    assert requirement(pruning[0]) == TRAIN
-    assert pruning[0].piece == UNPRUNED
-    assert requirement(pruning[-1]).piece == "hard-concrete/all"
+@pytest.mark.filterwarnings("ignore:.*closed every gate", "ignore:.*still between 0 and 1")
+def test_a_longer_sweep_goes_on_from_its_last_penalty(run, plan, tmp_path, monkeypatch) -> None:
+    folder = tmp_path / "longer"
+    shutil.copytree(run.path, folder)
+    longer = changed(plan, penalties=(0.0, 500.0, 600.0), scopes=("encoder-self",))
+    original, updates = torch.optim.AdamW.step, []
+    monkeypatch.setattr(torch.optim.AdamW, "step", lambda *args: updates.append(1) or original(*args))
+    (sweep,) = (stage for stage in graph(longer, folder).of(Prune) if str(stage.piece).startswith("hard-concrete"))
+    before = run.tables["pruning"].query("method == 'hard-concrete'")
+    sweep.run()
+    assert len(updates) == plan.pruning.updates
+    after = sweep.tables()["pruning"]
+    assert sorted(set(after["point"])) == [0, 1, 2]
+    first = after[after["point"] < 2]
+    assert first["value"].tolist() == before["value"].tolist()
 
 
-def test_models_of_one_stack_have_one_scope(plan) -> None:
-    single = dataclasses.replace(plan, objectives=("masked-lm", "causal-lm"), pruning=PruningPlan(greedy=()))
-    assert [curve.method for curve in curves(single, "masked-lm")] == ["hard-concrete"]
-    assert [curve.method for curve in curves(single, "causal-lm")] == ["hard-concrete-all"]
+def test_pieces_are_stages_behind_what_they_need(run, plan) -> None:
+    stages = run.stages
+    (training,) = stages.of(Train)
+    needs = {str(stage.piece): [stages[key].label for key in stage.needs] for stage in stages.of(Prune)}
+    prefix = f"prune {MODEL}, "
+    assert needs["unpruned"] == [training.label]
+    assert {piece: labels for piece, labels in needs.items() if piece != "unpruned"} == {
+        "hard-concrete in encoder-self": [prefix + "unpruned"],
+        "greedy in encoder-self": [prefix + "hard-concrete in encoder-self"],
+        "scratch in encoder-self": [prefix + "hard-concrete in encoder-self"],
+        "hard-concrete in all": [prefix + "unpruned"],
+        "greedy in all": [prefix + "hard-concrete in all"],
+    }
+
+
+def test_models_of_one_stack_have_one_scope(plan, tmp_path) -> None:
+    objectives = ("masked-lm", "causal-lm")
+    pruning = PruningPlan(on=True, objectives=objectives, greedy=())
+    stages = graph(dataclasses.replace(plan, objectives=objectives, pruning=pruning), tmp_path)
+    found = {(stage.recipe.objective.name, str(stage.piece)) for stage in stages.of(Prune)}
+    assert found == {
+        ("masked-lm", "unpruned"),
+        ("masked-lm", "hard-concrete in encoder-self"),
+        ("causal-lm", "unpruned"),
+        ("causal-lm", "hard-concrete in all"),
+    }
 
 
 def test_a_language_model_is_scored_by_its_loss(plan, tmp_path) -> None:
@@ -294,15 +336,13 @@ def test_a_language_model_is_scored_by_its_loss(plan, tmp_path) -> None:
         scratch=False,
         roles=False,
     )
-    jobs = StudyJobs(
-        dataclasses.replace(plan, objectives=("masked-lm",), pruning=settings), RunFolder(tmp_path / "masked")
-    )
+    stages = graph(dataclasses.replace(plan, objectives=("masked-lm",), pruning=settings), tmp_path / "masked")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for job in study_jobs(jobs.plan):
-            if job.kind != "measure":
-                jobs.do(job)
-    tables = {schema.name: frame for schema, frame in pruned_tables(jobs, pruning_jobs(jobs.plan))}
+        for stage in stages:
+            if isinstance(stage, Train | Prune):
+                stage.run()
+    tables = stacked(stages)
     curve = tables["pruning"]
     assert set(curve["metric"]) == {"loss"}
     learned, once, again = (

@@ -1,25 +1,21 @@
 """A whole study on generated sentences: what it leaves, and that it continues."""
 
-import dataclasses
 import json
 import os
-import shutil
-import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 import pandas as pd
 import pytest
-import torch
-from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, EncoderDecoderModel
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, file_digest
 from infoflow.results import RunFolder
-from infoflow.studies import Run, StudyPlan, study
-from infoflow.studies._jobs import Job, StudyJobs, job_cost, requirement, study_jobs
-from infoflow.studies._processes import _next
+from infoflow.studies import AbstractStage, Check, Measure, Run, StudyPlan, study
 
 TABLES = {
     "alignment",
@@ -140,61 +136,42 @@ def test_scores_are_beside_a_context_free_baseline(tiny_run: Run) -> None:
 def test_loss_equals_the_training_rooms_evaluation(tiny_run: Run, tiny_plan: StudyPlan) -> None:
     from infoflow.training import evaluate
 
-    jobs = StudyJobs(tiny_plan, tiny_run.folder)
     scores = tiny_run.tables["task_scores"]
-    for objective in tiny_plan.objectives:
-        model = jobs.load(Job(kind="measure", objective=objective, seed=0))
-        data = jobs.data.encoded(jobs.data.test, tiny_plan.model.positions)
-        expected = evaluate(tiny_plan.objective(objective), model.module, data).loss
-        row = scores.query("objective == @objective and seed == 0 and trained and metric == 'loss' and split == 'test'")
+    for stage in tiny_run.stages.of(Measure):
+        if not stage.subject.trained:
+            continue
+        models, recipe = stage.models, stage.subject.recipe
+        data = models.data.encoded(models.data.test, tiny_plan.model.positions)
+        expected = evaluate(models.objective(recipe), models.load(stage.subject).module, data).loss
+        own = scores[scores["objective"] == recipe.objective.name]
+        row = own.query("seed == 0 and trained and metric == 'loss' and split == 'test'")
         assert row["value"].item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_second_call_does_nothing_again(tiny_run: Run, tiny_plan: StudyPlan, no_drawing, monkeypatch) -> None:
-    monkeypatch.setattr(StudyJobs, "do", lambda *_: pytest.fail("everything was done"))
+def test_a_second_call_only_checks_again(tiny_run: Run, tiny_plan: StudyPlan, no_drawing, monkeypatch) -> None:
     before = {name: tiny_run.tables[name] for name in TABLES}
+    kinds: list[type[AbstractStage]] = [type(stage) for stage in tiny_run.stages if not isinstance(stage, Check)]
+    for kind in kinds:
+        monkeypatch.setattr(kind, "run", lambda stage: pytest.fail(f"{stage.label} was done again"))
     again = study(tiny_plan, tiny_run.path, num_processes=1)
-    for name in TABLES - {"training_runs"}:
+    for name in TABLES:
         pd.testing.assert_frame_equal(before[name], again.tables[name])
 
 
-def test_a_changed_plan_redoes_only_what_changed(tiny_run: Run, tiny_plan: StudyPlan, tmp_path) -> None:
-    shutil.copytree(tiny_run.path, tmp_path / "run")
-    run = RunFolder(tmp_path / "run")
-    more_seeds = dataclasses.replace(tiny_plan, seeds=(0, 1))
-    jobs = StudyJobs(more_seeds, run)
-    missing = [job for job in study_jobs(more_seeds) if not jobs.is_done(job)]
-    assert {job.seed for job in missing if job.kind == "train"} == {1}
-    faster = dataclasses.replace(tiny_plan, training=dataclasses.replace(tiny_plan.training, learning_rate=1e-3))
-    jobs = StudyJobs(faster, run)
-    missing = [job for job in study_jobs(faster) if job.kind == "train" and not jobs.is_done(job)]
-    assert len(missing) == 3
-
-
-def test_jobs_are_ordered_by_cost_and_requirement(tiny_plan: StudyPlan) -> None:
-    jobs = study_jobs(tiny_plan)
-    assert jobs[0].objective == "translation"
-    for job in jobs:
-        assert Job.parse(job.write()) == job
-        needed = requirement(job)
-        assert needed is None or jobs.index(needed) < jobs.index(job)
-
-
-def test_processes_take_the_longest_job_that_is_ready(tiny_plan: StudyPlan) -> None:
-    jobs = study_jobs(tiny_plan)
-    waiting, done, running, now = list(jobs), set(), [], 0.0
-    while waiting or running:
-        while len(running) < 2 and (job := _next(waiting, done, jobs)):
-            ready = [one for one in waiting if requirement(one) is None or requirement(one) in done]
-            assert job in ready
-            assert job_cost(job) == max(map(job_cost, ready))
-            waiting.remove(job)
-            running.append((now + job_cost(job), job))
-        first = min(running, key=lambda one: one[0])
-        running.remove(first)
-        now = first[0]
-        done.add(first[1])
-    assert now - sum(map(job_cost, jobs)) / 2 < 0.4  # the shortest measurement
+def test_what_each_stage_took_is_on_record(tiny_run: Run) -> None:
+    records = tiny_run.folder.read()["stages"]
+    labels = [record["label"] for record in records]
+    assert len(labels) == len(set(labels))
+    assert [label for label in labels if label.startswith("train ")] == [
+        f"train {objective}/seed-0" for objective in ("translation", "causal-lm", "masked-lm")
+    ]
+    assert {"train", "measure", "compare", "align"} <= {record["kind"] for record in records}
+    for record in records:
+        assert record["seconds"] > 0
+        assert record["peak_memory"] > 10**7
+        assert record["threads"] == 1
+    costs = {stage.label: stage.cost for stage in tiny_run.stages}
+    assert {record["label"]: record["seconds"] for record in records}.items() <= costs.items()
 
 
 def test_one_study_per_folder(tiny_plan: StudyPlan, tmp_path) -> None:
@@ -214,16 +191,34 @@ def test_a_study_does_not_overwrite_another_kind_of_run(tiny_plan: StudyPlan, tm
 
 SCRIPT = """
 import sys
-from infoflow.foundation import set_threads
-from infoflow.studies import _study, study
+from infoflow.studies import study
+from undrawn import undrawn
 if __name__ == "__main__":
-    set_threads(1)
-    _study.write_report = lambda run: run.report.touch()  # it has tests of its own
-    study(sys.argv[1], sys.argv[2], num_processes=2)
+    with undrawn():  # reports have tests of their own
+        study(sys.argv[1], sys.argv[2], num_processes=2)
 """
 
 
+def _processes_with(mark: str) -> list[int]:
+    """Processes, other than this one, that inherited the variable `mark`."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            alive = (folder / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+            if alive and mark.encode() in (folder / "environ").read_bytes():
+                found.append(int(folder.name))
+    return found
+
+
+def _wait_until(holds: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
 @pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_killed_in_two_processes_it_ends_with_the_weights_and_numbers_of_one(
     tiny_toml: str, tmp_path, no_drawing
 ) -> None:
@@ -234,22 +229,25 @@ def test_killed_in_two_processes_it_ends_with_the_weights_and_numbers_of_one(
     (tmp_path / "run.py").write_text(SCRIPT)
     expected = study(tmp_path / "tiny.toml", tmp_path / "expected", num_processes=1)
     command = [sys.executable, str(tmp_path / "run.py"), str(tmp_path / "tiny.toml"), str(tmp_path / "run")]
-    first = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+    mark = f"INFOFLOW_TEST={tmp_path}"
+    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "INFOFLOW_TEST": str(tmp_path), "PYTHONPATH": path}
+    first = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment)
     trained = tmp_path / "run" / "work" / "trained"
-    deadline = time.monotonic() + 120
-    while not (trained.exists() and any(trained.iterdir())) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    os.killpg(first.pid, signal.SIGKILL)
+    _wait_until(lambda: trained.exists() and any(trained.iterdir()), 300)
+    assert len(_processes_with(mark)) > 1
+    first.kill()
     first.wait()
+    _wait_until(lambda: not _processes_with(mark), 30)
     assert not (tmp_path / "run" / "report.html").exists()
-    subprocess.run(command, check=True, stderr=subprocess.DEVNULL, timeout=900)
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL, timeout=900, env=environment)
     assert (tmp_path / "run" / "report.html").exists()
+    assert not _processes_with(mark)
     weights = sorted((expected.path / "models").glob("*/*/model.safetensors"))
     assert len(weights) == 2
     for path in weights:
-        ours, theirs = load_file(path), load_file(tmp_path / "run" / path.relative_to(expected.path))
-        assert all(torch.equal(ours[name], theirs[name]) for name in ours), path
+        assert file_digest(path) == file_digest(tmp_path / "run" / path.relative_to(expected.path)), path
     resumed = RunFolder(tmp_path / "run").tables
     assert set(resumed) == set(expected.tables) == {*one_of_each_kind, "findings", "learning_curves", "training_runs"}
     for name in set(resumed) - {"training_runs"}:
-        pd.testing.assert_frame_equal(expected.tables[name], resumed[name], rtol=1e-9)
+        pd.testing.assert_frame_equal(expected.tables[name], resumed[name])

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -12,9 +13,7 @@ from infoflow.flow import PassOptions
 from infoflow.foundation import UserError
 from infoflow.heads import Ablation, ablation_transfer
 from infoflow.models import load_model
-from infoflow.studies import Run, StudyPlan, study
-from infoflow.studies._data import prepare
-from infoflow.studies._transfer import transfer_keys
+from infoflow.studies import Measure, Run, StudyModels, StudyPlan, graph, prepare, study
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def test_a_study_with_another_domain_trains_nothing_again(
 ) -> None:
     folder = tmp_path / "run"
     shutil.copytree(grown_run.path, folder)
-    monkeypatch.setattr("infoflow.studies._jobs.train", lambda *args, **kwargs: pytest.fail("trains again"))
+    monkeypatch.setattr(StudyModels, "train_into", lambda *args, **kwargs: pytest.fail("trains again"))
     plan = dataclasses.replace(
         tiny_plan,
         objectives=("translation",),
@@ -72,11 +71,19 @@ def test_sentences_of_the_study_are_no_other_domain(tiny_plan: StudyPlan, other_
     assert list(prepared(str(mixed)).other_domain.column("text")) == list(data.other_domain.column("text"))
 
 
-def test_another_measure_or_domain_is_another_table(tiny_plan: StudyPlan, monkeypatch) -> None:
-    plan, first, second = tiny_plan.analysis, load_corpus("grammar:20"), load_corpus("grammar:30")
-    keys = [transfer_keys("states", corpus, plan)["ablation_transfer"] for corpus in (first, second)]
+def test_another_measure_or_domain_is_another_table(tiny_plan: StudyPlan, other_domain, monkeypatch, tmp_path) -> None:
+    def key(domain: Path) -> str:
+        corpus = dataclasses.replace(tiny_plan.corpus, transfer_name=str(domain))
+        plan = dataclasses.replace(tiny_plan, objectives=("masked-lm",), corpus=corpus)
+        keys = {stage.table_keys()["ablation_transfer"] for stage in graph(plan, tmp_path / "run").of(Measure)}
+        assert len(keys) == 2, "the model's and its control's"
+        return max(keys)
+
+    smaller = tmp_path / "smaller.tsv"
+    smaller.write_text("".join(other_domain.read_text("utf-8").splitlines(keepends=True)[:30]), encoding="utf-8")
+    keys = {key(other_domain), key(smaller)}
     monkeypatch.setattr(Ablation, "table", dataclasses.replace(Ablation.table, version=99))
-    assert len({*keys, transfer_keys("states", first, plan)["ablation_transfer"]}) == 3
+    assert len({*keys, key(other_domain)}) == 3
 
 
 def _analysed(plan: StudyPlan, folder):

@@ -25,6 +25,7 @@ def study(
         Parameter(negative=(), show_default=False, group=COMMON, converter=limited("Seed")),
     ] = (),
     device: Device = None,
+    cluster: str | None = None,
     anonymous: Annotated[bool, Parameter(negative=(), group=COMMON)] = False,
     out: Out = None,
     session: Session = Session(),  # noqa: B008 (frozen)
@@ -34,7 +35,9 @@ def study(
     Args:
         plan: A TOML file, or a preset: quick (one seed), laptop (three seeds), paper (Transformer-base, for a GPU),
             replicate (loss change allocation over all sentences).
-        processes: Models trained or measured at a time. Default: one per core on a CPU, one on a GPU.
+        processes: Stages at a time. Default: one per core on a CPU, one on a GPU; with --cluster, those here.
+        cluster: "listen" lets other machines join (infoflow worker), listen:HOST:PORT at that address; tls://HOST:PORT
+            or a scheduler file runs the study on a Dask cluster.
         seed: Train this seed instead of the plan's. May be repeated.
         anonymous: Keep no path and no name of a local file in what is written.
     """
@@ -46,7 +49,7 @@ def study(
         if seed:
             changes.append(f"seeds={list(seed)}")
         chosen = with_settings(StudyPlan.load(plan), [*settings, *changes])
-        run = run_study(chosen, run_folder(out, Path(plan).stem), processes, anonymous)
+        run = run_study(chosen, run_folder(out, Path(plan).stem), processes, anonymous, cluster)
         scores = run.tables["task_scores"]
         rows = [
             [row["model"], row["metric"], estimate(row["value"], row["low"], row["high"]), f"{row['baseline']:.3f}"]

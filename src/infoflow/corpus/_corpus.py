@@ -23,7 +23,7 @@ from ._lines import check_readable, file_state, unchanged
 from ._memory import is_pair, read_frame, read_sentences
 from ._plain_text import read_pair, read_table, read_text
 from ._sentence import Sentence
-from ._split import SplitRule, assign, check_rule, check_shares
+from ._split import SplitRule, check_rule, check_shares, kept_assignment
 from ._store import Stored, store
 from ._tables import read_columns
 from ._tagged import read_tagged, tagged_columns
@@ -334,7 +334,7 @@ class Corpus:
         check_shares(validation, test)
         check_rule(rule)
         columns = [partial(self.column, name) for name in ("text", "translation") if name in self.columns]
-        assigned = assign(columns, seed, validation, test, rule, self.name)
+        assigned = kept_assignment(columns, seed, validation, test, rule, self.name, self.digest)
         shares = {"train": 1.0, "validation": validation, "test": test}
         parts: dict[str, Corpus | None] = {}
         for number, (part, share) in enumerate(shares.items()):

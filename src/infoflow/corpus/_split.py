@@ -1,15 +1,18 @@
 """Train, validation and test parts that do not leak into each other."""
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress
+from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
 
-from infoflow.foundation import UserError, as_written, current_display
+from infoflow.foundation import UserError, as_written, current_display, digest
 
+from ._cache import cached
 from ._near_duplicates import nearly_repeats, normalised, repeats
 
 SplitRule = Literal["near-duplicates", "both-sides", "source"]
@@ -19,6 +22,8 @@ SPLIT_RULES: tuple[SplitRule, ...] = get_args(SplitRule)  # from the strictest
 LEAST_LEFT = 0.5
 """A rule that would leave less than this of a part is not used: the next weaker one is."""
 
+_VERSION = 1  # raise when the same corpus is split otherwise
+_SMALL = 20_000  # sentences: what takes less than a second is not kept
 Column = Callable[[], Iterable[str]]  # streams one side of the corpus from its start
 TRAIN, VALIDATION, TEST, LEFT_OUT = range(4)
 _NAMES = {VALIDATION: "validation", TRAIN: "train"}
@@ -41,6 +46,32 @@ class Assignment:
     parts: np.ndarray  # TRAIN, VALIDATION, TEST or LEFT_OUT
     rule: SplitRule  # the one that was used
     left_out: dict[str, dict[str, int]]  # rows by part and reason
+
+    def save(self, folder: Path) -> None:
+        np.save(folder / "parts.npy", self.parts.astype(np.int8))
+        facts = {"rule": self.rule, "left_out": self.left_out}
+        (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> "Assignment":
+        facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
+        return cls(parts=np.load(folder / "parts.npy").astype(np.int64), **facts)
+
+
+def kept_assignment(
+    columns: Sequence[Column], seed: int, validation: float, test: float, rule: SplitRule, name: str, corpus: str
+) -> Assignment:
+    """`assign`, done once for a corpus (`corpus`: its digest) and found again in the cache: every process of a study
+    splits the same corpus, which takes ten seconds for `tatoeba-en-fr`. Small corpora are not kept."""
+    key = digest([_VERSION, corpus, seed, validation, test, rule])
+
+    def make() -> Assignment:
+        return assign(columns, seed, validation, test, rule, name)
+
+    if sum(1 for _ in zip(range(_SMALL + 1), columns[0](), strict=False)) <= _SMALL:
+        return make()
+    folder = cached(f"splits/{key}", lambda folder: make().save(folder), f"The split of {name}")
+    return Assignment.load(folder)
 
 
 def assign(

@@ -89,7 +89,7 @@ def _windows(recorder: LossChangeRecorder) -> Rows:
         {
             **target,
             "window": window,
-            "start": start,
+            "begin": start,
             "end": end,
             "loss_start": losses[window, 0, row],
             "loss_end": losses[window, 1, row],
@@ -107,7 +107,7 @@ def _steps(recorder: LossChangeRecorder) -> Rows:
     place = recorder.cells.merged(groups)
     sums = recorder.history.sums_WGC
     return [
-        {**target, "window": window, "start": start, "end": end, **_keys(group), "value": value}
+        {**target, "window": window, "begin": start, "end": end, **_keys(group), "value": value}
         for row, target in enumerate(_targets(recorder))
         for window, (start, end) in enumerate(recorder.history.ends_W2)
         for group, value in zip(groups, np.bincount(place, sums[window, row], len(groups)), strict=True)

@@ -21,7 +21,7 @@ _TARGET = (
 )
 _WINDOW = (
     _whole("window", "", "number of the window, from 0; windows add up consecutive chords"),
-    _whole("start", "updates", "updates before the window"),
+    _whole("begin", "updates", "updates before the window"),
     _whole("end", "updates", "updates at its end"),
 )
 _GROUP = (

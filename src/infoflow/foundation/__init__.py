@@ -61,6 +61,7 @@ from ._over_seeds import t_quantile as t_quantile
 from ._paths import command_without_folders as command_without_folders
 from ._paths import name_of as name_of
 from ._paths import without_folders as without_folders
+from ._provenance import processor as processor
 from ._provenance import provenance as provenance
 from ._provenance import public_provenance as public_provenance
 from ._provenance import version as version
@@ -71,6 +72,10 @@ from ._sealed import disagreement as disagreement
 from ._sealed import kept as kept
 from ._sealed import seal as seal
 from ._sealed import sweep_stale as sweep_stale
+from ._stopping import StopRequest as StopRequest
+from ._stopping import request_stop as request_stop
+from ._stopping import sigterm_interrupts as sigterm_interrupts
+from ._stopping import stop_request as stop_request
 from ._threads import available_cores as available_cores
 from ._threads import set_threads as set_threads
 from ._threads import thread_budget as thread_budget

@@ -33,7 +33,7 @@ def provenance() -> dict[str, Any]:
         "python": platform.python_version(),
         "packages": {name: version(name) for name in _PACKAGES},
         "platform": platform.platform(),
-        "processor": _processor(),
+        "processor": processor(),
         "cores": os.cpu_count(),
         "command": command_line(sys.argv, _main_module()),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -80,7 +80,7 @@ def version(package: str) -> str:
 
 
 @cache
-def _processor() -> str:
+def processor() -> str:
     """The processor's name; Linux hides it from `platform.processor`."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():

@@ -15,6 +15,7 @@ from ._subject import END, KEYS, UNTRAINED
 
 NAMES = tuple(column.name for column in KEYS)
 _DECIDING = ("model", "variant", "architecture", "start", "update")
+_EARLIER = {"start": "begin", "update": "step"}  # what columns were called whose names are keys now
 _TELLING = ("architecture", "start", "variant", "update", "model")  # what a refusal names, the first that differs
 
 
@@ -99,12 +100,14 @@ def with_keys(frame: pd.DataFrame) -> pd.DataFrame:
     measured each at the end of its training or before it.
     """
     sides = [side for side in ("", "_a", "_b") if f"objective{side}" in frame and f"variant{side}" not in frame]
+    if sides:
+        frame = frame.rename(columns=_EARLIER)
     for side in sides:
-        parts = frame[f"objective{side}"].astype("string").str.partition("+")
+        parts = [str(text).partition("+") for text in frame[f"objective{side}"]]
         trained = frame["trained"] if "trained" in frame else pd.Series(True, index=frame.index)
         added = {
-            f"objective{side}": parts[0],
-            f"variant{side}": parts[2],
+            f"objective{side}": pd.array([part[0] for part in parts], dtype="string"),
+            f"variant{side}": pd.array([part[2] for part in parts], dtype="string"),
             f"architecture{side}": "",
             f"start{side}": "",
             f"update{side}": np.where(trained, END, UNTRAINED),
@@ -154,7 +157,8 @@ def _require_one_each(frame: pd.DataFrame, side: str) -> None:
     if twice.empty:
         return
     same = twice[(twice[shared] == twice[shared].iloc[0]).all(axis=1)]
-    telling = next(name for name in (f"{each}{side}" for each in _TELLING) if name in same and same[name].nunique() > 1)
+    names = [name for name in (f"{each}{side}" for each in _TELLING) if name in same]
+    telling = next(name for name in names if len(set(same[name])) > 1)
     values = ", ".join(map(str, _in_order(same[telling])))
     first = same.iloc[0]
     raise AmbiguousModels(

@@ -3,28 +3,33 @@
 import dataclasses
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from infoflow.corpus import Corpus, load_corpus, parse_corpus
-from infoflow.flow import PairMeasure, PassOptions, describe_measure, first_then_others, is_first, wait_for_all
+from infoflow.engine import InTurn
+from infoflow.flow import PassOptions, first_then_others, is_first, wait_for_all
 from infoflow.foundation import UserError, atomic_folder, digest, provenance, without_folders
 from infoflow.report import anonymize, check_replaceable, write_report
 from infoflow.results import RunFolder
 
-from ._analysis import SHARDS, Analysis, AnalyzeOptions, Variant, exists, shards_in, variants
 from ._clock import WallClock, reset_clock, wall_clock
-from ._compare import PAIR_KEYS, compare_pairs
+from ._costs import records_of
 from ._data import at_most, distinct
-from ._measures import choose, pair_measures, standard_measures
+from ._given import AnalyzeOptions, exists, given_models
+from ._graph import Graph
+from ._measures import choose, standard_measures
 from ._plan import build_settings
 from ._run import Run
-from ._study import MODEL_KEYS, only_one
-from ._workbench import Part, Workbench, stacked
+from ._run_stages import run_stages
+from ._study import only_one
+from ._workbench import Workbench
+from .stages import AbstractStage, Check, Compare, MeasureGiven
+from .stages._measure import described
+from .stages._measure_given import SHARDS, shards_in
 
 
 def analyze(
@@ -68,9 +73,26 @@ def _analyze(
     clock: WallClock | None,
     merging: bool = False,
 ) -> None:
+    corpus, bench = _corpus(options), Workbench(run.path / "work")
+    measuring = _measuring(sources, options, corpus, bench, merging)
+    if shard is not None:
+        for stage in measuring:
+            stage.run_shard(*shard)
+        return
+    stages = _analysis_graph(run, measuring)
+    run_stages(stages, run, InTurn())
+    if is_first():
+        _describe(run, corpus, stages, clock)
+        write_report(run)
+    wait_for_all()
+    bench.discard("samples")
+
+
+def _measuring(
+    sources: Sequence[str], options: AnalyzeOptions, corpus: Corpus, bench: Workbench, merging: bool
+) -> list[MeasureGiven]:
+    """The trained models, then their controls. A model that cannot be read is told of before any is measured."""
     measures = choose(standard_measures(options.measures), options.only)
-    corpus = _corpus(options)
-    bench = Workbench(run.path / "work")
     # Models compared may have different tokenizers: then words, not subwords, must be the same.
     passes = PassOptions(
         seed=options.seed,
@@ -78,37 +100,30 @@ def _analyze(
         max_length=options.max_length,
         white_space_words=len(sources) > 1,
     )
-    analysed = []
-    for analysis in _in_turn(variants(sources, options), partial(Analysis, options, passes, corpus, measures, bench)):
-        if shard is not None:
-            analysis.run_shard(*shard)
-        elif merging:
-            analysis.merge()
-        else:
-            analysis.tables()
-        analysis.release()
-        analysed.append(analysis)
-    if shard is not None:
-        return
-    pairs = {} if options.only else _compared(bench, analysed, options)
-    if is_first():
-        _write(run, analysed, pairs)
-        _describe(run, corpus, analysed, clock)
-        write_report(run)
-    wait_for_all()
-    bench.discard("samples")
+    stages = []
+    for given in given_models(sources, options):
+        stages.append(MeasureGiven.of(given, options, passes, corpus, measures, bench, merging))
+        if len(sources) > 1 or not given.trained:  # in memory one at a time
+            stages[-1].release()
+    return stages
 
 
-def _in_turn(chosen: Sequence[Variant], read: Callable[[Variant], Analysis]) -> Iterator[Analysis]:
-    """The trained models, then their controls. A model that cannot be read is told of before any is measured."""
-    trained, controls = ([one for one in chosen if one.trained is kind] for kind in (True, False))
-    ahead = []
-    for variant in trained:
-        ahead.append(read(variant))
-        if len(trained) > 1:  # in memory one at a time
-            ahead[-1].release()
-    yield from ahead
-    yield from map(read, controls)
+def _analysis_graph(run: RunFolder, measuring: Sequence[MeasureGiven]) -> Graph:
+    """Measuring, the comparisons of all trained models and of all controls, and the tables."""
+    pairs = [(a, b) for a, b in combinations(measuring, 2) if a.subject.trained == b.subject.trained]
+    parts = [(a, b, _pair_key(a, b)) for a, b in pairs if a.pair_measures]
+    with_parts = {stage: stage.needed_for([part for a, b, part in parts if stage in (a, b)]) for stage in measuring}
+    comparing = [
+        Compare(first=first, second=second, part=part, needs=(first.key, second.key))
+        for first, second, part in ((with_parts[a], with_parts[b], part) for a, b, part in parts)
+    ]
+    stages: list[AbstractStage] = [*with_parts.values(), *comparing]
+    check = Check(folder=run, stages=stages, needs=tuple(stage.key for stage in stages), claims=False)
+    return Graph(stages=[*stages, check])
+
+
+def _pair_key(first: MeasureGiven, second: MeasureGiven) -> str:
+    return digest([first.samples_key(), second.samples_key(), described(first.pair_measures)])
 
 
 def merge(folders: Sequence[Path | str], out: Path | str) -> Run:
@@ -174,7 +189,7 @@ def _open(run: RunFolder, sources: Sequence[str], options: AnalyzeOptions) -> No
     if not sources:
         raise UserError("Give at least one model: a hub name, a folder, or a .gguf file.")
     plan = {"models": list(sources), "options": dataclasses.asdict(options)}
-    names = ", ".join(variant.name for variant in variants(sources, options) if variant.trained)
+    names = ", ".join(given.name for given in given_models(sources, options) if given.trained)
     if is_first():
         check_replaceable(run.report)
         # Compared as JSON, which is what the folder holds.
@@ -204,50 +219,23 @@ def _corpus(options: AnalyzeOptions) -> Corpus:
     return first_then_others(lambda: parse_corpus(corpus, options.parser)) if options.parser else corpus
 
 
-def _write(run: RunFolder, analysed: list[Analysis], pairs: Part) -> None:
-    measured = stacked({name: frame.assign(**each.keys) for name, frame in each.stored().items()} for each in analysed)
-    schemas = {measure.name: measure.table.with_keys(*MODEL_KEYS) for measure in analysed[0].measures}
-    run.tables.remove({failure.table for each in analysed for failure in each.failures()} - measured.keys())
-    for name, frame in measured.items():
-        run.tables.write(frame, schemas[name])
-    for measure in pair_measures(analysed[0].plan):
-        if measure.name in pairs:
-            run.tables.write(pairs[measure.name], measure.table.with_keys(*PAIR_KEYS))
-
-
-def _compared(bench: Workbench, analysed: list[Analysis], options: AnalyzeOptions) -> Part:
-    """Tables of all pairs of models, and of their controls; computed unless they are there."""
-    measures = pair_measures(options.measures)
-    pairs = [(a, b) for a, b in combinations(analysed, 2) if a.variant.trained == b.variant.trained]
-    if not pairs:
-        return {}
-    key = digest(
-        [[analysis.key, analysis.variant.name] for analysis in analysed] + [describe_measure(m) for m in measures]
-    )
-    schemas = {measure.name: measure.table.with_keys(*PAIR_KEYS) for measure in measures}
-    return bench.tables("compared", key, schemas, lambda: _compare_pairs(pairs, measures))
-
-
-def _compare_pairs(pairs: list[tuple[Analysis, Analysis]], measures: Sequence[PairMeasure]) -> Part:
-    # By object: two models of one shape have the same control, so the same key.
-    models = {id(analysis): analysis.compared() for pair in pairs for analysis in pair}
-    return compare_pairs([(models[id(a)], models[id(b)]) for a, b in pairs], measures)
-
-
-def _describe(run: RunFolder, corpus: Corpus, analysed: list[Analysis], clock: WallClock | None) -> None:
-    models = [
-        {"name": each.keys["model"], "objective": each.keys["objective"], "seed": 0, "parameters": each.parameters}
-        for each in analysed
-        if each.variant.trained
-    ]
+def _describe(run: RunFolder, corpus: Corpus, stages: Graph, clock: WallClock | None) -> None:
+    measured: list[MeasureGiven] = stages.of(MeasureGiven)
+    models = [_told(each) for each in measured if each.subject.trained]
     words = int(corpus.word_counts.sum())
     run.update(
         corpus={"name": corpus.name, "digest": corpus.digest, "sentences": len(corpus), "words": words},
         models=models,
         timings={} if clock is None else {"analysis (this call)": round(clock.this_call, 1)},
+        stages=records_of(stages, run),
         seconds=None if clock is None else round(clock.all_calls, 1),
         warnings=[],
-        failures=[dataclasses.asdict(failure) for each in analysed for failure in each.failures()],
+        failures=[dataclasses.asdict(failure) for each in measured for failure in each.failures()],
         command=provenance()["command"],
         provenance=provenance(),
     )
+
+
+def _told(stage: MeasureGiven) -> dict[str, Any]:
+    keys = stage.subject.keys()
+    return {"name": keys.pop("model"), **keys, "parameters": stage.parameters}

@@ -9,11 +9,11 @@ from infoflow.dynamics import ALLOCATION_CORPORA, compare_corpora
 from infoflow.findings import FINDINGS, FINDINGS_TABLE, evaluate
 from infoflow.foundation import UserError, current_display, provenance
 from infoflow.report import write_report
-from infoflow.results import Column, RunFolder
+from infoflow.results import KEYS, Column, RunFolder
 
 from ._run import Run
 from ._scores import TASK_SCORES
-from ._study import MODEL_KEYS, only_one
+from ._study import only_one
 
 _CORPUS = Column(name="corpus", dtype="string", unit="", description="name of the study's folder")
 
@@ -51,7 +51,7 @@ def compare_recordings(studies: Sequence[Path | str], out: Path | str) -> Run:
         similarity = compare_corpora({name: run.tables["allocation_groups"] for name, run in by_corpus.items()})
         scores = [_scores(name, run) for name, run in by_corpus.items()]
         target.tables.write(similarity, ALLOCATION_CORPORA)
-        target.tables.write(pd.concat(scores, ignore_index=True), TASK_SCORES.with_keys(_CORPUS, *MODEL_KEYS))
+        target.tables.write(pd.concat(scores, ignore_index=True), TASK_SCORES.with_keys(_CORPUS, *KEYS))
         target.tables.write(evaluate(target.tables, [FINDINGS["dynamics:V3"]]), FINDINGS_TABLE)
         _describe(target, by_corpus)
         write_report(target)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infoflow.results import Column, TableSchema
+from infoflow.results import KEYS, Column, TableSchema
 from infoflow.training import read_log
 
 _POINTS = 60
@@ -19,10 +19,8 @@ LEARNING_CURVES = TableSchema(
     description="Training loss over time, each value the mean over the updates since the one before. Measured under "
     "dropout and the objective's own noise, so it lies above the loss of the finished model.",
     columns=(
-        Column(name="model", dtype="string", unit="", description="name of the model"),
-        Column(name="objective", dtype="string", unit="", description="what it was trained for"),
-        Column(name="seed", dtype="int64", unit="", description="seed of initialisation, data order and noise"),
-        Column(name="update", dtype="int64", unit="updates", description="last optimiser step of the mean"),
+        *KEYS,
+        Column(name="step", dtype="int64", unit="updates", description="last optimiser step of the mean"),
         Column(name="source_tokens", dtype="int64", unit="tokens", description="source tokens read until then"),
         Column(name="value", dtype="float64", unit="nats per token", description="mean training loss"),
     ),
@@ -30,9 +28,9 @@ LEARNING_CURVES = TableSchema(
 
 
 def learning_curve(log: Path) -> pd.DataFrame:
-    """update, source_tokens and value of at most 60 stretches of the log, shorter where the loss falls fast."""
+    """step, source_tokens and value of at most 60 stretches of the log, shorter where the loss falls fast."""
     if not log.exists():
-        return pd.DataFrame(columns=["update", "source_tokens", "value"])
+        return pd.DataFrame(columns=["step", "source_tokens", "value"])
     lines = [line for line in read_log(log) if "loss" in line]
     ends = np.unique(np.geomspace(1, len(lines), _POINTS).round().astype(int)) if lines else np.array([], dtype=int)
     return pd.DataFrame([_mean(lines[start:end]) for start, end in pairwise([0, *ends.tolist()])])
@@ -41,4 +39,4 @@ def learning_curve(log: Path) -> pd.DataFrame:
 def _mean(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
     last = lines[-1]
     value = float(np.mean([line["loss"] for line in lines]))
-    return {"update": last["update"], "source_tokens": last["source_tokens"], "value": value}
+    return {"step": last["update"], "source_tokens": last["source_tokens"], "value": value}

@@ -2,6 +2,7 @@
 
 import dataclasses
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from importlib import resources
 from pathlib import Path
@@ -18,6 +19,7 @@ from infoflow.foundation import (
     Seed,
     Several,
     Share,
+    Threads,
     UserError,
     Weight,
     as_written,
@@ -27,6 +29,7 @@ from infoflow.foundation import (
 )
 from infoflow.objectives import OBJECTIVES, AbstractObjective, make_objective
 from infoflow.pruning import GREEDY
+from infoflow.results import BERT, Recipe, Spec
 from infoflow.training import Match, ModelConfig, TrainConfig
 
 PRESETS = ("quick", "laptop", "paper", "replicate")
@@ -42,6 +45,7 @@ Subwords = Annotated[int, Limits(at_least=6, at_most=10**6)]
 Clusters = Annotated[int, Limits(at_least=0, at_most=65_535)]
 Few = Annotated[int, Limits(at_least=1, at_most=1000)]
 OpenShare = Annotated[float, Limits(above=0, below=1)]
+PAIRS = ("objectives", "neighbours")
 TOKEN_DROPOUT = "token-dropout"
 """Names the variant of an objective whose input tokens are partly replaced in training: `translation+token-dropout`."""
 
@@ -216,6 +220,16 @@ class PruningPlan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class EnginePlan:
+    """How the stages of a study are run, wherever they run."""
+
+    threads: Threads = 1  # of each stage on a CPU: another number changes the last bits of what is trained
+
+    def __post_init__(self) -> None:
+        check_settings(self, "engine")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StudyPlan:
     """One architecture, one corpus, one budget; only the objective varies."""
 
@@ -223,6 +237,7 @@ class StudyPlan:
     objectives: Objectives = ("causal-lm", "masked-lm", "translation")
     seeds: Seeds = (0,)  # initialisation, data order, noise; shared by all objectives
     match: Match = "encoder"  # every stack has `model.layers` layers; "depth": single stacks have twice as many
+    pairs: tuple[str, ...] = ("objectives",)  # of models to compare; or "neighbours", or "NAME|NAME" each
     token_dropout: OpenShare = 0.1  # share of input tokens replaced in training of `NAME+token-dropout` (an ablation)
     corpus: CorpusPlan = field(default_factory=CorpusPlan)
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -231,6 +246,7 @@ class StudyPlan:
     alignment: AlignmentPlan = field(default_factory=AlignmentPlan)
     dynamics: DynamicsPlan = field(default_factory=DynamicsPlan)
     pruning: PruningPlan = field(default_factory=PruningPlan)
+    engine: EnginePlan = field(default_factory=EnginePlan)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -241,22 +257,45 @@ class StudyPlan:
                 raise UserError(f"{name} must be a list of different values. Got {as_written(values)}. Leave out one.")
         if self.pruning.on:
             _one_of("pruning.objectives", self.pruning.objectives, self.objectives)
+        for pair in self.pairs:
+            self._check_pair(pair)
 
-    def objective(self, name: str) -> AbstractObjective:
-        """The objective called `name`; `NAME+token-dropout` is its ablation, trained on partly replaced input.
+    def spec(self, name: str) -> Spec:
+        """What a name in the plan stands for: `NAME`, or `NAME+token-dropout`, trained on partly replaced input.
 
         Raises:
             UserError: There is no such objective or variant.
         """
         base, plus, variant = name.partition("+")
+        make_objective(base)
         if not plus:
-            return make_objective(base)
+            return Spec(base)
         if variant != TOKEN_DROPOUT:
             raise UserError(f"objectives: the only variant is NAME+{TOKEN_DROPOUT}. Got {name}.")
-        make_objective(base)
         if "token_dropout" not in OBJECTIVES[base].__dataclass_fields__:  # type: ignore[attr-defined]
             raise UserError(f"{base} corrupts its input already: it has no variant {name}.")
-        return make_objective(base, token_dropout=self.token_dropout)
+        return Spec(base, TOKEN_DROPOUT, {"token_dropout": self.token_dropout})
+
+    def objective(self, name: str) -> AbstractObjective:
+        """The objective called `name` (see `spec`)."""
+        spec = self.spec(name)
+        return make_objective(spec.name, **spec.options)
+
+    def recipes(self, objectives: Sequence[str] | None = None) -> list[Recipe]:
+        """What is trained, objective by objective, each with every seed; `objectives` narrows it."""
+        names = self.objectives if objectives is None else objectives
+        specs = [self.spec(name) for name in names]
+        return [Recipe(objective=spec, architecture=BERT, seed=seed) for spec in specs for seed in self.seeds]
+
+    def _check_pair(self, pair: str) -> None:
+        if pair in PAIRS:
+            return
+        names = pair.split("|")
+        if len(names) != 2 or not set(names) <= set(self.objectives):
+            raise UserError(
+                f'pairs must be among {", ".join(PAIRS)}, or two objectives of the plan written "NAME|NAME". '
+                f"Got {as_written(pair)}. Its objectives: {', '.join(self.objectives)}."
+            )
 
     @classmethod
     def load(cls, source: str | Path) -> "StudyPlan":
@@ -276,6 +315,8 @@ class StudyPlan:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "StudyPlan":
         """The plan of plain values: what `to_json` wrote, or a parsed TOML file."""
+        if isinstance(values, dict) and isinstance(pairs := values.get("pairs"), str):
+            values = {**values, "pairs": [pairs]}  # one word is a list of one
         return build_settings(cls, values)
 
     def to_json(self) -> dict[str, Any]:

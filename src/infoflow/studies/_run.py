@@ -11,6 +11,9 @@ from infoflow.foundation import UserError
 from infoflow.report import write_report
 from infoflow.results import RunFolder, Tables
 
+from ._graph import Graph, graph
+from ._plan import StudyPlan
+
 _OF_FAILURES = {field.name for field in dataclasses.fields(Failure)}
 
 
@@ -63,6 +66,17 @@ class Run:
                 f"{self.path / 'run.json'} is damaged: each of its failures must have a table, a model and a reason. "
                 "Run the command again in a new folder."
             ) from None
+
+    @property
+    def stages(self) -> Graph:
+        """The stages of the run's plan: what is done, what each depends on, its own tables.
+
+        Raises:
+            UserError: The run is no study.
+        """
+        if self.folder.read().get("kind") != "study":
+            raise UserError(f"{self.path} is no study: only a study has stages.")
+        return graph(StudyPlan.from_json(self.folder.read()["plan"]), self.folder)
 
     def report(self) -> Path:
         """Write `report.html` anew; its path."""

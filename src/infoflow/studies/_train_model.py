@@ -5,15 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from infoflow.engine import InTurn
 from infoflow.flow import is_first
 from infoflow.foundation import UserError, provenance
 from infoflow.results import RunFolder
 from infoflow.training import usable_device
 
 from ._clock import wall_clock
-from ._jobs import Job, StudyJobs
+from ._graph import Graph, graph
 from ._plan import PruningPlan, StudyPlan
+from ._run_stages import run_stages
 from ._study import only_one
+from .stages import Record, Train
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,7 +38,8 @@ def train_model(
         UserError: The objective is unknown, or the plan, the corpus or the folder does not allow it.
     """
     plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
-    plan = dataclasses.replace(plan, objectives=(objective,), seeds=(seed,), pruning=PruningPlan())
+    # What names other objectives of the plan is left out with them.
+    plan = dataclasses.replace(plan, objectives=(objective,), seeds=(seed,), pairs=(), pruning=PruningPlan())
     run = RunFolder(out or Path("runs") / objective)
     if not run.path.exists():  # what is trained already needs no device
         usable_device(plan.training.device)
@@ -46,5 +50,7 @@ def train_model(
         if is_first() and not run.read():  # a study's own plan stays
             run.update(kind="study", title=plan.title, plan=plan.to_json(), provenance=provenance())
         with wall_clock(run, save=is_first()):
-            jobs, job = StudyJobs(plan, run), Job(kind="train", objective=objective, seed=seed)
-            return TrainedModel(facts=jobs.trained(job), folder=jobs.model_folder(job))
+            stages = graph(plan, run)
+            (training,) = stages.of(Train)
+            run_stages(Graph(stages=[training, *stages.of(Record)]), run, InTurn())
+            return TrainedModel(facts=training.facts(), folder=training.models.published(training.recipe))

@@ -30,15 +30,20 @@ def is_intact(model: Path) -> bool:
     return _holds(model, kept)
 
 
+def is_published(model: Path, target: Path) -> bool:
+    """Whether the trained weights in `model` lie at `target` too, whole."""
+    return target.exists() and _holds(target, _of_model(_kept(model)) or _sums(model))
+
+
 def publish(model: Path, target: Path, name: str) -> None:
     """Copy trained weights to `target`, unless they are there whole.
 
     Raises:
         UserError: Something that infoflow did not train lies there.
     """
+    if is_published(model, target):
+        return
     if target.exists():
-        if _holds(target, _of_model(_kept(model)) or _sums(model)):
-            return
         check_target(model, target)
         if _same_training(model, target):
             current_display().note(f"{target} was damaged: {name} is published again from the trained state.")

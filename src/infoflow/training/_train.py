@@ -12,7 +12,7 @@ import torch
 from accelerate.utils import broadcast_object_list
 from transformers import PreTrainedModel
 
-from infoflow.foundation import UserError, atomic_folder, current_display
+from infoflow.foundation import UserError, atomic_folder, current_display, stop_request
 from infoflow.objectives import AbstractObjective
 
 from ._accelerator import make_accelerator
@@ -36,7 +36,7 @@ from ._optimizer import make_optimizer, optimizer_state, restore_optimizer
 from ._precision import mixed_precision, resolve_precision
 from ._sampler import LengthBucketSampler
 from ._schedule import learning_rate
-from ._signals import TrainingInterrupted, stop_request
+from ._signals import TrainingInterrupted
 from ._update import Updater, UpdateResult
 
 

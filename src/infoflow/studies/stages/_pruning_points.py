@@ -5,20 +5,18 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from infoflow.flow import PassOptions, is_first, wait_for_all
 from infoflow.foundation import digest
 from infoflow.heads import Head, HeadSet, ablate
 from infoflow.models import Model
 from infoflow.pruning import GatedPoint, greedy_removals, learn_gates, learn_subset
+from infoflow.results import UNTRAINED, Recipe, Subject
 from infoflow.training import TrainConfig
 
-from ._data import at_most
-from ._pruning_pieces import EXACTLY, LEARNED, SCRATCH, STRAIGHT, Curve, Place, learning_key, swept
-
-if TYPE_CHECKING:
-    from ._jobs import Job, StudyJobs
+from .._data import at_most
+from .._study_models import StudyModels
+from ._pruning_curves import EXACTLY, LEARNED, SCRATCH, STRAIGHT, Curve, Place, learning_key, swept
 
 _FOLDER = "pruning"
 
@@ -35,7 +33,7 @@ class Point:
 
 
 def points(
-    jobs: "StudyJobs", job: "Job", curve: Curve, wanted: Sequence[Place], every: Sequence[Place]
+    models: StudyModels, recipe: Recipe, curve: Curve, wanted: Sequence[Place], every: Sequence[Place]
 ) -> Iterator[Point]:
     """The points `wanted` of a curve whose points are `every`; what goes on from point to
     point passes through those before as well."""
@@ -44,89 +42,89 @@ def points(
     ways: dict[str, Callable[..., Iterator[Point]]] = {LEARNED: _swept, SCRATCH: _from_scratch} | dict.fromkeys(
         EXACTLY, _subsets
     )
-    return ways.get(curve.way, _chosen)(jobs, job, curve, passed)
+    return ways.get(curve.way, _chosen)(models, recipe, curve, passed)
 
 
-def _swept(jobs: "StudyJobs", job: "Job", curve: Curve, places: Sequence[Place]) -> Iterator[Point]:
-    plan, model, positions = jobs.plan.pruning, jobs.load(job), jobs.plan.model.positions
+def _swept(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence[Place]) -> Iterator[Point]:
+    plan, model, positions = models.plan.pruning, models.load(Subject(recipe=recipe)), models.plan.model.positions
     sweep = learn_gates(
         model,
-        jobs.plan.objective(job.objective),
-        jobs.data.encoded(jobs.data.train, positions),
-        _config(jobs, job),
-        jobs.bench.path(_FOLDER, learning_key(jobs, job, curve)),
+        models.objective(recipe),
+        models.data.encoded(models.data.train, positions),
+        _config(models, recipe),
+        models.bench.path(_FOLDER, learning_key(models, recipe, curve)),
         penalties=[place.setting for place in places],
         kinds=curve.kinds,
         gate_rate=plan.gate_rate,
-        seed=job.seed,
+        seed=recipe.seed,
     )
     for place, point in zip(places, sweep, strict=True):
         yield _gated(place, model, point)
         _drop_checkpoints(point.folder)
 
 
-def _subsets(jobs: "StudyJobs", job: "Job", curve: Curve, places: Sequence[Place]) -> Iterator[Point]:
+def _subsets(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence[Place]) -> Iterator[Point]:
     for place in places:
-        model = jobs.load(job)
+        model = models.load(Subject(recipe=recipe))
         point = learn_subset(
             model,
-            jobs.plan.objective(job.objective),
-            jobs.data.encoded(jobs.data.train, jobs.plan.model.positions),
-            _config(jobs, job),
-            jobs.bench.path(_FOLDER, learning_key(jobs, job, curve)),
+            models.objective(recipe),
+            models.data.encoded(models.data.train, models.plan.model.positions),
+            _config(models, recipe),
+            models.bench.path(_FOLDER, learning_key(models, recipe, curve)),
             k=int(place.setting),
             kinds=curve.kinds,
             straight_through=curve.way == STRAIGHT,
             rest="auto",
-            seed=job.seed,
+            seed=recipe.seed,
         )
         yield _gated(place, model, point)
         _drop_checkpoints(point.folder)
 
 
-def _chosen(jobs: "StudyJobs", job: "Job", curve: Curve, places: Sequence[Place]) -> Iterator[Point]:
-    plan, model = jobs.plan.pruning, jobs.load(job)
+def _chosen(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence[Place]) -> Iterator[Point]:
+    plan, model = models.plan.pruning, models.load(Subject(recipe=recipe))
     choices = greedy_removals(
         model,
-        at_most(jobs.data.validation, plan.rank_sentences),
+        at_most(models.data.validation, plan.rank_sentences),
         by=curve.way,
         keep=[int(place.setting) for place in places],
         kinds=curve.kinds,
         draw=curve.order,
-        options=pass_options(jobs),
+        options=pass_options(models),
     )
     for place, (_, removed) in zip(places, choices, strict=True):
         yield Point(place=place, model=model, removed=removed)
 
 
-def _from_scratch(jobs: "StudyJobs", job: "Job", curve: Curve, places: Sequence[Place]) -> Iterator[Point]:
+def _from_scratch(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence[Place]) -> Iterator[Point]:
     """Fixed gates from the first update on: those of the sweep's point. Where no head went, the model itself."""
-    left = swept(jobs, job, curve.scope)
+    left = swept(models, recipe, curve.scope)
     assert left is not None, "its sweep comes before"
     for place in places:
         removed = left[place.index]
         if not removed:
-            yield Point(place=place, model=jobs.load(job), removed=removed)
+            yield Point(place=place, model=models.load(Subject(recipe=recipe)), removed=removed)
             continue
-        folder = jobs.bench.path(_FOLDER, digest([curve.scope, place.origin]))
-        model = jobs.load(dataclasses.replace(job, trained=False))
+        folder = models.bench.path(_FOLDER, digest([curve.scope, place.origin]))
+        model = models.load(Subject(recipe=recipe, update=UNTRAINED))
         with ablate(model, sorted(removed)):
-            jobs.train_into(job, folder, [], model.module, keep_last=1, keep_log_spaced=False)
+            models.train_into(recipe, folder, [], model.module, keep_last=1, keep_log_spaced=False)
         model.module.eval()
         yield Point(place=place, model=model, removed=removed)
         _drop_checkpoints(folder)
 
 
-def pass_options(jobs: "StudyJobs") -> PassOptions:
+def pass_options(models: StudyModels) -> PassOptions:
     """How sentences are run through pruned models."""
-    return PassOptions(tokens_per_batch=jobs.plan.analysis.tokens_per_batch)
+    return PassOptions(tokens_per_batch=models.plan.analysis.tokens_per_batch)
 
 
-def _config(jobs: "StudyJobs", job: "Job") -> TrainConfig:
-    plan = jobs.plan.pruning
+def _config(models: StudyModels, recipe: Recipe) -> TrainConfig:
+    plan = models.plan.pruning
     return dataclasses.replace(
-        jobs.plan.training,
-        seed=job.seed,
+        models.plan.training,
+        seed=recipe.seed,
         updates=plan.updates,
         max_source_tokens=None,
         learning_rate=plan.learning_rate,

@@ -1,29 +1,24 @@
-"""The pieces of a study's pruning, the curves that each draws, and what each point of these depends on."""
+"""The curves of a study's pruning, which of them are drawn together, and what each point depends on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from infoflow.flow import describe_measure
 from infoflow.foundation import digest
 from infoflow.heads import HeadSet
 from infoflow.pruning import KINDS, PRUNED_HEADS, PRUNED_ROLES, PRUNING, role_measures
+from infoflow.results import Recipe, Spec
 
-from ._plan import ALL_HEADS, StudyPlan
+from .._plan import ALL_HEADS, StudyPlan
+from .._study_models import StudyModels
 
-if TYPE_CHECKING:
-    from ._jobs import Job, StudyJobs
-
-STAGE = "pruned"
+PRUNED = "pruned"
 UNPRUNED = "unpruned"
-"""The piece that every other one is compared with: the converged model."""
+"""The way of the piece that every other one is compared with: the converged model."""
 LEARNED, SUBSET, SCRATCH, RANDOM, GREEDILY = "hard-concrete", "subset", "scratch", "random", "greedy"
 STRAIGHT = "straight-through"
 EXACTLY = (SUBSET, STRAIGHT)
 """Gates that let exactly k heads pass: in the limit of a falling temperature, or in every update."""
-
-PIECE_COSTS = {UNPRUNED: 0.1, LEARNED: 2.0, SUBSET: 2.0, STRAIGHT: 2.0, SCRATCH: 6.0}
-"""Rough cost relative to the training of a masked LM."""
 
 _VERSION = 1  # raise when the same plan prunes or scores otherwise
 _TRAINED = (LEARNED, *EXACTLY, SCRATCH)
@@ -48,14 +43,32 @@ class Curve:
     def kinds(self) -> tuple[str, ...] | None:
         return None if self.scope == ALL_HEADS else (self.scope,)
 
-    def draw(self, job: "Job") -> int:
+    def draw(self, recipe: Recipe) -> int:
         """Its number in tables: of the random order, or the seed of the gates."""
-        return job.seed if self.way in _TRAINED else self.order
+        return recipe.seed if self.way in _TRAINED else self.order
 
     @property
-    def piece(self) -> str:
+    def piece(self) -> "Piece":
         """The piece that draws it: greedy choices, which cost little, go together."""
-        return f"{self.way if self.way in _TRAINED else GREEDILY}/{self.scope}"
+        return Piece(self.way if self.way in _TRAINED else GREEDILY, self.scope)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Curves that one stage draws: of one way, or all greedy ones, in one scope."""
+
+    way: str
+    scope: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.way} in {self.scope}" if self.scope else self.way
+
+    @property
+    def before(self) -> "Piece | None":
+        """The piece that must be there first; None: the trained model."""
+        if self.way == UNPRUNED:
+            return None
+        return Piece(UNPRUNED) if self.way in (LEARNED, *EXACTLY) else Piece(LEARNED, self.scope)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,7 +80,7 @@ class Place:
     origin: str  # digest of all that the heads and weights of this point follow from
 
 
-def curves(plan: StudyPlan, objective: str) -> list[Curve]:
+def curves(plan: StudyPlan, objective: Spec) -> list[Curve]:
     """What the plan asks for of a model of the objective, in an order in which each finds what it needs."""
     pruning, found = plan.pruning, list[Curve]()
     for scope in scopes(plan, objective):
@@ -81,75 +94,67 @@ def curves(plan: StudyPlan, objective: str) -> list[Curve]:
     return found
 
 
-def scopes(plan: StudyPlan, objective: str) -> list[str]:
+def scopes(plan: StudyPlan, objective: Spec) -> list[str]:
     """The plan's scopes that such a model has; "all" only where it is more than another one of them."""
-    kinds = _KINDS[plan.objective(objective).architecture]
+    kinds = _KINDS[plan.objective(objective.label).architecture]
     there = [scope for scope in dict.fromkeys(plan.pruning.scopes) if scope in (*kinds, ALL_HEADS)]
     return [scope for scope in there if scope != ALL_HEADS or len(kinds) > 1 or there == [ALL_HEADS]]
 
 
-def pieces(plan: StudyPlan, objective: str) -> list[str]:
+def pieces(plan: StudyPlan, objective: Spec) -> list[Piece]:
     """The pieces for a model of the objective, each behind what it needs."""
-    return [UNPRUNED, *dict.fromkeys(curve.piece for curve in curves(plan, objective))]
+    return [Piece(UNPRUNED), *dict.fromkeys(curve.piece for curve in curves(plan, objective))]
 
 
-def needed(piece: str) -> str | None:
-    """The piece that must be there before; None: the trained model."""
-    if piece == UNPRUNED:
-        return None
-    group, scope = piece.split("/")
-    return UNPRUNED if group in (LEARNED, *EXACTLY) else Curve(way=LEARNED, scope=scope).piece
-
-
-def num_heads(plan: StudyPlan, objective: str, scope: str) -> int:
+def num_heads(plan: StudyPlan, objective: Spec, scope: str) -> int:
     """Heads of a scope of a model."""
-    kinds = _KINDS[plan.objective(objective).architecture]
+    kinds = _KINDS[plan.objective(objective.label).architecture]
     layers = plan.model.layers * (2 if plan.match == "depth" and len(kinds) == 1 else 1)
     return plan.model.heads * layers * (len(kinds) if scope == ALL_HEADS else 1)
 
 
-def places(jobs: "StudyJobs", job: "Job", curve: Curve) -> list[Place] | None:
+def places(models: StudyModels, recipe: Recipe, curve: Curve) -> list[Place] | None:
     """The points of a curve; None as long as the sweep that they follow from is not there."""
-    plan = jobs.plan.pruning
+    plan = models.plan.pruning
     if curve.way == LEARNED:
-        base = learning_key(jobs, job, curve)
+        base = learning_key(models, recipe, curve)
         return [
             Place(index=index, setting=penalty, origin=digest([base, plan.penalties[: index + 1]]))
             for index, penalty in enumerate(plan.penalties)
         ]
     if curve.way in EXACTLY:
-        base = learning_key(jobs, job, curve)
-        counts, _ = _counts(jobs, job, curve, plan.subset)
+        base = learning_key(models, recipe, curve)
+        counts, _ = _counts(models, recipe, curve, plan.subset)
         return _numbered(counts, [[base, k] for k in counts])
-    left = swept(jobs, job, curve.scope)
+    left = swept(models, recipe, curve.scope)
     if left is None:
         return None
     if curve.way == SCRATCH:
         points = sorted(set(plan.scratch_points or range(len(plan.penalties))))
-        origins = [digest([_VERSION, SCRATCH, jobs.train_key(job), sorted(left[point])]) for point in points]
+        origins = [digest([_VERSION, SCRATCH, models.train_key(recipe), sorted(left[point])]) for point in points]
         pairs = zip(points, origins, strict=True)
         return [Place(index=point, setting=plan.penalties[point], origin=origin) for point, origin in pairs]
-    return _greedy_places(jobs, job, curve, left)
+    return _greedy_places(models, recipe, curve, left)
 
 
-def too_many(jobs: "StudyJobs", job: "Job", curve: Curve) -> list[int]:
+def too_many(models: StudyModels, recipe: Recipe, curve: Curve) -> list[int]:
     """Numbers of heads that the plan asks for and the scope does not have."""
-    plan = jobs.plan.pruning
+    plan = models.plan.pruning
     asked = plan.subset if curve.way in EXACTLY else () if curve.way in (LEARNED, SCRATCH) else plan.keep
-    return _counts(jobs, job, curve, asked)[1]
+    return _counts(models, recipe, curve, asked)[1]
 
 
-def learning_key(jobs: "StudyJobs", job: "Job", curve: Curve) -> str:
+def learning_key(models: StudyModels, recipe: Recipe, curve: Curve) -> str:
     """What learned gates depend on beside their penalties or number."""
-    plan = jobs.plan.pruning
+    plan = models.plan.pruning
     return digest(
-        [_VERSION, curve.way, curve.scope, jobs.train_key(job), plan.updates, plan.learning_rate, plan.gate_rate]
+        [_VERSION, curve.way, curve.scope, models.train_key(recipe), plan.updates, plan.learning_rate, plan.gate_rate]
     )
 
 
-def table_keys(jobs: "StudyJobs", curve: Curve | None, origin: str) -> dict[str, str]:
+def table_keys(models: StudyModels, curve: Curve | None, origin: str) -> dict[str, str]:
     """What each table of a point depends on; without a curve, of the converged model."""
-    plan, analysis = jobs.plan.pruning, jobs.plan.analysis
+    plan, analysis = models.plan.pruning, models.plan.analysis
     scored = [origin, plan.metric, analysis.sentences, plan.score_sentences, analysis.beams]
     keys = {
         PRUNING.name: digest([PRUNING.name, PRUNING.version, scored]),
@@ -162,32 +167,32 @@ def table_keys(jobs: "StudyJobs", curve: Curve | None, origin: str) -> dict[str,
     return keys
 
 
-def swept(jobs: "StudyJobs", job: "Job", scope: str) -> list[HeadSet] | None:
+def swept(models: StudyModels, recipe: Recipe, scope: str) -> list[HeadSet] | None:
     """The heads that went at each point of the scope's sweep of learned gates; None before they are all there."""
     curve, removed = Curve(way=LEARNED, scope=scope), list[HeadSet]()
-    for place in places(jobs, job, curve) or []:
-        key = table_keys(jobs, curve, place.origin)[PRUNED_HEADS.name]
-        if not jobs.bench.done(STAGE, key):
+    for place in places(models, recipe, curve) or []:
+        key = table_keys(models, curve, place.origin)[PRUNED_HEADS.name]
+        if not models.bench.done(PRUNED, key):
             return None
-        heads = jobs.bench.read(STAGE, key)[PRUNED_HEADS.name]
+        heads = models.bench.read(PRUNED, key)[PRUNED_HEADS.name]
         gone = heads.loc[~heads["alive"], ["stack", "kind", "layer", "head"]].itertuples(index=False, name=None)
         removed.append(frozenset((str(stack), str(kind), int(layer), int(head)) for stack, kind, layer, head in gone))
     return removed
 
 
-def _greedy_places(jobs: "StudyJobs", job: "Job", curve: Curve, left: Sequence[HeadSet]) -> list[Place]:
-    plan = jobs.plan.pruning
-    total = num_heads(jobs.plan, job.objective, curve.scope)
-    counts, _ = _counts(jobs, job, curve, plan.keep or [float(total - len(removed)) for removed in left])
+def _greedy_places(models: StudyModels, recipe: Recipe, curve: Curve, left: Sequence[HeadSet]) -> list[Place]:
+    plan = models.plan.pruning
+    total = num_heads(models.plan, recipe.objective, curve.scope)
+    counts, _ = _counts(models, recipe, curve, plan.keep or [float(total - len(removed)) for removed in left])
     ranked_on = [] if curve.way == RANDOM else [plan.rank_sentences]
-    base = [_VERSION, curve.way, curve.scope, curve.order, jobs.train_key(job), ranked_on]
+    base = [_VERSION, curve.way, curve.scope, curve.order, models.train_key(recipe), ranked_on]
     # Iterative choices follow from the larger ones before.
     return _numbered(counts, [[base, counts[: i + 1] if curve.way == "iterative" else k] for i, k in enumerate(counts)])
 
 
-def _counts(jobs: "StudyJobs", job: "Job", curve: Curve, asked: Sequence[float]) -> tuple[list[int], list[int]]:
+def _counts(models: StudyModels, recipe: Recipe, curve: Curve, asked: Sequence[float]) -> tuple[list[int], list[int]]:
     """Numbers of heads, the largest first: those that the scope has, and those that are too many."""
-    total = num_heads(jobs.plan, job.objective, curve.scope)
+    total = num_heads(models.plan, recipe.objective, curve.scope)
     counts = sorted({round(k * total) if k < 1 else int(k) for k in asked}, reverse=True)
     return [k for k in counts if k <= total], [k for k in counts if k > total]
 

@@ -1,0 +1,412 @@
+"""The engine on Dask: the whole graph is submitted at once, and each task supervises the process of one stage."""
+
+import json
+import logging
+import queue
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from distributed import Client, Future, Scheduler, SpecCluster, Worker
+from distributed.security import Security
+
+from infoflow.foundation import UserError, missing_extra
+
+from ._child import Order
+from ._failures import Tally
+from ._joining import Invitation, Versions, parse_listen
+from ._relay import Message, as_event
+from ._run_notes import RunNotes
+from ._stage import Ending, Event, Stage, Usage, in_order, path_lengths
+from ._supervisor import StageFailed, Stopped
+from ._worker import StagePlugin, on_worker, own_settings, plugin_name, supervise, visible_devices
+
+_LATE = 60.0
+"""Seconds that a stage's last words may take: they come another way than the news that it has ended."""
+_LOOK = 0.05
+"""Seconds between looks at what has ended."""
+_GRACE = 120.0
+"""Seconds that running stages have to save in."""
+_PATIENCE = 30.0
+"""Seconds without a worker, or without an answer, until that is told."""
+_AGAIN = 300.0
+_WATCH = 5.0
+_GONE = "The cluster's scheduler is gone. What is finished is kept, and the same command goes on."
+
+
+@runtime_checkable
+class Place(Protocol):
+    """Where the tasks run."""
+
+    def open(self, notes: RunNotes) -> Client: ...
+
+    def close(self, client: Client) -> None: ...
+
+    def missing_worker(self, folder: str) -> str:
+        """What to do where nobody works."""
+        ...
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Here:
+    """Scheduler and worker inside this process; nothing listens."""
+
+    jobs: int
+    devices: Sequence[str] = ()
+    _cluster: SpecCluster | None = None
+
+    def open(self, notes: RunNotes) -> Client:
+        self._cluster = _cluster({"protocol": "inproc"}, self.jobs, self.devices)
+        return Client(self._cluster, set_as_default=False)
+
+    def close(self, client: Client) -> None:
+        client.close()
+        assert self._cluster is not None
+        self._cluster.close()
+
+    def missing_worker(self, folder: str) -> str:
+        return "This machine lacks what they need."
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Listening:
+    """The same with a TLS port, which other machines join by what `engine.json` says."""
+
+    host: str
+    port: int
+    jobs: int
+    devices: Sequence[str] = ()
+    _cluster: SpecCluster | None = None
+    _invitation: Invitation | None = None
+    _folder: str = ""
+
+    def open(self, notes: RunNotes) -> Client:
+        security = _certified()
+        options = {"protocol": "tls", "host": self.host, "security": security}
+        try:
+            self._cluster = _cluster(options, self.jobs, self.devices, port=self.port)
+        except (OSError, RuntimeError) as error:
+            raise UserError(
+                f"--cluster listen: {self.host}:{self.port} cannot be listened at ({error}). Name an address of this "
+                "machine: listen:HOST:PORT"
+            ) from None
+        self._invitation = Invitation(
+            address=self._cluster.scheduler_address,
+            folder=notes.folder,
+            certificate=security.tls_ca_file,
+            key=security.tls_scheduler_key,
+            nonce=notes.nonce,
+            versions=Versions.here(),
+        )
+        self._invitation.write(notes.folder)
+        self._folder = notes.folder
+        return Client(self._cluster, security=security, set_as_default=False)
+
+    def close(self, client: Client) -> None:
+        if self._invitation is not None:
+            self._invitation.remove(self._folder)
+        client.close()
+        if self._cluster is not None:
+            self._cluster.close()
+
+    def missing_worker(self, folder: str) -> str:
+        return f"Start a worker, on any machine that sees this folder: infoflow worker {folder}"
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Outside:
+    """A Dask cluster that runs already; the user's Dask configuration says how to reach it (certificates)."""
+
+    address: str | None = None
+    scheduler_file: str | None = None
+
+    def open(self, notes: RunNotes) -> Client:
+        where = self.address or self.scheduler_file
+        try:
+            return Client(self.address, scheduler_file=self.scheduler_file, set_as_default=False, timeout=_PATIENCE)
+        except (OSError, TimeoutError, ValueError, TypeError) as error:
+            raise UserError(
+                f"--cluster: no scheduler answers at {where} ({error}). Certificates for tls:// stand in Dask's "
+                "configuration, distributed.comm.tls."
+            ) from None
+
+    def close(self, client: Client) -> None:
+        client.close()
+
+    def missing_worker(self, folder: str) -> str:
+        return f"Give the cluster at {self.address or self.scheduler_file} workers."
+
+
+def _cluster(options: dict[str, Any], jobs: int, devices: Sequence[str], port: int = 0) -> SpecCluster:
+    """A scheduler, and a worker where there are jobs for it, in this process."""
+    web = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}  # None would open a port on all interfaces
+    resources = {"GPU": len(devices)} if devices else {}
+    worker = {"nthreads": jobs, "memory_limit": 0, "resources": resources, **options, **web}
+    with own_settings():
+        cluster = SpecCluster(
+            scheduler={"cls": Scheduler, "options": {"port": port, **options, **web}},
+            workers={0: {"cls": Worker, "options": worker}} if jobs else {},
+            security=options.get("security"),
+            silence_logs=logging.CRITICAL,
+            name=f"infoflow-{time.time_ns()}",
+        )
+    cluster.sync(close_http, cluster)
+    return cluster
+
+
+def _certified() -> Security:
+    try:
+        return Security.temporary()
+    except ImportError:
+        raise missing_extra("--cluster listen", "cryptography", "cluster") from None
+
+
+def place(where: str, jobs: int, insecure: bool) -> Place:
+    """The place that `--cluster` names: `listen...`, an address, or a scheduler file.
+
+    Raises:
+        UserError: It is none of these, or whoever reaches it could run code as the user.
+    """
+    if where == "listen" or where.startswith("listen:"):
+        host, port = parse_listen(where)
+        return Listening(host=host, port=port, jobs=jobs, devices=visible_devices())
+    if "://" in where:
+        _require_private(where, insecure)
+        return Outside(address=where)
+    address = _address_in(where)
+    _require_private(address, insecure)
+    return Outside(scheduler_file=where)
+
+
+def _address_in(file: str) -> str:
+    try:
+        return json.loads(Path(file).read_text(encoding="utf-8"))["address"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"--cluster must be listen, an address such as tls://HOST:8786, or a scheduler file. Got {file} ({error})."
+        ) from None
+
+
+def _require_private(address: str, insecure: bool) -> None:
+    scheme, _, rest = address.partition("://")
+    host = rest.rpartition(":")[0].strip("[]")
+    if insecure or scheme in ("tls", "wss", "inproc") or host in ("127.0.0.1", "::1", "localhost"):
+        return
+    raise UserError(
+        f"{address} is not encrypted: whoever reaches that port runs code as you. Use tls://, or say --insecure "
+        "where the network is yours alone."
+    )
+
+
+async def close_http(cluster: SpecCluster) -> None:
+    """Close the ports of Dask's web pages, which it opens in any case."""
+    for node in (cluster.scheduler, *cluster.workers.values()):
+        node.http_server.stop()
+
+
+class DaskEngine:
+    """Runs graphs in one place; see `Engine`."""
+
+    def __init__(
+        self, place: Place, folder: str, entry: str, preload: Sequence[str], devices: Sequence[str] | None = None
+    ) -> None:
+        self._place, self._entry = place, entry
+        self._notes = RunNotes(folder)
+        self._plugin = StagePlugin(self._notes.nonce, preload, devices)
+        self._heard: queue.SimpleQueue[tuple[str, Message]] = queue.SimpleQueue()
+
+    def __enter__(self) -> "DaskEngine":
+        self._notes.open()
+        try:
+            self._client = self._place.open(self._notes)
+            self._client.register_plugin(self._plugin)
+            topic = plugin_name(self._notes.nonce)
+            self._client.subscribe_topic(topic, lambda event: self._heard.put(tuple(event[1])))
+        except BaseException:
+            self._notes.close()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            with suppress(Exception):  # the scheduler may be gone
+                self._everywhere("kill")
+                self._client.unregister_worker_plugin(plugin_name(self._notes.nonce))
+            self._place.close(self._client)
+        finally:
+            self._notes.close()
+
+    def run(self, graph: Sequence[Stage], on_event: Callable[[Event], None]) -> dict[str, Ending]:
+        """See `Engine.run`."""
+        stages = in_order(graph)
+        run = _Run(stages=stages, futures=self._submit(stages), on_event=on_event)
+        try:
+            while not run.is_over():
+                time.sleep(_LOOK)
+                self._pass_on(run)
+                run.look()
+                self._watch(run)
+        except BaseException:
+            on_event(Event(kind="note", text="Stopping: running stages save. Once more stops at once."))
+            self._stop(run)
+            raise
+        if run.hopeless:
+            self._stop(run)
+        self._pass_on(run)
+        return run.endings
+
+    def _submit(self, stages: Sequence[Stage]) -> dict[str, Future]:
+        lengths = path_lengths(stages)
+        futures: dict[str, Future] = {}
+        # What is longest first: a need's path is never shorter than that of what needs it.
+        for stage in sorted(stages, key=lambda stage: -lengths[stage.key]):
+            futures[stage.key] = self._client.submit(
+                supervise,
+                self._notes.nonce,
+                self._order(stage),
+                float(stage.resources.get("GPU", 0)),
+                *(futures[need] for need in stage.needs if need in futures),
+                key=f"{self._notes.nonce}/{stage.key}",
+                priority=lengths[stage.key],
+                resources=dict(stage.resources) or None,
+                retries=0,
+                pure=False,
+            )
+        return futures
+
+    def _order(self, stage: Stage) -> Order:
+        folder, nonce = self._notes.folder, self._notes.nonce
+        return Order(folder=folder, key=stage.key, nonce=nonce, entry=self._entry, threads=stage.threads)
+
+    def _pass_on(self, run: "_Run") -> None:
+        """Tell what the stages have told, in the calling thread."""
+        with suppress(queue.Empty):
+            while True:
+                run.hear(*self._heard.get_nowait())
+
+    def _watch(self, run: "_Run") -> None:
+        """Tell where stages wait and nobody works.
+
+        Raises:
+            UserError: The scheduler does not answer.
+        """
+        now = time.monotonic()
+        if now < run.next_watch:
+            return
+        run.next_watch = now + _WATCH
+        try:
+            somebody = bool(self._client.scheduler_info()["workers"])
+        except (OSError, RuntimeError, TimeoutError, ValueError):
+            raise UserError(_GONE) from None
+        if run.running and somebody:
+            run.next_note = now + _PATIENCE
+        elif now >= run.next_note:
+            run.next_note = now + _AGAIN
+            count = len(run.stages) - len(run.endings)
+            what = "1 stage waits" if count == 1 else f"{count} stages wait"
+            asked = sorted({name for stage in run.stages if stage.key not in run.endings for name in stage.resources})
+            which = f" (some ask for {', '.join(asked)})" if asked else ""
+            why = "no worker can take them" if somebody else "there is no worker"
+            run.on_event(
+                Event(kind="note", text=f"{what}, and {why}{which}. {self._place.missing_worker(self._notes.folder)}")
+            )
+
+    def _stop(self, run: "_Run") -> None:
+        """Let running stages save, for two minutes at most; a second Ctrl-C ends them at once."""
+        try:
+            self._everywhere("stop")
+            deadline = time.monotonic() + _GRACE
+            while not all(self._everywhere("is_idle")) and time.monotonic() < deadline:
+                time.sleep(_LOOK)
+        finally:
+            self._everywhere("kill")
+            with suppress(Exception):  # the scheduler may be gone
+                self._client.cancel(list(run.futures.values()))
+
+    def _everywhere(self, action: str) -> list[bool]:
+        """Do it on each worker that answers."""
+        try:
+            return list(self._client.run(on_worker, self._notes.nonce, action, on_error="ignore").values())
+        except (OSError, RuntimeError, TimeoutError, ValueError):
+            return []
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class _Run:
+    """One graph while it runs."""
+
+    stages: Sequence[Stage]
+    futures: dict[str, Future]
+    on_event: Callable[[Event], None]
+    endings: dict[str, Ending] = field(default_factory=dict)
+    hopeless: bool = False
+    running: set[str] = field(default_factory=set)
+    next_watch: float = field(default_factory=lambda: time.monotonic() + _WATCH)
+    next_note: float = field(default_factory=lambda: time.monotonic() + _PATIENCE)
+    _results: dict[str, Message] = field(default_factory=dict)
+    _finished: dict[str, float] = field(default_factory=dict)
+    _tally: Tally = field(default_factory=Tally)
+
+    def is_over(self) -> bool:
+        return self.hopeless or len(self.endings) == len(self.stages)
+
+    def hear(self, key: str, message: Message) -> None:
+        if message["event"] == "done":
+            self._results[key] = message
+        elif key not in self.endings:
+            self.running.add(key)
+            self.on_event(as_event(key, message))
+
+    def look(self) -> None:
+        """Note which stages have ended."""
+        for stage in self.stages:
+            if stage.key in self.endings or self._is_open(stage.key):
+                continue
+            self._end(stage, self._ending(stage))
+        if self.hopeless:
+            for stage in self.stages:
+                if stage.key not in self.endings:
+                    self._end(stage, Ending(state="stopped"))
+
+    def _is_open(self, key: str) -> bool:
+        """Whether the stage runs or waits, or has ended and what it told at its end is still on its way."""
+        status = self.futures[key].status
+        if status != "finished" or key in self._results:
+            return status == "pending"
+        since = self._finished.setdefault(key, time.monotonic())
+        return time.monotonic() - since < _LATE
+
+    def _end(self, stage: Stage, ending: Ending) -> None:
+        self.endings[stage.key] = ending
+        self.running.discard(stage.key)
+        self.on_event(Event(kind="end", stage=stage.key, ending=ending))
+
+    def _ending(self, stage: Stage) -> Ending:
+        future = self.futures[stage.key]
+        if future.status == "finished":
+            if stage.key not in self._results:  # its last words are lost, its files are there
+                return Ending(state="done")
+            result = self._results[stage.key]
+            return Ending(state="done", facts=result["facts"], usage=Usage(**result["usage"]))
+        if future.status != "error":
+            raise UserError(_GONE)
+        error = future.exception()
+        if isinstance(error, Stopped):
+            return Ending(state="stopped")
+        if blame := self._blame(stage, error):
+            return Ending(state="skipped", because=blame)
+        if not isinstance(error, StageFailed):
+            error = StageFailed(stage.key, *[f"{type(error).__name__}: {error}"] * 2, "")
+        self.hopeless |= self._tally.is_hopeless(error.reason)
+        return Ending(state="failed", text=error.text, log=error.log)
+
+    def _blame(self, stage: Stage, error: BaseException | None) -> str:
+        """The failed stage that this one needs, or nothing."""
+        if isinstance(error, StageFailed):
+            return error.key if error.key != stage.key else ""
+        before = [self.endings[need] for need in stage.needs if need in self.endings]
+        blamed = [need for need in stage.needs if need in self.endings and self.endings[need].state == "failed"]
+        return next((ending.because for ending in before if ending.because), next(iter(blamed), ""))

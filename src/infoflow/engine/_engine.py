@@ -1,0 +1,82 @@
+"""The protocol of engines, and how to get one."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from ._stage import Ending, Event, Stage
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Runs a graph of stages; a context manager, and leaving it stops what runs."""
+
+    def __enter__(self) -> "Engine": ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def run(self, graph: Sequence[Stage], on_event: Callable[[Event], None]) -> dict[str, Ending]:
+        """Do each stage of `graph` after those that it needs; a need that is not in the graph has ended well before.
+
+        A stage that fails keeps those from running that need it; the others go on, until three have failed for the
+        same reason. `on_event` is called in this thread.
+
+        Raises:
+            KeyboardInterrupt: It was interrupted: running stages have saved and stopped.
+            Exception: What `on_event` raises stops the stages in the same way.
+        """
+        ...
+
+
+def local_engine(
+    jobs: int,
+    preload: Sequence[str] = (),
+    *,
+    folder: Path | str,
+    entry: str,
+    devices: Sequence[str] | None = None,
+) -> Engine:
+    """An engine on this machine, `jobs` processes at a time. Nothing listens, nothing has to be set up.
+
+    Args:
+        jobs: Stages that run at a time.
+        preload: Modules that the processes need; they are imported once, beginning when the engine opens.
+        folder: The run folder. Only one engine at a time may work in it.
+        entry: `package.module:function`, called in each process with (run folder, key), returns the stage.
+        devices: GPUs (numbers or UUIDs) for stages that ask for the resource `GPU`; default: those of
+            `CUDA_VISIBLE_DEVICES`.
+    """
+    from ._dask import DaskEngine, Here
+    from ._worker import visible_devices
+
+    found = visible_devices() if devices is None else tuple(devices)
+    return DaskEngine(Here(jobs=jobs, devices=found), os.fspath(folder), entry, preload, found)
+
+
+def cluster_engine(
+    where: str,
+    run_folder: Path | str,
+    *,
+    entry: str,
+    preload: Sequence[str] = (),
+    jobs: int = 0,
+    insecure: bool = False,
+) -> Engine:
+    """An engine whose stages run on several machines that share the run folder.
+
+    Args:
+        where: `listen[:HOST[:PORT]]`: other machines join this one by `infoflow worker RUN_FOLDER`, over TLS;
+            `tls://HOST:8786` or a scheduler file: a Dask cluster that runs already.
+        run_folder: The run folder, under the path that all machines see.
+        entry: As in `local_engine`.
+        preload: As in `local_engine`, on each worker.
+        jobs: Stages at a time in this process's own worker (`listen` only).
+        insecure: Whether a scheduler elsewhere may be reached without encryption.
+
+    Raises:
+        UserError: `where` makes no sense, or is not encrypted.
+    """
+    from ._dask import DaskEngine, place
+
+    return DaskEngine(place(where, jobs, insecure), os.fspath(run_folder), entry, preload)

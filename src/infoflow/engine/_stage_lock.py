@@ -1,0 +1,120 @@
+"""Never two processes at one stage: one that was cut off may still save while another machine was given its stage."""
+
+import json
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from infoflow.foundation import current_display, lock_file
+
+_BEAT, _STALE, _LOOK = 30.0, 300.0, 1.0
+"""Seconds between signs of life, until a silent holder is given up, and between looks at it."""
+
+
+@contextmanager
+def stage_lock(path: Path) -> Iterator[bool]:
+    """Hold the lock `path`, waiting for who holds it; yields whether somebody else had it.
+
+    Where the file system refuses locks, a file beside it with a heartbeat takes their place.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    waited = False
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            had_to_wait, held = _flock(descriptor, path)
+            waited |= had_to_wait
+            if not held:
+                with _heartbeat(path.with_suffix(".held")) as waited:
+                    yield waited
+                return
+            if _is_still(path, descriptor):  # else who held it has removed the file
+                os.pwrite(descriptor, _holder().encode(), 0)
+                yield waited
+                path.unlink(missing_ok=True)  # while it is held: nobody else holds a file of this name
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _flock(descriptor: int, path: Path) -> tuple[bool, bool]:
+    """(whether another had it, whether there are locks at all)."""
+    try:
+        return False, lock_file(descriptor)
+    except BlockingIOError:
+        _say(path)
+        return True, lock_file(descriptor, wait=True)
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _say(path: Path) -> None:
+    with suppress(OSError, ValueError, KeyError):
+        holder = json.loads(path.read_text(encoding="utf-8"))
+        current_display().note(f"Waits for process {holder['process']} on {holder['host']}, which is still at it.")
+        return
+    current_display().note("Waits for another process, which is still at it.")
+
+
+def _holder() -> str:
+    return json.dumps({"host": platform.node(), "process": os.getpid()})
+
+
+@contextmanager
+def _heartbeat(path: Path) -> Iterator[bool]:
+    waited = False
+    while not _take(path):
+        if not waited:
+            _say(path)
+        waited = True
+        if _is_stale(path):
+            with suppress(FileNotFoundError):
+                path.unlink()
+        else:
+            time.sleep(_LOOK)
+    ended = threading.Event()
+    beating = threading.Thread(target=_beat, args=(lambda: ended.wait(_BEAT), path), daemon=True)
+    beating.start()
+    try:
+        yield waited
+    finally:
+        ended.set()
+        beating.join()
+        path.unlink(missing_ok=True)
+
+
+def _take(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    except FileExistsError:
+        return False
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(_holder())
+    return True
+
+
+def _beat(ended: Callable[[], bool], path: Path) -> None:
+    while not ended():
+        with suppress(OSError):
+            os.utime(path)
+
+
+def _is_stale(path: Path) -> bool:
+    """Whether its holder is silent, by the clock of the file system: machines' clocks differ."""
+    probe = path.with_suffix(f".{platform.node()}-{os.getpid()}")
+    try:
+        probe.touch()
+        return probe.stat().st_mtime - path.stat().st_mtime > _STALE
+    except FileNotFoundError:
+        return False
+    finally:
+        probe.unlink(missing_ok=True)

@@ -1,0 +1,255 @@
+"""Starts the processes of one worker, passes on what they tell, gives each its GPU, and makes them stop."""
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from ._child import BUG, DONE, FAULT, STOPPED, Order, log_path, run_stage, stored_result
+from ._relay import Message
+from ._starting import Forker, Spawner
+
+_STARTS = 4
+_LAST_LINES = 40
+_KILLED = 9  # Windows has no name for it
+_LOST = 255  # the fork server died, and the process's code with it
+
+
+class Stopped(Exception):
+    """The study stops, and the stage has saved what it can."""
+
+
+class Leaving(Exception):
+    """The worker leaves: another should go on."""
+
+
+class StageFailed(Exception):
+    """A stage failed.
+
+    Args:
+        key: Which.
+        reason: In a line or two; the same for the same fault.
+        text: The reason, with what the log says where it is a bug.
+        log: The file with all that it said.
+    """
+
+    def __init__(self, key: str, reason: str, text: str, log: str) -> None:
+        super().__init__(key, reason, text, log)
+        self.key, self.reason, self.text, self.log = key, reason, text, log
+
+
+class _Running:
+    """A process with its pipe."""
+
+    def __init__(self, key: str, process: BaseProcess, connection: Connection) -> None:
+        self.key, self.process, self.connection = key, process, connection
+        self.given_up = False
+        self._asked = threading.Lock()
+        self.result: Message | None = None
+        self.error = ""
+
+    def stop(self) -> None:
+        with suppress(OSError):
+            if self._asked.acquire(blocking=False):  # once
+                self.connection.send_bytes(b"stop")
+
+    def kill(self) -> None:
+        with suppress(OSError, ValueError):
+            self.process.kill()
+
+    def listen(self, tell: Callable[[Message], None]) -> int:
+        """Pass on what it tells until it ends; returns its exit code."""
+        ended = False
+        while not ended:
+            ended = self.process.sentinel in wait([self.connection, self.process.sentinel])
+            with suppress(EOFError, OSError):
+                while self.connection.poll():
+                    self._take(self.connection.recv_bytes(), tell)
+        self.process.join()
+        self.connection.close()
+        code = self.process.exitcode
+        if code in (None, _LOST):  # it may live on
+            self.kill()
+            code = -signal.SIGTERM
+        self.process.close()
+        return code
+
+    def _take(self, line: bytes, tell: Callable[[Message], None]) -> None:
+        message = json.loads(line)
+        if message["event"] == "done":
+            self.result = message
+        elif message["event"] == "error":
+            self.error = message["text"]
+        else:
+            tell(message)
+
+
+class Supervisor:
+    """The processes of one study on one worker; all methods may be called from any thread."""
+
+    def __init__(self, starter: Forker | Spawner, devices: Sequence[str] = ()) -> None:
+        self._starter = starter
+        self._devices = tuple(devices)
+        self._running: set[_Running] = set()
+        self._changed = threading.Condition()
+        self._stopping = self._leaving = False
+
+    def supervise(self, order: Order, gpus: float, tell: Callable[[Message], None]) -> Message:
+        """Run a stage to its end; returns `{"facts": ..., "usage": ...}`.
+
+        Raises:
+            Stopped: The study stops.
+            Leaving: The worker leaves.
+            StageFailed: It failed, or was killed again and again.
+        """
+        if (stored := stored_result(order)) is not None:
+            return stored
+        log = str(log_path(order.folder, order.key))
+        for start in range(_STARTS):
+            with self._device(gpus) as device:
+                code, running = self._run(replace(order, device=device), tell)
+            if running.result is not None:
+                return running.result
+            self._check_open()
+            if running.given_up:
+                raise Leaving
+            if code in (DONE, FAULT):
+                reason = running.error or "It ended without a result."
+                raise StageFailed(order.key, reason, reason, log)
+            if code == BUG or (code > 0 and code != STOPPED):
+                reason = running.error or f"It ended with code {code}."
+                raise StageFailed(order.key, reason, f"{reason}\n{last_lines(log)}", log)
+            self._pause()
+            if start + 1 < _STARTS:
+                tell({"event": "note", "text": f"was {_ended(code)}, and is started again."})
+        reason = f"was {_ended(code)} {_STARTS} times. {_ADVICE}"
+        raise StageFailed(order.key, reason, reason, log)
+
+    def stop(self) -> None:
+        """Start nothing more, and ask what runs to save and stop."""
+        self._end(stopping=True)
+
+    def leave(self) -> None:
+        """The same, for others to go on."""
+        self._end(stopping=False)
+
+    def _end(self, stopping: bool) -> None:
+        with self._changed:
+            self._stopping |= stopping
+            self._leaving |= not stopping
+            running = list(self._running)
+            self._changed.notify_all()
+        for child in running:
+            child.stop()
+
+    def kill(self) -> None:
+        """End what runs at once."""
+        self.stop()
+        with self._changed:
+            running = list(self._running)
+        for child in running:
+            child.kill()
+
+    def give_up(self, key: str) -> None:
+        """Ask the process of one stage to save and stop: it is not wanted here any more."""
+        with self._changed:
+            children = [child for child in self._running if child.key == key]
+        for child in children:
+            child.given_up = True
+            child.stop()
+
+    def is_idle(self) -> bool:
+        return not self._running
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until nothing runs; returns whether that came in time."""
+        with self._changed:
+            return self._changed.wait_for(self.is_idle, seconds)
+
+    def _check_open(self) -> None:
+        if self._stopping:
+            raise Stopped
+        if self._leaving:
+            raise Leaving
+
+    def _run(self, order: Order, tell: Callable[[Message], None]) -> tuple[int, _Running]:
+        with self._changed:
+            self._check_open()
+            running = _Running(order.key, *_started(self._starter, order))
+            self._running.add(running)
+        try:
+            return running.listen(tell), running
+        finally:
+            with self._changed:
+                self._running.discard(running)
+                self._changed.notify_all()
+
+    def _pause(self) -> None:
+        """Who ended it often ends its worker or study too, in a moment."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopping or self._leaving, 0.5)
+        self._check_open()
+
+    @contextmanager
+    def _device(self, gpus: float) -> Iterator[str | None]:
+        """The least loaded GPUs, while a stage uses so much of them; none for a stage that asks for none."""
+        if not self._devices:
+            yield None
+            return
+        count = max(1, round(gpus)) if gpus else 0
+        with _load_lock:
+            chosen = sorted(self._devices, key=lambda device: _load.get(device, 0.0))[:count]
+            for device in chosen:
+                _load[device] = _load.get(device, 0.0) + gpus / count
+        try:
+            yield ",".join(chosen)
+        finally:
+            with _load_lock:
+                for device in chosen:
+                    _load[device] -= gpus / count
+
+
+_load: dict[str, float] = {}  # of this process: its studies share the devices
+_load_lock = threading.Lock()
+
+
+def _started(starter: Forker | Spawner, order: Order) -> tuple[BaseProcess, Connection]:
+    try:
+        return starter.start(run_stage, order)
+    except AssertionError as error:  # multiprocessing's: daemonic processes are not allowed to have children
+        raise RuntimeError(
+            "This Dask worker may not start processes: its nanny has made it a daemon. Start it with the setting "
+            "distributed.worker.daemon: false, or without a nanny (--no-nanny)."
+        ) from error
+
+
+def _ended(code: int) -> str:
+    if code == STOPPED:
+        return "stopped by somebody else"
+    if code == -_KILLED:
+        return "killed (signal 9: by the system, which had too little memory, or by hand)"
+    with suppress(ValueError):
+        return f"ended by the system ({signal.Signals(-code).name})"
+    return f"ended by signal {-code}"
+
+
+_ADVICE = (
+    "Most often that is too little memory: give the same command again with fewer --processes. "
+    "What is finished is kept."
+)
+
+
+def last_lines(log: str, count: int = _LAST_LINES) -> str:
+    """The end of a log."""
+    try:
+        with Path(log).open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 20_000))
+            return b"\n".join(file.read().splitlines()[-count:]).decode(errors="replace")
+    except OSError:
+        return ""

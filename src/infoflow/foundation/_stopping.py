@@ -1,0 +1,60 @@
+"""A request to stop: SIGTERM, Ctrl-C, or another thread's word; work that can be continued saves and ends."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class StopRequest:
+    """Whether SIGTERM or Ctrl-C has come."""
+
+    def __init__(self) -> None:
+        self.received = False
+
+    def _receive(self, signum: int, frame: FrameType | None) -> None:
+        if self.received and signum == signal.SIGINT:
+            raise KeyboardInterrupt  # the second Ctrl-C does not wait
+        self.received = True
+
+
+@contextmanager
+def stop_request() -> Iterator[StopRequest]:
+    """Catch SIGTERM and Ctrl-C inside the block; outside the main thread signals stay as they are."""
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request
+        return
+    before = {number: signal.signal(number, request._receive) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def sigterm_interrupts() -> Iterator[None]:
+    """SIGTERM stops what runs in the block as Ctrl-C does (main thread only)."""
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def request_stop() -> None:
+    """Ask this process to stop, from any thread, as SIGTERM does: its handler runs in the main thread."""
+    main = threading.main_thread().ident
+    if os.name == "nt" or main is None:
+        import _thread
+
+        _thread.interrupt_main(signal.SIGTERM)
+    else:
+        signal.pthread_kill(main, signal.SIGTERM)

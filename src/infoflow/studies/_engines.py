@@ -1,0 +1,56 @@
+"""Which engine runs a study, and how a process of it finds its stage again."""
+
+import os
+from functools import lru_cache
+from pathlib import Path
+
+from infoflow.engine import Engine, InTurn, cluster_engine, local_engine
+from infoflow.flow import processes
+from infoflow.foundation import Threads, UserError, read_setting, thread_budget
+from infoflow.results import RunFolder
+
+from ._graph import Graph, graph
+from ._plan import StudyPlan
+from .stages import AbstractStage
+
+_ENTRY = "infoflow.studies:stage_of"
+_PRELOAD = ("torch", "transformers", "infoflow.studies.stages")
+
+
+def engine_for(plan: StudyPlan, run: RunFolder, num_processes: int | None, cluster: str | None = None) -> Engine:
+    """The engine for a study on this machine or a cluster."""
+    if cluster:
+        return cluster_engine(cluster, run.path, entry=_ENTRY, preload=_PRELOAD, jobs=num_processes or 0)
+    jobs = _jobs(plan, num_processes)
+    return InTurn() if jobs == 1 else local_engine(jobs, _PRELOAD, folder=run.path, entry=_ENTRY)
+
+
+def _jobs(plan: StudyPlan, wanted: int | None) -> int:
+    """Stages at a time: on a CPU as many as the threads allow."""
+    import torch
+
+    if processes()[1] > 1:
+        return 1
+    if wanted is not None:
+        return read_setting(Threads, wanted, "--processes")
+    on_cpu = plan.training.device == "cpu" or (plan.training.device == "auto" and not torch.cuda.is_available())
+    return max(1, thread_budget() // plan.engine.threads) if on_cpu else 1
+
+
+def stage_of(folder: str, key: str) -> AbstractStage:
+    """The stage of that key in the graph of the run folder's plan: what a process of an engine is told.
+
+    Raises:
+        UserError: The plan in the folder has no such stage.
+    """
+    manifest = Path(folder) / "run.json"
+    stages = _graph(os.fspath(folder), manifest.stat().st_mtime_ns)
+    if key not in stages.by_key:
+        raise UserError(f"The plan in {folder} has no stage {key}: it has changed. Give the same command again.")
+    return stages[key]
+
+
+@lru_cache(maxsize=1)
+def _graph(folder: str, changed: int) -> Graph:
+    run = RunFolder.existing(folder)
+    return graph(StudyPlan.from_json(run.read()["plan"]), run)

@@ -1,0 +1,106 @@
+"""Models that are given to an analysis, and their controls: the same architecture with random weights."""
+
+import copy
+import dataclasses
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from infoflow.foundation import CountOrNone, Device, MaxLength, Name, Seed, UserError, check_settings, hash64
+from infoflow.models import Model, kept_heads, load_model
+from infoflow.pruning import prune
+
+from ._plan import AnalysisPlan
+
+_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnalyzeOptions:
+    """What `analyze` reads and how; plain values, kept in run.json so that shards can be merged later."""
+
+    corpus: Name = "tatoeba-en-fr"
+    text_column: str = ""  # of the sentences, in a table or dataset
+    translation_column: str = ""
+    parser: str = ""  # spaCy pipeline that gives the sentences trees; empty: the corpus's own, where it has any
+    only: tuple[str, ...] = ()  # tables to compute; empty: all
+    sentences: CountOrNone = 5000  # of the corpus at most, chosen by hash; 0: all
+    control: bool = True  # measure the same architecture with random weights too
+    seed: Seed = 0
+    device: Device = "auto"
+    tokenizer: str | None = None
+    max_length: MaxLength = 512
+    precision: Literal["fp32", "bf16"] = "fp32"  # of weights and states; "bf16" is faster on processors that have it
+    anonymous: bool = False  # what is written holds no path and no name of a local file
+    measures: AnalysisPlan = dataclasses.field(default_factory=AnalysisPlan)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GivenModel:
+    """A model to measure: as it is, or with random weights."""
+
+    source: str
+    name: str
+    trained: bool
+
+    def load(self, options: AnalyzeOptions) -> Model:
+        model = load_model(
+            self.source, tokenizer=options.tokenizer, device=options.device, dtype=_DTYPES[options.precision]
+        )
+        model = model if self.trained else untrained(model, options.seed)
+        return dataclasses.replace(model, name=self.name)
+
+
+def given_models(sources: Sequence[str], options: AnalyzeOptions) -> list[GivenModel]:
+    """The models, then their controls if these are wanted."""
+    kinds = (True, False) if options.control else (True,)
+    names = distinct_names(sources)
+    if options.anonymous:
+        numbers = iter(range(1, len(names) + 1))
+        names = [
+            f"model-{next(numbers)}" if exists(source) else name for name, source in zip(names, sources, strict=True)
+        ]
+    return [
+        GivenModel(source=str(source), name=name, trained=trained)
+        for trained in kinds
+        for source, name in zip(sources, names, strict=True)
+    ]
+
+
+def distinct_names(sources: Sequence[str]) -> list[str]:
+    """The last part of each path, or as many parts as tell the models apart."""
+    parts = [Path(str(source)).resolve().parts if exists(source) else Path(source).parts for source in sources]
+    for depth in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(part[-depth:]) for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    raise UserError(f"Each model must be given once. Got {', '.join(map(str, sources))}.")
+
+
+def exists(path: str | Path) -> bool:
+    """Whether there is a file or folder of that name; a name that is too long has none."""
+    return os.path.exists(path)  # noqa: PTH110 (that of pathlib raises before Python 3.12)
+
+
+def untrained(model: Model, seed: int) -> Model:
+    """The same architecture with random weights: what a measure finds before any learning."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(hash64("untrained", seed))
+        module = type(model.module)(copy.deepcopy(model.module.config)).to(model.module.dtype)
+    fresh = load_model(module, tokenizer=model.tokenizer, device=model.device)
+    if (kept := kept_heads(model.module)) is not None:
+        gone = [
+            (a.stack, a.kind, a.layer, head)
+            for a in fresh.anatomy.attentions()
+            for head in range(a.num_heads)
+            if head not in kept[a.stack, a.kind, a.layer]
+        ]
+        fresh = prune(fresh, gone)
+    return dataclasses.replace(fresh, target_tokenizer=model.target_tokenizer)

@@ -1,0 +1,118 @@
+"""The models of a study: what each depends on, where it lies, how it is trained and loaded."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from transformers import PreTrainedModel
+
+from infoflow.flow import first_then_others
+from infoflow.foundation import UserError, digest
+from infoflow.models import Model, load_model
+from infoflow.objectives import AbstractObjective
+from infoflow.results import Recipe, RunFolder, Subject
+from infoflow.training import TrainingHook, TrainResult, build_models, train
+
+from ._data import StudyData, prepare
+from ._plan import StudyPlan
+from ._workbench import Workbench
+
+TRAINED = "trained"  # where the workbench keeps facts of finished trainings
+_VERSION = 1  # raise when the same plan trains or scores other models
+_BOOKKEEPING = ("seed", "device", "log_every", "evaluate_every", "save_every", "keep_last", "keep_log_spaced")
+
+
+class StudyModels:
+    """The models that a plan asks for, in one run folder; its data are prepared when this is made."""
+
+    def __init__(self, plan: StudyPlan, run: RunFolder) -> None:
+        self.plan, self.run = plan, run
+        self.bench = Workbench(run.path / "work")
+        self.data: StudyData = first_then_others(lambda: prepare(plan, self.bench.folder))
+
+    def objective(self, recipe: Recipe) -> AbstractObjective:
+        return self.plan.objective(recipe.objective.label)
+
+    # -- what a model depends on --------------------------------------------------------------------------------------
+
+    def train_key(self, recipe: Recipe) -> str:
+        plan = self.plan
+        training = {k: v for k, v in dataclasses.asdict(plan.training).items() if k not in _BOOKKEEPING}
+        settings = [plan.model, training, plan.match, self.objective(recipe)]
+        return digest([_VERSION, self.data.key, settings, recipe.objective.label, recipe.seed])
+
+    def states_key(self, subject: Subject) -> str:
+        """What its states on the analysed sentences depend on."""
+        return digest([self.train_key(subject.recipe), subject.trained, self.plan.analysis.sentences])
+
+    # -- where it lies ------------------------------------------------------------------------------------------------
+
+    def weights(self, recipe: Recipe) -> Path:
+        """The folder of the trained weights."""
+        return self.bench.path("training", self.train_key(recipe)) / "model"
+
+    def log(self, recipe: Recipe) -> Path:
+        """Where the training wrote its losses."""
+        return self.weights(recipe).parent / "log.jsonl"
+
+    def published(self, recipe: Recipe) -> Path:
+        """Where people find the model."""
+        return self.run.models / recipe.name
+
+    def is_trained(self, recipe: Recipe) -> bool:
+        return self.bench.done(TRAINED, self.train_key(recipe))
+
+    # -- training and loading -----------------------------------------------------------------------------------------
+
+    def initial(self, recipe: Recipe) -> PreTrainedModel:
+        """The model before its first update."""
+        objective, data = self.objective(recipe), self.data
+        models = build_models(
+            [objective],
+            self.plan.model,
+            data.vocabulary,
+            data.target_vocabulary,
+            seed=recipe.seed,
+            match=self.plan.match,  # type: ignore[arg-type]
+        )
+        return models[objective.name]
+
+    def train_into(
+        self,
+        recipe: Recipe,
+        folder: Path,
+        hooks: Sequence[TrainingHook],
+        module: PreTrainedModel | None = None,
+        **bookkeeping: Any,
+    ) -> tuple[nn.Module, TrainResult]:
+        """Train the model in `folder`; its weights depend on nothing but the plan, and on hooks on `module`."""
+        module = module or self.initial(recipe)
+        positions = self.plan.model.positions
+        result = train(
+            self.objective(recipe),
+            dataclasses.replace(self.plan.training, seed=recipe.seed, **bookkeeping),
+            self.data.encoded(self.data.train, positions),
+            module,
+            folder,
+            validation=self.data.encoded(self.data.validation, positions),
+            hooks=hooks,
+        )
+        return module, result
+
+    def load(self, subject: Subject) -> Model:
+        """The model: trained, or as it was before the first update.
+
+        Raises:
+            UserError: It is not trained yet.
+        """
+        recipe, device = subject.recipe, self.plan.training.device
+        if subject.trained:
+            if not self.is_trained(recipe):
+                raise UserError(f"{recipe.name} is not trained yet: run `infoflow study` on this folder first.")
+            model = load_model(self.weights(recipe), device=device)
+        else:
+            model = load_model(self.initial(recipe), tokenizer=self.data.tokenizer, device=device)
+        target = self.data.target_tokenizer if model.task == "seq2seq" else None
+        return dataclasses.replace(model, name=recipe.name, target_tokenizer=target)

@@ -1,0 +1,13 @@
+"""The stages of a study, a file each: what each depends on, whether it is done, what it does, which tables it gives."""
+
+from ._align import Align as Align
+from ._check import Check as Check
+from ._compare import Compare as Compare
+from ._measure import AbstractMeasureStage as AbstractMeasureStage
+from ._measure import Measure as Measure
+from ._measure_given import MeasureGiven as MeasureGiven
+from ._prune import Prune as Prune
+from ._record import CompareRecordings as CompareRecordings
+from ._record import Record as Record
+from ._stage import AbstractStage as AbstractStage
+from ._train import Train as Train

@@ -1,0 +1,210 @@
+"""Measure one model: each of its tables is keyed by itself, so that a new measure leaves the others as they are."""
+
+import shutil
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pandas as pd
+
+from infoflow.flow import (
+    AbstractMeasure,
+    Failure,
+    Measured,
+    PairMeasure,
+    PassOptions,
+    SampleKey,
+    TokenSample,
+    agree,
+    collect,
+    describe_measure,
+    is_first,
+    wait_for_all,
+)
+from infoflow.foundation import current_display, digest
+from infoflow.heads import ABLATION_TRANSFER
+from infoflow.models import Model
+from infoflow.results import KEYS, Subject, TableSchema
+
+from .._measures import measures_by_table, pair_measures, standard_measures
+from .._scores import TASK_SCORES, bleu_scores, task_scores
+from .._study_models import StudyModels
+from .._transfer import transfer, transfer_keys
+from .._workbench import Computed, Part, Schemas, Workbench
+from ._stage import AbstractStage
+
+MEASURED = "measured"
+_SAMPLES = "samples"
+_COMPLETE = "complete"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AbstractMeasureStage(AbstractStage):
+    """One model, trained or not, and its sample of tokens for comparisons with others."""
+
+    kind = "measure"
+    subject: Subject
+    bench: Workbench
+    compared_in: Sequence[str] = ()  # parts of the comparisons that need its sample
+
+    @property
+    def label(self) -> str:
+        return f"measure {self.subject.label}"
+
+    @property
+    def key(self) -> str:
+        return digest(["measure", self.subject.name, self.table_keys(), self.samples_key()])
+
+    @abstractmethod
+    def table_keys(self) -> dict[str, str]:
+        """What each table depends on."""
+
+    @abstractmethod
+    def samples_key(self) -> str:
+        """What the sample depends on."""
+
+    @abstractmethod
+    def measured_schemas(self) -> Schemas:
+        """Schemas without the columns that name the model."""
+
+    @abstractmethod
+    def measure(self, names: Sequence[str], with_sample: bool) -> Computed:
+        """The tables called `names`, and the sample where it is asked for."""
+
+    @property
+    def pair_measures(self) -> list[PairMeasure]:
+        """What its sample is for."""
+        return []
+
+    def is_done(self) -> bool:
+        keys = self.table_keys()
+        return agree(all(self.bench.done(MEASURED, key) for key in keys.values()) and self.has_sample())
+
+    def run(self) -> dict[str, Any]:
+        """Tables that are there are not computed again; the model still runs where its sample is missing."""
+        keys = self.table_keys()
+        if not agree(self.has_sample()) and not self.bench.missing(MEASURED, keys):
+            self.measure([], with_sample=True)
+        self.bench.each_table(MEASURED, keys, self.measured_schemas(), self._measure)
+        return {"failures": len(self.failures())}
+
+    def _measure(self, names: list[str]) -> Computed:
+        return self.measure(names, with_sample=not agree(self.has_sample()))
+
+    def tables(self) -> Part:
+        stored = self.bench.read_each(MEASURED, self.table_keys())
+        return {name: frame.assign(**self.subject.keys()) for name, frame in stored.items()}
+
+    def schemas(self) -> dict[str, TableSchema]:
+        return {name: schema.with_keys(*KEYS) for name, schema in self.measured_schemas().items()}
+
+    def failures(self) -> list[Failure]:
+        """Measures that failed on this model; their tables are not there, and the stage is not done."""
+        return self.bench.failures(MEASURED, self.table_keys())
+
+    # -- the sample ---------------------------------------------------------------------------------------------------
+
+    @property
+    def samples_folder(self) -> Path:
+        return self.bench.path(_SAMPLES, self.samples_key())
+
+    def has_sample(self) -> bool:
+        """Whether the sample is there, or no comparison is left that needs it."""
+        if not self.pair_measures or (self.samples_folder / _COMPLETE).exists():
+            return True
+        return all(self.bench.done("compared", key) for key in self.compared_in)
+
+    def sample(self) -> dict[SampleKey, TokenSample]:
+        """The clean sample of the stack that reads the text (of several processes, the first one's)."""
+        paths = sorted(path for path in self.samples_folder.rglob("*-clean") if path.is_dir())
+        return {(path.name.removesuffix("-clean"), "clean"): TokenSample.load(path) for path in reversed(paths)}
+
+    def fresh_samples_folder(self) -> Path:
+        """The folder of the sample, without what an earlier call left there."""
+        if is_first():
+            shutil.rmtree(self.samples_folder, ignore_errors=True)
+        wait_for_all()
+        return self.samples_folder
+
+    def keep_sample(self) -> None:
+        """Note that the sample is whole."""
+        self.samples_folder.mkdir(parents=True, exist_ok=True)
+        (self.samples_folder / _COMPLETE).touch()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Measure(AbstractMeasureStage):
+    """A model of a study, on the sentences that no model was trained on: scored and measured."""
+
+    models: StudyModels
+
+    @cached_property
+    def _by_table(self) -> Mapping[str, list[AbstractMeasure]]:
+        return measures_by_table(standard_measures(self.models.plan.analysis))
+
+    @property
+    def pair_measures(self) -> list[PairMeasure]:
+        return pair_measures(self.models.plan.analysis)
+
+    def table_keys(self) -> dict[str, str]:
+        plan, states = self.models.plan.analysis, self.models.states_key(self.subject)
+        scores = digest([states, TASK_SCORES.version, plan.bleu_sentences, plan.beams])
+        keys = {name: digest([states, described(writing)]) for name, writing in self._by_table.items()}
+        return {TASK_SCORES.name: scores} | keys | transfer_keys(states, self.models.data.other_domain, plan)
+
+    def samples_key(self) -> str:
+        return digest([self.models.states_key(self.subject), described(self.pair_measures)])
+
+    def measured_schemas(self) -> Schemas:
+        own = {schema.name: schema for schema in (TASK_SCORES, ABLATION_TRANSFER)}
+        return own | {name: writing[0].table for name, writing in self._by_table.items()}
+
+    def measure(self, names: Sequence[str], with_sample: bool) -> Computed:
+        model, plan = self.models.load(self.subject), self.models.plan.analysis
+        measures = [measure for name in names for measure in self._by_table.get(name, [])]
+        tables: Part = {}
+        failures: tuple[Failure, ...] = ()
+        if with_sample:
+            measures += self.pair_measures
+        if any(measure.refusal(model) is None for measure in measures):
+            measured = self._pass(model, measures, with_sample)
+            tables, failures = dict(measured.tables), measured.failures
+        if ABLATION_TRANSFER.name in names:
+            tables |= transfer(model, self.models.data, plan)
+        if TASK_SCORES.name in names:
+            tables[TASK_SCORES.name] = self._scores(model)
+        return Computed(tables=tables, failures=failures)
+
+    def _pass(self, model: Model, measures: list[AbstractMeasure], keep_sample: bool) -> Measured:
+        plan, data = self.models.plan.analysis, self.models.data
+        options = PassOptions(tokens_per_batch=plan.tokens_per_batch, decoder_states=False)
+        several = sum(map(len, self._by_table.values())) > 1
+        run = partial(collect, model, data.analysed, measures, options=options, ranks_from=data.train)
+        if not keep_sample:
+            with TemporaryDirectory(prefix="infoflow-") as temporary:
+                return run(folder=Path(temporary), keep_going=several)
+        measured = run(folder=self.fresh_samples_folder(), keep_going=several)
+        self.keep_sample()
+        return measured
+
+    def _scores(self, model: Model) -> pd.DataFrame:
+        plan, data, positions = self.models.plan.analysis, self.models.data, self.models.plan.model.positions
+        objective = self.models.objective(self.subject.recipe)
+        training = data.encoded(data.train, positions)
+        frames = [
+            task_scores(model, objective, data.encoded(part, positions), part.content_ids, training, split)
+            for split, part in (("validation", data.validation), ("test", data.analysed))
+        ]
+        if objective.needs_translation and self.subject.trained:
+            current_display().note(f"Translating {plan.bleu_sentences} sentences with {model.name}.")
+            frames.append(bleu_scores(model, data.test, plan.bleu_sentences, plan.beams, "test"))
+        return pd.concat(frames, ignore_index=True)
+
+
+def described(measures: Sequence[AbstractMeasure]) -> list[dict[str, Any]]:
+    """What the results of measures depend on beside the states."""
+    return [describe_measure(each) for each in measures]

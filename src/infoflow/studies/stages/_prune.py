@@ -1,0 +1,196 @@
+"""Prune a trained model: learned gates, greedy choices, exactly k heads, and training from scratch.
+
+Every point is a part of its own, keyed by the model, by how its heads are chosen, and by what it is scored on: a study
+continues at the point where it was, and a plan that asks for more does only that. The published models stay as they
+are: each stage prunes a copy.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from infoflow.corpus import Corpus
+from infoflow.flow import agree
+from infoflow.foundation import current_display, digest
+from infoflow.heads import Head, HeadSet
+from infoflow.models import Model
+from infoflow.pruning import PRUNED_HEADS, PRUNED_ROLES, PRUNING, point_tables, roles_left
+from infoflow.results import KEYS, Recipe, Subject, TableSchema
+
+from .._data import at_most
+from .._study_models import StudyModels
+from .._workbench import Part, stacked
+from ._pruning_curves import PRUNED, UNPRUNED, Curve, Piece, Place, curves, places, table_keys, too_many
+from ._pruning_points import Point, pass_options, points
+from ._stage import AbstractStage
+
+_SCHEMAS = {schema.name: schema for schema in (PRUNING, PRUNED_HEADS, PRUNED_ROLES)}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Prune(AbstractStage):
+    """A piece of one model's pruning: the curves of one way in one scope, or the unpruned model's scores and roles."""
+
+    kind = "prune"
+    models: StudyModels
+    recipe: Recipe
+    piece: Piece
+
+    @property
+    def key(self) -> str:
+        return prune_stage_key(self.models, self.recipe, self.piece)
+
+    @property
+    def label(self) -> str:
+        return f"prune {self.recipe.name}, {self.piece}"
+
+    def is_done(self) -> bool:
+        if self.piece.way == UNPRUNED:
+            return agree(all(self._bench.done(PRUNED, key) for key in self._unpruned_keys.values()))
+        return agree(all(self._is_drawn(curve) for curve in self._curves))
+
+    def run(self) -> dict[str, Any]:
+        full = self._unpruned()[PRUNING.name].set_index("metric")["value"].to_dict()
+        for curve in self._curves:
+            self._draw(curve, full)
+        return {}
+
+    def tables(self) -> Part:
+        keys = Subject(recipe=self.recipe).keys()
+        return {name: frame.assign(**keys) for name, frame in stacked(self._parts()).items()}
+
+    def schemas(self) -> dict[str, TableSchema]:
+        return {name: schema.with_keys(*KEYS) for name, schema in _SCHEMAS.items()}
+
+    # -- curves -------------------------------------------------------------------------------------------------------
+
+    @property
+    def _bench(self):
+        return self.models.bench
+
+    @cached_property
+    def _curves(self) -> list[Curve]:
+        return [curve for curve in curves(self.models.plan, self.recipe.objective) if curve.piece == self.piece]
+
+    def _places(self, curve: Curve) -> list[Place]:
+        every = places(self.models, self.recipe, curve)
+        assert every is not None, "its sweep comes before"
+        return every
+
+    def _is_drawn(self, curve: Curve) -> bool:
+        there = places(self.models, self.recipe, curve)
+        return there is not None and all(
+            self._bench.done(PRUNED, key)
+            for place in there
+            for key in table_keys(self.models, curve, place.origin).values()
+        )
+
+    def _draw(self, curve: Curve, full: dict[str, float]) -> None:
+        """The missing points of a curve."""
+        models, recipe = self.models, self.recipe
+        for k in too_many(models, recipe, curve):
+            current_display().warn(
+                f"{recipe.name} has fewer heads than {k} in {curve.scope}: {curve.method} leaves it out."
+            )
+        every = self._places(curve)
+        wanted = [place for place in every if self._bench.missing(PRUNED, table_keys(models, curve, place.origin))]
+        if not wanted:
+            return
+        for point in points(models, recipe, curve, wanted, every):
+            keys = table_keys(models, curve, point.place.origin)
+            self._bench.each_table(
+                PRUNED, keys, _SCHEMAS, lambda names, point=point: self._point(curve, point, full, names)
+            )
+
+    def _parts(self) -> Iterator[Part]:
+        """The points of the curves in their places, each curve behind the roles of the unpruned model."""
+        before = self._bench.read_each(PRUNED, self._unpruned_keys)
+        if self.piece.way == UNPRUNED:
+            scores = before[PRUNING.name]
+            yield {PRUNING.name: scores.assign(baseline=scores["value"])}
+            return
+        for curve in self._curves:
+            every, draw = self._places(curve), curve.draw(self.recipe)
+            if every and PRUNED_ROLES.name in table_keys(self.models, curve, ""):
+                yield {PRUNED_ROLES.name: before[PRUNED_ROLES.name].assign(method=curve.method, draw=draw)}
+            for place in every:
+                part = self._bench.read_each(PRUNED, table_keys(self.models, curve, place.origin))
+                # Two points may have the same heads, and so one part.
+                part[PRUNING.name] = part[PRUNING.name].assign(setting=place.setting)
+                yield {name: frame.assign(point=place.index) for name, frame in part.items()}
+
+    # -- one point ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _unpruned_keys(self) -> dict[str, str]:
+        return table_keys(self.models, None, self.models.train_key(self.recipe))
+
+    def _unpruned(self) -> Part:
+        """Scores and roles of the converged model; there is nothing that its scores are compared with."""
+
+        def compute(names: list[str]) -> Part:
+            model = self.models.load(Subject(recipe=self.recipe))
+            keys = {"method": UNPRUNED, "draw": self.recipe.seed, "point": -1}
+            current_display().note(f"Scoring {self.recipe.name} before any head goes.")
+            part: Part = {}
+            if {PRUNING.name, PRUNED_HEADS.name} & set(names):
+                unknown = dict.fromkeys(self._metrics(), float("nan"))
+                part |= self._scores(model, frozenset(), {**keys, "setting": 0.0}, unknown)
+            if PRUNED_ROLES.name in names:
+                part[PRUNED_ROLES.name] = self._roles(model, frozenset(), keys)
+            return part
+
+        return self._bench.each_table(PRUNED, self._unpruned_keys, _SCHEMAS, compute)
+
+    def _point(self, curve: Curve, point: Point, full: dict[str, float], names: list[str]) -> Part:
+        keys = {"method": curve.method, "draw": curve.draw(self.recipe), "point": point.place.index}
+        part: Part = {}
+        if {PRUNING.name, PRUNED_HEADS.name} & set(names):
+            more = {**keys, "setting": point.place.setting, "undecided": point.undecided}
+            asked = full if PRUNING.name in names else {}  # which heads are left takes no reading
+            part |= self._scores(point.model, point.removed, more, asked, point.learned)
+            if asked:
+                _tell(self.recipe, part[PRUNING.name])
+        if PRUNED_ROLES.name in names:
+            part[PRUNED_ROLES.name] = self._roles(point.model, point.removed, keys)
+        return part
+
+    def _metrics(self) -> list[str]:
+        translates = self.models.objective(self.recipe).needs_translation
+        return ["loss", "bleu"] if translates and self.models.plan.pruning.metric == "bleu" else ["loss"]
+
+    def _scores(
+        self,
+        model: Model,
+        removed: HeadSet,
+        keys: Mapping[str, Any],
+        full: dict[str, float],
+        learned: Mapping[Head, tuple[float, float]] | None = None,
+    ) -> Part:
+        beams, options = self.models.plan.analysis.beams, pass_options(self.models)
+        return point_tables(model, self._held_out, removed, keys, full, learned=learned, beams=beams, options=options)
+
+    def _roles(self, model: Model, removed: HeadSet, keys: Mapping[str, Any]) -> pd.DataFrame:
+        data, options = self.models.data, pass_options(self.models)
+        sentences = at_most(data.analysed, self.models.plan.pruning.role_sentences)
+        return roles_left(model, sentences, removed, keys, options=options, ranks_from=data.train)
+
+    @property
+    def _held_out(self) -> Corpus:
+        return at_most(self.models.data.analysed, self.models.plan.pruning.score_sentences)
+
+
+def prune_stage_key(models: StudyModels, recipe: Recipe, piece: Piece) -> str:
+    """Key of the stage; its points have keys of their own."""
+    plan, trained = models.plan, models.train_key(recipe)
+    return digest(["prune", trained, recipe.name, str(piece), plan.pruning, plan.analysis])
+
+
+def _tell(recipe: Recipe, rows: pd.DataFrame) -> None:
+    first = rows.iloc[0]
+    scores = ", ".join(f"{row.metric} {row.value:.3g} (was {row.baseline:.3g})" for row in rows.itertuples())
+    kept = f"{first['kept']} of {first['total']} heads"
+    current_display().note(f"{recipe.name}, {first['method']}, point {first['point']}: {kept}, {scores}")
