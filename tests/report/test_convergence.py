@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from drawn import drawn_section, shown_tables
 
-from infoflow.report._convergence import Side, convergence_figure, with_convergence
 from infoflow.report._curves import curves
 from infoflow.report._language import Cast
+from infoflow.report.knows._convergence import Side, convergence_figure, with_convergence
 from infoflow.results import RunFolder
 
 from .synthetic_run import make_study

@@ -142,7 +142,7 @@ def test_bins_run_through_the_ramp_and_the_control_is_grey_and_dashed(figures):
 
 
 def test_labels_name_every_bin_and_the_control_without_touching(figures):
-    from infoflow.report._layer_chart import HEIGHT
+    from infoflow.report.forms._layer_chart import HEIGHT
 
     spec = figures["influence-by-rank"].panels[2].spec  # all lines meet at the last layer
     labels = next(layer for layer in layers_of(spec) if layer["mark"]["type"] == "text")

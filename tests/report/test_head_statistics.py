@@ -11,11 +11,11 @@ from drawn import drawn_section, shown_tables
 from scipy.stats import spearmanr
 from synthetic_run import _write_plain
 
-from infoflow.report._head_examples import examples_by_grid
-from infoflow.report._head_map import head_map_figure
-from infoflow.report._head_statistics import HEAD_TABLES, head_statistics
+from infoflow.report._binary import in_steps
 from infoflow.report._language import Cast
-from infoflow.report._packed import in_steps
+from infoflow.report.heads._examples import examples_by_grid
+from infoflow.report.heads._map import head_map_figure
+from infoflow.report.heads._statistics import HEAD_TABLES, head_statistics
 from infoflow.results import RunFolder
 
 

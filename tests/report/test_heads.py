@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 from drawn import shown_tables
 
-from infoflow.report._head_statistics import head_statistics
-from infoflow.report._heads import _positional_frame
+from infoflow.report.heads._heads import _positional_frame
+from infoflow.report.heads._statistics import head_statistics
 
 
 @pytest.fixture(scope="module")

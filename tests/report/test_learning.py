@@ -8,7 +8,7 @@ from drawn import drawn_section, shown_tables
 from synthetic_run import _write_plain
 
 from infoflow.report._language import Cast
-from infoflow.report._learning import learning_figure
+from infoflow.report.training._learning import learning_figure
 from infoflow.results import RunFolder
 
 

@@ -9,7 +9,7 @@ from synthetic_run import _write_plain
 from infoflow.foundation import interval, stream
 from infoflow.report import write_figures, write_report
 from infoflow.report._language import Cast
-from infoflow.report._similarity_rows import CONTROL, cells, equal_depth, pairs_of_lines, similarity_rows
+from infoflow.report.knows._similarity_rows import CONTROL, cells, equal_depth, pairs_of_lines, similarity_rows
 from infoflow.results import RunFolder
 
 OBJECTIVES = ("causal-lm", "masked-lm", "translation")

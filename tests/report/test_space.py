@@ -8,9 +8,9 @@ import pytest
 from drawn import drawn_section, shown_tables
 from synthetic_run import MAIN_STACK, _estimate, _model, _write
 
-from infoflow.report._distributions import distribution_figure
 from infoflow.report._language import Cast
-from infoflow.report._space import _corrected
+from infoflow.report.knows._distributions import distribution_figure
+from infoflow.report.knows._space import _corrected
 from infoflow.results import RunFolder
 
 # Invented, but for the direction of the masked LM's curves.

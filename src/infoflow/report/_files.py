@@ -11,10 +11,10 @@ from infoflow.results import RunFolder
 from ._drawing import PIXELS_PER_INCH, paper_svg
 from ._engine import pdf_of, png_of
 from ._figure import Figure
-from ._head_map import heat_panels
-from ._head_statistics import HEAD_TABLES, head_statistics
 from ._model_tables import ModelTables
 from ._story import tell
+from .heads._map import heat_panels
+from .heads._statistics import HEAD_TABLES, head_statistics
 
 _DOTS_PER_INCH = 300
 

@@ -9,22 +9,22 @@ from altair.utils.schemapi import debug_mode
 from infoflow.foundation import UserError
 from infoflow.results import AmbiguousModels, RunFolder
 
-from ._alignment import ALIGNMENT, alignment_section
-from ._change import CHANGES, change_section
 from ._damaged import kind_of, unless_damaged
-from ._dynamics import DYNAMICS, dynamics_section
 from ._figure import Figure, Section
-from ._heads import HEADS, heads_section
-from ._knowledge import KNOWS, knowledge_section
 from ._language import Cast
-from ._lenses import PREDICTS, lenses_section
 from ._model_tables import ModelTables
-from ._neighbours import NEIGHBOURS, neighbours_section
-from ._pruning import PRUNING, pruning_section
-from ._similarity import SIMILARITY, similarity_section
-from ._space import SPACE, space_section
 from ._summary import Finding, scorecard
-from ._training import TRAINING, training_section
+from .heads._heads import HEADS, heads_section
+from .knows._alignment import ALIGNMENT, alignment_section
+from .knows._change import CHANGES, change_section
+from .knows._knowledge import KNOWS, knowledge_section
+from .knows._lenses import PREDICTS, lenses_section
+from .knows._neighbours import NEIGHBOURS, neighbours_section
+from .knows._similarity import SIMILARITY, similarity_section
+from .knows._space import SPACE, space_section
+from .pruning._pruning import PRUNING, pruning_section
+from .training._dynamics import DYNAMICS, dynamics_section
+from .training._training import TRAINING, training_section
 
 # In the order in which data flows; a section without tables leaves itself out.
 SECTIONS = (
