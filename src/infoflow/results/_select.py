@@ -103,12 +103,7 @@ def with_keys(frame: pd.DataFrame) -> pd.DataFrame:
     if sides:
         frame = frame.rename(columns=_EARLIER)
     for side in sides:
-<<<<<<< HEAD
         parts = [str(text).partition("+") for text in frame[f"objective{side}"]]
-=======
-        # A table without rows has no parts to tell how many columns they make.
-        parts = frame[f"objective{side}"].astype("string").str.partition("+").reindex(columns=range(3))
->>>>>>> rest
         trained = frame["trained"] if "trained" in frame else pd.Series(True, index=frame.index)
         added = {
             f"objective{side}": pd.array([part[0] for part in parts], dtype="string"),

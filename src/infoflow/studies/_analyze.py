@@ -3,13 +3,7 @@
 import dataclasses
 import json
 import shutil
-<<<<<<< HEAD
 from collections.abc import Sequence
-from contextlib import nullcontext
-=======
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
->>>>>>> rest
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -29,17 +23,12 @@ from ._graph import Graph
 from ._measures import choose, standard_measures
 from ._plan import build_settings
 from ._run import Run
-<<<<<<< HEAD
 from ._run_stages import run_stages
-from ._study import only_one
+from ._study import only_one, removed_if_refused
 from ._workbench import Workbench
 from .stages import AbstractStage, Check, Compare, MeasureGiven
 from .stages._measure import described
 from .stages._measure_given import SHARDS, shards_in
-=======
-from ._study import MODEL_KEYS, only_one, removed_if_refused
-from ._workbench import Part, Workbench, stacked
->>>>>>> rest
 
 
 def analyze(
