@@ -1,6 +1,7 @@
 """The jobs of a study: train one model, measure one model. Each is keyed by what it depends on and done once."""
 
 import dataclasses
+import math
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -178,6 +179,7 @@ class StudyJobs:
     def _train(self, job: Job) -> dict[str, Any]:
         started = time.process_time()
         folder = self._weights(job).parent
+        objective = self.plan.objective(job.objective)
         module, result = self.train_into(job, folder, recorders(self, job, folder))
         if is_first():
             keep_sums(self._weights(job))
@@ -189,7 +191,7 @@ class StudyJobs:
             "seconds": result.seconds,
             "cpu_seconds": round(time.process_time() - started, 3),
             "parameters": sum(parameter.numel() for parameter in module.parameters()),
-            "validation_loss": next(iter(result.validation_losses.values()), float("nan")),
+            "validation_loss": objective.weighted(result.validation_losses) if result.validation_losses else math.nan,
         }
 
     def train_into(

@@ -5,6 +5,7 @@ from ._checkpoint import Checkpoints as Checkpoints
 from ._checkpoint import is_log_spaced as is_log_spaced
 from ._checkpoint import save_model as save_model
 from ._config import TrainConfig as TrainConfig
+from ._data import ExampleRows as ExampleRows
 from ._data import TokenRows as TokenRows
 from ._data import TrainingData as TrainingData
 from ._evaluate import Evaluation as Evaluation
