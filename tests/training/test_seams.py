@@ -3,9 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from training.tiny import tiny_config, tiny_data
 from training.toy_objectives import ReplacedTokens, SentenceOrder, pair_data, pair_model, two_models
+from transformers import AutoModelForTokenClassification
 
+from infoflow.foundation import UserError
+from infoflow.models import load_model
 from infoflow.training import TrainingHook, TrainingInterrupted, evaluate, read_log, train
 
 
@@ -91,3 +95,48 @@ def test_training_with_a_loss_that_draws_resumes_exactly(tmp_path) -> None:
     train(objective, tiny_config(), data, resumed := two_models(), tmp_path / "cut")
     train(objective, tiny_config(), data, whole := two_models(), tmp_path / "whole")
     assert all(torch.equal(a, b) for a, b in zip(resumed.parameters(), whole.parameters(), strict=True))
+
+
+def test_the_exported_model_alone_is_saved_loaded_and_measured(tmp_path) -> None:
+    objective, data, module = ReplacedTokens(), tiny_data(), two_models()
+    start = {name: p.detach().clone() for name, p in module.named_parameters()}
+    folder = train(objective, tiny_config(), data, module, tmp_path).model
+    changed = [name for name, p in module.named_parameters() if not torch.equal(p, start[name])]
+    assert any(name.startswith("small.") for name in changed)
+    loaded = AutoModelForTokenClassification.from_pretrained(folder)
+    kept = module.large.state_dict()
+    assert loaded.state_dict().keys() == kept.keys()
+    assert all(torch.equal(value, kept[name]) for name, value in loaded.state_dict().items())
+    assert load_model(folder).digest == load_model(module.large).digest
+    for path in (folder, *(tmp_path / "checkpoints").glob("step-*")):
+        names = load_file(path / "model.safetensors").keys()
+        assert not any(name.startswith(("small", "large")) for name in names)
+        rest = load_file(path / "rest.safetensors").keys()
+        assert rest
+        assert all(name.startswith("small.") for name in rest)
+        assert "small.bert.embeddings.word_embeddings.weight" not in rest  # shared with the exported model
+
+
+def test_a_finished_run_gives_back_every_part(tmp_path) -> None:
+    objective, data = ReplacedTokens(), tiny_data()
+    train(objective, tiny_config(), data, module := two_models(), tmp_path)
+    train(objective, tiny_config(), data, again := two_models(), tmp_path)
+    assert all(torch.equal(a, b) for a, b in zip(module.parameters(), again.parameters(), strict=True))
+    assert train(objective, tiny_config(), data, module, tmp_path).updates == 14  # the trained model goes on
+    (tmp_path / "model" / "rest.safetensors").unlink()
+    with pytest.raises(UserError, match="holds a run with other settings: initial weights"):
+        train(objective, tiny_config(), data, two_models(seed=3), tmp_path)
+
+
+def test_mixed_precision_reaches_every_part(tmp_path) -> None:
+    data, module = tiny_data(), two_models()
+    train(ReplacedTokens(), tiny_config(updates=2, precision="bf16"), data, module, tmp_path, validation=data)
+    assert module.small.config._attn_implementation == module.large.config._attn_implementation == "sdpa"
+
+
+def test_objectives_of_one_model_leave_no_rest(tmp_path) -> None:
+    objective = SentenceOrder()
+    module = pair_model()
+    assert objective.exported(module) is module
+    folder = train(objective, tiny_config(updates=2), pair_data(), module, tmp_path).model
+    assert not (folder / "rest.safetensors").exists()

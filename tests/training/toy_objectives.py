@@ -127,6 +127,9 @@ class ReplacedTokens(AbstractObjective):
         masked = MaskedLM(rate=0.4, random_share=0.0).corrupt(example, generator, vocabulary)
         return replace(masked, arrays={**masked.arrays, "clean": example.text})
 
+    def exported(self, module) -> BertForTokenClassification:
+        return module.large
+
     def counts(self, batch) -> dict[str, int]:
         return {"masked-lm": batch.supervised_tokens, "replaced": batch.source_tokens}
 

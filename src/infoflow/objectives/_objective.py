@@ -79,6 +79,13 @@ class AbstractObjective(ABC):
         `noise` is the batch's own (`batch.noise`), for a loss that draws random numbers; it draws from nothing else.
         """
 
+    def exported(self, module: PreTrainedModel) -> PreTrainedModel:
+        """The part of the trained module that is saved, loaded by the Auto classes and measured: by default all of it.
+
+        What trains several models together is one `PreTrainedModel` that holds them, as `EncoderDecoderModel` is.
+        """
+        return module
+
     def guesses(self, batch: Batch, unigram: Float[np.ndarray, " token"]) -> dict[str, float]:
         """Sum of each term for a guess that knows frequencies alone; `unigram` is -log p of each token id.
 

@@ -74,6 +74,9 @@ class GatedObjective(AbstractObjective):
     ) -> Batch:
         return self.plain.collate(examples, vocabulary, target, noise)
 
+    def exported(self, module: PreTrainedModel) -> PreTrainedModel:
+        return self.plain.exported(module)
+
     def counts(self, batch: Batch) -> dict[str, int]:
         return {**self.plain.counts(batch), TERM: 1}
 

@@ -305,7 +305,8 @@ class StudyJobs:
                 raise UserError(f"{job.model} is not trained yet: run `infoflow study` on this folder first.")
             model = load_model(self._weights(job), device=self.plan.training.device)
         else:
-            model = load_model(self.initial(job), tokenizer=self.data.tokenizer, device=self.plan.training.device)
+            module = self.plan.objective(job.objective).exported(self.initial(job))
+            model = load_model(module, tokenizer=self.data.tokenizer, device=self.plan.training.device)
         target = self.data.target_tokenizer if model.task == "seq2seq" else None
         return dataclasses.replace(model, name=job.model, target_tokenizer=target)
 
