@@ -49,7 +49,7 @@ class SentenceOrder(AbstractObjective):
     """Masked tokens, and whether the two texts stand in their order."""
 
     name: ClassVar[str] = "sentence-order"
-    architecture: ClassVar[str] = "encoder"
+    layout: ClassVar[str] = "encoder"
     term_weights: ClassVar[dict[str, float]] = {"masked-lm": 1.0, "order": 0.5}
     fields: ClassVar[dict[str, Field]] = {**SENTENCE_FIELDS, "token_type_ids": Field(pad=0), "order": Field()}
 
@@ -118,7 +118,7 @@ class ReplacedTokens(AbstractObjective):
     """One model restores masked tokens; the other tells which of the tokens that the first one sampled are wrong."""
 
     name: ClassVar[str] = "replaced-tokens"
-    architecture: ClassVar[str] = "encoder"
+    layout: ClassVar[str] = "encoder"
     draws: ClassVar[bool] = True
     term_weights: ClassVar[dict[str, float]] = {"masked-lm": 1.0, "replaced": 5.0}
     fields: ClassVar[dict[str, Field]] = {**SENTENCE_FIELDS, "clean": Field(pad="source")}

@@ -6,13 +6,14 @@ from typing import ClassVar, final
 import numpy as np
 from transformers import PreTrainedModel
 
+from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 
 from ._batch import UNSUPERVISED, Batch, Corrupted
 from ._example import Example
 from ._loss import LossTerm, supervised_cross_entropy
 from ._noise import Noise
-from ._objective import AbstractObjective, Architecture
+from ._objective import AbstractObjective
 from ._token_dropout import drop_tokens
 
 
@@ -22,7 +23,7 @@ class CausalLM(AbstractObjective):
     """Predict each token from those before it; the last position predicts nothing."""
 
     name: ClassVar[str] = "causal-lm"
-    architecture: ClassVar[Architecture] = "decoder"
+    layout: ClassVar[Layout] = "decoder"
     term_weights: ClassVar[dict[str, float]] = {"causal-lm": 1.0}
 
     token_dropout: float = 0.0  # probability that an *input* token is replaced by a random one; labels stay clean

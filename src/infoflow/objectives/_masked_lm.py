@@ -15,6 +15,7 @@ from typing import ClassVar, Literal, final
 import numpy as np
 from transformers import PreTrainedModel
 
+from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import UserError
 
@@ -22,7 +23,7 @@ from ._batch import UNSUPERVISED, Batch, Corrupted
 from ._example import Example
 from ._loss import LossTerm, supervised_cross_entropy
 from ._noise import Noise
-from ._objective import AbstractObjective, Architecture
+from ._objective import AbstractObjective
 
 Selection = Literal["dynamic", "static", "bernoulli"]
 
@@ -33,7 +34,7 @@ class MaskedLM(AbstractObjective):
     """Predict selected tokens; of these 80 % become [MASK], 10 % a random token, 10 % stay."""
 
     name: ClassVar[str] = "masked-lm"
-    architecture: ClassVar[Architecture] = "encoder"
+    layout: ClassVar[Layout] = "encoder"
     term_weights: ClassVar[dict[str, float]] = {"masked-lm": 1.0}
 
     selection: Selection = "dynamic"

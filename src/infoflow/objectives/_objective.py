@@ -2,12 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
 from transformers import PreTrainedModel
 
+from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 
 from ._batch import SENTENCE_FIELDS, UNSUPERVISED, Batch, Corrupted, Field, collate
@@ -15,8 +16,6 @@ from ._example import Example
 from ._loss import LossTerm
 from ._metric import LOSS, Metric
 from ._noise import Noise
-
-Architecture = Literal["encoder", "decoder", "encoder-decoder"]
 
 
 class AbstractObjective(ABC):
@@ -28,7 +27,8 @@ class AbstractObjective(ABC):
     """
 
     name: ClassVar[str]
-    architecture: ClassVar[Architecture]
+    layout: ClassVar[Layout]
+    """Which stacks the model that it trains has."""
     needs_translation: ClassVar[bool] = False
     draws: ClassVar[bool] = False
     """Whether the loss draws random numbers: it then needs every example by itself, with its own noise."""

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 from transformers import EncoderDecoderModel, PreTrainedModel
 
+from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import UserError
 
@@ -14,7 +15,7 @@ from ._example import Example
 from ._loss import LossTerm, supervised_cross_entropy
 from ._metric import BLEU, LOSS, Metric
 from ._noise import Noise
-from ._objective import AbstractObjective, Architecture
+from ._objective import AbstractObjective
 from ._token_dropout import drop_tokens
 
 
@@ -24,7 +25,7 @@ class Translation(AbstractObjective):
     """Cross-entropy over the target's tokens, its end included, given the source."""
 
     name: ClassVar[str] = "translation"
-    architecture: ClassVar[Architecture] = "encoder-decoder"
+    layout: ClassVar[Layout] = "encoder-decoder"
     needs_translation: ClassVar[bool] = True
     term_weights: ClassVar[dict[str, float]] = {"translation": 1.0}
     metrics: ClassVar[tuple[Metric, ...]] = (LOSS, BLEU)

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 from transformers import PreTrainedModel
 
+from infoflow.architectures import Layout
 from infoflow.objectives import (
     AbstractObjective,
-    Architecture,
     Batch,
     Corrupted,
     Example,
@@ -32,7 +32,7 @@ class GatedObjective(AbstractObjective):
     """
 
     name: ClassVar[str] = "gated"
-    architecture: ClassVar[Architecture] = "encoder"
+    layout: ClassVar[Layout] = "encoder"
     term_weights: ClassVar[dict[str, float]] = {}
 
     inner: InitVar[AbstractObjective]
@@ -43,7 +43,7 @@ class GatedObjective(AbstractObjective):
         facts: dict[str, Any] = {
             "_inner": inner,
             "name": inner.name,
-            "architecture": inner.architecture,
+            "layout": inner.layout,
             "needs_translation": inner.needs_translation,
             "draws": inner.draws,
             "term_weights": {**inner.term_weights, TERM: self.weight},

@@ -83,7 +83,7 @@ def curves(plan: StudyPlan, objective: str) -> list[Curve]:
 
 def scopes(plan: StudyPlan, objective: str) -> list[str]:
     """The plan's scopes that such a model has; "all" only where it is more than another one of them."""
-    kinds = _KINDS[plan.objective(objective).architecture]
+    kinds = _KINDS[plan.objective(objective).layout]
     there = [scope for scope in dict.fromkeys(plan.pruning.scopes) if scope in (*kinds, ALL_HEADS)]
     return [scope for scope in there if scope != ALL_HEADS or len(kinds) > 1 or there == [ALL_HEADS]]
 
@@ -103,7 +103,7 @@ def needed(piece: str) -> str | None:
 
 def num_heads(plan: StudyPlan, objective: str, scope: str) -> int:
     """Heads of a scope of a model."""
-    kinds = _KINDS[plan.objective(objective).architecture]
+    kinds = _KINDS[plan.objective(objective).layout]
     layers = plan.model.layers * (2 if plan.match == "depth" and len(kinds) == 1 else 1)
     return plan.model.heads * layers * (len(kinds) if scope == ALL_HEADS else 1)
 

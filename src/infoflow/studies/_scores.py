@@ -123,7 +123,7 @@ def _unigram_losses(objective: AbstractObjective, training: TrainingData) -> np.
     assert isinstance(rows, Encoded)
     counts = np.bincount(np.asarray(rows.flat_ids), minlength=vocabulary.size).astype(np.float64)
     counts[vocabulary.start] = 0  # read, never predicted
-    if objective.architecture == "encoder":
+    if objective.layout == "encoder":
         counts[list(vocabulary.special)] = 0  # a masked LM is never asked for [SEP]
     return np.log(counts.sum() + len(counts)) - np.log(counts + 1)
 
