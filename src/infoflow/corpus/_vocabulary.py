@@ -1,4 +1,4 @@
-"""What a corruption needs to know of a tokenizer."""
+"""What corrupting text and building a model need to know of a tokenizer."""
 
 from dataclasses import dataclass
 from functools import cache
