@@ -275,9 +275,19 @@ def _outside(cluster, tmp_path: Path, *options: str) -> tuple[subprocess.Popen, 
 
 
 def test_a_cluster_that_runs_already_and_dies(folder, cluster, tmp_path):
+    """The study is killed, then the scheduler; what they leave goes on in a new cluster."""
     scheduler, file = _outside(cluster, tmp_path, "--no-nanny")
     while not Path(file).exists():
         time.sleep(0.05)
+    killed = study(folder, file, updates=1000)
+    children = running(killed)
+    killed.kill()
+    killed.communicate()
+    _, alive = psutil.wait_procs(children, timeout=5)
+    assert alive == []
+    assert all(0 < state(folder, key)["update"] < 1000 for key in "ab")
+    for key in "ab":
+        (Path(folder) / f"{key}.state").unlink()
     first = study(folder, file)
     children = running(first)
     scheduler.kill()

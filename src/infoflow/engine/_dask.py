@@ -205,7 +205,7 @@ class DaskEngine:
     ) -> None:
         self._place, self._entry = place, entry
         self._notes = RunNotes(folder)
-        self._plugin = StagePlugin(self._notes.nonce, preload, devices)
+        self._plugin = StagePlugin(self._notes.nonce, self._notes.folder, preload, devices)
         self._heard: queue.SimpleQueue[tuple[str, Message]] = queue.SimpleQueue()
 
     def __enter__(self) -> "DaskEngine":

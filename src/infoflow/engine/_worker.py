@@ -57,20 +57,28 @@ def plugin_name(nonce: str) -> str:
 class StagePlugin(WorkerPlugin):
     """A study's processes on this worker; the fork server starts with it."""
 
-    def __init__(self, nonce: str, preload: Sequence[str], devices: Sequence[str] | None = None) -> None:
+    def __init__(self, nonce: str, folder: str, preload: Sequence[str], devices: Sequence[str] | None = None) -> None:
         self.name = plugin_name(nonce)
+        self.folder = folder
         self.refusal = ""
         self._preload, self._devices, self._versions = tuple(preload), devices, Versions.here()
 
-    def setup(self, worker: Worker) -> None:
+    async def setup(self, worker: Worker) -> None:
+        await self._replace_killed(worker)
         self.refusal = self._versions.refusal(Versions.here())
         self.starter = starter(self._preload)
         self.starter.open()
         self.supervisor = Supervisor(self.starter, visible_devices() if self._devices is None else self._devices)
 
+    async def _replace_killed(self, worker: Worker) -> None:
+        """End what a killed study has left on this worker: a folder has one study at a time."""
+        for name, plugin in list(worker.plugins.items()):
+            if isinstance(plugin, StagePlugin) and plugin.folder == self.folder and plugin is not self:
+                await worker.plugin_remove(name)
+
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
         """Stop a stage that nobody wants any more: its study was killed, and its scheduler goes on."""
-        if finish == "cancelled":
+        if (start, finish) == ("executing", "released"):
             self.supervisor.give_up(str(key).rpartition("/")[2])
 
     async def teardown(self, worker: Worker) -> None:
