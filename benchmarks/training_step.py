@@ -89,7 +89,7 @@ def bare(objective: AbstractObjective, data: TrainingData, width: int, full: boo
             logits = model(input_ids=batch.input_ids, attention_mask=batch.attention_mask).logits
             loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch.labels.flatten())
         else:
-            (term,) = objective.loss(model, batch).values()
+            (term,) = objective.loss(model, batch, batch.noise).values()
             loss = term.total / term.count
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

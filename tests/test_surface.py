@@ -9,9 +9,8 @@ from pathlib import Path
 
 STORED = Path(__file__).with_name("surface.txt")
 ROOMS = (
-    "foundation", "results", "corpus", "models", "objectives", "flow", "representations", "heads", "training",
-    "dynamics", "pruning", "alignment", "findings", "report", "engine", "studies",
-    "cli",
+    "foundation", "results", "corpus", "models", "architectures", "objectives", "flow", "representations", "heads",
+    "training", "dynamics", "pruning", "alignment", "findings", "report", "engine", "studies", "cli",
 )  # fmt: skip
 
 

@@ -1,11 +1,15 @@
 """Bad inputs, damaged files and odd surroundings against the command line: each gets one message, and nothing else.
 
     python experiments/campaign/run.py                    # everything; counts go to campaign.csv
-    python experiments/campaign/run.py options models     # some kinds, printed only
+    python experiments/campaign/run.py --resume           # what a run that was stopped has not tried
+    python experiments/campaign/run.py --again            # what failed when it was tried last
+    python experiments/campaign/run.py options models     # some kinds
     python experiments/campaign/run.py runs --match flip  # cases whose names hold a word
+    python experiments/campaign/run.py runs --every 10    # each tenth
 
 Each case runs `infoflow.cli.main` in a fork of this process, which has imported everything and done nothing, in a
-folder of its own, and is killed after its time limit. Charts are empty, which saves a second a case.
+folder of its own, and is killed after its time limit. Charts are empty, which saves a second a case. What a case gave
+stands in `cases.jsonl` of the folder `--work`, one line each time that it was tried.
 """
 
 import argparse
@@ -22,6 +26,8 @@ import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from cases import Case, World
@@ -33,6 +39,7 @@ from runs import run_cases
 from surroundings import surrounding_cases
 
 HERE = Path(__file__).parent
+Key = tuple[str, str, int]  # kind, name, number among those of its name
 KINDS: dict[str, Callable[[World], Iterator[Case]]] = {
     "options": option_cases,
     "plans": plan_cases,
@@ -86,38 +93,80 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("kinds", nargs="*", choices=[*KINDS, []])
     parser.add_argument("--match", default="")
+    parser.add_argument("--every", type=int, default=1, help="only each n-th case of a kind")
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--again", action="store_true")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "infoflow-campaign")
     chosen = parser.parse_args()
     os.environ |= {"INFOFLOW_CACHE": str(chosen.work / "cache"), "OMP_NUM_THREADS": "1"}
     for room in _IMPORTS:
         importlib.import_module(f"infoflow.{room}")
     world = prepared(chosen.work)
-    counts: dict[str, Counter[str]] = {}
+    record = Record(chosen.work / "cases.jsonl")
+    whole = not chosen.match and chosen.every == 1 and set(chosen.kinds or KINDS) == set(KINDS)
+    if whole and not chosen.resume and not chosen.again:
+        record.path.unlink(missing_ok=True)
+    before = record.read()
     for kind in chosen.kinds or KINDS:
-        counts[kind] = Counter()
-        for case in KINDS[kind](world):
-            if chosen.match in case.name:
+        for key, case in islice(_numbered(kind, KINDS[kind](world)), 0, None, chosen.every):
+            last = before.get(key, [None])[-1]
+            if chosen.match in case.name and (last == "failed" or not chosen.again) and (not last or not chosen.resume):
                 wrong, code = tried(case, chosen.work)
-                counts[kind]["tried"] += 1
-                counts[kind]["failed" if wrong else "refused" if code == 2 else "accepted"] += 1
+                record.add(key, "failed" if wrong else "refused" if code == 2 else "accepted")
                 if wrong:
                     print(f"{kind}: {case.name}: {wrong}\n    infoflow {_shown(case.arguments)}", flush=True)
-        print(kind, dict(counts[kind]), flush=True)
-    if not chosen.kinds and not chosen.match:
+        print(kind, dict(_counts(record.read()).get(kind, {})), flush=True)
+    counts = _counts(record.read())
+    if whole:
         _write(counts)
-    sys.exit(any(count["failed"] for count in counts.values()))
+    sys.exit(any(count["left"] for count in counts.values()))
+
+
+@dataclass(frozen=True)
+class Record:
+    """What each case gave, each time that it was tried: refused, accepted or failed."""
+
+    path: Path
+
+    def read(self) -> dict[Key, list[str]]:
+        found: dict[Key, list[str]] = {}
+        for line in self.path.read_text().splitlines() if self.path.exists() else ():
+            kind, name, number, gave = json.loads(line)
+            found.setdefault((kind, name, number), []).append(gave)
+        return found
+
+    def add(self, key: Key, gave: str) -> None:
+        with self.path.open("a") as file:
+            file.write(json.dumps([*key, gave]) + "\n")
+
+
+def _numbered(kind: str, cases: Iterable[Case]) -> Iterator[tuple[Key, Case]]:
+    """Cases with their keys; a name can stand for several."""
+    seen: Counter[str] = Counter()
+    for case in cases:
+        seen[case.name] += 1
+        yield (kind, case.name, seen[case.name]), case
+
+
+def _counts(record: dict[Key, list[str]]) -> dict[str, Counter[str]]:
+    """By kind: cases tried, failed when they were tried first, and what they gave last (`left`: failed)."""
+    counts: dict[str, Counter[str]] = {}
+    for (kind, _, _), gave in record.items():
+        count = counts.setdefault(kind, Counter())
+        count.update(["tried", *(["failed"] if gave[0] == "failed" else [])])
+        count.update(["left" if gave[-1] == "failed" else gave[-1]])
+    return counts
 
 
 def prepared(work: Path) -> World:
     """A study with a recording, and the shards of an analysis; made once."""
     world = World(work / "world")
     if not (world.path / "done").exists():
-        shutil.rmtree(work, ignore_errors=True)
-        world.path.mkdir(parents=True)
+        world.path.mkdir(parents=True, exist_ok=True)
         world.plan.write_text(_PLAN)
         world.sentences.write_text("".join(f"the cat sees the dog {'and runs ' * (n % 5)}\n" for n in range(40)))
         for arguments in world.commands():
-            code, _, error = answer(arguments, world.path, 600)
+            code, _, error = answer(arguments, world.path, 1200)
             assert code == 0, error
         (world.path / "done").touch()
     return world
@@ -221,11 +270,11 @@ def _shown(arguments: Iterable[str]) -> str:
 
 
 def _write(counts: dict[str, Counter[str]]) -> None:
+    columns = ("tried", "failed", "refused", "accepted", "left")
     with (HERE / "campaign.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["kind", "tried", "refused", "accepted", "failed"])
-        for kind, count in counts.items():
-            writer.writerow([kind, *(count[name] for name in ("tried", "refused", "accepted", "failed"))])
+        writer.writerow(["kind", *columns])
+        writer.writerows([kind, *(counts[kind][name] for name in columns)] for kind in KINDS)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from cases import Answer, Case, World, nothing
 
@@ -34,6 +35,13 @@ _LIMITS = {
     "8 open files": (resource.RLIMIT_NOFILE, 8),
     "16 open files": (resource.RLIMIT_NOFILE, 16),
     "small stack": (resource.RLIMIT_STACK, 100_000),
+}
+_PIPES: dict[str, Any] = {
+    "stdout": subprocess.PIPE,
+    "stderr": subprocess.PIPE,
+    "text": True,
+    "errors": "replace",
+    "start_new_session": True,
 }
 _STREAMS: dict[str, Callable[[], object]] = {
     "no input": lambda: os.close(0),
@@ -115,8 +123,8 @@ def _shell(line: str) -> Callable[[Path, list[str]], Answer]:
         words = " ".join(f"'{argument}'" for argument in arguments)
         script = line.format(infoflow=f"'{sys.executable}' -m infoflow", command=words)
         script = f"set -o pipefail; {script}"
-        done = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, text=True, timeout=120)
-        return done.returncode, done.stdout, done.stderr
+        with subprocess.Popen(["bash", "-c", script], cwd=folder, **_PIPES) as process:
+            return _ended(process, 300)
 
     return run
 
@@ -124,10 +132,20 @@ def _shell(line: str) -> Callable[[Path, list[str]], Answer]:
 def _stopped(number: int, seconds: float) -> Callable[[Path, list[str]], Answer]:
     def run(folder: Path, arguments: list[str]) -> Answer:
         command = [sys.executable, "-m", "infoflow", *arguments]
-        with subprocess.Popen(command, cwd=folder, stdout=-1, stderr=-1, text=True, start_new_session=True) as process:
+        with subprocess.Popen(command, cwd=folder, **_PIPES) as process:
             time.sleep(seconds)
             process.send_signal(number)
-            out, error = process.communicate(timeout=60)
-        return process.returncode, out, error
+            return _ended(process, 300)
 
     return run
+
+
+def _ended(process: subprocess.Popen[str], seconds: int) -> Answer:
+    """What a process answered; one that is not done after these seconds of the clock is killed with its children."""
+    try:
+        out, error = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, error = process.communicate()
+        return -signal.SIGKILL, out, error
+    return process.returncode, out, error

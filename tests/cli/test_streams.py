@@ -107,17 +107,49 @@ def test_a_slow_reader_of_a_non_blocking_pipe_gets_everything() -> None:
 
 
 class _Gone(StringIO):
+    """A stream whose reader went away after some lines."""
+
+    def __init__(self, lines: int) -> None:
+        super().__init__()
+        self.lines, self.tried = lines, 0
+
     def write(self, text: str, /) -> int:
-        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+        self.tried += 1
+        if self.getvalue().count("\n") >= self.lines:
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+        return super().write(text)
 
 
-def test_a_display_without_a_reader_goes_on() -> None:
+@pytest.mark.parametrize("lines", [0, 1])
+@pytest.mark.parametrize("kind", ["plain", "json"])
+def test_a_display_without_a_reader_goes_on(kind: str, lines: int) -> None:
     from infoflow.foundation._display import JsonDisplay, PlainDisplay
 
-    closed = StringIO()
+    file, done = _Gone(lines), []
+    display = PlainDisplay(file) if kind == "plain" else JsonDisplay(file)
+    display.note("first")
+    display.warn("second")
+    with display.progress("work", 3) as progress:
+        for number in range(3):
+            progress.advance()
+            done.append(number)
+    assert done == [0, 1, 2], "all of the work was done"
+    assert file.getvalue().count("\n") == lines
+    assert ("first" in file.getvalue()) is bool(lines)
+    assert "second" not in file.getvalue()
+    assert file.tried >= 3, "each line was offered: note, warning, the end of the job"
+
+
+def test_a_display_on_a_closed_file_goes_on() -> None:
+    from infoflow.foundation._display import JsonDisplay, PlainDisplay
+
+    closed, done = StringIO(), []
     closed.close()
-    for file in (_Gone(), closed):
-        for display in (PlainDisplay(file), JsonDisplay(file)):
-            display.note("note")
-            with display.progress("work", 1) as progress:
-                progress.advance()
+    for display in (PlainDisplay(closed), JsonDisplay(closed)):
+        display.note("note")
+        with display.progress("work", 1) as progress:
+            progress.advance()
+        done.append(display)
+    assert len(done) == 2
+    with pytest.raises(ValueError, match="closed"):
+        closed.write("it is the file that would raise")

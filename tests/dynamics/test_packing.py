@@ -37,15 +37,18 @@ def one_by_one(module, objective, batches):
         for row in range(len(batch.input_ids)):
             source = batch.input_ids.shape[1] if batch.attention_mask is None else int(batch.attention_mask[row].sum())
             target = batch.decoder_input_ids
+            tensors = {
+                "input_ids": batch.input_ids[row : row + 1, :source],
+                "labels": batch.labels[row : row + 1] if target is not None else batch.labels[row : row + 1, :source],
+                **({} if target is None else {"decoder_input_ids": target[row : row + 1]}),
+            }
             alone = Batch(
-                input_ids=batch.input_ids[row : row + 1, :source],
-                labels=batch.labels[row : row + 1] if target is not None else batch.labels[row : row + 1, :source],
-                decoder_input_ids=None if target is None else target[row : row + 1],
+                tensors=tensors,
                 source_tokens=source,
                 target_tokens=0,
                 supervised_tokens=0,
             )
-            total = objective.loss(module, alone)[objective.name].total
+            total = objective.loss(module, alone, alone.noise)[objective.name].total
             loss += float(total.detach())
             found = torch.autograd.grad(total, list(module.parameters()), materialize_grads=True)
             gradients = [a + b for a, b in zip(gradients, found, strict=True)]
@@ -70,11 +73,14 @@ def sentences(number: int = 60, seed: int = 0) -> Batch:
     numbers = torch.arange(1, number + 1)[:, None]
     source = torch.arange(40) < torch.from_numpy(sources)[:, None]
     target = torch.arange(20) < torch.from_numpy(targets)[:, None]
+    tensors = {
+        "input_ids": source * numbers,
+        "attention_mask": source.long(),
+        "decoder_input_ids": target * numbers,
+        "labels": torch.where(target, numbers, UNSUPERVISED),
+    }
     return Batch(
-        input_ids=source * numbers,
-        attention_mask=source.long(),
-        decoder_input_ids=target * numbers,
-        labels=torch.where(target, numbers, UNSUPERVISED),
+        tensors=tensors,
         source_tokens=int(sources.sum()),
         target_tokens=int(targets.sum()),
         supervised_tokens=int(targets.sum()),
@@ -175,6 +181,10 @@ def test_untrained_weights_tell_too_whether_packing_changes_anything() -> None:
 
 def test_labels_of_whole_sentences_are_not_packed() -> None:
     module, flat, anatomy, one = prepared(CausalLM())
-    parts = tuple(tuple(dataclasses.replace(b, labels=b.labels[:, :1]) for b in part) for part in one.parts)
+
+    def cut(batch: Batch) -> Batch:
+        return dataclasses.replace(batch, tensors={**batch.tensors, "labels": batch.labels[:, :1]})
+
+    parts = tuple(tuple(map(cut, part)) for part in one.parts)
     passes = passes_of(module, flat, anatomy, dataclasses.replace(one, parts=parts))
     assert not any(each.told for part in passes for each in part)

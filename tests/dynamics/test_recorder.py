@@ -80,7 +80,7 @@ def loss_of(objective, module, one):
         with torch.nn.utils.stateless._reparametrize_module(module, weights, tie_weights=True):
             for part in one.parts:
                 for batch in part:
-                    terms = one.objective.loss(module, batch)
+                    terms = one.objective.loss(module, batch, batch.noise)
                     total, count = total + terms[term].total, count + terms[term].count
         assert all(torch.equal(p, previous[name]) for name, p in module.named_parameters())
         return total / count
@@ -197,7 +197,8 @@ def test_sums_reconstruct_the_loss(tmp_path: Path) -> None:
     loss = load_model(folder).module
     last = windows[windows["set"] == "train"]["loss_end"].iloc[-1]
     one = recorder.targets.sets[0]
-    total = sum(float(one.objective.loss(loss, b)["translation"].total.detach()) for part in one.parts for b in part)
+    terms = [one.objective.loss(loss, batch, batch.noise) for part in one.parts for batch in part]
+    total = sum(float(term["translation"].total.detach()) for term in terms)
     assert last == pytest.approx(total / one.totals["translation"], rel=1e-5)
 
 
@@ -270,7 +271,7 @@ def test_each_part_is_an_evaluation_of_its_own(tmp_path: Path) -> None:
     losses = recorder._losses[0] * one.totals["masked-lm"] / np.array([c["masked-lm"] for c in one.counts])
     model = load_model(tmp_path / "model").module
     for part, loss in enumerate(losses):
-        total = sum(float(one.objective.loss(model, b)["masked-lm"].total.detach()) for b in one.parts[part])
+        total = sum(float(one.objective.loss(model, b, b.noise)["masked-lm"].total.detach()) for b in one.parts[part])
         assert loss == pytest.approx(total / one.counts[part]["masked-lm"], rel=1e-5)
     assert sum(one.totals.values()) == sum(sum(counts.values()) for counts in one.counts)
 
@@ -350,13 +351,12 @@ def test_the_set_may_be_the_batch_of_each_update(rule, tmp_path: Path) -> None:
     train(objective, config, tiny_data(), tiny_model(objective), tmp_path, hooks=[recorder, store])
     module = tiny_model(objective).eval()
     for update, batches in enumerate(store.batches):
-        count = sum(objective.loss(module, batch)["masked-lm"].count for batch in batches)
+        count = sum(objective.loss(module, batch, batch.noise)["masked-lm"].count for batch in batches)
 
         def loss(weights, batches=batches, count=count):
             with torch.nn.utils.stateless._reparametrize_module(module, weights, tie_weights=True):
-                return (
-                    torch.stack([objective.loss(module, batch)["masked-lm"].total for batch in batches]).sum() / count
-                )
+                terms = [objective.loss(module, batch, batch.noise)["masked-lm"] for batch in batches]
+                return torch.stack([term.total for term in terms]).sum() / count
 
         ends = store.weights[update], store.weights[update + 1]
         allocation = loss_change_allocation(loss, *ends, rule=rule)

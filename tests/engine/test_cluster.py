@@ -3,11 +3,14 @@
 import json
 import os
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -205,13 +208,43 @@ def test_who_does_not_fit_is_refused(folder, start):
 
 
 def test_nobody_without_the_certificate_gets_in(folder):
-    from distributed import Client
-
     with listening(folder):
         address = json.loads((Path(folder) / "engine.json").read_text())["address"]
-        for refused in (address, address.replace("tls", "tcp")):
-            with pytest.raises((OSError, TypeError, ValueError)):
-                Client(refused, timeout=1, set_as_default=False)
+        host, _, port = address.removeprefix("tls://").rpartition(":")
+        stranger = ssl.create_default_context()
+        stranger.check_hostname, stranger.verify_mode = False, ssl.CERT_NONE
+        with (
+            socket.create_connection((host, int(port)), timeout=10) as plain,
+            stranger.wrap_socket(plain) as encrypted,
+            pytest.raises(ssl.SSLError, match="certificate required"),
+        ):
+            encrypted.recv(1)
+        with socket.create_connection((host, int(port)), timeout=10) as plain:
+            plain.sendall(b"x" * 1000)
+            with suppress(ConnectionResetError):
+                while plain.recv(1000):  # an alert at most, and the end
+                    pass
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("tcp://192.0.2.1:8786", "is not encrypted"),
+        ("tcp://127.0.0.1:9", "no scheduler answers"),
+        ("listen:0.0.0.0", "not all of them"),
+        ("listen:203.0.113.7", "cannot be listened at"),
+        ("listen:here:99999", "listen:HOST:PORT"),
+        ("nowhere.json", "a scheduler file. Got nowhere.json"),
+    ],
+)
+def test_a_place_that_cannot_be_is_told(folder, where, message, monkeypatch):
+    from infoflow.engine import _dask, cluster_engine
+    from infoflow.foundation import UserError
+
+    monkeypatch.setattr(_dask, "_PATIENCE", 1.5)
+    with pytest.raises(UserError, match=message):
+        cluster_engine(where, folder, entry=ENTRY).__enter__()
+    assert not list((Path(folder) / "work").glob(".engine/*/*"))
 
 
 @pytest.fixture

@@ -103,14 +103,12 @@ def test_three_failures_for_one_reason_end_the_rest(folder):
 
 
 def test_the_longest_path_goes_first(folder):
-    graph = [
-        Toy(folder=folder, key="short", cost=3.0),
-        Toy(folder=folder, key="first", cost=1.0),
-        Toy(folder=folder, key="last", cost=5.0, needs=("first",)),
-    ]
+    costs = {"short": 2.0, "long": 5.0, "head": 1.0, "middle": 4.0}
+    graph = [Toy(folder=folder, key=key, cost=cost) for key, cost in costs.items()]
+    graph.append(Toy(folder=folder, key="tail", cost=8.0, needs=("head",)))
     started = []
     run(graph, lambda event: started.append(event.stage) if event.kind == "start" else None, jobs=1)
-    assert started == ["first", "last", "short"]
+    assert [key for key in started if key != "tail"] == ["head", "long", "middle", "short"]
 
 
 def test_an_error_in_the_study_stops_the_stages(folder):
@@ -269,9 +267,41 @@ def test_a_result_that_never_appears_is_told(folder):
     from infoflow.foundation import UserError
 
     graph = written([Toy(folder=folder, key="late"), Toy(folder=folder, key="a", needs=("late",))])
-    order = Order(folder=folder, key="a", nonce="", entry=ENTRY, patience=0.2)
+    order = Order(folder=folder, key="a", notes="", entry=ENTRY, patience=0.2)
     with pytest.raises(UserError, match="The results of nothing late are not in"):
         _await_needs(graph[1], order)
+
+
+def test_a_graph_may_be_run_again(folder):
+    from infoflow.engine import local_engine
+
+    graph = written([Toy(folder=folder, key="a", action="look"), Toy(folder=folder, key="b", needs=("a",))])
+    with local_engine(1, folder=folder, entry=ENTRY) as engine:
+        first, second = (engine.run(graph, lambda event: None) for _ in range(2))
+    assert first["a"].facts["process"] != second["a"].facts["process"]
+    assert second["b"].state == "done"
+
+
+def test_a_machine_without_the_folder_says_so(folder):
+    from infoflow.engine._child import Order, _await_folder
+    from infoflow.foundation import UserError
+
+    with pytest.raises(UserError, match="does not see the study's folder"):
+        _await_folder(Order(folder=folder, key="a", notes="n/1", entry=ENTRY, patience=0.2))
+
+
+def test_models_train_to_the_same_bits_in_processes_as_in_turn(folder):
+    """torch is preloaded, and the threads of each stage are set before it computes."""
+    from infoflow.engine import InTurn
+
+    graph = [Toy(folder=folder, key=f"t{threads}", action="train", argument=5, threads=threads) for threads in (1, 2)]
+    with InTurn() as engine:
+        expected = engine.run(graph, lambda event: None)
+    endings = run(graph, jobs=2, preload=("torch", "toy_stages"))
+    for key in ("t1", "t2"):
+        assert endings[key].facts == expected[key].facts
+        assert endings[key].usage.threads == int(key[1])
+    assert endings["t1"].usage.peak_memory < 500e6
 
 
 def test_help_imports_neither_dask_nor_torch():

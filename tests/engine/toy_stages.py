@@ -134,6 +134,24 @@ def _deaf(stage: Toy) -> dict[str, Any]:
     return {}
 
 
+def _train(stage: Toy) -> dict[str, Any]:
+    """Updates of a small network; the digest of its weights."""
+    import hashlib
+
+    import torch
+
+    torch.manual_seed(0)
+    layers = torch.nn.Linear(300, 500), torch.nn.ReLU(), torch.nn.Linear(500, 1)
+    network = torch.nn.Sequential(*layers)
+    optimizer = torch.optim.AdamW(network.parameters())
+    for _ in range(stage.argument):
+        optimizer.zero_grad()
+        network(torch.randn(400, 300)).square().mean().backward()
+        optimizer.step()
+    weights = torch.cat([parameter.detach().flatten() for parameter in network.parameters()])
+    return {"sha": hashlib.sha256(weights.numpy().tobytes()).hexdigest(), "threads": torch.get_num_threads()}
+
+
 def _look(stage: Toy) -> dict[str, Any]:
     """Tell about the process."""
     if stage.argument:
@@ -157,5 +175,6 @@ ACTIONS = {
     "full": _full,
     "die": _die,
     "deaf": _deaf,
+    "train": _train,
     "look": _look,
 }

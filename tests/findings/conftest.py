@@ -135,8 +135,6 @@ ABLATION = {
     "curve decoder-cross importance": "2.00 2.01 2.10 2.60 4.50",
     "curve decoder-cross random": "2.00 2.20 2.60 3.20 5.00",
     "transfer": ".56",
-    "prunable importance": ".05 .30 .40 .42",
-    "prunable random": ".05 .06 .08 .10",
 }
 NEIGHBOURS = {"neighbours": 50, "metric": "cosine", "few": "require"}
 LOSS = {"causal-lm": (3.5, 5.5), "masked-lm": (3.0, 5.5), "translation": (2.0, 6.0)}  # loss, unigram loss
@@ -357,11 +355,11 @@ class Study:
 
 def ablation_tables(study):
     """Tables of ablated heads: two heads per layer, the second a third dearer; untrained models feel nothing."""
-    tables = {"head_ablation": [], "head_pruning_curve": [], "ablation_transfer": [], "prunable_by_update": []}
+    tables = {"head_ablation": [], "head_pruning_curve": [], "ablation_transfer": []}
     for name, curve in study.ablation.items():
         table, *keys = name.split()
         for model in study._models("translation"):
-            alike = model["trained"] or table in ("transfer", "prunable")
+            alike = model["trained"] or table == "transfer"
             for index, value in enumerate(curve if alike else np.full(len(curve), curve[0])):
                 value = value if alike or table == "curve" else 0.0
                 own = {"mode": "zero", "metric": "loss"}
@@ -376,10 +374,8 @@ def ablation_tables(study):
                 if table == "curve":
                     row = {"kind": keys[0], "order": keys[1], "draw": 0, "removed": index / 5}
                     tables["head_pruning_curve"].append(model | own | row | number)
-                elif table == "transfer":
-                    tables["ablation_transfer"].append(model | number)
                 else:
-                    tables["prunable_by_update"].append(model | {"update": index, "order": keys[0]} | number)
+                    tables["ablation_transfer"].append(model | number)
     return {name: pd.DataFrame(rows) for name, rows in tables.items()}
 
 

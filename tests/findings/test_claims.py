@@ -6,7 +6,7 @@ import pytest
 IDS = [
     *(f"representations:V-{number}" for number in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18)),
     *(f"representations:Z-{number}" for number in (1, 2, 3, 4, 5, 6)),
-    *(f"heads:M{number}" for number in range(1, 8)),
+    *(f"heads:M{number}" for number in range(1, 7)),
     "heads:V6",
     "heads:V8",
 ]
@@ -167,8 +167,6 @@ def reverse(study, name):
             study.ablation["transfer"] = np.array([-0.2])
         case "heads:M6":
             _swap(study.ablation, "curve all importance", "curve all oracle")
-        case "heads:M7":
-            study.ablation["prunable importance"] = np.array([0.3, 0.3, 0.3, 0.6])
         case "heads:V6":
             study.relevance = dict.fromkeys(study.relevance, 0.5)
         case "heads:V8":

@@ -5,6 +5,8 @@ import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 
+from .groups import models_of
+
 RELEVANCE = {0: (0.70, 0.20, 0.10), 1: (0.15, 0.25, 0.60)}
 CONFIDENCE = {0: (0.20, 0.60, 0.50), 1: (0.30, 0.40, 0.90)}
 RARE = {0: (0.60, 0.20, 0.10), 1: (0.99, 0.10, 0.10)}
@@ -34,7 +36,7 @@ def tables(**changes):
 def test_numbers_of_each_seed():
     from infoflow.findings._dominant import DominantHeads
 
-    panel = DominantHeads(objective="translation").panel(tables())
+    panel = DominantHeads(objective="translation").panel(models_of(tables()))
     agreement = spearmanr((0.2, 0.1, 0.15, 0.25, 0.6), (0.6, 0.5, 0.3, 0.4, 0.9)).statistic  # without head 0 of layer 0
     np.testing.assert_allclose(panel.values_UK, [[2.1, 1.8, agreement, 2.1]] * 3)
     assert panel.replicates_URK.shape == (3, 10, 4)
@@ -43,7 +45,7 @@ def test_numbers_of_each_seed():
 def test_without_rare_token_scores_all_heads_are_compared():
     from infoflow.findings._dominant import DominantHeads
 
-    panel = DominantHeads(objective="translation").panel(tables(head_rare_token=None))
+    panel = DominantHeads(objective="translation").panel(models_of(tables(head_rare_token=None)))
     relevance, confidence = (sum(part.values(), ()) for part in (RELEVANCE, CONFIDENCE))
     assert panel.values_UK[0, 2] == pytest.approx(spearmanr(relevance, confidence).statistic)
     assert np.isnan(panel.values_UK[:, 3]).all()

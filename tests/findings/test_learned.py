@@ -3,6 +3,8 @@
 import pandas as pd
 import pytest
 
+from .groups import models_of
+
 
 def scores(objective="causal-lm", **metrics):
     """One test row per metric: (value, low, high, baseline)."""
@@ -15,8 +17,9 @@ def scores(objective="causal-lm", **metrics):
 
 def why(tables, objective="causal-lm"):
     from infoflow.findings._learned import shortfall
+    from infoflow.results import Spec
 
-    return shortfall(tables, objective, 1)
+    return shortfall(models_of(tables), Spec(objective), 1)
 
 
 @pytest.mark.parametrize(("high", "learned"), [(4.49, True), (4.51, False), (float("nan"), False)])

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
+from .groups import models_of
+
 
 def test_numbers_of_each_seed(make_study):
     from infoflow.findings._positional import PositionalHeads
 
-    panel = PositionalHeads(objective="translation").panel(make_study().tables())
+    panel = PositionalHeads(objective="translation").panel(models_of(make_study().tables()))
     # .97 at offset −1; .40 at offset 2; confidence of the two heads whose share reaches .9
     np.testing.assert_allclose(panel.values_UK, [[0.97, 0.40, (0.93 + 0.88) / 2]] * 3)
     assert panel.replicates_URK.shape == (3, 40, 3)
@@ -22,7 +24,7 @@ def test_heads_may_differ_between_seeds(make_study):
         table = tables[name]
         moved = table["head"].where(table["seed"] != 2, 1 - table["head"])
         tables[name] = table.assign(head=moved).sample(frac=1, random_state=1)
-    panel = PositionalHeads(objective="translation").panel(tables)
+    panel = PositionalHeads(objective="translation").panel(models_of(tables))
     np.testing.assert_allclose(panel.values_UK, [[0.97, 0.40, 0.905]] * 3)
 
 
@@ -30,7 +32,7 @@ def test_heads_selected_by_the_estimate_are_followed_through_the_replicates(make
     from infoflow.findings._positional import PositionalHeads
 
     tables = make_study(noise=0.3).tables()
-    panel = PositionalHeads(objective="translation").panel(tables)
+    panel = PositionalHeads(objective="translation").panel(models_of(tables))
     table = tables["head_positional"]
     rows = table[table["trained"] & (table["seed"] == 1) & (table["layer"] == 0) & (table["head"] == 0)]
     np.testing.assert_array_equal(panel.replicates_URK[0, :, 0], rows["replicates"].iloc[0])
@@ -56,7 +58,7 @@ def test_cross_attention_and_decoder_heads_do_not_count(make_study):
     cross = table.assign(kind="cross", value=0.99)
     decoder = table.assign(stack="decoder", value=0.99)
     panel = PositionalHeads(objective="translation").panel(
-        {**tables, "head_positional": pd.concat([cross, table, decoder])}
+        models_of({**tables, "head_positional": pd.concat([cross, table, decoder])})
     )
     assert panel.values_UK[0, 0] == 0.97
 

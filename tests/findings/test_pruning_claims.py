@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 from pruning.synthetic import COST, LEFT, SHARES, Sweeps, task_scores
 
+from .groups import models_of
+
 IDS = [f"heads:V{number}" for number in range(1, 6)]
 
 
@@ -62,11 +64,11 @@ def test_effects_are_those_of_the_curves(held):
 def test_alive_shares_are_means_over_the_sweep():
     from infoflow.findings._pruned_heads import AliveByKind
 
-    panel = AliveByKind(objective="translation").panel(Sweeps().tables())
+    panel = AliveByKind(objective="translation").panel(models_of(Sweeps().tables()))
     expected = [np.mean([round(16 * share) / 16 for share in SHARES[kind][1:]]) for kind in SHARES]
     np.testing.assert_allclose(panel.values_UK[:, :3], [expected] * 3)
     assert (panel.values_UK[:, 3:] > 0.3).all()
-    uniform = AliveByKind(objective="translation", uniform=True).panel(Sweeps().tables())
+    uniform = AliveByKind(objective="translation", uniform=True).panel(models_of(Sweeps().tables()))
     np.testing.assert_allclose(uniform.values_UK[:, :3], np.mean(expected))
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 
-from infoflow.findings._panel import Absent
+from infoflow.findings._model_group import Absent
 from infoflow.findings._rank_grid import (
     RANK_BINS,
     by_layer,
@@ -16,6 +16,8 @@ from infoflow.findings._rank_grid import (
     rank_correlation,
     rarest_over_next,
 )
+
+from .groups import models_of
 
 LAYERS = (1, 2, 3)
 
@@ -43,7 +45,7 @@ def make_table(bins=range(11), layers=LAYERS, seeds=(1, 2), **changes):
 
 
 def test_values_and_replicates_lie_where_they_belong():
-    panel = change_by_rank("causal-lm").panel(make_table())
+    panel = change_by_rank("causal-lm").panel(models_of(make_table()))
     assert panel.units == ((1,), (2,))
     assert panel.layers == LAYERS
     values = panel.values_UK.reshape(2, 3, 11)
@@ -54,7 +56,7 @@ def test_values_and_replicates_lie_where_they_belong():
 
 
 def test_bins_that_were_left_out_are_passed_over():
-    panel = change_by_rank("causal-lm").panel(make_table(bins=(0, 1, 3, 4, 5, 8)))
+    panel = change_by_rank("causal-lm").panel(models_of(make_table(bins=(0, 1, 3, 4, 5, 8))))
     grid = by_layer(panel.values_UK)
     assert grid.shape == (2, 3, 6)
     assert frequent_over_rarest(panel.values_UK)[0].tolist() == [110 / 118, 120 / 128, 130 / 138]
@@ -94,13 +96,13 @@ def test_permuted_bins_are_the_same_numbers_in_the_same_order_in_every_layer():
 )
 def test_what_is_missing_is_named(tables, text):
     with pytest.raises(Absent, match=text):
-        change_by_rank("causal-lm").panel(tables)
+        change_by_rank("causal-lm").panel(models_of(tables))
 
 
 def test_influence_is_read_on_all_other_tokens_and_from_block_0():
     table = make_table()["change_by_frequency"].rename(columns={"layer": "block"})
     table["block"] -= 1
     both = pd.concat([table.assign(pool="others"), table.assign(pool="after", value=-1.0)])
-    panel = influence_by_rank("causal-lm").panel({"influence_by_frequency": both})
+    panel = influence_by_rank("causal-lm").panel(models_of({"influence_by_frequency": both}))
     assert panel.layers == (0, 1, 2)
     assert (panel.values_UK > 0).all()

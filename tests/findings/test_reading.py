@@ -4,15 +4,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from .groups import models_of
+
 
 def read(tables, **fields):
     from infoflow.findings._reading import Curve
 
-    return Curve(**{"table": "layer_distance", "objective": "causal-lm", "first_layer": 1, **fields}).panel(tables)
+    return Curve(**{"table": "layer_distance", "objective": "causal-lm", "first_layer": 1, **fields}).panel(
+        models_of(tables)
+    )
 
 
 def absence(tables, **fields):
-    from infoflow.findings._panel import Absent
+    from infoflow.findings._model_group import Absent
 
     with pytest.raises(Absent) as caught:
         read(tables, **fields)
@@ -95,7 +99,7 @@ def test_distance_between_tasks_is_found_in_either_order(published):
     )
     mixed = pd.concat([table[table["seed_a"] != 2], swapped[swapped["seed_a"] == 2]])
     for first, second in (("translation", "masked-lm"), ("masked-lm", "translation")):
-        panel = TaskDistance(first=first, second=second).panel({"model_distance": mixed})
+        panel = TaskDistance(first=first, second=second).panel(models_of({"model_distance": mixed}))
         assert panel.units == ((1,), (2,), (3,))
         np.testing.assert_allclose(panel.values_UK, [[0.423, 0.430, 0.438, 0.453, 0.470, 0.535]] * 3)
 
@@ -105,14 +109,16 @@ def test_distance_between_tasks_takes_encoders(published):
 
     table = published["model_distance"]
     decoder = table[table["objective_a"] == "translation"].assign(stack_a="decoder", value=9.0)
-    panel = TaskDistance(first="masked-lm", second="translation").panel({"model_distance": pd.concat([decoder, table])})
+    panel = TaskDistance(first="masked-lm", second="translation").panel(
+        models_of({"model_distance": pd.concat([decoder, table])})
+    )
     assert panel.values_UK.max() < 1
 
 
 def test_distance_between_seeds(published):
     from infoflow.findings._reading import SeedDistance
 
-    panel = SeedDistance(objective="translation").panel(published)
+    panel = SeedDistance(objective="translation").panel(models_of(published))
     assert panel.units == ((1, 2), (1, 3), (2, 3))
     np.testing.assert_allclose(panel.alone(2), [[0.302, 0.305, 0.310, 0.315, 0.313, 0.309]])
 
@@ -123,16 +129,16 @@ def test_only_seeds_that_every_table_has_are_used(published):
 
     table = published["identity_neighbours"]
     published["identity_neighbours"] = table[(table["seed"] != 2) | (table["objective"] != "masked-lm")]
-    panels = gather(FINDINGS["representations:V-17"].reads, published)
+    panels = gather(FINDINGS["representations:V-17"].reads, models_of(published))
     assert {panel.units for panel in panels.values()} == {((1,), (3,))}
 
 
 def test_models_of_different_depth_are_not_compared(published):
     from infoflow.findings import FINDINGS
-    from infoflow.findings._panel import Absent
+    from infoflow.findings._model_group import Absent
     from infoflow.findings._reading import gather
 
     table = published["identity_neighbours"]
     published["identity_neighbours"] = table[(table["layer"] < 6) | (table["objective"] != "masked-lm")]
     with pytest.raises(Absent, match="differ in depth"):
-        gather(FINDINGS["representations:V-13"].reads, published)
+        gather(FINDINGS["representations:V-13"].reads, models_of(published))

@@ -176,8 +176,11 @@ def test_a_place_that_does_not_exist(source, message):
 def test_something_that_is_no_model():
     from infoflow.models._load import _existing  # what load_model calls; in tests beartype would speak first
 
-    with pytest.raises(UserError, match="Got Linear"):
+    with pytest.raises(UserError, match=r"Got a torch module of another kind \(Linear\)\."):
         _existing(torch.nn.Linear(2, 2))
+    for given, words in ((None, "nothing"), (3, "3"), (["a"], r'\["a"\]')):
+        with pytest.raises(UserError, match=f"Got {words}\\."):
+            _existing(given)
 
 
 def test_a_folder_or_file_that_is_no_model(tmp_path):

@@ -15,7 +15,7 @@ from transformers import (
 )
 
 from infoflow.foundation import UserError, stream
-from infoflow.objectives import CausalLM, MaskedLM, Translation, supervised_cross_entropy
+from infoflow.objectives import CausalLM, Example, MaskedLM, Translation, supervised_cross_entropy
 
 SHAPE = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 
@@ -36,7 +36,9 @@ def batch_for(objective, vocabulary):
     for index, (length, target_length) in enumerate([(12, 5), (7, 14), (9, 9), (20, 3)]):
         source = np.array([2, *generator.integers(5, 50, length), 3])
         target = np.array([2, *generator.integers(5, 50, target_length), 3])
-        examples.append(objective.corrupt(source, stream("noise", index), vocabulary, target))
+        examples.append(
+            objective.corrupt(Example(texts=(source,), translation=target), stream("noise", index), vocabulary)
+        )
     return objective.collate(examples, vocabulary), examples
 
 
@@ -46,12 +48,12 @@ def test_loss_is_that_of_the_full_logits_of_each_sentence_alone(objective, label
     """No padding, no masks, every position projected, and Hugging Face's own forward pass."""
     model = model_for(objective)
     batch, examples = batch_for(objective, vocabulary)
-    term = objective.loss(model, batch, label_smoothing)[objective.name]
+    term = objective.loss(model, batch, batch.noise, label_smoothing)[objective.name]
     expected, count = 0.0, 0
     for example in examples:
-        inputs = {"input_ids": torch.tensor(example.inputs[None])}
-        if example.decoder_inputs is not None:
-            inputs["decoder_input_ids"] = torch.tensor(example.decoder_inputs[None])
+        inputs = {"input_ids": torch.tensor(example.input_ids[None])}
+        if example.decoder_input_ids is not None:
+            inputs["decoder_input_ids"] = torch.tensor(example.decoder_input_ids[None])
         log_p = model(**inputs).logits[0].double().log_softmax(-1)
         for position, label in enumerate(example.labels):
             if label != -100:
@@ -66,7 +68,7 @@ def test_gradients_equal_those_of_the_full_projection(vocabulary) -> None:
     objective = MaskedLM()
     model = model_for(objective)
     batch, _ = batch_for(objective, vocabulary)
-    objective.loss(model, batch)["masked-lm"].total.backward()
+    objective.loss(model, batch, batch.noise)["masked-lm"].total.backward()
     found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad()
     logits = model(input_ids=batch.input_ids, attention_mask=batch.attention_mask).logits

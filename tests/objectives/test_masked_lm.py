@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from infoflow.foundation import UserError, stream
-from infoflow.objectives import MaskedLM, Vocabulary
+from infoflow.objectives import Example, MaskedLM, Vocabulary
 
 VOCABULARY = Vocabulary(size=50, pad=0, start=2, end=3, mask=4, special=(0, 1, 2, 3, 4))
 
@@ -18,7 +18,7 @@ def sentence(length: int, seed: int = 0) -> np.ndarray:
 
 
 def corrupted(objective: MaskedLM, tokens: np.ndarray, times: int) -> list:
-    return [objective.corrupt(tokens, stream("corruption", n), VOCABULARY) for n in range(times)]
+    return [objective.corrupt(Example(texts=(tokens,)), stream("corruption", n), VOCABULARY) for n in range(times)]
 
 
 @settings(deadline=None)
@@ -28,14 +28,14 @@ def corrupted(objective: MaskedLM, tokens: np.ndarray, times: int) -> list:
 def test_labels_are_the_clean_tokens_exactly_where_selected(length, seed, selection) -> None:
     tokens = sentence(length, seed)
     before = tokens.copy()
-    result = MaskedLM(selection=selection).corrupt(tokens, stream("noise", seed), VOCABULARY)
+    result = MaskedLM(selection=selection).corrupt(Example(texts=(tokens,)), stream("noise", seed), VOCABULARY)
     assert np.array_equal(tokens, before)
     assert np.array_equal(result.labels != -100, result.selected)
     assert np.array_equal(result.labels[result.selected], tokens[result.selected])
-    assert np.array_equal(result.inputs[~result.selected], tokens[~result.selected])
+    assert np.array_equal(result.input_ids[~result.selected], tokens[~result.selected])
     assert not result.selected[[0, -1]].any()
-    again = MaskedLM(selection=selection).corrupt(tokens, stream("noise", seed), VOCABULARY)
-    assert np.array_equal(again.inputs, result.inputs)
+    again = MaskedLM(selection=selection).corrupt(Example(texts=(tokens,)), stream("noise", seed), VOCABULARY)
+    assert np.array_equal(again.input_ids, result.input_ids)
 
 
 def test_dynamic_count_is_rounded_stochastically() -> None:
@@ -59,7 +59,7 @@ def test_dynamic_positions_are_uniform_and_specials_are_only_chosen_in_parity_mo
 def test_eighty_ten_ten_and_where_random_tokens_come_from(selection: str, low: int) -> None:
     tokens = np.array([2, *[7] * 60, 3])
     results = corrupted(MaskedLM(selection=selection), tokens, 3000)
-    shown = np.concatenate([c.inputs[c.selected] for c in results])
+    shown = np.concatenate([c.input_ids[c.selected] for c in results])
     ordinary = shown[(shown != 4) & (shown != 7)]
     num_ids = 50 - low
     # A random draw hits the old token (kept) or, among all ids, [MASK] with probability 1 / num_ids each.
@@ -95,4 +95,4 @@ def test_bernoulli_selects_each_token_independently() -> None:
 def test_a_vocabulary_without_a_mask_is_refused() -> None:
     maskless = Vocabulary(size=50, pad=0, start=2, end=3, special=(0, 1, 2, 3, 4))
     with pytest.raises(UserError, match="mask token"):
-        MaskedLM().corrupt(sentence(9), stream("noise"), maskless)
+        MaskedLM().corrupt(Example(texts=(sentence(9),)), stream("noise"), maskless)

@@ -5,36 +5,37 @@ import pytest
 from transformers import BertConfig, BertForMaskedLM
 
 from infoflow.foundation import UserError, stream
-from infoflow.objectives import Translation
+from infoflow.objectives import Example, Translation
 
 SOURCE, TARGET = np.array([2, 10, 11, 3]), np.array([2, 20, 21, 22, 3])
+PAIR = Example(texts=(SOURCE,), translation=TARGET)
 
 
 def test_decoder_reads_from_the_start_and_predicts_to_the_end(vocabulary) -> None:
-    result = Translation().corrupt(SOURCE, stream("noise"), vocabulary, TARGET)
-    assert result.inputs.tolist() == [2, 10, 11, 3]
-    assert result.decoder_inputs is not None
-    assert result.decoder_inputs.tolist() == [2, 20, 21, 22]
+    result = Translation().corrupt(PAIR, stream("noise"), vocabulary)
+    assert result.input_ids.tolist() == [2, 10, 11, 3]
+    assert result.decoder_input_ids is not None
+    assert result.decoder_input_ids.tolist() == [2, 20, 21, 22]
     assert result.labels.tolist() == [20, 21, 22, 3]
 
 
 def test_token_dropout_touches_the_source_only(vocabulary) -> None:
-    result = Translation(token_dropout=1.0).corrupt(SOURCE, stream("noise"), vocabulary, TARGET)
+    result = Translation(token_dropout=1.0).corrupt(PAIR, stream("noise"), vocabulary)
     assert result.selected.tolist() == [False, True, True, False]
-    assert result.decoder_inputs is not None
-    assert result.decoder_inputs.tolist() == [2, 20, 21, 22]
+    assert result.decoder_input_ids is not None
+    assert result.decoder_input_ids.tolist() == [2, 20, 21, 22]
     assert result.labels.tolist() == [20, 21, 22, 3]
 
 
 def test_sentences_without_translation_are_refused(vocabulary) -> None:
     with pytest.raises(UserError, match="parallel corpus"):
-        Translation().corrupt(SOURCE, stream("noise"), vocabulary)
+        Translation().corrupt(Example(texts=(SOURCE,)), stream("noise"), vocabulary)
 
 
 def test_a_model_without_decoder_is_refused(vocabulary) -> None:
     shape = {"vocab_size": 50, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
     model = BertForMaskedLM(BertConfig(**shape, intermediate_size=8))
     objective = Translation()
-    batch = objective.collate([objective.corrupt(SOURCE, stream("noise"), vocabulary, TARGET)], vocabulary)
+    batch = objective.collate([objective.corrupt(PAIR, stream("noise"), vocabulary)], vocabulary)
     with pytest.raises(UserError, match="Got BertForMaskedLM"):
-        objective.loss(model, batch)
+        objective.loss(model, batch, batch.noise)

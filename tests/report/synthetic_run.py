@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from infoflow.foundation import interval, provenance, replicate_weights, stream
-from infoflow.results import Column, RunFolder, TableSchema, estimate_columns
+from infoflow.results import KEYS, PAIR_KEYS, Column, RunFolder, TableSchema, estimate_columns
 
 OBJECTIVES = ("causal-lm", "masked-lm", "translation")
 SEEDS = (1, 2, 3)
@@ -467,6 +467,13 @@ def _write_plain(run: RunFolder, name: str, rows: list[dict], known: dict[str, C
     frame = pd.DataFrame(rows)
     columns = tuple((known or {}).get(key) or _column(key, frame[key]) for key in frame.columns)
     run.tables.write(frame, TableSchema(name=name, version=1, description=f"Synthetic {name}.", columns=columns))
+
+
+def write_again(run: RunFolder, frame: pd.DataFrame, schema: TableSchema) -> None:
+    """A table that was read, changed: with the columns of its models' keys, which reading may have filled in."""
+    known = {column.name: column for column in (*schema.columns, *KEYS, *PAIR_KEYS)}
+    columns = tuple(known[name] for name in frame.columns)
+    run.tables.write(frame, TableSchema(name=schema.name, version=1, description=schema.description, columns=columns))
 
 
 def _column(name: str, values: pd.Series) -> Column:

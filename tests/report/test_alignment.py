@@ -2,11 +2,10 @@
 
 import pandas as pd
 import pytest
+from drawn import drawn_section
 
 from infoflow.alignment import ALIGNMENT
 from infoflow.foundation import interval, replicate_weights, stream
-from infoflow.report._alignment import alignment_section
-from infoflow.report._language import Cast
 from infoflow.report._story import tell
 from infoflow.results import Column
 
@@ -61,7 +60,7 @@ def section(tmp_path):
         run = make_study(tmp_path / "study", seeds=seeds)
         seed = Column(name="seed", dtype="int64", unit="", description="seed")
         run.tables.write(rows(seeds, changes), ALIGNMENT.with_keys(seed))
-        return alignment_section(run, Cast.of(run))
+        return drawn_section(run, "alignment")
 
     return build
 
@@ -109,4 +108,4 @@ def test_every_seed_is_in_the_data(section):
 
 
 def test_a_run_without_alignment_has_no_section(study):
-    assert alignment_section(study, Cast.of(study)) is None
+    assert drawn_section(study, "alignment") is None

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from drawn import drawn_section, shown_tables
 
-from infoflow.report._convergence import Side, convergence_figure, with_convergence
 from infoflow.report._curves import curves
-from infoflow.report._knowledge import knowledge_section
 from infoflow.report._language import Cast
+from infoflow.report.knows._convergence import Side, convergence_figure, with_convergence
 from infoflow.results import RunFolder
 
 from .synthetic_run import make_study
@@ -23,13 +23,13 @@ def cast(run) -> Cast:
 
 
 def figures_of(run, cast):
-    section = knowledge_section(run, cast)
+    section = drawn_section(run, "knows")
     return {figure.id: figure for figure in section.figures}
 
 
 def test_the_change_by_size_is_that_of_the_tables(run, cast):
     figure = figures_of(run, cast)["mi-convergence"]
-    frame = cast.main(cast.named(run.tables["mutual_information"]))
+    frame = cast.main(shown_tables(run)["mutual_information"])
     own = frame[(frame["side"] == "input") & (frame["regime"] == "clean") & frame["trained"]]
     own = own[own["objective"] == "causal-lm"]
     by_layer = {layer: np.mean(rows["value_by_size"].tolist(), axis=0) for layer, rows in own.groupby("layer")}
@@ -58,7 +58,7 @@ def test_squares_are_hollow_where_an_estimate_has_not_converged(run, cast):
 
 
 def test_one_seed_that_has_not_converged_shows(run, cast):
-    frame = cast.main(cast.named(run.tables["mutual_information"]))
+    frame = cast.main(shown_tables(run)["mutual_information"])
     frame = frame[(frame["side"] == "input") & (frame["regime"] == "clean")].copy()
     frame.loc[(frame["seed"] == 1) & (frame["layer"] == 3) & frame["trained"], "converged"] = False
     table = with_convergence(curves(frame), frame)
@@ -68,7 +68,7 @@ def test_one_seed_that_has_not_converged_shows(run, cast):
 
 
 def test_older_tables_have_neither(run, cast):
-    frame = cast.main(cast.named(run.tables["mutual_information"]))
+    frame = cast.main(shown_tables(run)["mutual_information"])
     older = frame.drop(columns=["converged", "value_by_size"])
     assert "converged" not in with_convergence(curves(older), older)
     assert convergence_figure([Side("About the input token", older)], cast) is None

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from drawn import shown_tables
 
 from infoflow.report._curves import curves, interval_note, samples_at
 from infoflow.report._language import Cast
@@ -8,7 +9,7 @@ from infoflow.report._language import Cast
 @pytest.fixture(scope="module")
 def identity(study):
     cast = Cast.of(study)
-    return cast.main(cast.named(study.tables["identity_neighbours"]))
+    return cast.main(shown_tables(study)["identity_neighbours"])
 
 
 def test_points_are_means_over_seeds(identity):

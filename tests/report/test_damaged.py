@@ -126,11 +126,13 @@ def test_values_that_are_no_numbers_leave_a_story(run, column, value):
 
 def test_a_section_that_cannot_be_told_is_left_out_and_said_to_be(run, monkeypatch):
     from infoflow.report import _page, _story, write_report
+    from infoflow.report._figure import Section
 
-    def broken_section(run, cast):
-        return run.tables["layer_distance"]["no_such_column"]
+    def broken_section(tables):
+        return tables["layer_distance"]["no_such_column"]
 
-    monkeypatch.setattr(_story, "SECTIONS", (broken_section, *_story.SECTIONS[:2]))
+    heading = Section(id="broken", title="Broken", lead="")
+    monkeypatch.setattr(_story, "SECTIONS", ((heading, broken_section), *_story.SECTIONS[:2]))
     monkeypatch.setattr(_page, "_static_pictures", lambda figure: [""] * len(figure.panels))
     with pytest.warns(UserWarning, match="leaves out the section on broken: .*no no_such_column"):
         page = write_report(fresh(run)).read_text(encoding="utf-8")

@@ -5,11 +5,11 @@ import re
 
 import pandas as pd
 import pytest
+from drawn import drawn_section
 from dynamics.synthetic import Recordings, write_run
+from synthetic_run import write_again
 
 from infoflow.report import write_report
-from infoflow.report._dynamics import dynamics_section
-from infoflow.report._language import Cast
 from infoflow.results import RunFolder
 
 ANSWERS = {
@@ -29,7 +29,7 @@ def run(tmp_path_factory) -> RunFolder:
 
 @pytest.fixture(scope="module")
 def figures(run):
-    section = dynamics_section(run, Cast.of(run))
+    section = drawn_section(run, "dynamics")
     assert section is not None
     return {figure.id: figure for figure in section.figures}
 
@@ -83,8 +83,8 @@ def test_the_sentences_can_be_chosen(run, figures, tmp_path) -> None:
             if "value" in frame and name != "allocation_reliability":
                 held_out = held_out.assign(value=frame["value"].where(frame["layer"] != 2, frame["value"] / 2))
             frame = pd.concat([frame, held_out], ignore_index=True)
-        other.tables.write(frame, stored.schema)
-    section = dynamics_section(other, Cast.of(other))
+        write_again(other, frame, stored.schema)
+    section = drawn_section(other, "dynamics")
     assert section is not None
     found = {figure.id: figure for figure in section.figures}
     for name in ("allocation-bars", "allocation-loss", "allocation-heads"):
@@ -116,4 +116,4 @@ def test_the_page_holds_the_section_and_a_run_without_recording_does_not(run, tm
     assert 'id="method-loss-change"' in page
     empty = RunFolder(tmp_path)
     empty.update(kind="study", title="Empty")
-    assert dynamics_section(empty, Cast.of(empty)) is None
+    assert drawn_section(empty, "dynamics") is None

@@ -90,10 +90,9 @@ def make_run(path, objectives=OBJECTIVES, seeds=(1, 2, 3), kind="study", **ends)
 
 
 def figures_of(run):
-    from infoflow.report._frequency import frequency_figures
-    from infoflow.report._language import Cast
+    from drawn import drawn_figures
 
-    return {figure.id: figure for figure in frequency_figures(run, Cast.of(run))}
+    return drawn_figures(run, "changes")
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +142,7 @@ def test_bins_run_through_the_ramp_and_the_control_is_grey_and_dashed(figures):
 
 
 def test_labels_name_every_bin_and_the_control_without_touching(figures):
-    from infoflow.report._layer_chart import HEIGHT
+    from infoflow.report.forms._layer_chart import HEIGHT
 
     spec = figures["influence-by-rank"].panels[2].spec  # all lines meet at the last layer
     labels = next(layer for layer in layers_of(spec) if layer["mark"]["type"] == "text")

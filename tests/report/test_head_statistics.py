@@ -7,16 +7,16 @@ import zlib
 import numpy as np
 import pandas as pd
 import pytest
+from drawn import drawn_section, shown_tables
 from scipy.stats import spearmanr
+from synthetic_run import _write_plain
 
-from infoflow.heads import ABLATION_TRANSFER
-from infoflow.report._head_examples import examples_by_grid
-from infoflow.report._head_map import head_map_figure
-from infoflow.report._head_statistics import HEAD_TABLES, head_statistics
-from infoflow.report._heads import heads_section
+from infoflow.report._binary import in_steps
 from infoflow.report._language import Cast
-from infoflow.report._packed import in_steps
-from infoflow.results import KEYS, RunFolder, with_keys
+from infoflow.report.heads._examples import examples_by_grid
+from infoflow.report.heads._map import head_map_figure
+from infoflow.report.heads._statistics import HEAD_TABLES, head_statistics
+from infoflow.results import RunFolder
 
 
 @pytest.fixture(scope="module")
@@ -35,16 +35,16 @@ def cast(run):
 
 @pytest.fixture(scope="module")
 def known(run, cast):
-    return head_statistics({name: cast.named(run.tables[name]) for name in HEAD_TABLES if name in run.tables})
+    return head_statistics(shown_tables(run).some(HEAD_TABLES))
 
 
 @pytest.fixture(scope="module")
-def section(run, cast):
-    return heads_section(run, cast)
+def heads(run):
+    return drawn_section(run, "heads")
 
 
-def figure_of(section, name):
-    return next(figure for figure in section.figures if figure.id == name)
+def figure_of(heads, name):
+    return next(figure for figure in heads.figures if figure.id == name)
 
 
 def test_every_table_gives_its_statistics_in_groups(known):
@@ -80,8 +80,8 @@ def test_removal_is_signed_and_says_how_sure_it_is(known):
     assert set(own["note"]) == {"p < 0.001, corrected", "p = 0.600, corrected"}
 
 
-def test_margins_count_what_leads_the_control(section):
-    figure = figure_of(section, "head-map")
+def test_margins_count_what_leads_the_control(heads):
+    figure = figure_of(heads, "head-map")
     sentence = next(one["sentence"] for one in figure.payload["live"]["statistics"] if one["id"] == "relation")
     assert "1 of 48 heads lead by 0.1" in sentence
 
@@ -95,7 +95,7 @@ def test_numbers_in_steps_come_back():
 
 def test_sentences_lie_one_after_the_other(run, cast):
     """Weights of every head, then value norms, then the layers' mixing; sentence by sentence."""
-    (examples,) = examples_by_grid(run.tables["head_examples"], cast).values()
+    (examples,) = examples_by_grid(shown_tables(run)["head_examples"]).values()
     data = np.frombuffer(zlib.decompress(base64.b64decode(examples.block)), np.uint8)
     start, heads, layers = 0, 48, 6
     for number, sentence in enumerate(examples.live["sentences"]):
@@ -111,8 +111,8 @@ def test_sentences_lie_one_after_the_other(run, cast):
     assert examples.live["order"][0] == [[0, 0.9], [1, 0.7]]
 
 
-def test_the_agreement_is_a_rank_correlation_over_heads(run, section):
-    figure = figure_of(section, "heads-matter")
+def test_the_agreement_is_a_rank_correlation_over_heads(run, heads):
+    figure = figure_of(heads, "heads-matter")
     keys = ["layer", "head"]
     importance = run.tables["head_importance"].set_index(keys)["value"]
     removal = run.tables["head_ablation"].set_index(keys)["value"]
@@ -127,15 +127,15 @@ def test_another_domain_has_its_sentence(run, cast, tmp_path):
     row = {"model": "bert-tiny", "objective": "masked-lm", "seed": 0, "trained": True, "kind": "all", "value": 0.61}
     numbers = {"low": 0.5, "high": 0.7, "baseline": 0.28, "count": 48, "replicates": [0.5, 0.6, 0.7]}
     frame = pd.DataFrame([row | numbers, row | numbers | {"kind": "encoder-self", "value": 0.4}])
-    other.tables.write(with_keys(frame), ABLATION_TRANSFER.with_keys(*KEYS))
-    figure = figure_of(heads_section(other, cast), "heads-matter")
+    _write_plain(other, "ablation_transfer", frame.to_dict("records"))
+    figure = figure_of(drawn_section(other, "heads"), "heads-matter")
     expected = "sentences of another domain: 0.61 (0.50 to 0.70) in bert-tiny (shuffled heads: 0.28)."
     assert figure.answer[-1].endswith(expected)
     assert "ablation_transfer" in figure.tables
 
 
-def test_heads_can_go_until_the_loss_is_a_tenth_worse(section):
-    figure = figure_of(section, "heads-removed")
+def test_heads_can_go_until_the_loss_is_a_tenth_worse(heads):
+    figure = figure_of(heads, "heads-removed")
     assert (
         "least important first, before the loss is 10% worse: 40% in bert-tiny (20% in random order)"
         in figure.answer[0]
@@ -147,7 +147,7 @@ def test_heads_can_go_until_the_loss_is_a_tenth_worse(section):
 
 def test_a_statistic_without_any_number_is_left_out(run, cast):
     """A corpus of frequent tokens has no rarest one: its table is all NaN."""
-    frames = {name: cast.named(run.tables[name]) for name in ("head_confidence", "head_rare_token", "head_relations")}
+    frames = {name: shown_tables(run)[name] for name in ("head_confidence", "head_rare_token", "head_relations")}
     nothing = {"value": np.nan, "low": np.nan, "high": np.nan, "baseline": np.nan}
     frames["head_rare_token"] = frames["head_rare_token"].assign(**nothing)
     frames["head_relations"] = frames["head_relations"].assign(**nothing)
@@ -155,14 +155,14 @@ def test_a_statistic_without_any_number_is_left_out(run, cast):
     assert head_map_figure(frames, cast).answer
 
 
-def test_roles_are_those_whose_threshold_is_reached(section):
-    (grid,) = figure_of(section, "head-map").payload["live"]["grids"]
+def test_roles_are_those_whose_threshold_is_reached(heads):
+    (grid,) = figure_of(heads, "head-map").payload["live"]["grids"]
     assert "nsubj dependent→head" in grid["roles"][5]
     assert all("nsubj dependent→head" not in names for head, names in grid["roles"].items() if head != 5)
     assert any("positional −1" in names for names in grid["roles"].values())
 
 
 def test_without_further_tables_the_section_is_as_before(analysis):
-    section = heads_section(analysis, Cast.of(analysis))
-    assert [figure.id for figure in section.figures] == ["head-map", "head-positions"]
-    assert figure_of(section, "head-map").payload["blocks"] == {}
+    heads = drawn_section(analysis, "heads")
+    assert [figure.id for figure in heads.figures] == ["head-map", "head-positions"]
+    assert figure_of(heads, "head-map").payload["blocks"] == {}

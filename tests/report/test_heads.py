@@ -4,17 +4,16 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from drawn import shown_tables
 
-from infoflow.report._head_statistics import head_statistics
-from infoflow.report._heads import _positional_frame
-from infoflow.report._language import Cast
+from infoflow.report.heads._heads import _positional_frame
+from infoflow.report.heads._statistics import head_statistics
 
 
 @pytest.fixture(scope="module")
 def frames(study):
-    cast = Cast.of(study)
     names = ("head_confidence", "head_entropy", "head_positional")
-    return {name: cast.named(study.tables[name]) for name in names}
+    return {name: shown_tables(study)[name] for name in names}
 
 
 def test_the_better_neighbour_counts(frames):

@@ -1,9 +1,11 @@
-from itertools import pairwise
+from itertools import combinations, pairwise
 
+import numpy as np
 import pandas as pd
 import pytest
+from drawn import shown_tables
 
-from infoflow.report._language import Cast
+from infoflow.report._language import FAMILIES, NUM_SLOTS, Cast, Series
 from infoflow.report._theme import DARK, LIGHT
 from infoflow.results import RunFolder
 
@@ -60,13 +62,89 @@ def test_models_of_one_objective_are_told_apart(tmp_path):
 
 def test_more_models_than_colours_still_have_one_each(tmp_path):
     run = RunFolder(tmp_path)
-    run.update(kind="analyze", models=[{"name": f"m{i}", "objective": "encoder", "seed": 0} for i in range(11)])
-    assert all(0 <= s.slot < 8 for s in Cast.of(run).series)
+    run.update(kind="analyze", models=[{"name": f"m{i}", "objective": "encoder", "seed": 0} for i in range(40)])
+    series = Cast.of(run).series
+    assert all(0 <= s.slot < NUM_SLOTS for s in series)
+    assert len({(s.slot, s.dash, s.shape) for s in series[:NUM_SLOTS]}) == NUM_SLOTS
+
+
+def test_twenty_objectives_have_looks_of_their_families(tmp_path):
+    run = RunFolder(tmp_path)
+    names = [
+        *("causal-lm", "prefix-lm", "permutation-lm", "masked-lm", "span-masking", "denoising", "translation"),
+        *("summarisation", "replaced-token-detection", "next-sentence", "sentence-order", "contrastive"),
+        *("skip-gram", "cbow", "glove", "parsing", "tagging"),
+    ]
+    variants = [("masked-lm", "static"), ("masked-lm", "whole words"), ("translation", "token-dropout")]
+    entries = [(name, "") for name in names] + variants
+    keys = {"architecture": "bert", "start": "", "update": -1, "seed": 0}
+    models = [{"model": f"{a}{b}", "objective": a, "variant": b, **keys} for a, b in entries]
+    run.update(kind="study", models=models)
+    cast = Cast.of(run)
+    assert len(cast.series) == 20
+    assert len({(s.slot, s.dash, s.shape) for s in cast.series}) == 20
+    hues = {frozenset(slots): family for family, slots in FAMILIES.items()}
+    family = {s.key: next((hues[slots] for slots in hues if s.slot in slots), "") for s in cast.series}
+    assert family["span-masking"] == family["masked-lm+static"] == "fill in what is hidden"
+    assert family["contrastive"] == family["sentence-order"] == "tell true from false"
+    assert family["parsing"] == family["tagging"] == ""
+    assert [s.key for s in cast.series[:3]] == ["causal-lm", "masked-lm", "masked-lm+static"]
+    assert cast["masked-lm+static"].color == cast["masked-lm+whole words"].color == cast["masked-lm"].color
+
+
+# Machado, Oliveira and Fernandes (2009): what people without one kind of cone see, in linear light.
+DEFICIENCIES = {
+    "none": np.eye(3),
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}
+
+
+def _seen(color):
+    """OKLab (Ottosson 2020) of a colour under each deficiency, times 100."""
+    channels = np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    to_cones = [
+        [0.41222147, 0.53633254, 0.05144599],
+        [0.2119035, 0.6806995, 0.1073969],
+        [0.0883025, 0.2817188, 0.6299787],
+    ]
+    to_lab = [
+        [0.21045426, 0.79361779, -0.00407205],
+        [1.9779985, -2.4285922, 0.4505937],
+        [0.0259040, 0.7827718, -0.8086758],
+    ]
+    seen = [np.clip(np.array(matrix) @ linear, 0, 1) for matrix in DEFICIENCIES.values()]
+    return np.array([100 * np.array(to_lab) @ np.cbrt(np.array(to_cones) @ one) for one in seen])
+
+
+def _apart(palette, one, other):
+    """The least distance of two slots under any deficiency; 2 is what one can just see."""
+    a, b = (_seen(palette[f"series-{slot}"]) for slot in (one, other))
+    return np.linalg.norm(a - b, axis=1).min()
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK])
+def test_families_are_told_apart_with_any_colour_vision(palette):
+    firsts = [slots[0] for slots in FAMILIES.values()]
+    assert min(_apart(palette, *pair) for pair in combinations(firsts, 2)) > 11
+    assert min(_apart(palette, *pair) for slots in FAMILIES.values() for pair in combinations(slots, 2)) > 5.5
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK])
+def test_looks_of_near_colours_differ_in_dash_and_mark(palette):
+    looks = {slot: Series(key="", label="", slot=slot) for slots in FAMILIES.values() for slot in slots}
+    for one, other in combinations(looks, 2):
+        assert _apart(palette, one, other) > 2.5
+        if _apart(palette, one, other) < 5:
+            assert looks[one].dash != looks[other].dash
+            assert looks[one].shape != looks[other].shape
 
 
 def test_the_encoder_is_what_is_compared(study):
     cast = Cast.of(study)
-    heads = cast.named(study.tables["head_confidence"])
+    heads = shown_tables(study)["head_confidence"]
     main = cast.main(heads)
     assert set(main.loc[main["series"] == "translation", "stack"]) == {"encoder"}
     assert set(main.loc[main["series"] == "causal-lm", "stack"]) == {"decoder"}
@@ -85,7 +163,7 @@ def test_tables_without_trained_or_seed_are_read_as_trained(tmp_path):
 def test_text_and_lines_stand_out_from_the_page(palette):
     assert _contrast(palette["ink"], palette["paper"]) > 7
     assert _contrast(palette["soft"], palette["paper"]) > 4.5
-    assert all(_contrast(palette[f"series-{slot}"], palette["paper"]) >= 3 for slot in range(8))
+    assert all(_contrast(palette[f"series-{slot}"], palette["paper"]) >= 3 for slot in range(NUM_SLOTS))
 
 
 @pytest.mark.parametrize("palette", [LIGHT, DARK])

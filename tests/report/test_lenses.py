@@ -4,10 +4,8 @@ import json
 import re
 
 import pytest
+from drawn import drawn_section
 from synthetic_run import _estimate, _model, _write
-
-from infoflow.report._language import Cast
-from infoflow.report._lenses import lenses_section
 
 KL = {"logit": (4.0, 3.0, 2.0, 1.2, 0.6, 0.2, 0.0), "tuned": (2.0, 1.4, 1.1, 0.8, 0.4, 0.1, 0.0)}
 AGREEMENT = {"logit": (0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1.0), "tuned": (0.3, 0.4, 0.5, 0.62, 0.75, 0.9, 1.0)}
@@ -44,7 +42,7 @@ def rows(lenses=("logit", "tuned"), trained=(True, False), objectives=tuple(STAC
 
 def section(run, **chosen):
     _write(run, "lens", "nats", rows(**chosen))
-    return lenses_section(run, Cast.of(run))
+    return drawn_section(run, "predicts")
 
 
 @pytest.fixture
@@ -55,7 +53,7 @@ def run(tmp_path):
 
 
 def test_a_run_without_lenses_has_no_section(run):
-    assert lenses_section(run, Cast.of(run)) is None
+    assert drawn_section(run, "predicts") is None
 
 
 def test_halfway_layers_are_told_from_intervals(run):

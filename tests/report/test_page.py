@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
+from synthetic_run import write_again
 
 from infoflow.report import write_report
 from infoflow.report._page import embedded
@@ -243,7 +244,7 @@ def test_claims_from_a_table_are_escaped(tmp_path):
     run = make_study(tmp_path, seeds=(1,), objectives=("causal-lm",), corpus=EVIL)
     stored = run.tables.stored("findings")
     columns = ["claim", "published", "source", "reason", "note", "control_name", "unit"]
-    run.tables.write(stored.frame.assign(**dict.fromkeys(columns, EVIL)), stored.schema)
+    write_again(run, stored.frame.assign(**dict.fromkeys(columns, EVIL)), stored.schema)
     html = write_report(run).read_text(encoding="utf-8")
     assert "<script>alert" not in html
     assert "<script>alert('x')</script>" in _Page(html).text

@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from infoflow.report import write_report
-from infoflow.report._parts import parts_told
+from infoflow.report._corpus_parts import parts_told
 from infoflow.results import RunFolder
 
 SPLIT = {

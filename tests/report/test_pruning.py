@@ -5,12 +5,12 @@ import re
 
 import pandas as pd
 import pytest
+from drawn import drawn_section
 from pruning.synthetic import Sweeps, write_run
 from scipy import stats
+from synthetic_run import write_again
 
 from infoflow.report import write_report
-from infoflow.report._language import Cast
-from infoflow.report._pruning import pruning_section
 from infoflow.results import RunFolder
 
 ANSWERS = {
@@ -38,7 +38,7 @@ def page(run) -> str:
 
 
 def _figures(run):
-    section = pruning_section(run, Cast.of(run))
+    section = drawn_section(run, "pruning")
     assert section is not None
     return {figure.id: figure for figure in section.figures}
 
@@ -126,7 +126,7 @@ def test_shares_by_kind_have_bands_over_seeds(run, tmp_path) -> None:
     frame.loc[swept & frame["seed"].eq(1) & frame["kind"].eq("cross") & frame["layer"].eq(0), "alive"] = False
     uneven = RunFolder(tmp_path)
     uneven.update(**run.read())
-    uneven.tables.write(frame, stored.schema)
+    write_again(uneven, frame, stored.schema)
     figure = _figures(uneven)["pruning-kinds"]
     own = frame[swept & frame["kind"].eq("cross")]
     expected = _t_interval(100 * own.groupby("seed")["alive"].mean())
@@ -155,7 +155,7 @@ def test_a_single_point_from_scratch_has_whiskers(run, figures, tmp_path) -> Non
     frame = stored.frame[(stored.frame["method"] != "scratch") | (stored.frame["point"] == 2)]
     single = RunFolder(tmp_path)
     single.update(**run.read())
-    single.tables.write(frame, stored.schema)
+    write_again(single, frame, stored.schema)
     marks = {}
     for name, drawn, intervals in (("several", figures, "bands"), ("single", _figures(single), "whiskers")):
         spec = drawn["pruning-scratch"].panels[0].spec
@@ -201,7 +201,7 @@ def test_each_table_alone_makes_its_figures(run, tmp_path, table) -> None:
     stored = run.tables.stored(table)
     alone = RunFolder(tmp_path)
     alone.update(**run.read())
-    alone.tables.write(stored.frame, stored.schema)
+    write_again(alone, stored.frame, stored.schema)
     wanted = {
         "pruning": {"pruning-quality", "pruning-scratch", "pruning-gates"},
         "pruned_heads": {"pruning-kinds"},
@@ -213,7 +213,7 @@ def test_each_table_alone_makes_its_figures(run, tmp_path, table) -> None:
 def test_a_run_that_pruned_nothing_has_no_section(tmp_path) -> None:
     empty = RunFolder(tmp_path)
     empty.update(kind="study", title="Empty")
-    assert pruning_section(empty, Cast.of(empty)) is None
+    assert drawn_section(empty, "pruning") is None
 
 
 def test_the_page_holds_the_section_and_is_small(page) -> None:
@@ -241,7 +241,7 @@ def test_the_unpruned_model_s_own_rows_are_no_curve(run, tmp_path) -> None:
     more = pd.concat([stored.frame, first.assign(method="unpruned", point=-1)], ignore_index=True)
     other = RunFolder(tmp_path)
     other.update(**run.read())
-    other.tables.write(more, stored.schema)
+    write_again(other, more, stored.schema)
     assert "unpruned" not in set(_figures(other)["pruning-quality"].data["way"])
 
 

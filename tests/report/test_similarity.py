@@ -3,14 +3,14 @@
 import numpy as np
 import pandas as pd
 import pytest
+from drawn import drawn_section, shown_tables
+from synthetic_run import _write_plain
 
 from infoflow.foundation import interval, stream
 from infoflow.report import write_figures, write_report
 from infoflow.report._language import Cast
-from infoflow.report._similarity import similarity_section
-from infoflow.report._similarity_rows import CONTROL, cells, equal_depth, pairs_of_lines, similarity_rows
-from infoflow.representations import SpaceSimilarity
-from infoflow.results import PAIR_KEYS, RunFolder, with_keys
+from infoflow.report.knows._similarity_rows import CONTROL, cells, equal_depth, pairs_of_lines, similarity_rows
+from infoflow.results import RunFolder
 
 OBJECTIVES = ("causal-lm", "masked-lm", "translation")
 
@@ -41,8 +41,8 @@ def grid(first, second, trained=True, layers=(3, 3), metric="rsa", shift=0):
 
 def study(path, rows, kind="study"):
     run = RunFolder(path)
-    frame = with_keys(pd.DataFrame(rows))
-    run.tables.write(frame, SpaceSimilarity.table.with_keys(*PAIR_KEYS))
+    frame = pd.DataFrame(rows)
+    _write_plain(run, "space_similarity", rows)
     models = {
         (model, objective, int(seed))
         for side in "ab"
@@ -69,7 +69,7 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def figure(run):
-    [figure] = similarity_section(run, Cast.of(run)).figures
+    [figure] = drawn_section(run, "similarity").figures
     return figure
 
 
@@ -91,10 +91,10 @@ def test_pairs_of_objectives_then_seeds_then_the_untrained_control(figure):
 
 def test_the_control_is_untrained_models_of_different_seeds_where_there_are_some(run):
     """Untrained models of one seed start from the same weights: they would be alike by construction."""
-    rows = similarity_rows(run.tables["space_similarity"], Cast.of(run))
+    rows = similarity_rows(shown_tables(run)["space_similarity"], Cast.of(run))
     control = rows[rows["line"] == CONTROL]
     assert (control["seed_a"] != control["seed_b"]).all()
-    one_seed = run.tables["space_similarity"].query("seed_a == seed_b")
+    one_seed = shown_tables(run)["space_similarity"].query("seed_a == seed_b")
     control = similarity_rows(one_seed, Cast.of(run)).query("line == @CONTROL")
     assert len(control) == 6 * 27
     assert pairs_of_lines(control, Cast.of(run))[0].title == "two untrained models"
@@ -107,7 +107,7 @@ def test_a_pair_stored_the_other_way_round_is_the_same_map(tmp_path):
     tables = []
     for index, stored in enumerate((pd.DataFrame(rows), turned)):
         run = study(tmp_path / str(index), stored.to_dict("records"))
-        tables.append(cells(similarity_rows(run.tables["space_similarity"], Cast.of(run))))
+        tables.append(cells(similarity_rows(shown_tables(run)["space_similarity"], Cast.of(run))))
     pd.testing.assert_frame_equal(tables[0], tables[1])
 
 
@@ -136,7 +136,7 @@ def scale_of(panel):
 
 def test_the_best_match_of_each_column_is_framed(tmp_path):
     run = study(tmp_path, grid(("causal-lm", 0), ("masked-lm", 0), shift=1, layers=(4, 4)))
-    [figure] = similarity_section(run, Cast.of(run)).figures
+    [figure] = drawn_section(run, "similarity").figures
     assert framed(figure.panels[0]) == [(0, 0), (0, 1), (1, 2), (2, 3)]
     assert figure.answer[0].startswith("By RSA, the most alike layers are: causal LM 0 and masked LM 1, 0.800 (0.7")
 
@@ -178,7 +178,7 @@ def test_likeness_that_does_not_follow_depth_is_said(tmp_path):
         row["replicates"] = [x - row["value"] + 0.5 for x in row["replicates"]]
         row["value"] = 0.5
     run = study(tmp_path, rows)
-    [figure] = similarity_section(run, Cast.of(run)).figures
+    [figure] = drawn_section(run, "similarity").figures
     assert figure.answer[-1] == "Layers of equal depth are not clearly more alike than others in causal LM – masked LM."
 
 
@@ -187,13 +187,13 @@ def test_models_of_different_depth_are_compared_by_relative_depth(tmp_path):
     chosen = table[equal_depth(table)]
     assert chosen.to_numpy().tolist() == [[0, 0], [0, 1], [1, 2], [2, 3], [2, 4]]
     run = study(tmp_path, grid(("causal-lm", 0), ("masked-lm", 0), layers=(3, 5)))
-    [figure] = similarity_section(run, Cast.of(run)).figures
+    [figure] = drawn_section(run, "similarity").figures
     assert "Layers of equal depth are more alike than others in all pairs" in figure.answer[1]
 
 
 def test_many_layers_leave_the_numbers_to_the_pointer(tmp_path, figure):
     run = study(tmp_path, grid(("causal-lm", 0), ("masked-lm", 0), layers=(13, 13)))
-    [wide] = similarity_section(run, Cast.of(run)).figures
+    [wide] = drawn_section(run, "similarity").figures
     marks = [[layer["mark"]["type"] for layer in each.panels[0].spec["layer"]] for each in (figure, wide)]
     assert marks == [["rect", "rect", "rect", "text"], ["rect", "rect", "rect"]]
 
@@ -203,18 +203,18 @@ def test_unknown_cells_are_left_out_and_an_untrained_pair_alone_is_no_section(tm
     for row in rows[:3]:
         row["value"] = row["low"] = row["high"] = float("nan")
     run = study(tmp_path / "holes", rows)
-    [figure] = similarity_section(run, Cast.of(run)).figures
+    [figure] = drawn_section(run, "similarity").figures
     assert len(figure.data) == 6
     run = study(tmp_path / "untrained", grid(("causal-lm", 0), ("masked-lm", 0), trained=False))
-    assert similarity_section(run, Cast.of(run)) is None
-    assert similarity_section(RunFolder(tmp_path / "empty"), Cast.of(run)) is None
+    assert drawn_section(run, "similarity") is None
+    assert drawn_section(RunFolder(tmp_path / "empty"), "similarity") is None
 
 
 def test_compared_models_are_their_own_lines(tmp_path):
     rows = grid(("masked-lm", 0), ("masked-lm", 0))
     rows = [{**row, "model_a": "bert", "model_b": "roberta"} for row in rows]
     run = study(tmp_path, rows, kind="analyze")
-    [figure] = similarity_section(run, Cast.of(run)).figures
+    [figure] = drawn_section(run, "similarity").figures
     assert titles(figure) == ["bert – roberta"]
     assert figure.answer[0].startswith("By RSA, the most alike layers are: bert 0 and roberta 0")
 

@@ -5,11 +5,12 @@ import shutil
 
 import numpy as np
 import pytest
+from drawn import drawn_section, shown_tables
 from synthetic_run import MAIN_STACK, _estimate, _model, _write
 
-from infoflow.report._distributions import distribution_figure
 from infoflow.report._language import Cast
-from infoflow.report._space import _corrected, space_section
+from infoflow.report.knows._distributions import distribution_figure
+from infoflow.report.knows._space import _corrected
 from infoflow.results import RunFolder
 
 # Invented, but for the direction of the masked LM's curves.
@@ -109,7 +110,7 @@ def run(study, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def figures(run):
-    return {figure.id: figure for figure in space_section(run, Cast.of(run)).figures}
+    return {figure.id: figure for figure in drawn_section(run, "space").figures}
 
 
 def drawn(figure, panel=0):
@@ -123,7 +124,7 @@ def y_scales(spec):
 
 
 def test_a_run_without_geometry_has_no_section(study):
-    assert space_section(study, Cast.of(study)) is None
+    assert drawn_section(study, "space") is None
 
 
 def test_figures_come_in_order(figures):
@@ -168,7 +169,7 @@ def test_corrected_similarity_is_the_answer_and_shuffled_words_its_control(figur
 
 def test_corrected_replicates_are_paired_with_those_of_the_average(run):
     """What both have in common cancels: the corrected curve is much surer than the raw one."""
-    frame = Cast.of(run).named(run.tables["geometry"])
+    frame = shown_tables(run)["geometry"]
     rows, average, shuffled = (
         frame[(frame["measure"] == name) & (frame["space"] == "raw")]
         for name in ("self_similarity", "average_similarity", "shuffled_self_similarity")
@@ -257,7 +258,7 @@ def test_decoders_have_figures_of_their_own(tmp_path):
         if row["objective"] == "translation"
     ]
     _write(run, "geometry", "", both)
-    ids = [figure.id for figure in space_section(run, Cast.of(run)).figures]
+    ids = [figure.id for figure in drawn_section(run, "space").figures]
     assert ids[-2:] == ["average-similarity-decoder", "self-similarity-decoder"]
 
 
@@ -267,14 +268,14 @@ def test_one_model_without_a_control(tmp_path):
     run = make_analysis(tmp_path)
     rows = [row for row in geometry_rows(seeds=(0,), trained=(True,)) if row["objective"] == "masked-lm"]
     _write(run, "geometry", "", [{**row, "model": "bert-tiny"} for row in rows])
-    section = space_section(run, Cast.of(run))
+    section = drawn_section(run, "space")
     assert not section.untrained
     assert "bert-tiny" in section.figures[0].answer[0]
 
 
 def test_distributions_without_an_untrained_model(run):
     cast = Cast.of(run)
-    frame = cast.named(run.tables["distance_distribution"])
+    frame = shown_tables(run)["distance_distribution"]
     figure = distribution_figure(frame[frame["trained"]], cast)
     assert len(figure.panels[0].spec["layer"]) == 3
     assert set(figure.data["group"]) == {"trained", "baseline"}

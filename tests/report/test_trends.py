@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from drawn import shown_tables
 
 from infoflow.report._language import Cast, Series
 from infoflow.report._trends import Wording, control_sentence, order_sentence, trend_sentences
@@ -106,7 +107,7 @@ def test_the_order_names_what_is_not_clear():
 
 def test_the_study_s_own_sentence_repeats_its_table(study):
     cast = Cast.of(study)
-    frame = cast.main(cast.named(study.tables["mutual_information"]))
+    frame = cast.main(shown_tables(study)["mutual_information"])
     frame = frame[(frame["regime"] == "clean") & (frame["side"] == "input")]
     sentence = trend_sentences(frame, list(cast.series), NATS)[0]
     own = frame[(frame["series"] == "causal-lm") & frame["trained"]].pivot(

@@ -12,7 +12,7 @@ from infoflow.corpus import Corpus
 from infoflow.flow import NO_LABEL, PassOptions, Reader, measure
 from infoflow.foundation import UserError, hash64, hash64_array, stream
 from infoflow.models import load_model
-from infoflow.objectives import MaskedLM, Vocabulary
+from infoflow.objectives import Example, MaskedLM, Vocabulary
 from infoflow.representations import Lens
 from infoflow.representations._lens_states import LensReader
 
@@ -60,8 +60,8 @@ def read_alone(model, corpus, row, positions):
     labels = np.full(len(ids), NO_LABEL)
     if model.task == "masked-lm" and positions == "predicted":
         noise = stream("lens-noise", OPTIONS.seed, 0, int(corpus.content_ids[row]))
-        corrupted = MaskedLM().corrupt(ids, noise, Vocabulary.from_tokenizer(tokenizer))
-        ids, labels = corrupted.inputs, corrupted.labels
+        corrupted = MaskedLM().corrupt(Example(texts=(ids,)), noise, Vocabulary.from_tokenizer(tokenizer))
+        ids, labels = corrupted.input_ids, corrupted.labels
     arguments = {"input_ids": torch.from_numpy(ids)[None]}
     if model.task == "causal-lm":
         labels[:-1] = ids[1:]

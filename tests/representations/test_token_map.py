@@ -10,7 +10,7 @@ from infoflow.corpus import load_corpus, train_tokenizer
 from infoflow.flow import PassOptions, Reader, measure
 from infoflow.foundation import UserError, make_display, stream, use_display
 from infoflow.models import load_model, tap
-from infoflow.objectives import MaskedLM, Vocabulary
+from infoflow.objectives import Example, MaskedLM, Vocabulary
 from infoflow.representations import TokenMap, _layer_maps, layer_maps
 from infoflow.representations._map_points import choose_points, count_words, frequent_words, token_ids
 from infoflow.representations._map_states import map_states
@@ -133,7 +133,7 @@ def test_hidden_points_are_corrupted_as_in_training(matched_models, parallel_cor
     for index, (row, at) in enumerate(zip(found.points.row.tolist(), found.points.position.tolist(), strict=True)):
         clean = reader.sentence_rows(row, "clean", 0)["encoder"].tokens.astype(np.int64)
         generator = stream("token-map", 0, int(parallel_corpus.content_ids[row]))
-        noisy = MaskedLM().corrupt(clean, generator, Vocabulary.from_tokenizer(tokenizer)).inputs
+        noisy = MaskedLM().corrupt(Example(texts=(clean,)), generator, Vocabulary.from_tokenizer(tokenizer)).input_ids
         assert noisy[at] == (tokenizer.mask_token_id if found.masked[index] else clean[at])
         expected = states_by_hand(reader, noisy, at)
         np.testing.assert_allclose(np.stack([layer[index] for layer in found.states]), expected, atol=2e-5)

@@ -128,6 +128,39 @@ def test_another_ones_tables_are_neither_read_nor_removed_nor_replaced(tmp_path,
         assert (folder / "training_runs.parquet").read_bytes() == content
 
 
+@pytest.mark.parametrize("content", [b"", b"\0" * 900, b"PAR1 and no more"])
+def test_a_file_without_content_is_told_by_its_name(tmp_path, content: bytes) -> None:
+    from infoflow.foundation import UserError
+    from infoflow.results import RunFolder
+
+    run = RunFolder(tmp_path)
+    (tmp_path / "tables").mkdir()
+    for name in ("mine", "head_entropy"):
+        (tmp_path / "tables" / f"{name}.parquet").write_bytes(content)
+    assert list(run.tables) == ["head_entropy"]
+    with pytest.raises(UserError, match=r"head_entropy\.parquet is not a readable Parquet table"):
+        run.tables["head_entropy"]
+    run.tables.clear()
+    assert (tmp_path / "tables" / "mine.parquet").read_bytes() == content
+
+
+def test_every_schema_of_the_package_is_known_by_name() -> None:
+    import importlib
+    import pkgutil
+
+    import infoflow
+    from infoflow.results import TableSchema
+    from infoflow.results._names import TABLE_NAMES
+
+    found = set()
+    for module in pkgutil.walk_packages(infoflow.__path__, "infoflow."):
+        if not module.name.endswith("__main__"):
+            values = vars(importlib.import_module(module.name)).values()
+            found |= {value.name for value in values if isinstance(value, TableSchema)}
+            found |= {value.table.name for value in values if isinstance(getattr(value, "table", None), TableSchema)}
+    assert found == TABLE_NAMES
+
+
 @pytest.mark.parametrize("content", [b"", b"\0" * 900, "cut"])
 def test_what_damage_left_of_a_table_is_replaced(tmp_path, schema, content):
     from infoflow.results import RunFolder

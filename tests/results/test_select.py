@@ -133,3 +133,10 @@ def test_tables_of_earlier_versions_get_the_columns() -> None:
     assert new["variant"].tolist() == ["token-dropout", ""]
     assert new["update"].tolist() == [END, 0]
     pd.testing.assert_frame_equal(with_keys(new), new)
+
+
+@pytest.mark.parametrize("side", ["", "_a"])
+def test_an_earlier_table_without_rows_gets_the_columns(side: str) -> None:
+    new = with_keys(pd.DataFrame({f"objective{side}": pd.Series([], dtype="string")}))
+    assert not len(new)
+    assert list(new) == [f"{name}{side}" for name in ("objective", "variant", "architecture", "start", "update")]

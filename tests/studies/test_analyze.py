@@ -163,6 +163,22 @@ def test_a_model_that_cannot_be_read_is_told_of_before_any_is_measured(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("corpus", ["nothing.txt", "grammar:50"])
+def test_a_refused_shard_leaves_no_folder(tmp_path, corpus: str) -> None:
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text("{")
+    with pytest.raises(UserError, match=r"No corpus nothing\.txt|config\.json is not readable"):
+        analyze([str(tmp_path / "broken")], AnalyzeOptions(corpus=corpus), tmp_path / "runs" / "out", shard=(0, 2))
+    assert [path.name for path in tmp_path.iterdir()] == ["broken"]
+
+
+def test_a_shard_whose_folder_another_removed_keeps_its_plan(tmp_path, monkeypatch) -> None:
+    run = RunFolder(tmp_path / "out")
+    monkeypatch.setattr("infoflow.studies._analyze._analyze", lambda *_: (run.path / "run.json").unlink())
+    analyze(["model"], AnalyzeOptions(corpus="grammar:50"), run.path, shard=(0, 2))
+    assert run.read()["plan"]["models"] == ["model"]
+
+
 def test_a_refused_analysis_leaves_what_was_there(folders: list[str], tmp_path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "notes.txt").write_text("mine")

@@ -136,7 +136,7 @@ def test_a_model_that_no_machine_holds_is_refused_before_it_is_built(objective) 
 
 def test_parameters_are_counted_before_they_are_there(monkeypatch) -> None:
     told = []
-    monkeypatch.setattr("infoflow.training._models.require_memory", lambda size, what, advice: told.append(size))
+    monkeypatch.setattr("infoflow.architectures._build.require_memory", lambda size, what, advice: told.append(size))
     config = ModelConfig(width=64, heads=4, layers=3, feedforward=256)
     for objective in OBJECTIVES:
         (model,) = build_models([objective], config, VOCABULARY).values()

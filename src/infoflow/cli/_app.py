@@ -15,6 +15,7 @@ from ._report import report
 from ._study import study
 from ._train import train
 from ._view import view
+from ._worker import worker
 
 
 def _version() -> str:
@@ -38,7 +39,7 @@ _surroundings = Group("Data and machine", sort_key=3)
 _COMMANDS = {
     _experiments: (study, train, analyze, compare, heads, prune, view),
     _results: (dynamics, findings, report, merge),
-    _surroundings: (doctor,),
+    _surroundings: (doctor, worker),
 }
 
 for _group, _functions in _COMMANDS.items():

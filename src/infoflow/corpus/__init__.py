@@ -33,3 +33,4 @@ from ._tatoeba import load_tatoeba as load_tatoeba
 from ._tokenizers import SPECIAL_TOKENS as SPECIAL_TOKENS
 from ._tokenizers import load_tokenizer as load_tokenizer
 from ._tokenizers import train_tokenizer as train_tokenizer
+from ._vocabulary import Vocabulary as Vocabulary

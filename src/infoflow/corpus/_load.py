@@ -7,7 +7,7 @@ from typing import Any
 
 from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 
-from infoflow.foundation import UserError, as_written
+from infoflow.foundation import UserError, as_written, patient_hub
 
 from ._corpus import Corpus
 from ._generated import generate_grammar
@@ -149,10 +149,11 @@ def _from_hub(name: str, options: dict[str, Any]) -> Corpus:
         )
     config = options.pop("config", None)
     try:
-        dataset = load_dataset(path, config, split=split or "train")
+        with patient_hub():
+            dataset = load_dataset(path, config, split=split or "train")
     except Exception as error:  # every library that reads a format has errors of its own
         said = re.sub(r"^\[Errno \d+\] ", "", str(error).strip()).splitlines()
-        reason = said[0] if said else "it said no reason"
+        reason = re.sub(r" \(\w+(Error|Exception)\)$", "", said[0]) if said else "it said no reason"
         raise UserError(
             f"The dataset {path} could not be loaded from the hub: {reason}\n"
             f"Check its name, split and the network (hf:NAME:SPLIT), or use `{GRAMMAR}`, which needs none."

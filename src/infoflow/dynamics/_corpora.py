@@ -1,13 +1,14 @@
 """Whether the corpus matters to who does the learning: trainings on several corpora, compared pair by pair."""
 
 from collections.abc import Mapping
+from itertools import combinations
 
 import pandas as pd
 
 from infoflow.foundation import UserError
 from infoflow.results import Column, TableSchema
 
-from ._similarity import ALLOCATION_SIMILARITY, profiles_of, similarity_rows
+from ._similarity import ALLOCATION_SIMILARITY, TrainedStack, profiles_of, similarity_rows
 
 _CORPORA = tuple(
     Column(name=f"corpus_{end}", dtype="string", unit="", description=f"corpus of training {end}") for end in "ab"
@@ -35,14 +36,16 @@ def compare_corpora(groups: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """
     if len(groups) < 2:
         raise UserError(f"Comparing corpora takes recordings on at least two. Got {len(groups)}.")
-    stacks = [
-        ((corpus, *key), profile) for corpus, frame in groups.items() for key, profile in profiles_of(frame).items()
-    ]
+    stacks = [(corpus, key, profile) for corpus, frame in groups.items() for key, profile in profiles_of(frame).items()]
     rows = []
-    for number, ((corpus, *one), first) in enumerate(stacks):
-        for (other_corpus, *other), second in stacks[number + 1 :]:
-            same_corpus, same_task = corpus == other_corpus, (one[1], one[3]) == (other[1], other[3])
-            if (same_corpus and one[0] != other[0]) or (not same_corpus and same_task):
-                keys = {"corpus_a": corpus, "corpus_b": other_corpus}
-                rows += [keys | row for row in similarity_rows(tuple(one), first, tuple(other), second)]
+    for (corpus, one, first), (other_corpus, other, second) in combinations(stacks, 2):
+        same_corpus = corpus == other_corpus
+        if (same_corpus and one.model != other.model) or (not same_corpus and _task(one) == _task(other)):
+            keys = {"corpus_a": corpus, "corpus_b": other_corpus}
+            rows += [keys | row for row in similarity_rows(one, first, other, second)]
     return ALLOCATION_CORPORA.conform(pd.DataFrame(rows, columns=pd.Index(ALLOCATION_CORPORA.column_names)))
+
+
+def _task(key: TrainedStack) -> TrainedStack:
+    """All of it but who it is: two seeds have one task."""
+    return key._replace(model="", seed=0)

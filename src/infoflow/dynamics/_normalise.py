@@ -4,11 +4,12 @@ import numpy as np
 import pandas as pd
 
 from infoflow.foundation import UserError
+from infoflow.results import KEYS
 
 GROUP_NORMALISATIONS = ("sum", "per_parameter", "share", "abs_share", "share_no_emb")
 HEAD_NORMALISATIONS = ("sum", "head_abs", "head_layer", "head_map")
 
-_RUN = ("model", "objective", "seed", "set", "term")
+_RUN = (*(column.name for column in KEYS), "set", "term")
 
 
 def normalised(table: pd.DataFrame, normalisation: str) -> pd.Series:

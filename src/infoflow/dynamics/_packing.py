@@ -21,6 +21,8 @@ from ._pass import Pass
 
 # R rows, T token of a row, S stacks that read something of their own
 
+PACKED = frozenset({"input_ids", "labels", "decoder_input_ids", "attention_mask"})
+"""The tensors of a batch whose sentences can be packed; masks are made anew."""
 _PADDING = -1  # the sentence of a position that holds none
 _WIDENINGS = (1.0, 1.25, 1.5, 1.75, 2.0)  # of the longest sentence: places that short ones fill up
 # On a CPU attention takes exponentials 16 at a time and the rest one by one: rows 47 wide took 70 ms, 49 wide 60.
@@ -135,17 +137,15 @@ def _pass(rows: list[list[_Sentence]], readers: Sequence[Reader], dtype: torch.d
     source = _Places.of([[len(one.inputs) for one in row] for row in rows])
     told = {readers[0].module: source.arguments(readers[0].causal, dtype)}
     targets = [[one.decoder_inputs for one in row if one.decoder_inputs is not None] for row in rows]
-    decoder_inputs, target = None, None
+    tensors, target = {"input_ids": inputs, "labels": labels}, None
     if len(readers) > 1:
-        decoder_inputs = _laid_out(targets, 0)
+        tensors["decoder_input_ids"] = _laid_out(targets, 0)
         target = _Places.of([[len(one) for one in row] for row in targets])
         cross = {"encoder_attention_mask": _added(target.among(source), dtype)}
         told[readers[1].module] = target.arguments(readers[1].causal, dtype) | cross
     return Pass(
         batch=Batch(
-            input_ids=inputs,
-            labels=labels,
-            decoder_input_ids=decoder_inputs,
+            tensors=tensors,
             source_tokens=int((source.sentences_RT != _PADDING).sum()),
             target_tokens=0 if target is None else int((target.sentences_RT != _PADDING).sum()),
             supervised_tokens=int((labels != UNSUPERVISED).sum()),

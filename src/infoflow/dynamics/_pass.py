@@ -27,7 +27,7 @@ class Pass:
     def loss(self, module: PreTrainedModel, objective: AbstractObjective) -> dict[str, LossTerm]:
         """The objective's terms on these sentences."""
         with _telling(module, self.told):
-            return objective.loss(module, self.batch)
+            return objective.loss(module, self.batch, self.batch.noise)
 
 
 @contextmanager

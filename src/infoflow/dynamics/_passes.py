@@ -12,7 +12,7 @@ from infoflow.objectives import AbstractObjective, Batch
 
 from ._evaluation_set import EvaluationSet
 from ._gradient import FlatParameters, pass_gradients
-from ._packing import Reader, packed
+from ._packing import PACKED, Reader, packed
 from ._pass import Pass
 from ._sharing import share
 
@@ -29,7 +29,11 @@ def passes_of(
     were, which is tried on a few sentences; else the set's own batches are used.
     """
     readers = _readers(module, anatomy)
-    packs = not one.moving and _fits(one.parts, readers) and _changes_nothing(module, flat, one, readers)
+    packs = (
+        not (one.moving or one.objective.draws)
+        and _fits(one.parts, readers)
+        and _changes_nothing(module, flat, one, readers)
+    )
     parts: tuple[tuple[Pass, ...], ...] = tuple(
         packed(batches, readers, one.micro_tokens, share(), flat.dtype) if packs else plain(batches[share()])
         for batches in one.parts
@@ -68,6 +72,8 @@ def _fits(parts: tuple[tuple[Batch, ...], ...], readers: list[Reader]) -> bool:
     if not readers:
         return False
     for batch in (batch for part in parts for batch in part):
+        if not {"input_ids", "labels"} <= batch.tensors.keys() <= PACKED:
+            return False
         read = batch.input_ids if len(readers) == 1 else batch.decoder_input_ids
         if read is None or batch.labels.shape != read.shape or (len(readers) == 1) != (batch.decoder_input_ids is None):
             return False
@@ -95,9 +101,5 @@ def _gradients(
 
 
 def _first_rows(batch: Batch, number: int) -> Batch:
-    cut = {
-        name: None if tensor is None else tensor[:number]
-        for name in ("input_ids", "labels", "attention_mask", "decoder_input_ids")
-        for tensor in [getattr(batch, name)]
-    }
-    return Batch(**cut, source_tokens=0, target_tokens=0, supervised_tokens=0)
+    cut = {name: tensor[:number] for name, tensor in batch.tensors.items()}
+    return Batch(tensors=cut, source_tokens=0, target_tokens=0, supervised_tokens=0)

@@ -1,7 +1,8 @@
 """How alike two trainings distributed the work: share vectors over layers × components, and whether objectives part."""
 
+from collections import namedtuple
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, product
 from typing import Any
 
@@ -10,23 +11,22 @@ import pandas as pd
 from jaxtyping import Float
 
 from infoflow.foundation import interval, stream
-from infoflow.results import Column, TableSchema, estimate, estimate_columns
+from infoflow.results import KEYS, Column, TableSchema, estimate, estimate_columns, with_keys
 
 NORMALISATIONS = ("share", "per_parameter")
 METRICS = ("spearman", "cosine")
 _COMPARED = ("query", "key", "value", "output", "mlp_in", "mlp_out", "norm")
 _NUM_PERMUTATIONS = 2000
 
+_NAMES = tuple(column.name for column in KEYS if column.name != "trained")
+_STACK = Column(name="stack", dtype="string", unit="", description="encoder or decoder")
 _ENDS = tuple(
-    Column(name=f"{name}_{end}", dtype=dtype, unit="", description=text)  # type: ignore[arg-type]
+    replace(column, name=f"{column.name}_{end}")
     for end in "ab"
-    for name, dtype, text in (
-        ("model", "string", "name of the model"),
-        ("objective", "string", "what it was trained for"),
-        ("seed", "int64", "seed of initialisation, data order and noise"),
-        ("stack", "string", "encoder or decoder"),
-    )
+    for column in (*(each for each in KEYS if each.name != "trained"), _STACK)
 )
+TrainedStack = namedtuple("TrainedStack", (*_NAMES, "stack"))
+"""Whose profile: a model, and one of its stacks."""
 ALLOCATION_SIMILARITY = TableSchema(
     name="allocation_similarity",
     version=1,
@@ -57,7 +57,7 @@ def compare_trainings(groups: pd.DataFrame) -> pd.DataFrame:
     rows = [
         row
         for (one, first), (other, second) in combinations(profiles_of(groups).items(), 2)
-        if one[0] != other[0]
+        if one.model != other.model
         for row in similarity_rows(one, first, other, second)
     ]
     return ALLOCATION_SIMILARITY.conform(pd.DataFrame(rows, columns=pd.Index(ALLOCATION_SIMILARITY.column_names)))
@@ -71,13 +71,14 @@ class Profile:
     vectors: dict[str, tuple[np.ndarray, np.ndarray]]  # by normalisation: (entry,) and its replicates (R, entry)
 
 
-def profiles_of(groups: pd.DataFrame) -> dict[tuple, Profile]:
-    """By model, objective, seed and stack."""
+def profiles_of(groups: pd.DataFrame) -> dict[TrainedStack, Profile]:
+    """By the columns that name a model, and its stack."""
+    groups = with_keys(groups)
     inside = (groups["set"] == "train") & (groups["layer"] >= 0) & (groups["kind"] != "cross")
     compared = groups["component"].isin(_COMPARED) & (groups["term"] == _first_term(groups))
-    keys = ["model", "objective", "seed", "stack"]
+    keys = list(TrainedStack._fields)
     stacks = groups.loc[inside & compared].sort_values(["layer", "component", "kind"]).groupby(keys, sort=True)
-    return {key: _profile(rows) for key, rows in stacks}  # type: ignore[misc]
+    return {TrainedStack(*key): _profile(rows) for key, rows in stacks}  # type: ignore[misc]
 
 
 def similarity(
@@ -116,15 +117,14 @@ def _first_term(groups: pd.DataFrame) -> pd.Series:
     return groups.groupby("model")["term"].transform("first")
 
 
-def similarity_rows(one: tuple, first: Profile, other: tuple, second: Profile) -> list[dict[str, Any]]:
+def similarity_rows(one: TrainedStack, first: Profile, other: TrainedStack, second: Profile) -> list[dict[str, Any]]:
     """The pair's row for each normalisation and metric; none for stacks of different shapes."""
     if first.entries != second.entries:
         return []
-    names = ("model", "objective", "seed", "stack")
     keys = {
         f"{name}_{end}": value
         for end, key in zip("ab", (one, other), strict=True)
-        for name, value in zip(names, key, strict=True)
+        for name, value in key._asdict().items()
     }
     rows = []
     for normalisation, metric in product(NORMALISATIONS, METRICS):

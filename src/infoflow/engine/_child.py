@@ -41,8 +41,8 @@ class Order:
 
     folder: str
     key: str
-    nonce: str
-    """Of this run of the engine: what it has done is noted in a folder of this name."""
+    notes: str
+    """Folder below `work/.engine` where this run of a graph notes what is done."""
     entry: str
     """`package.module:function`, which finds the stage of (run folder, key); it may be asked for its needs too."""
     threads: int = 1
@@ -174,6 +174,7 @@ def _work(order: Order, mouth: _Mouth) -> None:
     mouth.tell({"event": "start", "host": platform.node(), "process": os.getpid()})
     meter = Meter()
     with use_display(Relay(mouth.tell)):
+        _await_folder(order)
         stage = find_stage(order.entry, order.folder, order.key)
         use_threads(order.threads)  # torch may have been imported just now
         _await_needs(stage, order)
@@ -189,7 +190,7 @@ def _work(order: Order, mouth: _Mouth) -> None:
 
 
 def _result_path(order: Order) -> Path:
-    return engine_folder(order.folder) / order.nonce / f"{_file_name(order.key)}.json"
+    return engine_folder(order.folder) / order.notes / f"{_file_name(order.key)}.json"
 
 
 def stored_result(order: Order) -> Message | None:
@@ -205,6 +206,23 @@ def _store_result(order: Order, result: Message) -> None:
     if path.parent.is_dir():  # else the study has ended without this stage
         with atomic_write(path) as temporary:
             temporary.write_text(json.dumps(result, allow_nan=False), encoding="utf-8")
+
+
+def _await_folder(order: Order) -> None:
+    """Wait until the run's folder is seen here.
+
+    Raises:
+        UserError: It is not.
+    """
+    deadline = time.monotonic() + order.patience
+    while not (engine_folder(order.folder) / order.notes).is_dir():
+        if time.monotonic() > deadline:
+            raise UserError(
+                f"{platform.node()} does not see the study's folder {order.folder}, or the study has ended. All "
+                "machines must see it under the same path."
+            )
+        time.sleep(min(0.5, order.patience / 10))
+        _refresh(engine_folder(order.folder))
 
 
 def _await_needs(stage: Stage, order: Order) -> None:

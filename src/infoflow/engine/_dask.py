@@ -1,35 +1,41 @@
 """The engine on Dask: the whole graph is submitted at once, and each task supervises the process of one stage."""
 
-import json
+import asyncio
 import logging
 import queue
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from distributed import Client, Future, Scheduler, SpecCluster, Worker
+from distributed.comm import connect
 from distributed.security import Security
 
 from infoflow.foundation import UserError, missing_extra
 
 from ._child import Order
 from ._failures import Tally
-from ._joining import Invitation, Versions, parse_listen
+from ._joining import Invitation, Versions
 from ._relay import Message, as_event
 from ._run_notes import RunNotes
 from ._stage import Ending, Event, Stage, Usage, in_order, path_lengths
 from ._supervisor import StageFailed, Stopped
+from ._where import address_in, parse_listen, require_free, require_private
 from ._worker import StagePlugin, on_worker, own_settings, plugin_name, supervise, visible_devices
 
+_LATE = 60.0
+"""Seconds that a stage's last words may take: they come another way than the news that it has ended."""
 _LOOK = 0.05
 """Seconds between looks at what has ended."""
+_LOG = logging.getLogger("distributed.client")
 _GRACE = 120.0
 """Seconds that running stages have to save in."""
 _PATIENCE = 30.0
 """Seconds without a worker, or without an answer, until that is told."""
+_RECONNECT = 5.0
+"""Seconds until a lost scheduler is given up; a client that comes back has lost its futures in any case."""
 _AGAIN = 300.0
 _WATCH = 5.0
 _GONE = "The cluster's scheduler is gone. What is finished is kept, and the same command goes on."
@@ -82,15 +88,10 @@ class Listening:
     _folder: str = ""
 
     def open(self, notes: RunNotes) -> Client:
+        require_free(self.host, self.port)
         security = _certified()
         options = {"protocol": "tls", "host": self.host, "security": security}
-        try:
-            self._cluster = _cluster(options, self.jobs, self.devices, port=self.port)
-        except (OSError, RuntimeError) as error:
-            raise UserError(
-                f"--cluster listen: {self.host}:{self.port} cannot be listened at ({error}). Name an address of this "
-                "machine: listen:HOST:PORT"
-            ) from None
+        self._cluster = _cluster(options, self.jobs, self.devices, port=self.port)
         self._invitation = Invitation(
             address=self._cluster.scheduler_address,
             folder=notes.folder,
@@ -120,22 +121,33 @@ class Outside:
 
     address: str | None = None
     scheduler_file: str | None = None
+    _log_level: int = logging.NOTSET
 
     def open(self, notes: RunNotes) -> Client:
-        where = self.address or self.scheduler_file
+        address = self.address or address_in(self.scheduler_file or "")
         try:
-            return Client(self.address, scheduler_file=self.scheduler_file, set_as_default=False, timeout=_PATIENCE)
+            asyncio.run(_reach(address))  # a client that reaches nobody would leave its thread behind
+            client = Client(address, set_as_default=False, timeout=_RECONNECT)
         except (OSError, TimeoutError, ValueError, TypeError) as error:
             raise UserError(
-                f"--cluster: no scheduler answers at {where} ({error}). Certificates for tls:// stand in Dask's "
+                f"--cluster: no scheduler answers at {address} ({error}). Certificates for tls:// stand in Dask's "
                 "configuration, distributed.comm.tls."
             ) from None
+        self._log_level = _LOG.level
+        _LOG.setLevel(logging.CRITICAL)  # what it says of a lost scheduler, we say
+        return client
 
     def close(self, client: Client) -> None:
         client.close()
+        _LOG.setLevel(self._log_level)
 
     def missing_worker(self, folder: str) -> str:
         return f"Give the cluster at {self.address or self.scheduler_file} workers."
+
+
+async def _reach(address: str) -> None:
+    comm = await connect(address, timeout=_PATIENCE / 3, **Security().get_connection_args("client"))
+    await comm.close()
 
 
 def _cluster(options: dict[str, Any], jobs: int, devices: Sequence[str], port: int = 0) -> SpecCluster:
@@ -172,31 +184,11 @@ def place(where: str, jobs: int, insecure: bool) -> Place:
         host, port = parse_listen(where)
         return Listening(host=host, port=port, jobs=jobs, devices=visible_devices())
     if "://" in where:
-        _require_private(where, insecure)
+        require_private(where, insecure)
         return Outside(address=where)
-    address = _address_in(where)
-    _require_private(address, insecure)
+    address = address_in(where)
+    require_private(address, insecure)
     return Outside(scheduler_file=where)
-
-
-def _address_in(file: str) -> str:
-    try:
-        return json.loads(Path(file).read_text(encoding="utf-8"))["address"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"--cluster must be listen, an address such as tls://HOST:8786, or a scheduler file. Got {file} ({error})."
-        ) from None
-
-
-def _require_private(address: str, insecure: bool) -> None:
-    scheme, _, rest = address.partition("://")
-    host = rest.rpartition(":")[0].strip("[]")
-    if insecure or scheme in ("tls", "wss", "inproc") or host in ("127.0.0.1", "::1", "localhost"):
-        return
-    raise UserError(
-        f"{address} is not encrypted: whoever reaches that port runs code as you. Use tls://, or say --insecure "
-        "where the network is yours alone."
-    )
 
 
 async def close_http(cluster: SpecCluster) -> None:
@@ -240,12 +232,13 @@ class DaskEngine:
     def run(self, graph: Sequence[Stage], on_event: Callable[[Event], None]) -> dict[str, Ending]:
         """See `Engine.run`."""
         stages = in_order(graph)
-        run = _Run(stages=stages, futures=self._submit(stages), on_event=on_event)
+        run = _Run(stages=stages, futures=self._submit(stages, self._notes.new_run()), on_event=on_event)
         try:
             while not run.is_over():
                 time.sleep(_LOOK)
+                ended = run.ended()  # first: what they told before is here by now
                 self._pass_on(run)
-                run.look()
+                run.note(ended)
                 self._watch(run)
         except BaseException:
             on_event(Event(kind="note", text="Stopping: running stages save. Once more stops at once."))
@@ -256,7 +249,7 @@ class DaskEngine:
         self._pass_on(run)
         return run.endings
 
-    def _submit(self, stages: Sequence[Stage]) -> dict[str, Future]:
+    def _submit(self, stages: Sequence[Stage], notes: str) -> dict[str, Future]:
         lengths = path_lengths(stages)
         futures: dict[str, Future] = {}
         # What is longest first: a need's path is never shorter than that of what needs it.
@@ -264,10 +257,10 @@ class DaskEngine:
             futures[stage.key] = self._client.submit(
                 supervise,
                 self._notes.nonce,
-                self._order(stage),
+                self._order(stage, notes),
                 float(stage.resources.get("GPU", 0)),
                 *(futures[need] for need in stage.needs if need in futures),
-                key=f"{self._notes.nonce}/{stage.key}",
+                key=f"{notes}/{stage.key}",
                 priority=lengths[stage.key],
                 resources=dict(stage.resources) or None,
                 retries=0,
@@ -275,9 +268,9 @@ class DaskEngine:
             )
         return futures
 
-    def _order(self, stage: Stage) -> Order:
-        folder, nonce = self._notes.folder, self._notes.nonce
-        return Order(folder=folder, key=stage.key, nonce=nonce, entry=self._entry, threads=stage.threads)
+    def _order(self, stage: Stage, notes: str) -> Order:
+        folder = self._notes.folder
+        return Order(folder=folder, key=stage.key, notes=notes, entry=self._entry, threads=stage.threads)
 
     def _pass_on(self, run: "_Run") -> None:
         """Tell what the stages have told, in the calling thread."""
@@ -291,6 +284,8 @@ class DaskEngine:
         Raises:
             UserError: The scheduler does not answer.
         """
+        if self._client.status != "running":  # it would come back as another client, without its futures
+            raise UserError(_GONE)
         now = time.monotonic()
         if now < run.next_watch:
             return
@@ -326,6 +321,8 @@ class DaskEngine:
 
     def _everywhere(self, action: str) -> list[bool]:
         """Do it on each worker that answers."""
+        if self._client.status != "running":
+            return []
         try:
             return list(self._client.run(on_worker, self._notes.nonce, action, on_error="ignore").values())
         except (OSError, RuntimeError, TimeoutError, ValueError):
@@ -345,6 +342,7 @@ class _Run:
     next_watch: float = field(default_factory=lambda: time.monotonic() + _WATCH)
     next_note: float = field(default_factory=lambda: time.monotonic() + _PATIENCE)
     _results: dict[str, Message] = field(default_factory=dict)
+    _finished: dict[str, float] = field(default_factory=dict)
     _tally: Tally = field(default_factory=Tally)
 
     def is_over(self) -> bool:
@@ -357,16 +355,26 @@ class _Run:
             self.running.add(key)
             self.on_event(as_event(key, message))
 
-    def look(self) -> None:
-        """Note which stages have ended."""
-        for stage in self.stages:
-            if stage.key in self.endings or self.futures[stage.key].status == "pending":
-                continue
+    def ended(self) -> list[Stage]:
+        """Stages that have ended since the last look."""
+        return [stage for stage in self.stages if stage.key not in self.endings and not self._is_open(stage.key)]
+
+    def note(self, ended: Sequence[Stage]) -> None:
+        """Keep and tell how these ended; where that makes the rest hopeless, that it is not done."""
+        for stage in ended:
             self._end(stage, self._ending(stage))
         if self.hopeless:
             for stage in self.stages:
                 if stage.key not in self.endings:
                     self._end(stage, Ending(state="stopped"))
+
+    def _is_open(self, key: str) -> bool:
+        """Whether the stage runs or waits, or has ended and what it told at its end is still on its way."""
+        status = self.futures[key].status
+        if status != "finished" or key in self._results:
+            return status == "pending"
+        since = self._finished.setdefault(key, time.monotonic())
+        return time.monotonic() - since < _LATE
 
     def _end(self, stage: Stage, ending: Ending) -> None:
         self.endings[stage.key] = ending
@@ -376,6 +384,8 @@ class _Run:
     def _ending(self, stage: Stage) -> Ending:
         future = self.futures[stage.key]
         if future.status == "finished":
+            if stage.key not in self._results:  # its last words are lost, its files are there
+                return Ending(state="done")
             result = self._results[stage.key]
             return Ending(state="done", facts=result["facts"], usage=Usage(**result["usage"]))
         if future.status != "error":

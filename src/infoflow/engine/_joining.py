@@ -4,7 +4,6 @@ import json
 import os
 import platform
 import re
-import socket
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -130,34 +129,6 @@ def read_invitation(folder: Path | str) -> Invitation | None:
         return Invitation(**{**fields, "versions": Versions(**fields["versions"])})
     except (ValueError, TypeError, KeyError):
         raise UserError(f"{path} is no invitation of a study. Start the study again with --cluster listen.") from None
-
-
-def parse_listen(where: str) -> tuple[str, int]:
-    """Host and port of `listen[:HOST[:PORT]]`; by default the address of this machine's name, and any port.
-
-    Raises:
-        UserError: It is nothing of that kind, or this machine's name has no address.
-    """
-    parts = re.fullmatch(r"listen(?::(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(?::(\d{1,5}))?)?", where)
-    if not parts or int(parts[2] or 0) > 65535:
-        raise UserError(f"--cluster must be listen, listen:HOST or listen:HOST:PORT. Got {where}.")
-    if parts[1]:
-        host = parts[1].strip("[]")
-        if host in ("0.0.0.0", "::", "*"):
-            raise UserError("--cluster listen takes one address of this machine, not all of them: name one.")
-        return host, int(parts[2] or 0)
-    try:
-        host = socket.gethostbyname(socket.gethostname())
-    except OSError:
-        raise UserError(
-            f"The name of this machine, {socket.gethostname()}, has no address. Name one: --cluster listen:HOST"
-        ) from None
-    if host.startswith("127."):
-        current_display().note(
-            f"{socket.gethostname()} stands for {host}, which only this machine can reach. For others name an "
-            "address of it: --cluster listen:HOST"
-        )
-    return host, 0
 
 
 def seconds_of(patience: str) -> float:

@@ -17,6 +17,7 @@ class RunNotes:
     def __init__(self, folder: Path | str) -> None:
         self.folder = str(Path(folder).absolute())
         self.nonce = secrets.token_hex(8)
+        self._runs = 0
 
     def open(self) -> None:
         """Make the folder; what killed engines left here goes. (Who runs an engine in a folder has it to himself.)
@@ -31,6 +32,13 @@ class RunNotes:
                 if left.is_dir() and left.name != LOCKS:
                     shutil.rmtree(left, ignore_errors=True)
             (home / self.nonce).mkdir()
+
+    def new_run(self) -> str:
+        """The folder, below `work/.engine`, of one more graph."""
+        self._runs += 1
+        name = f"{self.nonce}/{self._runs}"
+        (engine_folder(self.folder) / name).mkdir()
+        return name
 
     def close(self) -> None:
         shutil.rmtree(engine_folder(self.folder) / self.nonce, ignore_errors=True)

@@ -5,6 +5,7 @@ from ._condition import Verdict as Verdict
 from ._evaluate import evaluate as evaluate
 from ._finding import Control as Control
 from ._finding import Finding as Finding
+from ._finding import Untested as Untested
 from ._registry import FINDINGS as FINDINGS
 from ._registry import describe as describe
 from ._schema import FINDINGS_TABLE as FINDINGS_TABLE

@@ -7,8 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from ._panel import Absent, Panel
-from ._reading import Number, Objective, Tables, chosen, replicates_of, require_rows, rows_of
+from infoflow.results import Spec
+
+from ._model_group import Absent
+from ._panel import Panel
+from ._reading import Number, Objective, Tables, chosen, replicates_of, require_rows
 
 SHARES = (0.0, 0.2, 0.4, 0.6, 0.8)
 """Shares of the heads removed, at which claims read a curve."""
@@ -41,10 +44,9 @@ class HeadChanges:
     def _frame(self, tables: Tables) -> pd.DataFrame:
         where = {"stack": self.stack, "kind": self.kind, "removed": self.removed, "mode": "zero", "metric": "loss"}
         columns = ["objective", "seed", "trained", "layer", "head", "value", self.number, *where]
-        frame = rows_of(tables, _ABLATION, columns)
-        frame = frame[(frame["objective"] == self.objective) & (frame["trained"] == self.trained)]
+        frame = tables.rows(_ABLATION, Spec(self.objective), columns, trained=self.trained)
         frame = chosen(frame, where)
-        require_rows(frame, tables[_ABLATION], _ABLATION, self.objective, self.trained, where)
+        require_rows(frame, tables.table(_ABLATION), _ABLATION, self.objective, self.trained, where)
         return frame
 
 
@@ -123,11 +125,11 @@ class RemovalCurve:
     def panel(self, tables: Tables) -> Panel:
         where = {"order": self.order, "kind": self.kind, "mode": "zero", "metric": "loss"}
         where |= {} if self.draw is None else {"draw": self.draw}
-        frame = rows_of(tables, _CURVE, ["objective", "seed", "trained", "removed", "draw", self.number, *where])
-        frame = frame[(frame["objective"] == self.objective) & (frame["trained"] == self.trained)]
+        columns = ["seed", "trained", "removed", "draw", self.number, *where]
+        frame = tables.rows(_CURVE, Spec(self.objective), columns, trained=self.trained)
         frame = chosen(frame, where)
         frame = frame[np.isclose(frame["removed"].to_numpy()[:, None], SHARES, atol=1e-6).any(axis=1)]
-        require_rows(frame, tables[_CURVE], _CURVE, self.objective, self.trained, where)
+        require_rows(frame, tables.table(_CURVE), _CURVE, self.objective, self.trained, where)
         draws = [_stacked(part, ["removed"], self.number, _CURVE) for _, part in frame.groupby("draw")]
         if any(len(one.layers) != len(SHARES) or one.units != draws[0].units for one in draws):
             raise Absent(f"{_CURVE} lacks one of the shares {', '.join(map(str, SHARES))}")
@@ -157,11 +159,11 @@ class SeedNumber:
     def panel(self, tables: Tables) -> Panel:
         keys = [key for key in (self.by,) if key]
         needed = [*keys, "order"] if self.order else keys
-        frame = rows_of(tables, self.table, ["objective", "seed", "trained", self.number, *needed])
-        frame = frame[(frame["objective"] == self.objective) & (frame["trained"] == self.trained)]
+        columns = ["seed", "trained", self.number, *needed]
+        frame = tables.rows(self.table, Spec(self.objective), columns, trained=self.trained)
         frame = frame[frame["order"] == self.order] if self.order else frame
         frame = frame[frame["kind"] == "all"] if "kind" in frame.columns else frame
-        require_rows(frame, tables[self.table], self.table, self.objective, self.trained)
+        require_rows(frame, tables.table(self.table), self.table, self.objective, self.trained)
         return _stacked(frame, keys, self.number, self.table)
 
 

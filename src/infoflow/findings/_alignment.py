@@ -4,9 +4,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from infoflow.results import Spec
+
 from ._finding import Curves
-from ._panel import Absent, Panel
-from ._reading import Reading, Tables, chosen, replicates_of, rows_of
+from ._model_group import Absent
+from ._panel import Panel
+from ._reading import Reading, Tables, chosen, replicates_of
 
 TABLE = "alignment"
 
@@ -25,7 +28,7 @@ class AlignmentScore:
 
     def panel(self, tables: Tables) -> Panel:
         where = {"kind": self.kind, "metric": self.metric, "states": self.states}
-        frame = chosen(rows_of(tables, TABLE, ["seed", "value", *where]), where).sort_values("seed")
+        frame = chosen(tables.rows(TABLE, Spec("masked-lm"), ["seed", "value", *where]), where).sort_values("seed")
         if frame.empty:
             raise Absent(f"the table {TABLE} has no {self.metric} of kind {self.kind}")
         values = frame["value"].to_numpy(dtype=float)[:, None]

@@ -12,16 +12,18 @@ import numpy as np
 import pandas as pd
 
 from infoflow.foundation import NUM_REPLICATES, stream
+from infoflow.results import Spec
 
-from ._panel import Absent, Panel
-from ._reading import OBJECTIVE_NAMES, Objective, Tables, replicates_of, rows_of
+from ._model_group import Absent
+from ._panel import Panel
+from ._reading import OBJECTIVE_NAMES, Objective, Tables, replicates_of
 
 Stack = Literal["encoder", "decoder"]
 MAIN_STACK: Mapping[Objective, Stack] = {"causal-lm": "decoder", "masked-lm": "encoder", "translation": "encoder"}
 COMPONENTS = ("query", "key", "value", "output", "mlp_in", "mlp_out", "norm")
 ATTENTION, FEED_FORWARD = COMPONENTS[:4], COMPONENTS[4:6]
 
-_KEYS = ["objective", "seed", "set", "term"]
+_KEYS = ["seed", "set", "term"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,20 +68,20 @@ class ProfileSimilarity:
 
     def panel(self, tables: Tables) -> Panel:
         ends = [f"{name}_{end}" for name in ("objective", "stack", "seed") for end in "ab"]
-        frame = rows_of(tables, "allocation_similarity", [*ends, "normalisation", "metric", self.number])
-        frame = frame.loc[(frame["normalisation"] == "share") & (frame["metric"] == "spearman")]
-        rows: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]] = {}
-        for one, other in ((self.first, self.second), (self.second, self.first)):
-            own = frame.loc[[ends == (*one, *other) for ends in _ends(frame)]]
-            own = own.loc[own["seed_a"] != own["seed_b"]]
-            for seeds, value, draws in zip(
-                own[["seed_a", "seed_b"]].to_numpy(),
-                own[self.number],
-                replicates_of(own) if len(own) else [],
-                strict=True,
-            ):
-                unit = tuple(int(seed) for seed in (seeds if one == self.first else seeds[::-1]))
-                rows[unit] = np.array([float(value)]), draws[:, None]
+        columns = [*ends, "normalisation", "metric", self.number]
+        first, second = Spec(self.first[0]), Spec(self.second[0])
+        own = tables.pairs("allocation_similarity", first, second, columns)
+        own = own.loc[(own["normalisation"] == "share") & (own["metric"] == "spearman")]
+        stacks = (own["stack_a"] == self.first[1]) & (own["stack_b"] == self.second[1])
+        own = own.loc[stacks & (own["seed_a"] != own["seed_b"])]
+        units = [tuple(map(int, seeds)) for seeds in own[["seed_a", "seed_b"]].to_numpy()]
+        draws = replicates_of(own)
+        rows = {
+            unit: (np.array([float(value)]), drawn[:, None])
+            for unit, value, drawn in zip(units, own[self.number], draws, strict=True)
+        }
+        if len(rows) < len(units):
+            raise Absent("allocation_similarity holds a pair of models twice")
         if not rows:
             names = " and ".join(
                 f"{OBJECTIVE_NAMES[objective]} ({stack})" for objective, stack in (self.first, self.second)
@@ -105,22 +107,18 @@ class CorpusSimilarity:
         return ("allocation_corpora",)
 
     def panel(self, tables: Tables) -> Panel:
-        if "allocation_corpora" not in tables:
+        if "allocation_corpora" not in tables.tables:
             raise Absent(
                 "it needs recordings on several corpora, and a study has one: run one study for each and compare "
                 "their folders, infoflow dynamics RUN RUN ..."
             )
-        ends = [f"{name}_{end}" for end in "ab" for name in ("objective", "stack")]
-        frame = rows_of(
-            tables,
-            "allocation_corpora",
-            [*ends, "corpus_a", "corpus_b", "seed_a", "seed_b", "normalisation", "metric", "value"],
-        )
+        ends = [f"{name}_{end}" for end in "ab" for name in ("stack", "corpus", "seed")]
+        first, second = Spec(self.first[0]), Spec(self.second[0])
+        frame = tables.pairs("allocation_corpora", first, second, [*ends, "normalisation", "metric", "value"])
         frame = frame.loc[(frame["normalisation"] == "share") & (frame["metric"] == "spearman")]
         same = frame["corpus_a"] == frame["corpus_b"]
         frame = frame.loc[(same == (self.corpora == "same")) & (frame["seed_a"] != frame["seed_b"])]
-        wanted = {(*self.first, *self.second), (*self.second, *self.first)}
-        frame = frame.loc[[key in wanted for key in frame[ends].itertuples(index=False, name=None)]]
+        frame = frame.loc[(frame["stack_a"] == self.first[1]) & (frame["stack_b"] == self.second[1])]
         if frame.empty:
             names = " and ".join(f"{OBJECTIVE_NAMES[o]} ({stack})" for o, stack in (self.first, self.second))
             raise Absent(f"no two trainings of {names} on {self.corpora} corpora, under different seeds, were compared")
@@ -300,20 +298,6 @@ class HeadSpread:
         return float(np.sqrt(spread) / np.abs(values).mean())
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NotRecorded:
-    """What no run of this version records; says what it would take."""
-
-    needs: str
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        return ("allocation_groups",)
-
-    def panel(self, tables: Tables) -> Panel:
-        raise Absent(self.needs)
-
-
 def by_layer(curve: np.ndarray) -> np.ndarray:
     """A profile as (N, layer, component), components in the order of `COMPONENTS`."""
     return curve.reshape(len(curve), -1, len(COMPONENTS))
@@ -326,8 +310,8 @@ def total_of(curve: np.ndarray, components: tuple[str, ...]) -> np.ndarray:
 
 def _of(tables: Tables, name: str, objective: Objective, columns: list[str]) -> pd.DataFrame:
     """Rows of the training sentences and the first term of the loss, of one objective."""
-    frame = rows_of(tables, name, [*_KEYS, *columns])
-    frame = frame.loc[(frame["objective"] == objective) & (frame["set"] == "train")]
+    frame = tables.rows(name, Spec(objective), [*_KEYS, *columns])
+    frame = frame.loc[frame["set"] == "train"]
     if frame.empty:
         raise Absent(f"no training of a {OBJECTIVE_NAMES[objective]} was recorded")
     return frame.loc[frame["term"] == frame["term"].iloc[0]]
@@ -361,11 +345,6 @@ def _panel(rows: Mapping[int, tuple[np.ndarray, np.ndarray | None]] | Mapping[tu
         values_UK=values,
         replicates_URK=np.stack(repeated),
     )
-
-
-def _ends(frame: pd.DataFrame) -> list[tuple]:
-    columns = ["objective_a", "stack_a", "objective_b", "stack_b"]
-    return [tuple(row) for row in frame[columns].to_numpy()]
 
 
 def _common_peaks(series: np.ndarray) -> float:

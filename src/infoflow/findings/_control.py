@@ -6,7 +6,8 @@ import numpy as np
 
 from ._condition import Condition, Outcome, judge_all, short
 from ._finding import Control, Finding
-from ._panel import Absent, Panel
+from ._model_group import Absent
+from ._panel import Panel
 from ._reading import Tables, gather
 from ._resampled import resampled_curves
 

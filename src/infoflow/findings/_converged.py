@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ._condition import Condition, Outcome, short
 from ._finding import Finding
-from ._panel import Absent
+from ._model_group import Absent
 from ._reading import Curve, Reading, Tables, gather
 
 _AT_HALF = "at_half"
@@ -48,5 +48,5 @@ def _moves(outcome: Outcome, before: Condition) -> str | None:
 
 
 def _at_half(reading: Reading, tables: Tables) -> Reading:
-    told = isinstance(reading, Curve) and reading.table in tables and _AT_HALF in tables[reading.table].columns
+    told = isinstance(reading, Curve) and _AT_HALF in tables.tables.get(reading.table, ())
     return replace(reading, number=_AT_HALF) if told else reading  # type: ignore[type-var]

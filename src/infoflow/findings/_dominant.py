@@ -5,8 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from ._panel import Absent, Panel
-from ._reading import Number, Objective, Tables, chosen, replicates_of, require_rows, rows_of
+from infoflow.results import Spec
+
+from ._model_group import Absent
+from ._panel import Panel
+from ._reading import Number, Objective, Tables, chosen, replicates_of, require_rows
 
 _RELEVANCE, _CONFIDENCE, _RARE = "head_relevance", "head_confidence", "head_rare_token"
 _KEYS = ["layer", "head"]
@@ -48,12 +51,11 @@ class DominantHeads:
         return Panel(units=units, layers=(0,), values_UK=stacked[:, 0], replicates_URK=stacked[:, 1:])
 
     def _heads(self, tables: Tables, name: str) -> pd.DataFrame:
-        columns = ["objective", "seed", "trained", "kind", *_KEYS, self.number]
-        frame = rows_of(tables, name, columns)
-        frame = frame[(frame["objective"] == self.objective) & (frame["trained"] == self.trained)]
+        columns = ["seed", "trained", "kind", *_KEYS, self.number]
+        frame = tables.rows(name, Spec(self.objective), columns, trained=self.trained)
         where = {"kind": "self"} | ({"rarest": 1} if name == _RARE and "rarest" in frame.columns else {})
         frame = chosen(frame, where)
-        require_rows(frame, tables[name], name, self.objective, self.trained)
+        require_rows(frame, tables.table(name), name, self.objective, self.trained)
         return frame.dropna(subset=[self.number])
 
     def _seed(self, relevance: pd.DataFrame, confidence: pd.DataFrame, rare: pd.DataFrame | None) -> np.ndarray:

@@ -1,26 +1,29 @@
 """Every claim against the tables of a run."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 
 import numpy as np
 import pandas as pd
 
+from infoflow.results import Spec
+
 from ._condition import Outcome, Verdict, judge_all, short
 from ._control import ControlOutcome, strongest, try_control
 from ._converged import unsettled
-from ._finding import Finding, several
+from ._finding import Finding, Untested, several
 from ._learned import shortfall
-from ._panel import Absent, Panel
-from ._reading import Tables, gather
+from ._model_group import Absent, ModelGroup, model_groups
+from ._panel import Panel
+from ._reading import gather
 from ._registry import FINDINGS
 from ._resampled import resampled_curves
 from ._schema import FINDINGS_TABLE
 
 
-def evaluate(tables: Tables, findings: Iterable[Finding] | None = None) -> pd.DataFrame:
-    """The findings table: one row per claim, with effect, interval, control and verdict.
+def evaluate(tables: Mapping[str, pd.DataFrame], findings: Iterable[Finding | Untested] | None = None) -> pd.DataFrame:
+    """The findings table: one row per claim, architecture and update, with effect, interval, control and verdict.
 
     Nothing but `tables` is read. A claim whose tables, objectives or seeds are absent gets the verdict "not testable
     here" and the reason; where its numbers exist (one seed, a model that has not learned its task) they are given too.
@@ -29,12 +32,16 @@ def evaluate(tables: Tables, findings: Iterable[Finding] | None = None) -> pd.Da
         tables: Tables of a run by name, for example `RunFolder(path).tables`; any may be absent.
         findings: The claims to test; by default all of `FINDINGS`.
     """
-    chosen = FINDINGS.values() if findings is None else findings
-    why_not = cache(partial(shortfall, tables))  # the same few models for all claims
-    return FINDINGS_TABLE.conform(pd.DataFrame([_row(finding, tables, why_not) for finding in chosen]))
+    chosen = list(FINDINGS.values() if findings is None else findings)
+    read = dict.fromkeys(table for finding in chosen for table in finding.tables)
+    rows = []
+    for models in model_groups(tables, read):
+        why_not = cache(partial(shortfall, models))  # the same few models for all claims
+        rows += [_row(finding, models, why_not) for finding in chosen]
+    return FINDINGS_TABLE.conform(pd.DataFrame(rows, columns=pd.Index(FINDINGS_TABLE.column_names)))
 
 
-_WhyNot = Callable[[str, int], str | None]
+_WhyNot = Callable[[Spec, int], str | None]
 """Why the model of an objective and a seed counts as not having learned its task."""
 
 
@@ -47,10 +54,12 @@ class _Seeds:
     left_out: list[str]  # seeds that were set aside, with the reason
 
 
-def _row(finding: Finding, tables: Tables, why_not: _WhyNot) -> dict[str, object]:
+def _row(finding: Finding | Untested, tables: ModelGroup, why_not: _WhyNot) -> dict[str, object]:
     row: dict[str, object] = {
         "id": finding.id,
         "claim": finding.claim,
+        "architecture": tables.architecture,
+        "update": tables.update,
         "published": finding.published,
         "source": finding.source,
         "tables": ", ".join(finding.tables),
@@ -59,6 +68,8 @@ def _row(finding: Finding, tables: Tables, why_not: _WhyNot) -> dict[str, object
         "seeds": 0,
         "effects": [],
     }
+    if isinstance(finding, Untested):
+        return {**row, "verdict": "not testable here", "reason": _sentence(finding.why)}
     try:
         panels = gather(finding.reads, tables)
         seeds = _seeds(finding, panels, why_not)
@@ -76,7 +87,10 @@ def _seeds(finding: Finding, panels: dict[str, Panel], why_not: _WhyNot) -> _See
     Of a study of several seeds no claim is tested on the lucky one: three must have learned, or all there are.
     """
     present = sorted(set.intersection(*(panel.seeds for panel in panels.values())))
-    reasons = {seed: [r for o in finding.learned if (r := why_not(o, seed))] for seed in present}
+    reasons = {
+        seed: [r for o in finding.learned if (r := why_not(Spec(o) if isinstance(o, str) else o, seed))]
+        for seed in present
+    }
     learned = [seed for seed in present if not reasons[seed]]
     failures = [reason for seed in present for reason in reasons[seed]]
     if len(learned) >= max(finding.minimum_seeds, min(3, len(present))):
@@ -87,7 +101,7 @@ def _seeds(finding: Finding, panels: dict[str, Panel], why_not: _WhyNot) -> _See
     return _Seeds(used=present, obstacles=[*obstacles, *failures], left_out=[])
 
 
-def _tested(finding: Finding, tables: Tables, panels: dict[str, Panel], seeds: _Seeds) -> dict[str, object]:
+def _tested(finding: Finding, tables: ModelGroup, panels: dict[str, Panel], seeds: _Seeds) -> dict[str, object]:
     curves, rows = resampled_curves(panels, seeds.used)
     outcomes = judge_all(finding.conditions(curves), rows)
     index = min(range(len(outcomes)), key=lambda i: outcomes[i].strength)

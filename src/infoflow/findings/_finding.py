@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from infoflow.results import Spec
+
 from ._condition import Condition
 from ._reading import Objective, Reading
 
@@ -39,7 +41,7 @@ class Finding:
     reads: Mapping[str, Reading]
     test: Test
     controls: tuple[Control, ...]
-    learned: tuple[Objective, ...]  # objectives whose models must have learned their task
+    learned: tuple[Objective | Spec, ...]  # objectives whose models must have learned their task
     minimum_seeds: int = 3  # 1 for a claim about each model by itself: nothing in it is a difference between models
 
     def conditions(self, curves: Curves) -> list[Condition]:
@@ -52,6 +54,21 @@ class Finding:
         """The tables that are read, in order of first use; task scores last."""
         readings = [*self.reads.values(), *(r for control in self.controls for r in control.reads.values())]
         return tuple(dict.fromkeys([*(table for reading in readings for table in reading.sources), "task_scores"]))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Untested:
+    """A published claim that no run can test yet: it is in the table of findings, with the reason."""
+
+    id: str
+    claim: str
+    source: str
+    published: str
+    why: str  # what it would take
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        return ()
 
 
 def several(num_seeds: int) -> str:

@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ._panel import Absent, Panel
-from ._reading import Number, Objective, Tables, chosen, replicates_of, require_rows, rows_of
+from infoflow.results import Spec
+
+from ._model_group import Absent
+from ._panel import Panel
+from ._reading import Number, Objective, Tables, chosen, replicates_of, require_rows
 
 Where = Mapping[str, Any]
 """Column → value, or alternatives (a tuple), of which the first that occurs is read."""
@@ -119,10 +122,9 @@ class LayerMeans:
 
 def _model_rows(reading: "BestHeads | OneHead | LayerMeans", tables: Tables) -> pd.DataFrame:
     """The rows of the objective's models, trained or not; what a run lacks is named."""
-    frame = rows_of(tables, reading.table, ["objective", "trained"])
-    rows = frame[(frame["objective"] == reading.objective) & (frame["trained"] == reading.trained)]
-    rows = chosen(rows, {"kind": "self"} if "kind" in frame.columns else {})
-    require_rows(rows, frame, reading.table, reading.objective, reading.trained)
+    rows = tables.rows(reading.table, Spec(reading.objective), ["trained"], trained=reading.trained)
+    rows = chosen(rows, {"kind": "self"} if "kind" in rows.columns else {})
+    require_rows(rows, tables.table(reading.table), reading.table, reading.objective, reading.trained)
     return rows.dropna(subset=[reading.number])
 
 

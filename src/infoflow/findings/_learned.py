@@ -9,57 +9,54 @@ The rule was fixed before any verdict was seen and looks at task scores only, on
   gets there no more than a copy does.
 """
 
+from collections.abc import Iterator
+
 import pandas as pd
 
-from ._panel import Absent
-from ._reading import Tables, rows_of
+from infoflow.results import Spec
+
+from ._model_group import TRANSLATION, Absent, ModelGroup
 
 LOSS_SHARE = 0.9
 BLEU_GAIN = 10.0
 
-_COLUMNS = ["objective", "seed", "trained", "split", "metric", "value", "low", "high", "baseline"]
+_COLUMNS = ["seed", "trained", "split", "metric", "value", "low", "high", "baseline"]
 
 
-def shortfall(tables: Tables, objective: str, seed: int) -> str | None:
+def shortfall(models: ModelGroup, objective: Spec, seed: int) -> str | None:
     """Why the model of that objective and seed counts as not having learned its task, or None where it has.
 
     Where scores are of several corpora (a column `corpus`), there is a model on each, and all must have learned.
     """
-    scores = tables.get("task_scores")
-    if scores is None or "corpus" not in scores:
-        return _shortfall(tables, objective, seed)
-    for corpus, own in scores.groupby("corpus", sort=False):
-        if reason := _shortfall({"task_scores": own}, objective, seed):
-            return f"on {corpus}, {reason}"
-    return None
-
-
-def _shortfall(tables: Tables, objective: str, seed: int) -> str | None:
-    model = f"the model {objective}/seed-{seed}"
+    model = f"the model {objective.label}/seed-{seed}"
     try:
-        loss = _score(tables, objective, seed, "loss")
-        limit = LOSS_SHARE * float(loss["baseline"])
-        if not float(loss["high"]) < limit:
-            return f"{model} has not learned its task: {_text(loss)} nats per token of loss, needed < {limit:.3g}"
-        if objective.partition("+")[0] != "translation":  # variants of translation are judged alike
-            return None
-        bleu = _score(tables, objective, seed, "bleu")
-        limit = float(bleu["baseline"]) + BLEU_GAIN
-        if not float(bleu["low"]) > limit:
-            return f"{model} has not learned its task: BLEU {_text(bleu)}, needed > {limit:.3g}"
+        scores = models.rows("task_scores", objective, _COLUMNS)
+        for corpus, own in scores.groupby("corpus", sort=False) if "corpus" in scores else [("", scores)]:
+            if reason := next(_shortfalls(own[own["seed"] == seed], objective, model), None):
+                return f"on {corpus}, {reason}" if corpus else reason
     except Absent as absent:
         return f"whether {model} has learned its task is not known: {absent}"
     return None
 
 
-def _score(tables: Tables, objective: str, seed: int, metric: str) -> pd.Series:
-    frame = rows_of(tables, "task_scores", _COLUMNS)
-    frame = frame[(frame["objective"] == objective) & (frame["seed"] == seed) & (frame["metric"] == metric)]
-    frame = frame[frame["trained"] == True]  # noqa: E712 (a column)
-    if frame.empty:
+def _shortfalls(scores: pd.DataFrame, objective: Spec, model: str) -> Iterator[str]:
+    loss = _score(scores, "loss")
+    limit = LOSS_SHARE * float(loss["baseline"])
+    if not float(loss["high"]) < limit:
+        yield f"{model} has not learned its task: {_text(loss)} nats per token of loss, needed < {limit:.3g}"
+    if objective.name == TRANSLATION.name:
+        bleu = _score(scores, "bleu")
+        limit = float(bleu["baseline"]) + BLEU_GAIN
+        if not float(bleu["low"]) > limit:
+            yield f"{model} has not learned its task: BLEU {_text(bleu)}, needed > {limit:.3g}"
+
+
+def _score(scores: pd.DataFrame, metric: str) -> pd.Series:
+    own = scores[scores["metric"] == metric]
+    if own.empty:
         raise Absent(f"task_scores has no {metric}")
-    on_test = frame[frame["split"] == "test"]
-    return (frame if on_test.empty else on_test).iloc[0]
+    on_test = own[own["split"] == "test"]
+    return (own if on_test.empty else on_test).iloc[0]
 
 
 def _text(score: pd.Series) -> str:

@@ -4,11 +4,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ._model_group import Absent
+
 # U units (a seed, or a pair of seeds), R sentence replicates, K points of the curve
-
-
-class Absent(Exception):
-    """What a claim needs was not measured; the message says what, for the findings table."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

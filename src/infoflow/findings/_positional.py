@@ -5,8 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from ._panel import Absent, Panel
-from ._reading import Number, Objective, Tables, chosen, replicates_of, require_rows, rows_of
+from infoflow.results import Spec
+
+from ._model_group import Absent
+from ._panel import Panel
+from ._reading import Number, Objective, Tables, chosen, replicates_of, require_rows
 
 POSITIONAL = 0.9  # share of tokens at one offset that makes a head positional
 
@@ -44,11 +47,10 @@ class PositionalHeads:
         return Panel(units=units, layers=(0,), values_UK=stacked[:, 0], replicates_URK=stacked[:, 1:])
 
     def _heads(self, tables: Tables, name: str, keys: list[str]) -> pd.DataFrame:
-        columns = ["objective", "seed", "trained", "kind", "layer", "head", self.number, *keys]
-        frame = rows_of(tables, name, columns)
-        frame = frame[(frame["objective"] == self.objective) & (frame["trained"] == self.trained)]
+        columns = ["seed", "trained", "kind", "layer", "head", self.number, *keys]
+        frame = tables.rows(name, Spec(self.objective), columns, trained=self.trained)
         frame = chosen(frame, {"kind": "self"})
-        require_rows(frame, tables[name], name, self.objective, self.trained)
+        require_rows(frame, tables.table(name), name, self.objective, self.trained)
         return frame.dropna(subset=[self.number])
 
     def _seed(self, shares: pd.DataFrame, confidences: pd.DataFrame) -> np.ndarray:

@@ -12,10 +12,12 @@ import numpy as np
 import pandas as pd
 
 from infoflow.foundation import NUM_REPLICATES
+from infoflow.results import Spec
 
-from ._panel import Absent, Panel
+from ._model_group import Absent
+from ._panel import Panel
 from ._pruned_quality import ALL, GATES, of_method, stacked
-from ._reading import Objective, Tables, require_rows, rows_of
+from ._reading import Objective, Tables, require_rows
 
 KINDS = ("encoder-self", "decoder-self", "decoder-cross")
 PUBLISHED_LEFT = 17 / 48
@@ -152,9 +154,8 @@ class UndecidedGates:
 
 
 def _rows(tables: Tables, name: str, columns: list[str], objective: Objective) -> pd.DataFrame:
-    frame = rows_of(tables, name, [*_POINT, *columns])
-    rows = frame[frame["objective"] == objective]
-    require_rows(rows, frame, name, objective, True)
+    rows = tables.rows(name, Spec(objective), [*_POINT, *columns])
+    require_rows(rows, tables.table(name), name, objective, True)
     return rows
 
 

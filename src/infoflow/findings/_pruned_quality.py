@@ -8,8 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from ._panel import Absent, Panel
-from ._reading import Objective, Tables, replicates_of, require_rows, rows_of
+from infoflow.results import Spec
+
+from ._model_group import Absent
+from ._panel import Panel
+from ._reading import Objective, Tables, replicates_of, require_rows
 
 CHEAP = {"bleu": 0.5, "loss": 0.05}
 """What heads may cost to count as removable: BLEU, or nats per token."""
@@ -101,9 +104,9 @@ class PrunedLessScratch:
 def quality_rows(tables: Tables, objective: Objective) -> pd.DataFrame:
     """The rows of the objective's models in the table of pruned models."""
     columns = ["objective", "seed", "method", "draw", "point", "metric", "value", "baseline", "replicates", *_KEPT]
-    frame = rows_of(tables, _TABLE, columns)
-    rows = frame[(frame["objective"] == objective) & frame["metric"].isin(_METRICS)].dropna(subset="value")
-    require_rows(rows, frame, _TABLE, objective, True)
+    frame = tables.rows(_TABLE, Spec(objective), columns)
+    rows = frame[frame["metric"].isin(_METRICS)].dropna(subset="value")
+    require_rows(rows, tables.table(_TABLE), _TABLE, objective, True)
     return rows
 
 

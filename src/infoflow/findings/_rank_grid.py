@@ -10,10 +10,12 @@ import numpy as np
 import pandas as pd
 
 from infoflow.foundation import stream
+from infoflow.results import Spec
 
 from ._finding import Control, Curves
-from ._panel import Absent, Panel
-from ._reading import Number, Objective, Reading, Tables, check_layers, chosen, replicates_of, require_rows, rows_of
+from ._model_group import Absent
+from ._panel import Panel
+from ._reading import Number, Objective, Reading, Tables, check_layers, chosen, replicates_of, require_rows
 from ._shapes import spearman
 
 RANK_BINS = (1, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000)
@@ -33,6 +35,7 @@ class RankGrid:
     objective: Objective
     layer: str  # the column that numbers layers: "layer", or "block" from 0
     first_layer: int
+    variant: str = ""
     where: Mapping[str, Any] = field(default_factory=dict)
     trained: bool = True
     number: Number = "value"
@@ -42,11 +45,11 @@ class RankGrid:
         return (self.table,)
 
     def panel(self, tables: Tables) -> Panel:
-        columns = ["objective", "seed", "trained", self.layer, "rank_low", self.number, *self.where]
-        frame = rows_of(tables, self.table, columns)
-        frame = frame[(frame["objective"] == self.objective) & (frame["trained"] == self.trained)]
+        columns = ["seed", "trained", self.layer, "rank_low", self.number, *self.where]
+        objective = Spec(self.objective, self.variant)
+        frame = tables.rows(self.table, objective, columns, trained=self.trained)
         frame = chosen(frame, self.where)
-        require_rows(frame, tables[self.table], self.table, self.objective, self.trained, self.where)
+        require_rows(frame, tables.table(self.table), self.table, objective.label, self.trained, self.where)
         frame = frame[(frame[self.layer] >= self.first_layer) & frame["rank_low"].isin(RANK_BINS)]
         return self._panel(frame)
 
@@ -85,10 +88,12 @@ def change_by_rank(objective: Objective) -> RankGrid:
     return RankGrid(table="change_by_frequency", objective=objective, layer="layer", first_layer=1)
 
 
-def influence_by_rank(objective: Objective) -> RankGrid:
+def influence_by_rank(objective: Objective, variant: str = "") -> RankGrid:
     """Influence on all other tokens in blocks 1..L (numbered from 0 in the table)."""
     where = {"pool": "others"}
-    return RankGrid(table="influence_by_frequency", objective=objective, layer="block", first_layer=0, where=where)
+    return RankGrid(
+        table="influence_by_frequency", objective=objective, variant=variant, layer="block", first_layer=0, where=where
+    )
 
 
 def by_layer(curves: np.ndarray) -> np.ndarray:

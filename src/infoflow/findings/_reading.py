@@ -8,10 +8,13 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 import pandas as pd
 
-from ._panel import Absent, Panel
+from infoflow.results import Spec
 
-Tables = Mapping[str, pd.DataFrame]
-Objective = Literal["causal-lm", "masked-lm", "translation", "translation+token-dropout"]
+from ._model_group import Absent, ModelGroup
+from ._panel import Panel
+
+Tables = ModelGroup
+Objective = Literal["causal-lm", "masked-lm", "translation"]
 Number = Literal["value", "baseline", "clustering_spread", "at_half"]
 
 OBJECTIVE_NAMES: dict[str, str] = {
@@ -19,31 +22,6 @@ OBJECTIVE_NAMES: dict[str, str] = {
     "masked-lm": "masked LM",
     "translation": "translation encoder",
     "translation+token-dropout": "translation encoder trained with token dropout",
-}
-
-# What makes the tables that not every study has.
-_LEFT_OUT = ", and a plan that does not leave it out"
-_TREES = f"it needs a corpus with trees: grammar, a CoNLL-U treebank, or text parsed by spaCy{_LEFT_OUT}"
-_PRUNING, _DYNAMICS = "a plan that says [pruning] on = true makes it", "a plan that says [dynamics] on = true makes it"
-_MADE_BY = {
-    "ablation_transfer": "a plan whose [corpus] has a transfer_name, a corpus of another domain, makes it",
-    "alignment": "a plan with masked-lm and translation, and [alignment] on = true, makes it",
-    "allocation_groups": _DYNAMICS,
-    "allocation_heads": _DYNAMICS,
-    "allocation_hurting": _DYNAMICS,
-    "allocation_reliability": _DYNAMICS,
-    "allocation_similarity": _DYNAMICS,
-    "allocation_steps": _DYNAMICS,
-    "allocation_windows": _DYNAMICS,
-    "head_coreference": f"it needs a corpus with coreference annotation, such as CoNLL-2012 or CorefUD{_LEFT_OUT}",
-    "head_probe": _TREES,
-    "head_relations": _TREES,
-    "head_special_gradient": f"it needs a tokenizer with a SEP token{_LEFT_OUT}",
-    "prunable_by_update": "a study does not measure the checkpoints of its trainings",
-    "pruned_heads": _PRUNING,
-    "pruned_roles": _PRUNING,
-    "pruning": _PRUNING,
-    "tag_neighbours": "it needs a corpus with tags, such as grammar, a CoNLL-U treebank or a .tagged file" + _LEFT_OUT,
 }
 
 # Where a table holds several settings of a measure, claims read the one that the published numbers used.
@@ -95,11 +73,11 @@ class Curve:
         return (self.table,)
 
     def panel(self, tables: Tables) -> Panel:
-        frame = rows_of(tables, self.table, ["objective", "seed", "trained", "layer", self.number, *self.where])
-        own = (frame["objective"] == self.objective) & (frame["trained"] == self.trained)
+        columns = ["seed", "trained", "layer", self.number, *self.where]
+        frame = tables.rows(self.table, Spec(self.objective), columns, trained=self.trained)
         known = {"seed", "layer", self.number, "replicates", *self.where, *_SETTINGS}
-        frame = chosen(frame.loc[own, [column for column in frame.columns if column in known]], self.where)
-        require_rows(frame, tables[self.table], self.table, self.objective, self.trained, self.where)
+        frame = chosen(frame[[column for column in frame.columns if column in known]], self.where)
+        require_rows(frame, tables.table(self.table), self.table, self.objective, self.trained, self.where)
         return _panel_of(frame, ["seed"], self.first_layer, self.number, self.table)
 
 
@@ -119,8 +97,7 @@ class TaskDistance:
         return (self.table,)
 
     def panel(self, tables: Tables) -> Panel:
-        frame = _distances(tables, self.table, self.trained, self.number)
-        frame = _ordered(frame, self.first, self.second)
+        frame = _distances(self, tables, self.first, self.second)
         frame = chosen(frame[frame["seed_a"] == frame["seed_b"]], {})
         if frame.empty:
             names = f"{OBJECTIVE_NAMES[self.first]} and {OBJECTIVE_NAMES[self.second]}"
@@ -143,23 +120,11 @@ class SeedDistance:
         return (self.table,)
 
     def panel(self, tables: Tables) -> Panel:
-        frame = _distances(tables, self.table, self.trained, self.number)
-        frame = frame[(frame["objective_a"] == self.objective) & (frame["objective_b"] == self.objective)]
+        frame = _distances(self, tables, self.objective, self.objective)
         frame = chosen(frame[frame["seed_a"] != frame["seed_b"]], {})
         if frame.empty:
             raise Absent(f"no distance between {_state(self.trained)} models of two seeds was measured (one seed?)")
         return _panel_of(frame, ["seed_a", "seed_b"], self.first_layer, self.number, self.table)
-
-
-def rows_of(tables: Tables, name: str, columns: list[str]) -> pd.DataFrame:
-    """The table `name`, which must have `columns`."""
-    frame = tables.get(name)
-    if frame is None or frame.empty:
-        raise Absent(f"the table {name} is absent{f': {_MADE_BY[name]}' if name in _MADE_BY else ''}")
-    missing = [column for column in columns if column not in frame.columns]
-    if missing:
-        raise Absent(f"the table {name} has no column {', '.join(missing)}")
-    return frame
 
 
 def chosen(frame: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
@@ -188,7 +153,8 @@ def require_rows(
     """Say what is missing where `frame`, a part of the table `whole`, is empty."""
     if not frame.empty:
         return
-    present = sorted(set(whole["objective"].dropna()))
+    labels = zip(whole["objective"].dropna(), whole["variant"], strict=True)
+    present = sorted({Spec(*label).label for label in labels})
     if objective not in present:
         raise Absent(f"there is no {OBJECTIVE_NAMES[objective]} among the models (there are: {', '.join(present)})")
     which = f" with {' and '.join(f'{name} {wanted}' for name, wanted in where.items())}" if where else ""
@@ -264,17 +230,9 @@ def check_layers(layers: set[tuple[int, ...]], first_layer: int, table: str) -> 
         raise Absent(f"the model is too shallow: {table} has {len(only)} layers from layer {first_layer} on, needed 3")
 
 
-def _distances(tables: Tables, table: str, trained: bool, number: Number) -> pd.DataFrame:
-    ends = [f"{column}_{end}" for column in ("objective", "seed") for end in "ab"]
-    frame = rows_of(tables, table, [*ends, "trained", "layer", number])
-    return frame[frame["trained"] == trained]
-
-
-def _ordered(frame: pd.DataFrame, first: str, second: str) -> pd.DataFrame:
-    """The rows of the two objectives, with `first` always as model a."""
-    swapped = frame.rename(columns=lambda name: {"_a": f"{name[:-2]}_b", "_b": f"{name[:-2]}_a"}.get(name[-2:], name))
-    both = [f[(f["objective_a"] == first) & (f["objective_b"] == second)] for f in (frame, swapped)]
-    return pd.concat([part for part in both if not part.empty] or [frame.iloc[:0]])
+def _distances(reading: TaskDistance | SeedDistance, tables: Tables, first: str, second: str) -> pd.DataFrame:
+    columns = ["seed_a", "seed_b", "trained", "layer", reading.number]
+    return tables.pairs(reading.table, Spec(first), Spec(second), columns, trained=reading.trained)
 
 
 def _state(trained: bool) -> str:

@@ -13,11 +13,18 @@ def _number(name: str, description: str) -> Column:
 
 FINDINGS_TABLE = TableSchema(
     name="findings",
-    version=2,
+    version=3,
     description="Published claims, each tested on this run: effect, interval, control and verdict.",
     columns=(
         _text("id", "room and number of the claim"),
         _text("claim", "the claim in plain words"),
+        _text("architecture", "family of the blocks of the models that it was tested on"),
+        Column(
+            name="update",
+            dtype="int64",
+            unit="updates",
+            description="how many the models had; -1: all. Controls before training are of the same architecture",
+        ),
         _text("verdict", "holds, fails, undetermined (interval includes the threshold) or not testable here"),
         _number("effect", "estimate of the condition that decides the verdict; NaN where nothing was measured"),
         _number("low", "lower end of its 95% interval: see covers"),

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from infoflow.foundation import stream
-from infoflow.objectives import MaskedLM, Vocabulary
+from infoflow.objectives import Example, MaskedLM, Vocabulary
 
 PROBED_SHARE = 0.25
 """Of the positions that the objective selects."""
@@ -37,10 +37,10 @@ class ProbingNoise:
     def __call__(self, tokens: np.ndarray, draw: int, sentence_id: int) -> NoisySentence:
         generator = stream("probing-noise", self._seed, draw, sentence_id)
         tokens = tokens.astype(np.int64)
-        corrupted = self._objective.corrupt(tokens, generator, self._vocabulary)
+        corrupted = self._objective.corrupt(Example(texts=(tokens,)), generator, self._vocabulary)
         selected = np.flatnonzero(corrupted.selected)
         probes = generator.permutation(selected)[: int(PROBED_SHARE * len(selected) + generator.random())]
-        inputs, labels = corrupted.inputs.copy(), corrupted.labels.copy()
+        inputs, labels = corrupted.input_ids.copy(), corrupted.labels.copy()
         inputs[probes] = self._replacements[generator.integers(len(self._replacements), size=len(probes))]
         labels[probes] = tokens[probes]
         return NoisySentence(inputs=inputs, labels=labels, probes=np.sort(probes[inputs[probes] != tokens[probes]]))

@@ -26,6 +26,7 @@ from ._files import atomic_folder as atomic_folder
 from ._files import atomic_write as atomic_write
 from ._files import sweep_partial as sweep_partial
 from ._files import writable as writable
+from ._hub import patient_hub as patient_hub
 from ._json import json_fault as json_fault
 from ._launcher import launched as launched
 from ._limits import Count as Count

@@ -15,7 +15,7 @@ from infoflow.foundation import NUM_BLOCKS, UserError, block_interval, hash64_ar
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
 from ._head_measure import HEAD_KEYS
-from ._head_pairs import head_pairs
+from ._head_pairs import ByBlock, head_pairs
 from ._head_sets import all_heads
 from ._rows import Rows
 from ._summed import SummedMeasure
@@ -94,17 +94,16 @@ class _HeadPairs(SummedMeasure):
             rows = Rows.of_activations(activations, key, *real)
             if len(chosen) == 0:
                 continue
-            pairs = head_pairs(activations, key, chosen, rows, self.smoothing).numpy()
-            self._add_pairs(_name(key, "pairs"), blocks, pairs)
+            self._add_pairs(_name(key, "pairs"), head_pairs(activations, key, chosen, rows, self.smoothing))
             count = np.bincount(blocks, rows.queries[chosen].sum(1).cpu().numpy(), minlength=NUM_BLOCKS)
             self._add(_name(key, "count"), count)
 
-    def _add_pairs(self, name: str, blocks: np.ndarray, pairs: np.ndarray) -> None:
+    def _add_pairs(self, name: str, by_block: ByBlock) -> None:
         """Only where a batch has sentences: of 1,152 heads, all blocks take 680 MB."""
-        if name not in self._sums:
-            self._sums[name] = np.zeros((NUM_BLOCKS, *pairs.shape[1:]))
-        for block in np.unique(blocks):
-            self._sums[name][block] += pairs[blocks == block].sum(0)
+        for block, pairs in by_block.items():
+            if name not in self._sums:
+                self._sums[name] = np.zeros((NUM_BLOCKS, *pairs.shape))
+            self._sums[name][block] += pairs
 
     def result(self) -> pd.DataFrame:
         keys = [tuple(name.split(".")[:2]) for name in self._sums if name.endswith(".pairs")]

@@ -14,7 +14,7 @@ from infoflow.corpus import length_batches
 from infoflow.flow import NO_LABEL, NothingToRead, PaddedBatch, Reader, Stream
 from infoflow.foundation import UserError, hash64_array, stream
 from infoflow.models import Model, forward_logits, readout, tap
-from infoflow.objectives import Corrupted, MaskedLM, Vocabulary
+from infoflow.objectives import Corrupted, Example, MaskedLM, Vocabulary
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -123,13 +123,13 @@ class SentenceScorer:
         inputs, labels = source.input_ids.numpy().copy(), np.full(source.input_ids.shape, NO_LABEL)
         for index, (sentence, real) in enumerate(zip(sentence_ids.tolist(), source.real.numpy(), strict=True)):
             corrupted = self._corrupted(inputs[index, real], sentence)
-            inputs[index, real], labels[index, real] = corrupted.inputs, corrupted.labels
+            inputs[index, real], labels[index, real] = corrupted.input_ids, corrupted.labels
         return replace(source, input_ids=torch.from_numpy(inputs), labels=torch.from_numpy(labels))
 
     def _corrupted(self, tokens: np.ndarray, sentence: int) -> Corrupted:
         vocabulary = Vocabulary.from_tokenizer(self.model.require_tokenizer())
         noise = stream("head-loss-noise", self.reader.seed, sentence)
-        return MaskedLM().corrupt(tokens.astype(np.int64), noise, vocabulary)
+        return MaskedLM().corrupt(Example(texts=(tokens.astype(np.int64),)), noise, vocabulary)
 
 
 def no_loss(model: Model) -> str | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn import Module
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -20,7 +21,7 @@ from transformers import (
 from transformers.models.auto import modeling_auto as registry
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, cached_file, logging
 
-from infoflow.foundation import UserError, current_display, missing_extra
+from infoflow.foundation import UserError, as_written, current_display, missing_extra, patient_hub
 
 from ._anatomy import Anatomy
 from ._checks import (
@@ -78,7 +79,7 @@ def load_model(
     else:
         home = _existing(source)
         name = _short_name(home)
-        with _quiet():
+        with _quiet(), patient_hub():
             module = _read(home, dtype)
     check_finite(module, name if home is None else home)
     module = module.to(_device(device)).eval()
@@ -105,9 +106,10 @@ def load_model(
 def _existing(source: object) -> Path | str:
     """A path that exists, or the string as a hub name."""
     if not isinstance(source, str | Path):
+        given = f"a torch module of another kind ({type(source).__name__})" if isinstance(source, Module) else None
         raise UserError(
             "A model is a hub name, a folder, a .gguf file, or an instance of a transformers model class. "
-            f"Got {type(source).__name__}."
+            f"Got {given or as_written(source)}."
         )
     if isinstance(source, str) and (not source.strip() or "\0" in source):
         raise UserError(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, patient_hub
 
 from ._hub import hub_is_reachable
 from ._unreadable import machine_lacks, reason_of
@@ -49,7 +49,8 @@ def _read(home: Path | str) -> PreTrainedTokenizerBase | None:
         if path.suffix == ".gguf":
             return AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
         local = path.exists() or not hub_is_reachable()
-        return AutoTokenizer.from_pretrained(home, trust_remote_code=False, local_files_only=local)
+        with patient_hub():
+            return AutoTokenizer.from_pretrained(home, trust_remote_code=False, local_files_only=local)
     except Exception as error:
         if not path.exists():
             return None

@@ -1,74 +1,173 @@
-"""From corrupted sentences to one padded batch of tensors."""
+"""From corrupted examples to one padded batch of named tensors."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from infoflow.corpus import Vocabulary
+from infoflow.foundation import UserError
+
+from ._noise import Noise
+
 UNSUPERVISED = -100
 """The label of a position that the loss does not look at (PyTorch's and Hugging Face's convention)."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Field:
+    """How the arrays of one name become a tensor: each axis is filled up to the longest, then they are stacked.
+
+    An array without axes is a label of the whole example, one axis counts tokens, two or three are masks between them.
+    Integers become int64, floats float32; Booleans stay.
+    """
+
+    pad: int | float | bool | Literal["source", "target"] = 0  # fills up; a name stands for that side's padding token
+
+
+SENTENCE_FIELDS: Mapping[str, Field] = {
+    "input_ids": Field(pad="source"),  # what the model, or its encoder, reads
+    "labels": Field(pad=UNSUPERVISED),  # of the stack that predicts; UNSUPERVISED where nothing is asked
+    "decoder_input_ids": Field(pad="target"),  # what the decoder reads
+}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Corrupted:
-    """One sentence as an objective shows it to the model."""
+    """One example as an objective shows it to the model: arrays under the names that they have in the batch."""
 
-    inputs: np.ndarray  # (source token,): what the model, or its encoder, reads
-    labels: np.ndarray  # (token,) of the stack that predicts; UNSUPERVISED where nothing is asked
-    selected: np.ndarray  # bool (source token,): positions of the input that noise chose, changed or not
-    decoder_inputs: np.ndarray | None = None  # (target token,): what the decoder reads
+    arrays: Mapping[str, np.ndarray]
+    selected: np.ndarray  # bool, one for each of `input_ids`: positions that noise chose, changed or not
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.arrays[name]
+
+    @property
+    def input_ids(self) -> np.ndarray:
+        """What the model, or its encoder, reads."""
+        return self.arrays["input_ids"]
+
+    @property
+    def labels(self) -> np.ndarray:
+        """What the predicting stack is asked for at each of its positions; UNSUPERVISED where nothing."""
+        return self.arrays["labels"]
+
+    @property
+    def decoder_input_ids(self) -> np.ndarray | None:
+        """What the decoder reads; None without one."""
+        return self.arrays.get("decoder_input_ids")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Batch:
-    """Right-padded sentences. A mask is None where nothing is padded, which lets attention run without one."""
+    """Examples, padded at their ends: a tensor for each name, with the examples along its first axis."""
 
-    input_ids: Tensor  # int64 (batch, token)
-    labels: Tensor  # int64 (batch, token of the predicting stack)
-    attention_mask: Tensor | None = None  # int64 (batch, token), 0 at padding
-    decoder_input_ids: Tensor | None = None  # int64 (batch, target token)
+    tensors: Mapping[str, Tensor]
+    noise: Noise = field(default_factory=Noise)  # for a loss that draws
     source_tokens: int  # without padding, specials included
     target_tokens: int  # read by the decoder; 0 without one
-    supervised_tokens: int
+    supervised_tokens: int  # labels that are not UNSUPERVISED
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.tensors[name]
+
+    def __len__(self) -> int:
+        return len(self.input_ids)
+
+    @property
+    def input_ids(self) -> Tensor:
+        """int64 (batch, token)."""
+        return self.tensors["input_ids"]
+
+    @property
+    def labels(self) -> Tensor:
+        """int64 (batch, token of the predicting stack)."""
+        return self.tensors["labels"]
+
+    @property
+    def attention_mask(self) -> Tensor | None:
+        """int64 (batch, token), 0 at padding; None where nothing is padded, so that attention runs without a mask."""
+        return self.tensors.get("attention_mask")
+
+    @property
+    def decoder_input_ids(self) -> Tensor | None:
+        """int64 (batch, target token); None without a decoder of its own."""
+        return self.tensors.get("decoder_input_ids")
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on another device."""
         if device.type == "cpu":
             return self
-        names = ("input_ids", "labels", "attention_mask", "decoder_input_ids")
-        tensors = {name: getattr(self, name) for name in names}
-        moved = {name: None if t is None else t.to(device, non_blocking=True) for name, t in tensors.items()}
-        return replace(self, **moved)
+        return replace(self, tensors={name: t.to(device, non_blocking=True) for name, t in self.tensors.items()})
 
 
-def collate(examples: list[Corrupted], pad: int, decoder_pad: int) -> Batch:
-    """Pad `examples` on the right."""
-    inputs = [example.inputs for example in examples]
-    labels = [example.labels for example in examples]
-    decoder_inputs = [example.decoder_inputs for example in examples if example.decoder_inputs is not None]
-    lengths = np.array([len(row) for row in inputs])
-    padded_labels = pad_arrays(labels, UNSUPERVISED)
+def collate(
+    examples: Sequence[Corrupted],
+    fields: Mapping[str, Field],
+    vocabulary: Vocabulary,
+    target: Vocabulary | None = None,
+    noise: Noise | None = None,
+) -> Batch:
+    """Pad `examples` field by field; an objective's own `attention_mask` takes the place of the one for padding.
+
+    Args:
+        examples: Of one objective: all have the same names.
+        fields: How the arrays of each name are padded.
+        vocabulary: Of the input.
+        target: Of the decoder's side, if it has its own.
+        noise: Of the examples, in their order.
+
+    Raises:
+        UserError: An array has a name without a field.
+    """
+    names = list(examples[0].arrays)
+    if unknown := [name for name in names if name not in fields]:
+        raise UserError(
+            f"An objective must say how each of its arrays is padded. Got {unknown[0]} without a field.\n"
+            "Add it to the objective's `fields`."
+        )
+    pads = {"source": vocabulary.pad, "target": (target or vocabulary).pad}
+    tensors = {
+        name: torch.from_numpy(_stacked([one[name] for one in examples], pads.get(pad, pad)))  # type: ignore[arg-type]
+        for name in names
+        for pad in [fields[name].pad]
+    }
+    lengths = np.array([len(one.input_ids) for one in examples])
+    if "attention_mask" not in tensors and (lengths < lengths.max()).any():
+        tensors["attention_mask"] = torch.from_numpy(_before(lengths).astype(np.int64))
     return Batch(
-        input_ids=torch.from_numpy(pad_arrays(inputs, pad)),
-        labels=torch.from_numpy(padded_labels),
-        attention_mask=_mask(lengths),
-        decoder_input_ids=torch.from_numpy(pad_arrays(decoder_inputs, decoder_pad)) if decoder_inputs else None,
+        tensors=tensors,
+        noise=noise or Noise(),
         source_tokens=int(lengths.sum()),
-        target_tokens=sum(len(row) for row in decoder_inputs),
-        supervised_tokens=int((padded_labels != UNSUPERVISED).sum()),
+        target_tokens=sum(len(one["decoder_input_ids"]) for one in examples if "decoder_input_ids" in tensors),
+        supervised_tokens=int((tensors["labels"] != UNSUPERVISED).sum()) if "labels" in tensors else 0,
     )
 
 
-def pad_arrays(rows: list[np.ndarray], value: int) -> np.ndarray:
+def pad_arrays(rows: Sequence[np.ndarray], value: int) -> np.ndarray:
     """Rows of unequal length as one int64 array, padded with `value` on the right."""
     lengths = np.array([len(row) for row in rows])
     padded = np.full((len(rows), lengths.max()), value, dtype=np.int64)
-    padded[np.arange(lengths.max()) < lengths[:, None]] = np.concatenate(rows)
+    padded[_before(lengths)] = np.concatenate(rows)
     return padded
 
 
-def _mask(lengths: np.ndarray) -> Tensor | None:
-    if (lengths == lengths.max()).all():
-        return None
-    return torch.from_numpy((np.arange(lengths.max()) < lengths[:, None]).astype(np.int64))
+def _stacked(arrays: Sequence[np.ndarray], value: int | float | bool) -> np.ndarray:
+    arrays = [np.asarray(array) for array in arrays]
+    kind, num_axes = arrays[0].dtype.kind, arrays[0].ndim
+    if num_axes == 1 and kind in "iu":
+        return pad_arrays(arrays, int(value))
+    shape = np.max([array.shape for array in arrays], axis=0).astype(int) if num_axes else ()
+    dtype = {"b": bool, "f": np.float32}.get(kind, np.int64)
+    stacked = np.full((len(arrays), *shape), value, dtype=dtype)
+    for row, array in zip(range(len(arrays)), arrays, strict=True):
+        stacked[(row, *map(slice, array.shape))] = array
+    return stacked
+
+
+def _before(lengths: np.ndarray) -> np.ndarray:
+    """Bool (row, position): whether the position lies in the row."""
+    return np.arange(lengths.max()) < lengths[:, None]

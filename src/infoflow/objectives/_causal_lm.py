@@ -6,11 +6,15 @@ from typing import ClassVar, final
 import numpy as np
 from transformers import PreTrainedModel
 
+from infoflow.architectures import Layout
+from infoflow.corpus import Vocabulary
+
 from ._batch import UNSUPERVISED, Batch, Corrupted
+from ._example import Example
 from ._loss import LossTerm, supervised_cross_entropy
-from ._objective import AbstractObjective, Architecture
+from ._noise import Noise
+from ._objective import AbstractObjective
 from ._token_dropout import drop_tokens
-from ._vocabulary import Vocabulary
 
 
 @final
@@ -19,30 +23,27 @@ class CausalLM(AbstractObjective):
     """Predict each token from those before it; the last position predicts nothing."""
 
     name: ClassVar[str] = "causal-lm"
-    architecture: ClassVar[Architecture] = "decoder"
+    layout: ClassVar[Layout] = "decoder"
     term_weights: ClassVar[dict[str, float]] = {"causal-lm": 1.0}
 
     token_dropout: float = 0.0  # probability that an *input* token is replaced by a random one; labels stay clean
 
-    def corrupt(
-        self,
-        tokens: np.ndarray,
-        generator: np.random.Generator,
-        vocabulary: Vocabulary,
-        target: np.ndarray | None = None,
-    ) -> Corrupted:
+    def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
         """Shift the labels by one: `labels[t] = tokens[t + 1]`."""
+        tokens = example.text
         labels = np.append(tokens[1:], UNSUPERVISED)
-        if not self.token_dropout:
-            return Corrupted(inputs=tokens, labels=labels, selected=np.zeros(len(tokens), dtype=bool))
-        inputs, selected = drop_tokens(tokens, self.token_dropout, generator, vocabulary)
-        return Corrupted(inputs=inputs, labels=labels, selected=selected)
+        inputs, selected = tokens, np.zeros(len(tokens), dtype=bool)
+        if self.token_dropout:
+            inputs, selected = drop_tokens(tokens, self.token_dropout, generator, vocabulary)
+        return Corrupted(arrays={"input_ids": inputs, "labels": labels}, selected=selected)
 
     def for_evaluation(self) -> "CausalLM":
         """The same objective on clean inputs."""
         return replace(self, token_dropout=0.0)
 
-    def loss(self, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0) -> dict[str, LossTerm]:
+    def loss(
+        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
+    ) -> dict[str, LossTerm]:
         """Cross-entropy of the next tokens."""
         # Padding lies on the right, so a causal position never sees it, and attention runs without a mask.
         hidden = module.base_model(input_ids=batch.input_ids, use_cache=False).last_hidden_state

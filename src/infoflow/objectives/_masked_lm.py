@@ -15,12 +15,15 @@ from typing import ClassVar, Literal, final
 import numpy as np
 from transformers import PreTrainedModel
 
+from infoflow.architectures import Layout
+from infoflow.corpus import Vocabulary
 from infoflow.foundation import UserError
 
 from ._batch import UNSUPERVISED, Batch, Corrupted
+from ._example import Example
 from ._loss import LossTerm, supervised_cross_entropy
-from ._objective import AbstractObjective, Architecture
-from ._vocabulary import Vocabulary
+from ._noise import Noise
+from ._objective import AbstractObjective
 
 Selection = Literal["dynamic", "static", "bernoulli"]
 
@@ -31,7 +34,7 @@ class MaskedLM(AbstractObjective):
     """Predict selected tokens; of these 80 % become [MASK], 10 % a random token, 10 % stay."""
 
     name: ClassVar[str] = "masked-lm"
-    architecture: ClassVar[Architecture] = "encoder"
+    layout: ClassVar[Layout] = "encoder"
     term_weights: ClassVar[dict[str, float]] = {"masked-lm": 1.0}
 
     selection: Selection = "dynamic"
@@ -42,28 +45,29 @@ class MaskedLM(AbstractObjective):
     copies: int = 10  # of `static`: different masks of a sentence, used in turn (BERT's dupe_factor)
     max_predictions: int = 20  # of `static`, per sentence
 
-    def corrupt(
-        self,
-        tokens: np.ndarray,
-        generator: np.random.Generator,
-        vocabulary: Vocabulary,
-        target: np.ndarray | None = None,
-    ) -> Corrupted:
+    @property
+    def predicted_share(self) -> float:
+        """The rate, of the candidates."""
+        return self.rate
+
+    def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
         """Select positions, then hide, swap or keep each; labels only at selected positions."""
+        tokens = example.text
         positions = self._select(tokens, generator, vocabulary)
         labels = np.full(len(tokens), UNSUPERVISED, dtype=np.int64)
         labels[positions] = tokens[positions]
         selected = np.zeros(len(tokens), dtype=bool)
         selected[positions] = True
-        return Corrupted(
-            inputs=self._replace(tokens, positions, generator, vocabulary), labels=labels, selected=selected
-        )
+        inputs = self._replace(tokens, positions, generator, vocabulary)
+        return Corrupted(arrays={"input_ids": inputs, "labels": labels}, selected=selected)
 
     def noise_epoch(self, epoch: int) -> int:
         """Static masks come in `copies` versions, used in turn."""
         return epoch % self.copies if self.selection == "static" else epoch
 
-    def loss(self, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0) -> dict[str, LossTerm]:
+    def loss(
+        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
+    ) -> dict[str, LossTerm]:
         """Cross-entropy of the selected tokens."""
         hidden = module.base_model(input_ids=batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
         return {self.name: supervised_cross_entropy(module, hidden, batch.labels, label_smoothing)}

@@ -1,41 +1,52 @@
 """What every pretraining objective answers: which model it trains, how it corrupts, what it is charged for."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
+from jaxtyping import Float
 from transformers import PreTrainedModel
 
-from ._batch import Batch, Corrupted, collate
-from ._loss import LossTerm
-from ._vocabulary import Vocabulary
+from infoflow.architectures import Layout
+from infoflow.corpus import Vocabulary
 
-Architecture = Literal["encoder", "decoder", "encoder-decoder"]
+from ._batch import SENTENCE_FIELDS, UNSUPERVISED, Batch, Corrupted, Field, collate
+from ._example import Example
+from ._loss import LossTerm
+from ._metric import LOSS, Metric
+from ._noise import Noise
 
 
 class AbstractObjective(ABC):
     """A pretraining objective.
 
-    `corrupt` is a pure function of (tokens, generator, vocabulary): the training loop hands it a generator keyed by
+    `corrupt` is a pure function of (example, generator, vocabulary): the training loop hands it a generator keyed by
     (seed, epoch, sentence), so noise depends on no order of calls. `loss` is a sum and a count per term, because the
     mean is taken over a whole update, which may be spread over micro-batches and processes.
     """
 
     name: ClassVar[str]
-    architecture: ClassVar[Architecture]
+    layout: ClassVar[Layout]
+    """Which stacks the model that it trains has."""
     needs_translation: ClassVar[bool] = False
+    draws: ClassVar[bool] = False
+    """Whether the loss draws random numbers: it then needs every example by itself, with its own noise."""
     term_weights: ClassVar[dict[str, float]]
     """Weight of each term's mean in the loss that is minimised."""
+    fields: ClassVar[Mapping[str, Field]] = SENTENCE_FIELDS
+    """How the arrays that `corrupt` returns are padded, by name."""
+    metrics: ClassVar[tuple[Metric, ...]] = (LOSS,)
+    """Scores on held-out text that tell whether the task was learned; all must say so."""
+
+    @property
+    def predicted_share(self) -> float:
+        """About which share of the text's tokens it predicts."""
+        return 1.0
 
     @abstractmethod
-    def corrupt(
-        self,
-        tokens: np.ndarray,
-        generator: np.random.Generator,
-        vocabulary: Vocabulary,
-        target: np.ndarray | None = None,
-    ) -> Corrupted:
-        """Turn one clean sentence (specials included) into inputs and labels; `target` is its translation."""
+    def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
+        """Turn one clean example into named arrays: inputs, labels, and what else the loss reads."""
 
     def noise_epoch(self, epoch: int) -> int:
         """The epoch that keys the noise; an objective with a fixed number of noisy copies returns the copy's number."""
@@ -45,14 +56,44 @@ class AbstractObjective(ABC):
         """The objective that held-out sentences are scored by: without noise that belongs to training alone."""
         return self
 
-    def collate(self, examples: list[Corrupted], vocabulary: Vocabulary, target: Vocabulary | None = None) -> Batch:
+    def collate(
+        self,
+        examples: Sequence[Corrupted],
+        vocabulary: Vocabulary,
+        target: Vocabulary | None = None,
+        noise: Noise | None = None,
+    ) -> Batch:
         """Pad examples into one batch; `target` is the vocabulary of the decoder's side if it has its own."""
-        return collate(examples, vocabulary.pad, (target or vocabulary).pad)
+        return collate(examples, self.fields, vocabulary, target, noise)
 
     def counts(self, batch: Batch) -> dict[str, int]:
         """Items that each term of the loss will be averaged over; known before the forward pass."""
         return dict.fromkeys(self.term_weights, batch.supervised_tokens)
 
     @abstractmethod
-    def loss(self, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0) -> dict[str, LossTerm]:
-        """Sum (nats) and count of each loss term on one batch."""
+    def loss(
+        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
+    ) -> dict[str, LossTerm]:
+        """Sum (nats) and count of each loss term on one batch.
+
+        `noise` is the batch's own (`batch.noise`), for a loss that draws random numbers; it draws from nothing else.
+        """
+
+    def exported(self, module: PreTrainedModel) -> PreTrainedModel:
+        """The part of the trained module that is saved, loaded by the Auto classes and measured: by default all of it.
+
+        What trains several models together is one `PreTrainedModel` that holds them, as `EncoderDecoderModel` is.
+        """
+        return module
+
+    def guesses(self, batch: Batch, unigram: Float[np.ndarray, " token"]) -> dict[str, float]:
+        """Sum of each term for a guess that knows frequencies alone; `unigram` is -log p of each token id.
+
+        By default every term asks for the tokens in `labels`.
+        """
+        labels = batch.labels[batch.labels != UNSUPERVISED].cpu().numpy()
+        return dict.fromkeys(self.term_weights, float(unigram[labels].sum()))
+
+    def weighted(self, means: Mapping[str, float]) -> float:
+        """The loss that is minimised, from the mean of each term."""
+        return sum(self.term_weights[name] * mean for name, mean in means.items())

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ._vocabulary import Vocabulary
+from infoflow.corpus import Vocabulary
 
 
 def drop_tokens(

@@ -6,13 +6,17 @@ from typing import Any, ClassVar, final
 import numpy as np
 from transformers import EncoderDecoderModel, PreTrainedModel
 
+from infoflow.architectures import Layout
+from infoflow.corpus import Vocabulary
 from infoflow.foundation import UserError
 
 from ._batch import Batch, Corrupted
+from ._example import Example
 from ._loss import LossTerm, supervised_cross_entropy
-from ._objective import AbstractObjective, Architecture
+from ._metric import BLEU, LOSS, Metric
+from ._noise import Noise
+from ._objective import AbstractObjective
 from ._token_dropout import drop_tokens
-from ._vocabulary import Vocabulary
 
 
 @final
@@ -21,32 +25,31 @@ class Translation(AbstractObjective):
     """Cross-entropy over the target's tokens, its end included, given the source."""
 
     name: ClassVar[str] = "translation"
-    architecture: ClassVar[Architecture] = "encoder-decoder"
+    layout: ClassVar[Layout] = "encoder-decoder"
     needs_translation: ClassVar[bool] = True
     term_weights: ClassVar[dict[str, float]] = {"translation": 1.0}
+    metrics: ClassVar[tuple[Metric, ...]] = (LOSS, BLEU)
 
     token_dropout: float = 0.0  # probability that a *source* token is replaced by a random one
 
-    def corrupt(
-        self,
-        tokens: np.ndarray,
-        generator: np.random.Generator,
-        vocabulary: Vocabulary,
-        target: np.ndarray | None = None,
-    ) -> Corrupted:
+    def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
         """The decoder reads [CLS] y and predicts y [SEP]."""
+        tokens, target = example.text, example.translation
         if target is None:
             raise UserError("translation needs a parallel corpus. Got sentences without translations.")
         selected = np.zeros(len(tokens), dtype=bool)
         if self.token_dropout:
             tokens, selected = drop_tokens(tokens, self.token_dropout, generator, vocabulary)
-        return Corrupted(inputs=tokens, labels=target[1:], selected=selected, decoder_inputs=target[:-1])
+        arrays = {"input_ids": tokens, "labels": target[1:], "decoder_input_ids": target[:-1]}
+        return Corrupted(arrays=arrays, selected=selected)
 
     def for_evaluation(self) -> "Translation":
         """The same objective on clean inputs."""
         return replace(self, token_dropout=0.0)
 
-    def loss(self, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0) -> dict[str, LossTerm]:
+    def loss(
+        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
+    ) -> dict[str, LossTerm]:
         """Cross-entropy of the translation's tokens."""
         model = _encoder_decoder(module)
         source = model.encoder(input_ids=batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state

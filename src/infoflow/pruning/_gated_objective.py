@@ -1,12 +1,22 @@
 """A training objective with gates on the heads, and the price of keeping them open."""
 
+from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from transformers import PreTrainedModel
 
-from infoflow.objectives import AbstractObjective, Architecture, Batch, Corrupted, LossTerm, Vocabulary
+from infoflow.architectures import Layout
+from infoflow.objectives import (
+    AbstractObjective,
+    Batch,
+    Corrupted,
+    Example,
+    LossTerm,
+    Noise,
+    Vocabulary,
+)
 
 from ._head_gates import ATTRIBUTE, AbstractHeadGates
 
@@ -22,7 +32,7 @@ class GatedObjective(AbstractObjective):
     """
 
     name: ClassVar[str] = "gated"
-    architecture: ClassVar[Architecture] = "encoder"
+    layout: ClassVar[Layout] = "encoder"
     term_weights: ClassVar[dict[str, float]] = {}
 
     inner: InitVar[AbstractObjective]
@@ -33,8 +43,9 @@ class GatedObjective(AbstractObjective):
         facts: dict[str, Any] = {
             "_inner": inner,
             "name": inner.name,
-            "architecture": inner.architecture,
+            "layout": inner.layout,
             "needs_translation": inner.needs_translation,
+            "draws": inner.draws,
             "term_weights": {**inner.term_weights, TERM: self.weight},
         }
         for name, value in facts.items():
@@ -45,14 +56,8 @@ class GatedObjective(AbstractObjective):
         """The objective without gates."""
         return getattr(self, "_inner")  # noqa: B009 (set past the frozen dataclass)
 
-    def corrupt(
-        self,
-        tokens: np.ndarray,
-        generator: np.random.Generator,
-        vocabulary: Vocabulary,
-        target: np.ndarray | None = None,
-    ) -> Corrupted:
-        return self.plain.corrupt(tokens, generator, vocabulary, target)
+    def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
+        return self.plain.corrupt(example, generator, vocabulary)
 
     def noise_epoch(self, epoch: int) -> int:
         return self.plain.noise_epoch(epoch)
@@ -60,17 +65,28 @@ class GatedObjective(AbstractObjective):
     def for_evaluation(self) -> AbstractObjective:
         return self.plain.for_evaluation()
 
-    def collate(self, examples: list[Corrupted], vocabulary: Vocabulary, target: Vocabulary | None = None) -> Batch:
-        return self.plain.collate(examples, vocabulary, target)
+    def collate(
+        self,
+        examples: Sequence[Corrupted],
+        vocabulary: Vocabulary,
+        target: Vocabulary | None = None,
+        noise: Noise | None = None,
+    ) -> Batch:
+        return self.plain.collate(examples, vocabulary, target, noise)
+
+    def exported(self, module: PreTrainedModel) -> PreTrainedModel:
+        return self.plain.exported(module)
 
     def counts(self, batch: Batch) -> dict[str, int]:
         return {**self.plain.counts(batch), TERM: 1}
 
-    def loss(self, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0) -> dict[str, LossTerm]:
+    def loss(
+        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
+    ) -> dict[str, LossTerm]:
         gates = getattr(module, ATTRIBUTE)
         assert isinstance(gates, AbstractHeadGates)
         gates.draw()
-        terms = self.plain.loss(module, batch, label_smoothing)
+        terms = self.plain.loss(module, batch, noise, label_smoothing)
         return {**terms, TERM: LossTerm(total=gates.penalty(), count=1)}
 
 

@@ -2,9 +2,9 @@
 
 import pandas as pd
 
-from ._hollow import HOLLOW
 from ._numbers import estimate_text
 from ._samples import Estimate, Samples
+from .forms._hollow import HOLLOW
 
 COLUMNS = ["series", "group", "layer", "value", "low", "high", "seeds", "count"]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from ._language import NUM_SLOTS
 from ._theme import DARK, LIGHT, css_variables
 
 
@@ -50,7 +51,12 @@ def asset(name: str) -> str:
 def style(*names: str) -> str:
     """Style sheets with the colours of light and dark filled in."""
     text = "\n".join(asset(name) for name in names)
-    return text.replace("/*light*/", css_variables(LIGHT)).replace("/*dark*/", css_variables(DARK))
+    slots = " ".join(f".s{slot} {{ --s: var(--series-{slot}); }}" for slot in range(NUM_SLOTS))
+    return (
+        text.replace("/*slots*/", slots)
+        .replace("/*light*/", css_variables(LIGHT))
+        .replace("/*dark*/", css_variables(DARK))
+    )
 
 
 def closed(script: str) -> str:

@@ -52,6 +52,7 @@ class Section:
     id: str
     title: str
     lead: str
-    figures: list[Figure]
-    keys: list[Series]  # the lines that can be highlighted
-    untrained: bool  # whether an untrained control is drawn
+    figures: list[Figure] = field(default_factory=list)
+    keys: list[Series] = field(default_factory=list)  # the lines that can be highlighted
+    untrained: bool = False  # whether an untrained control is drawn
+    notes: list[str] = field(default_factory=list)  # what was measured and is not drawn

@@ -11,10 +11,10 @@ from infoflow.results import RunFolder
 from ._drawing import PIXELS_PER_INCH, paper_svg
 from ._engine import pdf_of, png_of
 from ._figure import Figure
-from ._head_map import heat_panels
-from ._head_statistics import HEAD_TABLES, head_statistics
-from ._language import Cast
+from ._model_tables import ModelTables
 from ._story import tell
+from .heads._map import heat_panels
+from .heads._statistics import HEAD_TABLES, head_statistics
 
 _DOTS_PER_INCH = 300
 
@@ -52,7 +52,7 @@ def write_figures(
 
 def _drawn_figures(run: RunFolder) -> list[Figure]:
     """The story's figures; one that shows a statistic or measure at a time becomes one figure for each."""
-    cast = Cast.of(run)
+    tables = ModelTables.of(run)
     figures = []
     for figure in tell(run).figures:
         if figure.template == "metrics.html.jinja":
@@ -62,11 +62,9 @@ def _drawn_figures(run: RunFolder) -> list[Figure]:
         if figure.id != "head-map":
             figures.append(figure)
             continue
-        rows, statistics = head_statistics(
-            {name: cast.named(run.tables[name]) for name in HEAD_TABLES if name in figure.tables}
-        )
+        rows, statistics = head_statistics(tables.some(HEAD_TABLES))
         for statistic in statistics:
-            panels = heat_panels(rows, statistic, cast)
+            panels = heat_panels(rows, statistic, tables.cast)
             figures.append(replace(figure, id=f"head-map-{statistic.id}", panels=panels))
     return figures
 

@@ -1,20 +1,37 @@
 """The report's visual language: one colour, line style and marker per objective or model, the same in every figure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pandas as pd
 
-from infoflow.results import RunFolder
+from infoflow.results import END, KEYS, UNTRAINED, RunFolder, Spec, first_architecture, select, with_keys
 
-# Slots of the palette (see _theme.py): the three main objectives never change colour from one report to the next.
-_SLOTS = {"causal-lm": 0, "masked-lm": 1, "translation": 2, "seq2seq": 2}
+FAMILIES = {
+    "predict the next token": (0, 8, 9, 10),
+    "fill in what is hidden": (1, 11, 12, 13),
+    "translate": (2, 14, 15, 16),
+    "tell true from false": (17, 18, 19, 20),
+    "one vector for a word": (21, 22, 23, 24),
+}
+"""Slots of the palette (see `_theme`): objectives of a family have one hue, and differ in lightness, dash and mark."""
+_OTHERS = (3, 4, 5, 6, 7)  # of models and objectives that belong to none
+NUM_SLOTS = len(_OTHERS) + sum(map(len, FAMILIES.values()))
+# The first slot of a family is its first objective's, in every report; the others go to whoever comes.
+_OWN = {"causal-lm": 0, "masked-lm": 1, "translation": 2, "seq2seq": 2}
+_FAMILY_WORDS = {
+    "predict the next token": ("causal", "next-token", "prefix-lm", "permut", "autoregress"),
+    "fill in what is hidden": ("mask", "mlm", "span", "denois", "infill", "cloze", "t5", "bart", "electra-generator"),
+    "translate": ("translat", "seq2seq", "summar"),
+    "tell true from false": ("discriminat", "replaced", "electra", "next-sentence", "sentence-order", "contrast"),
+    "one vector for a word": ("skip-gram", "cbow", "static-", "word2vec", "fasttext", "glove"),
+}
 _LABELS = {
     "causal-lm": "causal LM",
     "masked-lm": "masked LM",
     "seq2seq": "sequence-to-sequence",
 }
-NUM_SLOTS = 8
-_DASHES = ((1, 0), (9, 3), (3, 2), (12, 3, 3, 3), (1, 0), (9, 3), (3, 2), (12, 3, 3, 3))
+_DASHES = ((1, 0), (9, 3), (3, 2), (12, 3, 3, 3), (6, 2, 1, 2), (14, 5), (2, 4), (8, 2, 2, 2, 2, 2))
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 
 JOIN = " – "  # joins the keys of a pair into one, and a line's key with what it shows
@@ -44,7 +61,7 @@ class Series:
     label: str
     slot: int
     second_slot: int | None = None  # a pair of models: its line is drawn in two colours
-    variant: int = 0  # another line style and marker in the same colour
+    style: int | None = None  # another dash and mark than the slot's own
 
     @property
     def color(self) -> str:
@@ -56,52 +73,103 @@ class Series:
 
     @property
     def dash(self) -> tuple[int, ...]:
-        return _DASHES[(self.slot + self.variant) % NUM_SLOTS] if self.second_slot is None else (1, 0)
+        return _DASHES[self._style % len(_DASHES)] if self.second_slot is None else (1, 0)
 
     @property
     def shape(self) -> str:
-        return _SHAPES[(self.slot + self.variant) % NUM_SLOTS]
+        return _SHAPES[self._style % len(_SHAPES)]
+
+    @property
+    def _style(self) -> int:
+        return own_style(self.slot) if self.style is None else self.style
+
+
+def own_style(slot: int) -> int:
+    """Number of the dash and the mark that go with a slot: near colours have different ones."""
+    for family, slots in enumerate(FAMILIES.values()):
+        if slot in slots:
+            return family + 3 * slots.index(slot)
+    return slot
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cast:
-    """The models of a run, in reading order.
+    """The models that a page shows, in reading order, and which rows of a table are about them.
 
-    In a study the lines are objectives, with seeds (and corpora) as repetitions; elsewhere each model is its own line.
+    In a study the lines are objectives and their variants, with seeds (and corpora) as repetitions: models of its first
+    architecture that began from random weights, at the end of their training and before it. Elsewhere each model is its
+    own line.
     """
 
     series: tuple[Series, ...]
-    by: str  # the column that names a line: "objective" or "model"
+    by: str  # what names a line: "objective" or "model"
     main_stacks: dict[str, str]  # model → the stack compared across models: the encoder where there is one
+    architecture: str = ""  # of all lines of a study
+    lines: dict[str, str] = field(default_factory=dict)  # model → the key of its line
 
     @classmethod
     def of(cls, run: RunFolder) -> "Cast":
-        models = _models(run)
-        kind = run.read().get("kind")
-        repeated = models.duplicated(["objective", "seed"]).any() and kind != "corpora"
-        by = "objective" if kind in ("study", "corpora") and not repeated else "model"
-        keys = list(dict.fromkeys(models.sort_values("order", kind="stable")[by]))
-        objective_of = dict(zip(models[by], models["objective"], strict=True))
-        slots = _assign_slots([objective_of[key] for key in keys])
-        series = tuple(
-            Series(
-                key=key,
-                label=objective_label(key) if by == "objective" else key,
-                slot=slot,
-                variant=int("+" in objective_of[key]),
-            )
-            for key, slot in zip(keys, slots, strict=True)
-        )
-        return cls(series=series, by=by, main_stacks=_main_stacks(run))
+        by = "objective" if run.read().get("kind") in ("study", "corpora") else "model"
+        every = listed_models(run)
+        cast = cls(series=(), by=by, main_stacks=_main_stacks(run), architecture=_first_architecture(run, every))
+        if by == "objective":
+            ours = (every["architecture"] == cast.architecture) & (every["start"] == "")
+            every = every[ours & every["update"].isin([END, UNTRAINED])]
+        models = every.assign(series=cast.line_keys(every)).sort_values("order", kind="stable")
+        lines = dict(zip(models["model"], models["series"], strict=True))
+        return replace(cast, series=_series(models.drop_duplicates("series"), by), lines=lines)
 
     def named(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The frame with a column `series`, complete keys, and only models that are in the cast."""
-        frame = frame.assign(
-            trained=frame["trained"].astype(bool) if "trained" in frame else True,
-            seed=frame.get("seed", 0),
-            series=frame[self.by].astype(str),
-        )
-        return frame[frame["series"].isin([series.key for series in self.series])]
+        """The rows of the models that are shown, with the key of their line as `series`, and complete keys.
+
+        In a table of pairs both models are shown ones, and their lines are `series_a` and `series_b`.
+
+        Raises:
+            AmbiguousModels: Two of them have one objective and one seed.
+        """
+        frame = with_keys(frame)
+        frame = frame.assign(trained=frame["trained"].astype(bool) if "trained" in frame else True)
+        sides = ("_a", "_b") if "model_a" in frame else ("",)
+        for side in [side for side in sides if f"model{side}" in frame]:
+            frame = frame.loc[self.shown(frame, side)]
+            frame = frame.assign(**{f"series{side}": self.line_keys(frame, side)})
+            frame = frame.loc[frame[f"series{side}"].isin([series.key for series in self.series])]
+        return frame if "seed" in frame or len(sides) > 1 else frame.assign(seed=0)
+
+    def shown(self, frame: pd.DataFrame, side: str = "") -> np.ndarray:
+        """Which rows are about models that the page shows, whatever their objective: the report's only choice."""
+        if f"objective{side}" not in frame:
+            return np.ones(len(frame), dtype=bool)
+        places = np.arange(len(frame))
+        rows = frame.set_axis(places)
+        parts = [rows] if "corpus_a" not in frame else [own for _, own in rows.groupby(["corpus_a", "corpus_b"])]
+        if self.by == "model":
+            parts = [own for part in parts for _, own in part.groupby(f"model{side}", sort=False)]
+        kept = [
+            select(
+                part,
+                variant=None,
+                architecture=self._architecture_of(part, side),
+                start="" if self.by == "objective" else None,
+                trained=trained,
+                side=side,
+            ).index
+            for part in parts
+            for trained in (True, False)
+        ]
+        return np.isin(places, np.concatenate([places[:0], *kept]))
+
+    def _architecture_of(self, rows: pd.DataFrame, side: str) -> str:
+        """A model that was given has its own; a study's are of one."""
+        column = f"architecture{side}"
+        return str(rows[column].iloc[0]) if self.by == "model" and column in rows and len(rows) else self.architecture
+
+    def line_keys(self, frame: pd.DataFrame, side: str = "") -> pd.Series:
+        """The key of the line that each row belongs to."""
+        if self.by == "model" or f"objective{side}" not in frame:
+            return frame[f"model{side}"].astype(str)
+        ends = zip(frame[f"objective{side}"].astype(str), frame[f"variant{side}"].astype(str), strict=True)
+        return pd.Series([Spec(*end).label for end in ends], index=frame.index, dtype=object)
 
     def main(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Only the stack of each model that is compared across models (all rows where the table knows no stack)."""
@@ -122,31 +190,62 @@ class Cast:
         return next(series for series in self.series if series.key == key)
 
 
-def objective_label(objective: str) -> str:
-    """The objective's name in running text; a variant's is its base's and what is different: `NAME+token-dropout`."""
-    base, plus, variant = objective.partition("+")
-    label = _LABELS.get(base, base)
-    return f"{label} with {variant.replace('-', ' ')}" if plus else label
+def objective_label(objective: str, variant: str = "") -> str:
+    """The objective's name in running text, with what sets a variant apart."""
+    label = _LABELS.get(objective, objective)
+    return f"{label} with {variant.replace('-', ' ')}" if variant else label
 
 
-def _models(run: RunFolder) -> pd.DataFrame:
-    """model, objective, seed, order: from the tables, else from run.json."""
+def listed_models(run: RunFolder) -> pd.DataFrame:
+    """Every model that the tables or run.json know, a row each with its keys and the `order` of its line."""
     frames = [run.tables[name] for name in MEASURE_TABLES if name in run.tables]
-    frames += [pd.DataFrame(run.read().get("models", [])).rename(columns={"name": "model"})]
+    frames += [entries_of_models(run)]
     frames = [frame.dropna(subset="model") for frame in frames if "model" in frame]
-    frames = [frame for frame in frames if len(frame)]
+    names = [column.name for column in KEYS if column.name != "trained"]
+    frames = [frame.reindex(columns=names).drop_duplicates() for frame in frames if len(frame)]
     if not frames:
-        return pd.DataFrame({"model": [], "objective": [], "seed": [], "order": []})
-    keys = [frame.reindex(columns=["model", "objective", "seed"]) for frame in frames]
-    models = pd.concat(keys, ignore_index=True).drop_duplicates("model").reset_index(drop=True)
+        return pd.DataFrame(columns=[*names, "order"])
+    models = pd.concat(frames, ignore_index=True)
     models["model"] = models["model"].astype(str)
     models["objective"] = models["objective"].astype(object).where(models["objective"].notna(), "model").astype(str)
-    order = models["objective"].map(lambda name: _SLOTS.get(_base(name), 99) + 0.5 * ("+" in name))
-    return models.assign(order=order)
+    models = models.fillna({"variant": "", "architecture": "", "start": "", "update": END})
+    order = [_order(name) + 0.5 * bool(variant) for name, variant in models[["objective", "variant"]].values]
+    return models.assign(order=order).drop_duplicates(names)
 
 
-def _base(objective: str) -> str:
-    return objective.partition("+")[0]
+def _order(objective: str) -> float:
+    """Of its line among others: the three main objectives first, then families, then the rest."""
+    if objective in _OWN:
+        return _OWN[objective]
+    families = (any(word in objective for word in words) for words in _FAMILY_WORDS.values())
+    return 10 + next((place for place, found in enumerate(families) if found), len(FAMILIES))
+
+
+def entries_of_models(run: RunFolder) -> pd.DataFrame:
+    """What run.json says of the models, a row each, with the columns of their keys that it has."""
+    entries = pd.DataFrame(run.read().get("models", []))
+    entries = entries.rename(columns={"name": "model"} if "model" not in entries else {})
+    return with_keys(entries) if "objective" in entries else entries
+
+
+def _first_architecture(run: RunFolder, models: pd.DataFrame) -> str:
+    named = ["training_runs", "task_scores"]  # in the order of the plan
+    tables = {name: run.tables[name] for name in named if name in run.tables}
+    return first_architecture(tables) or first_architecture(models)
+
+
+def _series(models: pd.DataFrame, by: str) -> tuple[Series, ...]:
+    rows = models.to_dict("records")
+    slots = _assign_slots([row["objective"] for row in rows], several=by == "objective")
+    return tuple(
+        Series(
+            key=row["series"],
+            label=objective_label(row["objective"], row["variant"]) if by == "objective" else row["series"],
+            slot=slot,
+            style=own_style(slot) + slots[:place].count(slot) if slot in slots[:place] else None,
+        )
+        for place, (row, slot) in enumerate(zip(rows, slots, strict=True))
+    )
 
 
 def _main_stacks(run: RunFolder) -> dict[str, str]:
@@ -158,17 +257,27 @@ def _main_stacks(run: RunFolder) -> dict[str, str]:
     return {model: "encoder" if "encoder" in names else sorted(names)[0] for model, names in stacks.items()}
 
 
-def _assign_slots(objectives: list[str]) -> list[int]:
-    """The objective's own slot where it is free, else the next free one."""
+def _assign_slots(objectives: list[str], several: bool) -> list[int]:
+    """A slot for each: the objective's own, else one of its family's, else the next free one.
+
+    With `several`, an objective that comes again is a variant, in the same colour; else each line has its own.
+    """
     taken: list[int] = []
-    reserved = {_SLOTS[objective] for objective in objectives if objective in _SLOTS}
-    for objective in objectives:
-        own = _SLOTS.get(_base(objective))
-        if own is not None and "+" in objective:  # a variant has its base's colour and another line style
-            taken.append(own)
-            continue
-        if own is None or own in taken:
-            free = [slot for slot in range(NUM_SLOTS) if slot not in taken and slot not in reserved]
-            own = free[0] if free else len(taken) % NUM_SLOTS
+    reserved = {_OWN[name] for name in objectives if name in _OWN}
+    known: dict[str, int] = {}
+    for name in objectives:
+        own = known.get(name) if several else None
+        if own is None and (own := _OWN.get(name)) in (None, *taken):
+            wanted = [slot for slot in _slots_for(name, several) if slot not in taken and slot not in reserved]
+            own = wanted[0] if wanted else len(taken) % NUM_SLOTS
+        assert own is not None
+        known[name] = own
         taken.append(own)
     return taken
+
+
+def _slots_for(objective: str, several: bool) -> list[int]:
+    """Its family's slots, then all others; of models that were given, the most different colours first."""
+    family = next((name for name, words in _FAMILY_WORDS.items() if any(word in objective for word in words)), None)
+    own = FAMILIES[family] if family and several else ()
+    return [*own, *(range(8) if not several else _OTHERS), *range(8, NUM_SLOTS)]

@@ -1,11 +1,12 @@
 """How the numbers were made: definitions, settings, versions, hashes, command, warnings."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from infoflow.results import Column, RunFolder
 
-from ._numbers import duration_text
+from ._numbers import duration_text, listed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,6 +18,54 @@ class TableNote:
     version: int
     rows: int
     columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StageTime:
+    """How long a stage of a study took, and what it needed."""
+
+    label: str
+    kind: str
+    seconds: str
+    cpu_seconds: str
+    memory: str  # at its peak; "" where nobody measured it
+    share: float  # of the longest stage, in percent
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StageTimes:
+    """All stages, the longest first, and the sum over each kind in words."""
+
+    stages: list[StageTime]
+    sums: str
+
+
+def stage_times(run: RunFolder) -> StageTimes | None:
+    """Time per stage; None where run.json tells of none."""
+    stages = sorted(run.read().get("stages") or [], key=lambda stage: -float(stage["seconds"]))
+    if not stages:
+        return None
+    longest = float(stages[0]["seconds"]) or 1.0
+    sums: dict[str, float] = {}
+    for stage in stages:
+        sums[str(stage["kind"])] = sums.get(str(stage["kind"]), 0.0) + float(stage["seconds"])
+    largest = sorted(sums, key=lambda kind: -sums[kind])
+    return StageTimes(
+        stages=[_stage_time(stage, longest) for stage in stages],
+        sums=listed([f"{kind} {duration_text(sums[kind])}" for kind in largest]),
+    )
+
+
+def _stage_time(stage: dict[str, Any], longest: float) -> StageTime:
+    memory = float(stage.get("peak_memory") or 0)
+    return StageTime(
+        label=str(stage["label"]),
+        kind=str(stage["kind"]),
+        seconds=duration_text(float(stage["seconds"])),
+        cpu_seconds=duration_text(float(stage.get("cpu_seconds", math.nan))),
+        memory=f"{memory / 2**30:.1f} GiB" if memory else "",
+        share=round(100 * float(stage["seconds"]) / longest, 1),
+    )
 
 
 def flattened(value: Any, prefix: str = "") -> list[tuple[str, str]]:

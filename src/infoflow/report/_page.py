@@ -15,20 +15,20 @@ from markupsafe import Markup, escape
 from infoflow.foundation import atomic_write, version
 from infoflow.results import RunFolder
 
+from ._binary import packed_json
+from ._corpus_parts import parts_told
 from ._damaged import unless_damaged
 from ._drawing import static_svg
 from ._embedding import asset, closed, embedded, policy, style
 from ._engine import javascript
 from ._figure import Figure, PanelGroup
-from ._map_drawing import legend_mark
-from ._methods import settings, table_notes
-from ._own import check_replaceable
-from ._packed import packed_json
-from ._parts import parts_told
-from ._shown import ShownRun
+from ._methods import settings, stage_times, table_notes
+from ._replaceable import check_replaceable
+from ._shown_run import ShownRun
 from ._story import Story, tell
 from ._summary import VERDICTS, model_rows, study_line, verdict_line
 from ._theme import vega_config
+from .knows._map_drawing import MARKS, legend_mark
 
 _Told = TypeVar("_Told")
 _SCRIPTS = ("page.js", "attention.js", "report.js")
@@ -82,6 +82,7 @@ def render(run: RunFolder, story: Story) -> str:
         verdicts=VERDICTS,
         sections=story.sections,
         parts=told("the parts of the corpus", lambda: parts_told(run), ""),
+        stages=told("the time per stage", lambda: stage_times(run), None),
         settings=told("the settings", lambda: settings(run), {}),
         tables=table_notes(run),
         command=manifest.get("command", ""),
@@ -108,6 +109,7 @@ def _environment(story: Story) -> Environment:
     environment.filters["named"] = lambda text: _named(text, story)
     environment.filters["csv_address"] = _csv_address
     environment.filters["legend_mark"] = legend_mark
+    environment.globals["marks"] = MARKS
     environment.globals["static_pictures"] = _static_pictures
     return environment
 

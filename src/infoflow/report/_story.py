@@ -1,43 +1,44 @@
 """The whole report as data, before any HTML: what was studied, what was found, and the sections that show it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from altair.utils.schemapi import debug_mode
 
 from infoflow.foundation import UserError
-from infoflow.results import RunFolder
+from infoflow.results import AmbiguousModels, RunFolder
 
-from ._alignment import alignment_section
-from ._change import change_section
 from ._damaged import kind_of, unless_damaged
-from ._dynamics import dynamics_section
 from ._figure import Figure, Section
-from ._heads import heads_section
-from ._knowledge import knowledge_section
 from ._language import Cast
-from ._lenses import lenses_section
-from ._neighbours import neighbours_section
-from ._pruning import pruning_section
-from ._similarity import similarity_section
-from ._space import space_section
+from ._model_tables import ModelTables
 from ._summary import Finding, scorecard
-from ._training import training_section
+from .heads._heads import HEADS, heads_section
+from .knows._alignment import ALIGNMENT, alignment_section
+from .knows._change import CHANGES, change_section
+from .knows._knowledge import KNOWS, knowledge_section
+from .knows._lenses import PREDICTS, lenses_section
+from .knows._neighbours import NEIGHBOURS, neighbours_section
+from .knows._similarity import SIMILARITY, similarity_section
+from .knows._space import SPACE, space_section
+from .pruning._pruning import PRUNING, pruning_section
+from .training._dynamics import DYNAMICS, dynamics_section
+from .training._training import TRAINING, training_section
 
 # In the order in which data flows; a section without tables leaves itself out.
 SECTIONS = (
-    knowledge_section,
-    change_section,
-    similarity_section,
-    space_section,
-    lenses_section,
-    neighbours_section,
-    alignment_section,
-    heads_section,
-    pruning_section,
-    training_section,
-    dynamics_section,
+    (KNOWS, knowledge_section),
+    (CHANGES, change_section),
+    (SIMILARITY, similarity_section),
+    (SPACE, space_section),
+    (PREDICTS, lenses_section),
+    (NEIGHBOURS, neighbours_section),
+    (ALIGNMENT, alignment_section),
+    (HEADS, heads_section),
+    (PRUNING, pruning_section),
+    (TRAINING, training_section),
+    (DYNAMICS, dynamics_section),
 )
 
 
@@ -69,12 +70,27 @@ def tell(run: RunFolder) -> Story:
             "Run again what wrote it."
         ) from error
     left_out: list[str] = []
+    tables = ModelTables(run, cast)
     with debug_mode(False):  # charts are made by us, and tested: checking every mark by the schema doubles their time
-        told = [unless_damaged(partial(build, run, cast), None, _name(build), left_out) for build in SECTIONS]
+        told = [
+            unless_damaged(partial(_section, heading, build, tables), None, _name(build), left_out)
+            for heading, build in SECTIONS
+        ]
     sections = [section for section in told if section is not None]
     figures = [figure for section in sections for figure in section.figures]
     findings = unless_damaged(partial(scorecard, run, figures), [], "the findings", left_out)
     return Story(cast=cast, sections=sections, findings=findings, left_out=left_out)
+
+
+def _section(heading: Section, build: Callable[[ModelTables], Section | None], tables: ModelTables) -> Section | None:
+    """The section with what it does not draw, in words; that alone, where it can draw nothing."""
+    tables.forget()
+    try:
+        section, refused = build(tables), []
+    except AmbiguousModels as error:
+        section, refused = None, [f"Not drawn: {error}"]
+    notes = [*tables.notes(), *refused]
+    return replace(section or heading, notes=notes) if section or notes else None
 
 
 def _name(build: Callable[..., object]) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from infoflow.results import RunFolder
+from infoflow.results import END, UNTRAINED, RunFolder
 
 from ._figure import Figure
-from ._language import Cast, objective_label
+from ._language import Cast, entries_of_models, objective_label
 from ._numbers import count_text, decimals, duration_text, listed, number
 
 VERDICTS = {"holds": "✓", "fails": "✗", "undetermined": "?", "not testable here": "–"}  # verdict → its mark
@@ -43,6 +43,7 @@ class Finding:
     source: str
     short_source: str  # authors and year
     reason: str
+    elsewhere: str  # verdicts at other architectures and moments of training
     notes: list[str]  # every condition and control with its numbers
     seeds: int
     covers: str  # whose choice the interval allows for: "seeds and sentences", or "sentences" alone
@@ -58,9 +59,8 @@ class Finding:
 def study_line(run: RunFolder, cast: Cast) -> str:
     """One sentence: models, data, time."""
     manifest = run.read()
-    models = manifest.get("models", [])
     corpus = manifest.get("corpus", {})
-    parts = [_models_phrase(models, cast)]
+    parts = [_models_phrase(entries_of_models(run), cast)]
     if corpus.get("name"):
         sizes = [f"{count_text(corpus[key])} {key}" for key in ("sentences", "words") if corpus.get(key)]
         verb = "trained and measured on" if manifest.get("kind") == "study" else "measured on"
@@ -73,10 +73,10 @@ def study_line(run: RunFolder, cast: Cast) -> str:
 def model_rows(run: RunFolder, cast: Cast) -> list[ModelRow]:
     """The table of models; a column appears where some model fills it."""
     rows = []
-    entries = pd.DataFrame(run.read().get("models", []))
+    entries = entries_of_models(run)
+    entries = cast.named(entries) if "model" in entries else entries.assign(series="")
     for series in cast.series:
-        column = "objective" if cast.by == "objective" else "name"
-        own = entries[entries[column].astype(str) == series.key] if column in entries else entries.head(0)
+        own = entries[entries["series"] == series.key]
         rows.append(ModelRow(label=series.label, slot=series.slot, cells=_model_cells(own, cast)))
     filled = [name for name in (rows[0].cells if rows else {}) if any(row.cells[name] != "–" for row in rows)]
     return [ModelRow(label=r.label, slot=r.slot, cells={name: r.cells[name] for name in filled}) for r in rows]
@@ -86,7 +86,13 @@ def scorecard(run: RunFolder, figures: list[Figure]) -> list[Finding]:
     """The findings with their numbers in words; [] where none were tested."""
     if "findings" not in run.tables:
         return []
-    return [_finding(row, figures) for row in run.tables["findings"].to_dict("records")]
+    every = run.tables["findings"]
+    first = every.drop_duplicates("id")  # its first row is of the first architecture, at the end of training
+    elsewhere = every.drop(first.index)
+    return [
+        _finding(row, figures, elsewhere[elsewhere["id"] == row["id"]].to_dict("records"))
+        for row in first.to_dict("records")
+    ]
 
 
 def verdict_line(findings: list[Finding]) -> str:
@@ -108,12 +114,14 @@ def _short_corpus(name: str) -> str:
     return name if name.startswith(("hf:", "grammar:")) else listed([Path(part).name for part in name.split(",")])
 
 
-def _models_phrase(models: list[dict[str, Any]], cast: Cast) -> str:
+def _models_phrase(models: pd.DataFrame, cast: Cast) -> str:
     if cast.by == "objective" and cast.series:
-        seeds = len({model.get("seed") for model in models}) or 1
+        seeds = len(set(models["seed"])) if "seed" in models else 1
         names = listed([series.label for series in cast.series])
         each = " each" if len(cast.series) > 1 else ""
-        return f"{names[:1].upper()}{names[1:]}: one architecture, {seeds} seed{'s' if seeds > 1 else ''}{each}"
+        families = len(set(models["architecture"])) if "architecture" in models else 1
+        shapes = "one architecture" if families < 2 else f"{cast.architecture}, the first of {families} architectures"
+        return f"{names[:1].upper()}{names[1:]}: {shapes}, {seeds} seed{'s' if seeds > 1 else ''}{each}"
     return listed([series.label for series in cast.series]) or "No model"
 
 
@@ -133,7 +141,17 @@ def _model_cells(own: pd.DataFrame, cast: Cast) -> dict[str, str]:
     return cells
 
 
-def _finding(row: dict[str, Any], figures: list[Figure]) -> Finding:
+def _elsewhere(row: dict[str, Any]) -> str:
+    """The verdict at another architecture or moment of training, with its mark."""
+    update = int(row.get("update", END))
+    moment = {END: "", UNTRAINED: "untrained"}.get(update, f"after {update:,} updates")
+    where = ", ".join(part for part in (str(row.get("architecture") or ""), moment) if part) or "again"
+    verdict, effect = str(row["verdict"]), _float(row.get("effect"))
+    told = f" ({number(effect, decimals(_float(row.get('low')), _float(row.get('high')), effect))})"
+    return f"{where}: {VERDICTS.get(verdict, '?')} {verdict}{told if math.isfinite(effect) else ''}"
+
+
+def _finding(row: dict[str, Any], figures: list[Figure], elsewhere: list[dict[str, Any]]) -> Finding:
     effect, low, high, threshold, control = (
         _float(row.get(key)) for key in ("effect", "low", "high", "threshold", "control")
     )
@@ -155,6 +173,7 @@ def _finding(row: dict[str, Any], figures: list[Figure]) -> Finding:
         source=str(row.get("source") or ""),
         short_source=_authors_and_year(str(row.get("source") or "")),
         reason=reason,
+        elsewhere="; ".join(map(_elsewhere, elsewhere)),
         notes=[note for note in (more, *str(row.get("note") or "").splitlines()) if note.strip()],
         seeds=int(row.get("seeds") or 0),
         covers=str(row.get("covers") or "") if known else "",

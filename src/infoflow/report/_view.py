@@ -10,10 +10,10 @@ from markupsafe import Markup
 from infoflow.foundation import UserError, atomic_write, version
 from infoflow.heads import AttentionOfKind, LayerAttention, ReadToken, SentenceAttention
 
+from ._binary import packed
 from ._embedding import asset, closed, embedded, policy, style
-from ._head_names import kind_label
-from ._own import check_replaceable
-from ._packed import packed
+from ._replaceable import check_replaceable
+from .heads._names import kind_label
 
 _SCRIPTS = ("page.js", "attention.js", "view.js")
 

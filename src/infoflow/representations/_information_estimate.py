@@ -1,6 +1,7 @@
 """Mutual information without the bias of few tokens: of unseen cells first, then to endlessly many tokens."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -63,17 +64,30 @@ def estimate_information(
         blocks: (token,) bootstrap block of each token's sentence, 0..63.
     """
     counts = _Joint.of(a, b, blocks)
-    parts = [[counts.within(part) for part in _parts(level)] for level in range(HALVINGS + 1)]
-    raw = [np.array([part.information() for part in level]) for level in parts]
+    # A part's counts are let go of before those of the next are made: all together are six times the whole.
+    looks = [[_look(counts.within(part)) for part in _parts(level)] for level in range(HALVINGS + 1)]
+    raw = [np.array([each.information for each in level]) for level in looks]
     extrapolated = [np.nanmean(_extrapolated(raw[level], raw[level + 1])) for level in range(HALVINGS)]
-    plug_in = [np.nanmean([part.plug_in() for part in level]) for level in parts[:HALVINGS]]
-    sizes = [np.mean([part.size for part in level]) for level in parts[:HALVINGS]]
+    plug_in = [np.nanmean([each.plug_in for each in level]) for level in looks[:HALVINGS]]
+    sizes = [np.mean([each.size for each in level]) for level in looks[:HALVINGS]]
     return InformationEstimate(
         by_size=np.array(extrapolated[::-1]),
         plug_in_by_size=np.array(plug_in[::-1]),
         sizes=np.array(sizes[::-1]),
-        without_block=_without_each(counts, parts[1], raw[1]),
+        without_block=_without_each(counts, raw[1]),
     )
+
+
+class _Look(NamedTuple):
+    """What one part of the sentences says."""
+
+    information: float
+    plug_in: float
+    size: int
+
+
+def _look(counts: "_Joint") -> _Look:
+    return _Look(counts.information(), counts.plug_in(), counts.size)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,13 +135,11 @@ def _extrapolated(whole: Float[np.ndarray, " part"], halves: Float[np.ndarray, "
     return np.where(np.isfinite(both), 2 * whole - both, whole)
 
 
-def _without_each(
-    counts: _Joint, halves: list[_Joint], of_halves: Float[np.ndarray, " half"]
-) -> Float[np.ndarray, " block"]:
+def _without_each(counts: _Joint, of_halves: Float[np.ndarray, " half"]) -> Float[np.ndarray, " block"]:
     whole = counts.information_without_each()
     if not np.isfinite(of_halves).all():
         return whole
     first = np.arange(NUM_BLOCKS) < NUM_BLOCKS // 2
-    changed = [half.information_without_each() for half in halves]
+    changed = [counts.within(part).information_without_each() for part in _parts(1)]
     mean = np.where(first, changed[0] + of_halves[1], changed[1] + of_halves[0]) / 2
     return np.where(np.isfinite(mean), 2 * whole - mean, whole)

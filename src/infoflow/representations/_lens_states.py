@@ -16,7 +16,7 @@ from infoflow.corpus import length_batches
 from infoflow.flow import NO_LABEL, PaddedBatch, Reader, Stream, check_finite, forward
 from infoflow.foundation import UserError, hash64, hash64_array, stream
 from infoflow.models import tap
-from infoflow.objectives import MaskedLM, Vocabulary
+from infoflow.objectives import Example, MaskedLM, Vocabulary
 
 Positions = Literal["predicted", "all"]
 
@@ -146,8 +146,8 @@ class LensReader:
         inputs, labels = source.input_ids.numpy().copy(), np.full(source.input_ids.shape, NO_LABEL)
         for index, (sentence, real) in enumerate(zip(sentence_ids.tolist(), source.real.numpy(), strict=True)):
             noise = stream("lens-noise", self._reader.seed, draw, sentence)
-            corrupted = MaskedLM().corrupt(inputs[index, real], noise, vocabulary)
-            inputs[index, real], labels[index, real] = corrupted.inputs, corrupted.labels
+            corrupted = MaskedLM().corrupt(Example(texts=(inputs[index, real],)), noise, vocabulary)
+            inputs[index, real], labels[index, real] = corrupted.input_ids, corrupted.labels
         return replace(source, input_ids=torch.from_numpy(inputs), labels=torch.from_numpy(labels))
 
 

@@ -12,7 +12,7 @@ from infoflow.corpus import length_batches
 from infoflow.flow import PaddedBatch, Reader, check_finite, forward
 from infoflow.foundation import stream
 from infoflow.models import Model, tap
-from infoflow.objectives import MaskedLM, Vocabulary
+from infoflow.objectives import Example, MaskedLM, Vocabulary
 
 from ._map_points import MapPoints
 
@@ -69,6 +69,6 @@ def _hidden(
     for row, sentence in enumerate(sentences.tolist()):
         length = int(real[row].sum())
         generator = stream("token-map", reader.seed, sentence)
-        corrupted = MaskedLM().corrupt(ids[row, :length].numpy(), generator, vocabulary)
-        noisy[row, :length] = torch.from_numpy(corrupted.inputs)
+        corrupted = MaskedLM().corrupt(Example(texts=(ids[row, :length].numpy(),)), generator, vocabulary)
+        noisy[row, :length] = torch.from_numpy(corrupted.input_ids)
     return noisy

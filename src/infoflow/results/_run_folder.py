@@ -11,6 +11,7 @@ import pandas as pd
 from infoflow.foundation import UserError, atomic_write
 
 from ._manifest import read_manifest
+from ._names import TABLE_NAMES
 from ._schema import TableSchema
 from ._select import with_keys
 from ._tables import StoredTable, name_inside, read_table, write_table
@@ -123,11 +124,12 @@ class Tables(Mapping[str, pd.DataFrame]):
         return [path for path in self._path.glob("*.parquet") if path.is_file() and not path.name.startswith(".")]
 
     def _name_inside(self, path: Path) -> str | None:
-        """A copy of infoflow's table under another name is whoever's made it."""
+        """A copy of infoflow's table under another name is whoever's made it, and so is what is no table now."""
         stat = path.stat()
         key = (path.name, stat.st_mtime_ns, stat.st_size)
         if key not in self._names:
-            self._names[key] = name_inside(path)
+            inside = name_inside(path)
+            self._names[key] = "" if inside is None and path.stem not in TABLE_NAMES else inside
         return self._names[key]
 
     def write(self, frame: pd.DataFrame, schema: TableSchema, origin: dict[str, Any] | None = None) -> Path:

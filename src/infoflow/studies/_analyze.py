@@ -4,7 +4,6 @@ import dataclasses
 import json
 import shutil
 from collections.abc import Sequence
-from contextlib import nullcontext
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from ._measures import choose, standard_measures
 from ._plan import build_settings
 from ._run import Run
 from ._run_stages import run_stages
-from ._study import only_one
+from ._study import only_one, removed_if_refused
 from ._workbench import Workbench
 from .stages import AbstractStage, Check, Compare, MeasureGiven
 from .stages._measure import described
@@ -56,10 +55,12 @@ def analyze(
     options = options or AnalyzeOptions()
     sources, options = _absolute(sources, options)
     run = RunFolder(out)
-    with nullcontext() if shard else only_one(run):  # shards may share a folder: each writes one of its own
+    with removed_if_refused(run) if shard else only_one(run):  # shards may share a folder: each writes one of its own
         _open(run, sources, options)
         with wall_clock(run, save=shard is None and is_first()) as clock:
             _analyze(run, sources, options, shard, clock)
+        if shard and not run.read():  # another shard, which was refused, had made the folder
+            _open(run, sources, options)
         if options.anonymous and shard is None and is_first():
             anonymize(run)
     return Run(run)

@@ -4,7 +4,7 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
-from infoflow.engine import Engine, InTurn, local_engine
+from infoflow.engine import Engine, InTurn, cluster_engine, local_engine
 from infoflow.flow import processes
 from infoflow.foundation import Threads, UserError, read_setting, thread_budget
 from infoflow.results import RunFolder
@@ -20,8 +20,6 @@ _PRELOAD = ("torch", "transformers", "infoflow.studies.stages")
 def engine_for(plan: StudyPlan, run: RunFolder, num_processes: int | None, cluster: str | None = None) -> Engine:
     """The engine for a study on this machine or a cluster."""
     if cluster:
-        from infoflow.engine import cluster_engine
-
         return cluster_engine(cluster, run.path, entry=_ENTRY, preload=_PRELOAD, jobs=num_processes or 0)
     jobs = _jobs(plan, num_processes)
     return InTurn() if jobs == 1 else local_engine(jobs, _PRELOAD, folder=run.path, entry=_ENTRY)

@@ -10,7 +10,7 @@ import torch
 from infoflow.corpus import Corpus, Encoded
 from infoflow.foundation import NUM_BLOCKS, block_of, hash64_array, replicate_weights
 from infoflow.models import BleuStatistics, Model, bleu_statistics, translate
-from infoflow.objectives import UNSUPERVISED, AbstractObjective
+from infoflow.objectives import AbstractObjective
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
 from infoflow.training import TrainingData
 
@@ -24,7 +24,8 @@ TASK_SCORES = TableSchema(
             name="metric",
             dtype="string",
             unit="",
-            description="loss (nats per predicted token), perplexity (exp of the loss), bleu (sacreBLEU, percent)",
+            description="loss (nats per predicted token; of several terms the weighted sum, and `loss of …` for each), "
+            "perplexity (exp of the loss), bleu (sacreBLEU, percent)",
         ),
         *estimate_columns(
             "nats, 1 or percent",
@@ -51,25 +52,37 @@ def task_scores(
     """
     blocks = block_of(content_ids)
     unigram = _unigram_losses(objective, training)
-    sums, baseline, counts = np.zeros(NUM_BLOCKS), np.zeros(NUM_BLOCKS), np.zeros(NUM_BLOCKS)
-    (term,) = objective.term_weights
+    terms = list(objective.term_weights)
+    sums, baseline, counts = (np.zeros((len(terms), NUM_BLOCKS)) for _ in range(3))
     with torch.inference_mode():
         for rows in _rows_by_block(blocks, data.source.lengths):
             batch = data.batch(objective.for_evaluation(), rows, ("evaluation-noise", 0), 0).to(model.device)
-            labels = batch.labels[batch.labels != UNSUPERVISED].cpu().numpy()
             block = blocks[rows[0]]
-            sums[block] += float(objective.loss(model.module, batch)[term].total)
-            baseline[block] += unigram[labels].sum()
-            counts[block] += len(labels)
-    weights = replicate_weights()
-    losses = (weights @ sums) / (weights @ counts)
-    loss, base = sums.sum() / counts.sum(), baseline.sum() / counts.sum()
-    return pd.DataFrame(
-        [
-            _row(split, "loss", loss, losses, base, int(counts.sum())),
-            _row(split, "perplexity", math.exp(loss), np.exp(losses), math.exp(base), int(counts.sum())),
-        ]
+            losses, guesses = objective.loss(model.module, batch, batch.noise), objective.guesses(batch, unigram)
+            for index, term in enumerate(terms):
+                sums[index, block] += float(losses[term].total)
+                baseline[index, block] += guesses[term]
+                counts[index, block] += losses[term].count
+    return pd.DataFrame(_loss_rows(objective, split, sums, baseline, counts))
+
+
+def _loss_rows(
+    objective: AbstractObjective, split: str, sums: np.ndarray, baseline: np.ndarray, counts: np.ndarray
+) -> list[dict]:
+    """The loss that is minimised, of several terms each, of one its perplexity; arrays are (term, block)."""
+    weights, terms = replicate_weights(), list(objective.term_weights)
+    replicates = [(weights @ own) / (weights @ items) for own, items in zip(sums, counts, strict=True)]
+    means, bases = sums.sum(axis=1) / counts.sum(axis=1), baseline.sum(axis=1) / counts.sum(axis=1)
+    items = [int(count) for count in counts.sum(axis=1)]
+    loss, losses, base = (
+        sum(objective.term_weights[term] * part for term, part in zip(terms, parts, strict=True))
+        for parts in (means, replicates, bases)
     )
+    rows = [_row(split, "loss", loss, losses, base, sum(items))]
+    if len(terms) == 1:
+        return [*rows, _row(split, "perplexity", math.exp(loss), np.exp(losses), math.exp(base), sum(items))]
+    parts = zip(terms, means, replicates, bases, items, strict=True)
+    return [*rows, *(_row(split, f"loss of {term}", *part) for term, *part in parts)]
 
 
 def bleu_scores(model: Model, corpus: Corpus, sentences: int, beams: int, split: str) -> pd.DataFrame:
@@ -110,7 +123,7 @@ def _unigram_losses(objective: AbstractObjective, training: TrainingData) -> np.
     assert isinstance(rows, Encoded)
     counts = np.bincount(np.asarray(rows.flat_ids), minlength=vocabulary.size).astype(np.float64)
     counts[vocabulary.start] = 0  # read, never predicted
-    if objective.architecture == "encoder":
+    if objective.layout == "encoder":
         counts[list(vocabulary.special)] = 0  # a masked LM is never asked for [SEP]
     return np.log(counts.sum() + len(counts)) - np.log(counts + 1)
 

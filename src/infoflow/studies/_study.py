@@ -150,6 +150,18 @@ def only_one(run: RunFolder) -> Iterator[None]:
             raise
 
 
+@contextmanager
+def removed_if_refused(run: RunFolder) -> Iterator[None]:
+    """As `only_one`, a refused command leaves no folder behind; but others may work there too."""
+    made = [folder for folder in (run.path.absolute(), *run.path.absolute().parents) if not folder.exists()]
+    try:
+        yield
+    except Exception:
+        if made:
+            _remove_if_nothing_was_done(run, made)
+        raise
+
+
 def _lock(file: IO[str]) -> None:
     if not lock_file(file.fileno()) and os.name != "nt":  # on Windows the user takes care
         current_display().note(

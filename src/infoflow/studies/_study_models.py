@@ -113,6 +113,7 @@ class StudyModels:
                 raise UserError(f"{recipe.name} is not trained yet: run `infoflow study` on this folder first.")
             model = load_model(self.weights(recipe), device=device)
         else:
-            model = load_model(self.initial(recipe), tokenizer=self.data.tokenizer, device=device)
+            module = self.objective(recipe).exported(self.initial(recipe))
+            model = load_model(module, tokenizer=self.data.tokenizer, device=device)
         target = self.data.target_tokenizer if model.task == "seq2seq" else None
         return dataclasses.replace(model, name=recipe.name, target_tokenizer=target)

@@ -1,10 +1,14 @@
 """Matched models for a study, and the loop that trains them: exact to the bit across kills and resumes."""
 
+from infoflow.architectures import Match as Match
+from infoflow.architectures import ModelConfig as ModelConfig
+
 from ._accelerator import usable_device as usable_device
 from ._checkpoint import Checkpoints as Checkpoints
 from ._checkpoint import is_log_spaced as is_log_spaced
 from ._checkpoint import save_model as save_model
 from ._config import TrainConfig as TrainConfig
+from ._data import ExampleRows as ExampleRows
 from ._data import TokenRows as TokenRows
 from ._data import TrainingData as TrainingData
 from ._evaluate import Evaluation as Evaluation
@@ -12,8 +16,6 @@ from ._evaluate import evaluate as evaluate
 from ._hooks import Step as Step
 from ._hooks import TrainingHook as TrainingHook
 from ._log import read_log as read_log
-from ._models import Match as Match
-from ._models import ModelConfig as ModelConfig
 from ._models import build_models as build_models
 from ._sampler import LengthBucketSampler as LengthBucketSampler
 from ._schedule import learning_rate as learning_rate

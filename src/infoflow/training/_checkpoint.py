@@ -1,7 +1,8 @@
 """Checkpoints: plain Hugging Face folders with the training state inside, written whole or not at all.
 
 ```
-checkpoints/step-00000500/     config.json, model.safetensors, tokenizer, target_tokenizer/
+checkpoints/step-00000500/     config.json, model.safetensors, tokenizer, target_tokenizer/; rest.safetensors where the
+                               folder's model is a part of what is trained: the weights of the other parts
             .../training/      optimizer.safetensors, hooks.safetensors, state.json
 checkpoints/latest             the name of the newest one; replaced last, so it never points at half a checkpoint
 checkpoints/best.json          update and loss of the one with the lowest held-out loss
@@ -10,7 +11,7 @@ checkpoints/best.json          update and loss of the one with the lowest held-o
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,8 @@ from transformers import PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from infoflow.foundation import UserError, atomic_folder, atomic_write, sweep_partial
+
+_REST = "rest.safetensors"
 
 
 @dataclass(kw_only=True, slots=True)
@@ -55,11 +58,37 @@ def save_model(module: PreTrainedModel, folder: Path, tokenizer: Any = None, tar
         target_tokenizer.save_pretrained(folder / "target_tokenizer")
 
 
+Exported = Callable[[PreTrainedModel], PreTrainedModel]
+"""The part of a trained module that its folder is a model of (`AbstractObjective.exported`)."""
+
+
+def the_whole(module: PreTrainedModel) -> PreTrainedModel:
+    """The module itself."""
+    return module
+
+
+def save_rest(module: PreTrainedModel, part: PreTrainedModel, folder: Path) -> None:
+    """Write beside the saved `part` the weights of `module` that are not in it; nothing where it is all of it."""
+    if part is not module:
+        save_file(_contiguous(_rest(module, part)), folder / _REST)
+
+
+def _rest(module: PreTrainedModel, part: PreTrainedModel) -> dict[str, Tensor]:
+    """Weights outside `part`, each by its first name in `module`; what is shared with the part is in it."""
+    seen = {id(tensor) for tensor in part.state_dict(keep_vars=True).values()}
+    found = {}
+    for name, tensor in module.state_dict(keep_vars=True).items():
+        if id(tensor) not in seen:
+            seen.add(id(tensor))
+            found[name] = tensor
+    return found
+
+
 class Checkpoints:
     """The checkpoints of one run."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, exported: Exported = the_whole) -> None:
+        self.folder, self._exported = folder, exported
         sweep_partial(folder)
 
     def path(self, update: int) -> Path:
@@ -101,7 +130,9 @@ class Checkpoints:
         """Write a checkpoint, then point `latest` at it."""
         path = self.path(state.update)
         with atomic_folder(path) as temporary:
-            save_model(module, temporary, *tokenizers)
+            part = self._exported(module)
+            save_model(part, temporary, *tokenizers)
+            save_rest(module, part, temporary)
             training = temporary / "training"
             training.mkdir()
             save_file(_contiguous(optimizer), training / "optimizer.safetensors")
@@ -146,7 +177,8 @@ def why_unreadable(path: Path) -> str:
     """What is wrong with a checkpoint on disk; "" where it can be read."""
     try:
         load_training_state(path)
-        load_file(path / "model.safetensors")
+        for weights in (path / "model.safetensors", *path.glob(_REST)):
+            load_file(weights)
     except (FileNotFoundError, ValueError, KeyError, TypeError, SafetensorError) as error:
         return str(error).partition("\n")[0]
     return ""
@@ -159,8 +191,23 @@ def load_training_state(path: Path) -> tuple[TrainingState, dict[str, Tensor], d
     return state, load_file(training / "optimizer.safetensors"), load_file(training / "hooks.safetensors")
 
 
-def load_weights(module: PreTrainedModel, path: Path) -> None:
+def load_weights(module: PreTrainedModel, path: Path, exported: Exported = the_whole) -> None:
     """Put a checkpoint's weights into `module`, bit for bit; tied weights are stored once."""
+    part = exported(module)
+    _load(part, path)
+    if part is module:
+        return
+    rest = _rest(module, part)
+    stored = load_file(path / _REST)
+    if stored.keys() != rest.keys():
+        raise UserError(
+            f"The checkpoint {path} does not fit the model: beside the saved part it holds {sorted(stored)[:3]}, the "
+            f"model {sorted(rest)[:3]}.\nUse another output folder for another model."
+        )
+    module.load_state_dict(stored, strict=False)
+
+
+def _load(module: PreTrainedModel, path: Path) -> None:
     missing, unexpected = module.load_state_dict(load_file(path / "model.safetensors"), strict=False)
     tied = set(getattr(module, "all_tied_weights_keys", None) or {})
     if unexpected or set(missing) - tied:
@@ -170,15 +217,19 @@ def load_weights(module: PreTrainedModel, path: Path) -> None:
         )
 
 
-def holds_weights(module: PreTrainedModel, path: Path) -> bool:
+def holds_weights(module: PreTrainedModel, path: Path, exported: Exported = the_whole) -> bool:
     """Whether `module` has a checkpoint's weights, bit for bit."""
-    file = path / "model.safetensors"
-    if not file.exists():
+    part = exported(module)
+    files = {path / "model.safetensors": dict(part.named_parameters())}
+    if part is not module:
+        files[path / _REST] = _rest(module, part)
+    if not all(file.exists() for file in files):
         return False
-    stored = load_file(file)
     return all(
         name not in stored or torch.equal(parameter.detach().cpu(), stored[name])
-        for name, parameter in module.named_parameters()
+        for file, parameters in files.items()
+        for stored in [load_file(file)]
+        for name, parameter in parameters.items()
     )
 
 

@@ -1,12 +1,13 @@
 """What a run trains on: token ids of sentences, and of their translations."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from infoflow.foundation import UserError, stream
-from infoflow.objectives import AbstractObjective, Batch, Vocabulary
+from infoflow.objectives import AbstractObjective, Batch, Example, Noise, Vocabulary
 
 
 @runtime_checkable
@@ -28,11 +29,20 @@ class TokenRows(Protocol):
         ...
 
 
+@runtime_checkable
+class ExampleRows(TokenRows, Protocol):
+    """Rows that are more than a sentence and its translation: windows of a document, pairs, labelled text."""
+
+    def example(self, index: int) -> Example:
+        """What an objective makes an input of; `lengths` and `row` speak of its tokens all together."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class TrainingData:
     """Encoded sentences with their vocabularies, and the tokenizers to save beside the model."""
 
-    source: TokenRows
+    source: TokenRows  # or `ExampleRows`
     vocabulary: Vocabulary
     target: TokenRows | None = None  # translations, row by row
     target_vocabulary: Vocabulary | None = None
@@ -49,16 +59,24 @@ class TrainingData:
             )
 
     def batch(self, objective: AbstractObjective, rows: np.ndarray, noise: tuple[int | str, ...], epoch: int) -> Batch:
-        """The corrupted batch of `rows`; each sentence's noise is keyed by (`noise`, epoch, sentence id) alone."""
+        """The corrupted batch of `rows`; each example's noise is keyed by (`noise`, epoch, sentence id) alone: that of
+        its corruption, and that from which a loss draws (`Batch.noise`)."""
+        ids = [int(self.source.sentence_ids[row]) for row in rows.tolist()]
         high = objective.noise_epoch(epoch) << 32
-        target = self.target if objective.needs_translation else None
-        examples = [
-            objective.corrupt(
-                np.asarray(self.source.row(row), dtype=np.int64),
-                stream(*noise, high | int(self.source.sentence_ids[row])),
-                self.vocabulary,
-                None if target is None else np.asarray(target.row(row), dtype=np.int64),
-            )
-            for row in rows.tolist()
+        corrupted = [
+            objective.corrupt(example, stream(*noise, high | id), self.vocabulary)
+            for id, example in zip(ids, self._examples(objective, rows), strict=True)
         ]
-        return objective.collate(examples, self.vocabulary, self.target_vocabulary)
+        # A fixed number of noisy copies is one of texts: what the loss draws is new in every epoch.
+        drawn = Noise(tuple((*noise, epoch << 32 | id) for id in ids))
+        return objective.collate(corrupted, self.vocabulary, self.target_vocabulary, drawn)
+
+    def _examples(self, objective: AbstractObjective, rows: np.ndarray) -> Iterator[Example]:
+        target = self.target if objective.needs_translation else None
+        if isinstance(self.source, ExampleRows):
+            yield from map(self.source.example, rows.tolist())
+            return
+        for row in rows.tolist():
+            text = np.asarray(self.source.row(row), dtype=np.int64)
+            translation = None if target is None else np.asarray(target.row(row), dtype=np.int64)
+            yield Example(texts=(text,), translation=translation)

@@ -37,8 +37,9 @@ def evaluate(
     micro_tokens: int = 4096,
     precision: Precision = "fp32",
 ) -> Evaluation:
-    """The loss of `module` on `data`, without dropout of units or of tokens. The noise of a sentence is keyed by (seed,
-    its id) alone, so it is the same at every evaluation. `module` keeps its mode; random states are not touched."""
+    """The loss of `module` on `data`, without dropout of units or of tokens. The noise of a sentence, that of its
+    corruption and that from which a loss draws, is keyed by (seed, its id) alone: it is the same at every evaluation.
+    `module` keeps its mode; random states are not touched."""
     objective = objective.for_evaluation()
     rows = np.arange(len(data.source.lengths))
     targets = np.asarray(data.target.lengths) if objective.needs_translation and data.target is not None else None
@@ -52,12 +53,10 @@ def evaluate(
         with torch.no_grad(), mixed_precision(module, precision, device):
             for piece in pieces:
                 batch = data.batch(objective, piece, ("evaluation-noise", seed), 0).to(device)
-                for name, term in objective.loss(module, batch).items():
+                for name, term in objective.loss(module, batch, batch.noise).items():
                     totals[name] += float(term.total)
                     counts[name] += term.count
     finally:
         module.train(was_training)
     means = {name: totals[name] / max(counts[name], 1) for name in totals}
-    return Evaluation(
-        losses=means, counts=counts, loss=sum(objective.term_weights[name] * mean for name, mean in means.items())
-    )
+    return Evaluation(losses=means, counts=counts, loss=objective.weighted(means))

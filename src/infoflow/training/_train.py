@@ -24,6 +24,7 @@ from ._checkpoint import (
     load_training_state,
     load_weights,
     save_model,
+    save_rest,
     why_unreadable,
 )
 from ._config import Precision, TrainConfig
@@ -65,6 +66,9 @@ def train(
 ) -> TrainResult:
     """Train `model` in place and leave checkpoints, `log.jsonl` and the final model under `out`.
 
+    Where the objective exports a part of the model, checkpoints and the final folder are models of that part, and the
+    weights of the other parts lie beside it (`rest.safetensors`).
+
     Called again with the same arguments after an interruption or a kill, it continues from the newest checkpoint and
     ends with the weights of an uninterrupted run, bit for bit (on the same hardware, with as many processes and
     threads). Under `torchrun` every process calls it; gradients are exchanged by `accelerate`.
@@ -99,7 +103,7 @@ class _Run:
         self.objective, self.data, self.model, self.out = objective, data, model, out
         self.validation, self.hooks = validation, hooks
         self.state = TrainingState(key=run_key(objective, config, data, model))
-        self.checkpoints = Checkpoints(out / "checkpoints")
+        self.checkpoints = Checkpoints(out / "checkpoints", objective.exported)
         self.accelerator = make_accelerator(config.device)
         self.window = LogWindow()
 
@@ -110,14 +114,14 @@ class _Run:
             return None
         saved = json.loads(path.read_text())
         self._check_key(saved.pop("key"))
-        load_weights(self.model, self.out / "model")
+        load_weights(self.model, self.out / "model", self.objective.exported)
         return TrainResult(model=self.out / "model", **saved)
 
     def train(self) -> TrainResult:
         """Train to the end, from the newest checkpoint or from the start."""
         self.model.to(self.accelerator.device).train()
         self.precision: Precision = resolve_precision(
-            self.config.precision, self.accelerator.device, _width(self.model)
+            self.config.precision, self.accelerator.device, _width(self.objective.exported(self.model))
         )
         self.state.conditions = {"precision": self.precision, "processes": self.accelerator.num_processes}
         self.optimizer = make_optimizer(self.model, self.config)
@@ -245,7 +249,7 @@ class _Run:
         state, optimizer, hooks = load_training_state(path)
         self._check_key(state.key)
         check_conditions(state.conditions, self.state.conditions, self.out)
-        load_weights(self.model, path)
+        load_weights(self.model, path, self.objective.exported)
         restore_optimizer(self.model, self.optimizer, optimizer)
         for hook in self.hooks:
             prefix = f"{hook.name}:"
@@ -270,9 +274,12 @@ class _Run:
         """Refuse a run that another model began; one that this run trained before, in this process, began it."""
         wanted = self.state.key
         folders = [self.out / "model", *self.checkpoints.resumable()[:1]]
-        if saved.get(INITIAL_WEIGHTS) != wanted[INITIAL_WEIGHTS] and any(holds_weights(self.model, f) for f in folders):
+        if saved.get(INITIAL_WEIGHTS) != wanted[INITIAL_WEIGHTS] and self._holds(folders):
             self.state.key = wanted | {INITIAL_WEIGHTS: saved.get(INITIAL_WEIGHTS)}
         check_key(saved, self.state.key, self.out)
+
+    def _holds(self, folders: Sequence[Path]) -> bool:
+        return any(holds_weights(self.model, folder, self.objective.exported) for folder in folders)
 
     def _finish(self) -> TrainResult:
         for hook in self.hooks:
@@ -290,7 +297,9 @@ class _Run:
         }
         if self.accelerator.is_main_process:
             with atomic_folder(self.out / "model") as folder:
-                save_model(self.model, folder, self.data.tokenizer, self.data.target_tokenizer)
+                part = self.objective.exported(self.model)
+                save_model(part, folder, self.data.tokenizer, self.data.target_tokenizer)
+                save_rest(self.model, part, folder)
                 (folder / "training.json").write_text(json.dumps({**summary, "key": state.key}))
         self.accelerator.wait_for_everyone()
         return TrainResult(model=self.out / "model", **summary)

@@ -39,7 +39,7 @@ class LossModule(nn.Module):
         self._label_smoothing = label_smoothing
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        terms = self._objective.loss(self.module, batch, self._label_smoothing)
+        terms = self._objective.loss(self.module, batch, batch.noise, self._label_smoothing)
         return {name: term.total for name, term in terms.items()}
 
 

@@ -2,12 +2,13 @@
 
 from .._condition import Condition
 from .._finding import Control, Curves, Finding
+from .._model_group import TOKEN_DROPOUT
 from .._rank_grid import influence_by_rank, rarest_over_next
 from .._reading import Reading, untrained
 from .._sources import BOTTOM_UP
 
 PLAIN = influence_by_rank("translation")
-READS: dict[str, Reading] = {"plain": PLAIN, "dropout": influence_by_rank("translation+token-dropout")}
+READS: dict[str, Reading] = {"plain": PLAIN, "dropout": influence_by_rank("translation", "token-dropout")}
 
 
 def test(curves: Curves) -> list[Condition]:
@@ -51,5 +52,5 @@ FINDING = Finding(
         Control(name="the same model without token dropout", reads={"plain": PLAIN, "dropout": PLAIN}),
         Control(name="untrained models", reads=untrained(READS)),
     ),
-    learned=("translation", "translation+token-dropout"),
+    learned=("translation", TOKEN_DROPOUT),
 )

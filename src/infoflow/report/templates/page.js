@@ -65,7 +65,7 @@ const page = (() => {
     root.dataset.theme = "light";
     const style = getComputedStyle(root);
     const names = ["ink", "soft", "control", "grid", "paper", "below", "above"];
-    for (let i = 0; i < 8; i++) names.push(`series-${i}`);
+    for (let i = 0; style.getPropertyValue(`--series-${i}`); i++) names.push(`series-${i}`);
     for (let i = 0; i < 3; i++) names.push(`heat-${i}`);
     const colors = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
     if (before) root.dataset.theme = before; else delete root.dataset.theme;

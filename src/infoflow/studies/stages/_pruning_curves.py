@@ -96,7 +96,7 @@ def curves(plan: StudyPlan, objective: Spec) -> list[Curve]:
 
 def scopes(plan: StudyPlan, objective: Spec) -> list[str]:
     """The plan's scopes that such a model has; "all" only where it is more than another one of them."""
-    kinds = _KINDS[plan.objective(objective.label).architecture]
+    kinds = _KINDS[plan.objective(objective.label).layout]
     there = [scope for scope in dict.fromkeys(plan.pruning.scopes) if scope in (*kinds, ALL_HEADS)]
     return [scope for scope in there if scope != ALL_HEADS or len(kinds) > 1 or there == [ALL_HEADS]]
 
@@ -108,7 +108,7 @@ def pieces(plan: StudyPlan, objective: Spec) -> list[Piece]:
 
 def num_heads(plan: StudyPlan, objective: Spec, scope: str) -> int:
     """Heads of a scope of a model."""
-    kinds = _KINDS[plan.objective(objective.label).architecture]
+    kinds = _KINDS[plan.objective(objective.label).layout]
     layers = plan.model.layers * (2 if plan.match == "depth" and len(kinds) == 1 else 1)
     return plan.model.heads * layers * (len(kinds) if scope == ALL_HEADS else 1)
 

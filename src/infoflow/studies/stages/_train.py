@@ -1,5 +1,6 @@
 """Train one model of a study, and put it where people find it."""
 
+import math
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -100,6 +101,7 @@ class Train(AbstractStage):
         models, recipe, started = self.models, self.recipe, time.process_time()
         folder = models.weights(recipe).parent
         module, result = models.train_into(recipe, folder, recorders(models, recipe, folder))
+        losses = result.validation_losses
         if is_first():
             keep_sums(models.weights(recipe))
         return {
@@ -110,7 +112,7 @@ class Train(AbstractStage):
             "seconds": result.seconds,
             "cpu_seconds": round(time.process_time() - started, 3),
             "parameters": sum(parameter.numel() for parameter in module.parameters()),
-            "validation_loss": next(iter(result.validation_losses.values()), float("nan")),
+            "validation_loss": models.objective(recipe).weighted(losses) if losses else math.nan,
         }
 
 

@@ -1,0 +1,85 @@
+"""BERT's blocks in every layout, so that only the objective differs."""
+
+from typing import Any, ClassVar, final
+
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertLMHeadModel,
+    BertModel,
+    EncoderDecoderConfig,
+    EncoderDecoderModel,
+    PreTrainedModel,
+)
+
+from infoflow.corpus import Vocabulary
+
+from ._config import ModelConfig
+from ._family import AbstractFamily, Layout
+
+
+@final
+class Bert(AbstractFamily):
+    """Hugging Face's BERT layers, with the head of a language model on the last stack."""
+
+    name: ClassVar[str] = "bert"
+    layouts: ClassVar[tuple[Layout, ...]] = ("encoder", "decoder", "encoder-decoder")
+    source_stack: ClassVar[dict[Layout, tuple[str, str]]] = {
+        "encoder": ("", ""),
+        "decoder": ("", ""),
+        "encoder-decoder": ("encoder.", "bert."),
+    }
+
+    def build(
+        self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
+    ) -> PreTrainedModel:
+        """See `AbstractFamily.build`."""
+        if layout == "encoder":
+            return BertForMaskedLM(_bert_config(config, vocabulary, layers))
+        if layout == "decoder":
+            return BertLMHeadModel(_bert_config(config, vocabulary, layers, is_decoder=True))
+        return _encoder_decoder(config, vocabulary, target, layers)
+
+    def num_parameters(
+        self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
+    ) -> int:
+        """Its matrices alone: biases come on top."""
+        block = 4 * config.width**2 + 2 * config.width * config.feedforward
+        subwords, parameters = vocabulary.size, layers * block
+        if layout == "encoder-decoder":
+            subwords, parameters = subwords + target.size, layers * (2 * block + 4 * config.width**2)
+        return parameters + (subwords + config.positions) * config.width
+
+
+def _encoder_decoder(config: ModelConfig, source: Vocabulary, target: Vocabulary, layers: int) -> EncoderDecoderModel:
+    encoder_config = _bert_config(config, source, layers)
+    decoder_config = _bert_config(config, target, layers, is_decoder=True, add_cross_attention=True)
+    joint = EncoderDecoderConfig.from_encoder_decoder_configs(encoder_config, decoder_config)
+    joint.decoder_start_token_id, joint.pad_token_id, joint.eos_token_id = target.start, target.pad, target.end
+    # Built from configs alone the encoder would get a pooler: no gradient, no use, and it consumes random numbers.
+    # The stacks take the joint configuration's own parts, so that a setting made on the whole reaches every layer.
+    encoder = BertModel(joint.encoder, add_pooling_layer=False)
+    model = EncoderDecoderModel(config=joint, encoder=encoder, decoder=BertLMHeadModel(joint.decoder))
+    generation: Any = model.generation_config
+    generation.decoder_start_token_id, generation.pad_token_id = target.start, target.pad
+    generation.bos_token_id, generation.eos_token_id = target.start, target.end
+    return model
+
+
+def _bert_config(config: ModelConfig, vocabulary: Vocabulary, layers: int, **role: Any) -> BertConfig:
+    return BertConfig(
+        vocab_size=vocabulary.size,
+        hidden_size=config.width,
+        num_hidden_layers=layers,
+        num_attention_heads=config.heads,
+        intermediate_size=config.feedforward,
+        hidden_act=config.activation,
+        hidden_dropout_prob=config.dropout,
+        attention_probs_dropout_prob=config.attention_dropout,
+        initializer_range=config.initializer_range,
+        max_position_embeddings=config.positions,
+        pad_token_id=vocabulary.pad,
+        bos_token_id=vocabulary.start,
+        eos_token_id=vocabulary.end,
+        **role,
+    )

@@ -1,0 +1,95 @@
+"""A model of any family and layout, and one initialisation for all layouts of a family."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from transformers import PreTrainedModel
+
+from infoflow.corpus import Vocabulary
+from infoflow.foundation import UserError, as_written, hash64, require_memory
+
+from ._config import ModelConfig
+from ._family import AbstractFamily, Layout
+from ._registry import FAMILIES
+
+Match = Literal["encoder", "depth"]
+_COPIES = 4  # of every weight in training
+
+
+def build(
+    family: str,
+    layout: Layout,
+    config: ModelConfig,
+    vocabulary: Vocabulary,
+    target_vocabulary: Vocabulary | None = None,
+    *,
+    seed: int = 0,
+    match: Match = "encoder",
+) -> PreTrainedModel:
+    """A model with random weights whose source side equals that of every other layout of the family, bit for bit.
+
+    The family's reference layout is initialised from the seed, and the embeddings and blocks that read the source are
+    copied from it by parameter name: a model does not depend on which others are built. The global random state is
+    left as it was.
+
+    Args:
+        family: Name of the kind of block, one of `FAMILIES`.
+        layout: Which stacks the model has.
+        config: Its shape.
+        vocabulary: Of what the model, or its encoder, reads.
+        target_vocabulary: Of what a decoder beside an encoder reads; by default the same.
+        seed: Of the initialisation.
+        match: `"encoder"` gives every stack `config.layers` layers; `"depth"` gives single stacks as many as an encoder
+            and a decoder have together, and an encoder beside a decoder equals their lower half.
+
+    Raises:
+        UserError: There is no such family, it has no such layout, or this machine cannot hold the model in training.
+    """
+    built = _family(family, layout)
+    target, single = target_vocabulary or vocabulary, config.layers * (2 if match == "depth" else 1)
+    layers = config.layers if layout == "encoder-decoder" else single
+    _check_memory(built.num_parameters(layout, config, vocabulary, target, layers))
+    first = built.layouts[0]
+    reference = _seeded(seed, "stack", lambda: built.build(first, config, vocabulary, target, single))
+    model = _seeded(seed, "model", lambda: built.build(layout, config, vocabulary, target, layers))
+    _copy_source_stack(reference, model, *built.source_stack[layout])
+    return model.train()
+
+
+def _family(name: str, layout: Layout) -> AbstractFamily:
+    if name not in FAMILIES:
+        raise UserError(f"No family of models is called {as_written(name)}. Choose one of: {', '.join(FAMILIES)}.")
+    family = FAMILIES[name]
+    if layout not in family.layouts:
+        raise UserError(
+            f"{name} has no layout {as_written(layout)}. It has: {', '.join(family.layouts)}.\n"
+            "Choose another family, or an objective that asks for one of these."
+        )
+    return family
+
+
+def _check_memory(parameters: int) -> None:
+    """Refuse what cannot be trained here: biases and batches come on top."""
+    copies = 1 if torch.cuda.is_available() else _COPIES
+    require_memory(
+        parameters * 4 * copies,
+        f"A model of {parameters:,} parameters needs 4 bytes for each, {copies} times (weights, gradients, two moments "
+        "of Adam)",
+        "Lower model.width, model.layers, model.feedforward or corpus.vocabulary.",
+    )
+
+
+def _seeded(seed: int, purpose: str, make: Callable[[], PreTrainedModel]) -> PreTrainedModel:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(hash64("initialisation", seed, purpose))
+        return make()
+
+
+def _copy_source_stack(reference: PreTrainedModel, model: PreTrainedModel, prefix: str, in_reference: str) -> None:
+    values = dict(reference.named_parameters())
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            value = values.get(in_reference + name.removeprefix(prefix)) if name.startswith(prefix) else None
+            if value is not None:
+                parameter.copy_(value)

@@ -1,0 +1,44 @@
+"""What a family of architectures answers: which layouts it has, how each is built, how large it will be."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from transformers import PreTrainedModel
+
+from infoflow.corpus import Vocabulary
+
+from ._config import ModelConfig
+
+Layout = Literal["encoder", "decoder", "encoder-decoder"]
+"""Which stacks a model has, and whether they look ahead: an objective asks for a layout, a family builds it."""
+
+
+class AbstractFamily(ABC):
+    """A kind of block, in one or more layouts."""
+
+    name: ClassVar[str]
+    layouts: ClassVar[tuple[Layout, ...]]
+    """Layouts that it has. The first is the reference: the others begin with its values."""
+    source_stack: ClassVar[Mapping[Layout, tuple[str, str]]]
+    """Where the names of the parameters that read the source begin, in each layout and in the reference."""
+
+    @abstractmethod
+    def build(
+        self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
+    ) -> PreTrainedModel:
+        """A model with random weights, drawn from torch's global generator.
+
+        Args:
+            layout: One of `layouts`.
+            config: The shape.
+            vocabulary: Of what the model, or its encoder, reads.
+            target: Of what a decoder beside an encoder reads.
+            layers: Of every stack.
+        """
+
+    @abstractmethod
+    def num_parameters(
+        self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
+    ) -> int:
+        """About how many parameters `build` would make, and no more: told before anything is built."""

@@ -1,0 +1,37 @@
+"""`infoflow worker`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from ._options import limited
+from ._session import Session, working
+
+
+def worker(
+    run: Path,
+    /,
+    *,
+    jobs: Annotated[int | None, Parameter(converter=limited("Threads"))] = None,
+    gpus: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
+    patience: str = "10m",
+    session: Session = Session(),  # noqa: B008 (frozen)
+) -> None:
+    """Work for a study on this machine: `infoflow study --cluster listen` shares its stages.
+
+    Both see the run folder under one path. Ctrl-C or SIGTERM: what runs here is saved, and goes on elsewhere.
+
+    Args:
+        run: The study's run folder.
+        jobs: Stages at a time. Default: one for each GPU, else as many as --threads of each leave room for.
+        gpus: Numbers or UUIDs of GPUs to use. May be repeated. Default: those of CUDA_VISIBLE_DEVICES.
+        patience: How long to wait for a study: 90s, 10m, 2h.
+    """
+    with working(session):
+        from infoflow.engine import worker as work
+
+        code = work(run, jobs, session.threads or 1, list(gpus) or None, patience)
+    if code:
+        sys.exit(code)

@@ -1,0 +1,73 @@
+"""What `--cluster` may name: a port of this machine, a scheduler's address, or the file that it has written."""
+
+import json
+import re
+import socket
+from pathlib import Path
+
+from infoflow.foundation import UserError, current_display
+
+
+def parse_listen(where: str) -> tuple[str, int]:
+    """Host and port of `listen[:HOST[:PORT]]`; by default the address of this machine's name, and any port.
+
+    Raises:
+        UserError: It is nothing of that kind, or this machine's name has no address.
+    """
+    parts = re.fullmatch(r"listen(?::(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(?::(\d{1,5}))?)?", where)
+    if not parts or int(parts[2] or 0) > 65535:
+        raise UserError(f"--cluster must be listen, listen:HOST or listen:HOST:PORT. Got {where}.")
+    if parts[1]:
+        host = parts[1].strip("[]")
+        if host in ("0.0.0.0", "::", "*"):
+            raise UserError("--cluster listen takes one address of this machine, not all of them: name one.")
+        return host, int(parts[2] or 0)
+    try:
+        host = socket.gethostbyname(socket.gethostname())
+    except OSError:
+        raise UserError(
+            f"The name of this machine, {socket.gethostname()}, has no address. Name one: --cluster listen:HOST"
+        ) from None
+    if host.startswith("127."):
+        current_display().note(
+            f"{socket.gethostname()} stands for {host}, which only this machine can reach. For others name an "
+            "address of it: --cluster listen:HOST"
+        )
+    return host, 0
+
+
+def require_free(host: str, port: int) -> None:
+    """
+    Raises:
+        UserError: This machine has no such address, or another program listens there.
+    """
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise UserError(
+            f"--cluster listen: {host}:{port} cannot be listened at ({error.strerror or error}). Name an address of "
+            "this machine: listen:HOST:PORT"
+        ) from None
+
+
+def address_in(file: str) -> str:
+    try:
+        return json.loads(Path(file).read_text(encoding="utf-8"))["address"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"--cluster must be listen, an address such as tls://HOST:8786, or a scheduler file. Got {file} ({error})."
+        ) from None
+
+
+def require_private(address: str, insecure: bool) -> None:
+    scheme, _, rest = address.partition("://")
+    host = rest.rpartition(":")[0].strip("[]")
+    if insecure or scheme in ("tls", "wss", "inproc") or host in ("127.0.0.1", "::1", "localhost"):
+        return
+    raise UserError(
+        f"{address} is not encrypted: whoever reaches that port runs code as you. Use tls://, or say --insecure "
+        "where the network is yours alone."
+    )

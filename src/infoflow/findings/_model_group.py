@@ -1,0 +1,172 @@
+"""The models that claims are tested on: of one architecture, at one point of their training, and before it.
+
+Readings get rows of models from here alone, so that no number is ever of two models of one objective and seed.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+
+import pandas as pd
+
+from infoflow.results import END, UNTRAINED, AmbiguousModels, Spec, first_architecture, select, with_keys
+
+Tables = Mapping[str, pd.DataFrame]
+
+CAUSAL, MASKED, TRANSLATION = Spec("causal-lm"), Spec("masked-lm"), Spec("translation")
+TOKEN_DROPOUT = Spec("translation", "token-dropout")
+OBJECTIVES = (CAUSAL, MASKED, TRANSLATION)
+NAMES = {
+    CAUSAL: "causal LM",
+    MASKED: "masked LM",
+    TRANSLATION: "translation encoder",
+    TOKEN_DROPOUT: "translation encoder trained with token dropout",
+}
+
+# What makes the tables that not every study has.
+_LEFT_OUT = ", and a plan that does not leave it out"
+_TREES = f"it needs a corpus with trees: grammar, a CoNLL-U treebank, or text parsed by spaCy{_LEFT_OUT}"
+_PRUNING, _DYNAMICS = "a plan that says [pruning] on = true makes it", "a plan that says [dynamics] on = true makes it"
+_MADE_BY = {
+    "ablation_transfer": "a plan whose [corpus] has a transfer_name, a corpus of another domain, makes it",
+    "alignment": "a plan with masked-lm and translation, and [alignment] on = true, makes it",
+    "allocation_groups": _DYNAMICS,
+    "allocation_heads": _DYNAMICS,
+    "allocation_hurting": _DYNAMICS,
+    "allocation_reliability": _DYNAMICS,
+    "allocation_similarity": _DYNAMICS,
+    "allocation_steps": _DYNAMICS,
+    "allocation_windows": _DYNAMICS,
+    "head_coreference": f"it needs a corpus with coreference annotation, such as CoNLL-2012 or CorefUD{_LEFT_OUT}",
+    "head_probe": _TREES,
+    "head_relations": _TREES,
+    "head_special_gradient": f"it needs a tokenizer with a SEP token{_LEFT_OUT}",
+    "pruned_heads": _PRUNING,
+    "pruned_roles": _PRUNING,
+    "pruning": _PRUNING,
+    "tag_neighbours": "it needs a corpus with tags, such as grammar, a CoNLL-U treebank or a .tagged file" + _LEFT_OUT,
+}
+
+
+class Absent(Exception):
+    """What a claim needs was not measured; the message says what, for the findings table."""
+
+
+class _KeyedTables(Mapping[str, pd.DataFrame]):
+    """Tables with all columns that tell models apart, completed when first asked for.
+
+    A table that names no architecture is of an earlier version: its models are of the first one.
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables, self._known = tables, {}
+        self.first_architecture = first_architecture(tables)
+
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        if name not in self._known:
+            frame = self._tables[name]
+            if name == "alignment" and "objective" not in frame:  # its models were not named, but always the same
+                frame = frame.assign(objective=MASKED.name)
+            frame = with_keys(frame)
+            columns = [c for c in ("architecture", "architecture_a", "architecture_b") if c in frame]
+            unnamed = {c: self.first_architecture for c in columns if not any(frame[c])}
+            self._known[name] = frame.assign(**unnamed)
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelGroup:
+    """One model of each objective and seed, none of which began from another one; and its tables."""
+
+    tables: Tables
+    architecture: str
+    update: int
+    _known: dict = field(default_factory=dict, repr=False)
+
+    def rows(self, name: str, objective: Spec, columns: Iterable[str] = (), *, trained: bool = True) -> pd.DataFrame:
+        """The rows of a table that are about the objective's models, or about the same models before training.
+
+        Raises:
+            Absent: The table is absent or lacks one of the columns, or two models have one seed.
+        """
+        frame = self.table(name, ["objective", *columns])
+        return self._select(frame, name, objective, trained, "")
+
+    def pairs(
+        self, name: str, first: Spec, second: Spec, columns: Iterable[str] = (), *, trained: bool = True
+    ) -> pd.DataFrame:
+        """The rows of a table of pairs that are about models of these objectives, `first` always as model a."""
+        frame = self.table(name, ["objective_a", "objective_b", *columns])
+        key = (name, first, second, trained)
+        if key not in self._known:
+            own = self._select(self._select(frame, name, first, trained, "_a"), name, second, trained, "_b")
+            if first != second:
+                other = self._select(self._select(frame, name, second, trained, "_a"), name, first, trained, "_b")
+                parts = [part for part in (own, other.rename(columns=_other_side)) if not part.empty]
+                own = pd.concat(parts).sort_index(kind="stable") if parts else own
+            self._known[key] = own
+        return self._known[key]
+
+    def table(self, name: str, columns: Iterable[str] = ()) -> pd.DataFrame:
+        """The whole table, of all models, which must have these columns."""
+        frame = self.tables.get(name)
+        if frame is None or frame.empty:
+            raise Absent(f"the table {name} is absent{f': {_MADE_BY[name]}' if name in _MADE_BY else ''}")
+        missing = [column for column in columns if column not in frame.columns]
+        if missing:
+            raise Absent(f"the table {name} has no column {', '.join(missing)}")
+        return frame
+
+    def _select(self, frame: pd.DataFrame, name: str, objective: Spec, trained: bool, side: str) -> pd.DataFrame:
+        key = (name, objective, trained, side)
+        if side != "_b" and key in self._known:
+            return self._known[key]
+        update = self.update if trained else UNTRAINED
+        try:
+            found = select(
+                frame,
+                objective.name,
+                variant=objective.variant,
+                architecture=self.architecture,
+                update=update,
+                side=side,
+            )
+        except AmbiguousModels as ambiguous:
+            raise Absent(str(ambiguous).rstrip(".")) from None
+        if side != "_b":
+            self._known[key] = found
+        return found
+
+
+def model_groups(tables: Tables, names: Iterable[str]) -> list[ModelGroup]:
+    """The groups of models that the named tables are about: the first architecture and the end of training first.
+
+    Where they are about no trained model, one group that has none.
+    """
+    keyed = _KeyedTables(tables)
+    found = dict.fromkeys(place for name in names if name in keyed for place in _places(keyed[name]))
+    found = found or {(keyed.first_architecture, END): None}
+    order = list(dict.fromkeys([keyed.first_architecture, *(architecture for architecture, _ in found)]))
+    places = sorted(found, key=lambda place: (order.index(place[0]), place[1] != END, place[1]))
+    return [ModelGroup(keyed, architecture, update) for architecture, update in places]
+
+
+def _places(frame: pd.DataFrame) -> Iterator[tuple[str, int]]:
+    """Architectures and updates of the trained models that a table is about; of pairs, those of both models."""
+    for side in ("", "_a"):
+        columns = [f"{name}{side}" for name in ("architecture", "update", "start")]
+        if set(columns) <= set(frame.columns):
+            for architecture, update, start in frame[columns].drop_duplicates().itertuples(index=False, name=None):
+                if update != UNTRAINED and start == "":
+                    yield str(architecture), int(update)
+
+
+@cache
+def _other_side(column: str) -> str:
+    return {"_a": f"{column[:-2]}_b", "_b": f"{column[:-2]}_a"}.get(column[-2:], column)

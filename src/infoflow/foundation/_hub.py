@@ -1,0 +1,64 @@
+"""Bounds the time that a hub without an answer may take."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_SECONDS_TO_CONNECT, _SECONDS_TO_ANSWER = 10, 30
+_TRIES = 2
+
+
+@contextmanager
+def patient_hub() -> Iterator[None]:
+    """Inside, requests to the hub are given up after two in a row without an answer; then the cache alone serves.
+
+    Its clients try each request six times, of up to 100 seconds each. `HF_HUB_DOWNLOAD_TIMEOUT` may allow longer ones.
+    """
+    from huggingface_hub import set_client_factory
+    from huggingface_hub.utils import _http
+
+    # The one that a user has set, which no public function tells.
+    factory = getattr(_http, "_GLOBAL_CLIENT_FACTORY", _http.default_client_factory)
+    requests = _Requests()
+    set_client_factory(lambda: requests.watched(factory()))
+    try:
+        yield
+    finally:
+        set_client_factory(factory)
+
+
+class _Requests:
+    """Counts requests without an answer since the last one that had any; threads may share it."""
+
+    def __init__(self) -> None:
+        self._unanswered = 0
+
+    def watched(self, client: Any) -> Any:
+        """The client with its `send`, through which all its requests go, watched."""
+        client.send = self._watched(client.send)
+        return client
+
+    def _watched(self, send: Callable[..., Any]) -> Callable[..., Any]:
+        def bounded(request: Any, **options: Any) -> Any:
+            from huggingface_hub.errors import OfflineModeIsEnabled
+
+            if self._unanswered >= _TRIES:
+                raise OfflineModeIsEnabled(f"{request.url.host} does not answer")
+            request.extensions["timeout"] = _bounded(request.extensions.get("timeout") or {})
+            try:
+                answer = send(request, **options)
+            except Exception:
+                self._unanswered += 1
+                raise
+            self._unanswered = 0
+            return answer
+
+        return bounded
+
+
+def _bounded(seconds: dict[str, float | None]) -> dict[str, float]:
+    from huggingface_hub import constants
+
+    limits = dict.fromkeys(("read", "write", "pool"), _SECONDS_TO_ANSWER) | {"connect": _SECONDS_TO_CONNECT}
+    allowed = {name: max(limit, constants.HF_HUB_DOWNLOAD_TIMEOUT) for name, limit in limits.items()}
+    return {name: min(seconds.get(name) or limit, limit) for name, limit in allowed.items()}

@@ -1,0 +1,82 @@
+"""A run's tables with the rows that a page shows: the one place where the report's figures get their models from."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import pandas as pd
+
+from infoflow.results import END, UNTRAINED, AmbiguousModels, RunFolder
+
+from ._language import Cast
+from ._numbers import listed
+
+
+class ModelTables(Mapping[str, pd.DataFrame]):
+    """The rows of the models that are shown, with the keys of their lines (see `Cast.named`).
+
+    A table without such rows is not among them, nor is one in which two models of an objective and a seed are left;
+    `notes` tells of both.
+    """
+
+    def __init__(self, run: RunFolder, cast: Cast) -> None:
+        self.cast = cast
+        self._run = run
+        self._found: dict[str, pd.DataFrame] = {}
+        self._not_drawn: dict[str, list[str]] = {}
+        self._refused: dict[str, str] = {}
+        self._asked: dict[str, None] = {}
+
+    @classmethod
+    def of(cls, run: RunFolder) -> "ModelTables":
+        return cls(run, Cast.of(run))
+
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        self._asked[name] = None
+        if name not in self._found:
+            self._found[name] = self._read(name)
+        if self._found[name].empty:
+            raise KeyError(name)
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._run.tables if name in self)
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def some(self, names: Iterable[str]) -> dict[str, pd.DataFrame]:
+        """Those of the tables that there are."""
+        return {name: self[name] for name in names if name in self}
+
+    def forget(self) -> None:
+        """`notes` tell of what is asked for from here on."""
+        self._asked.clear()
+
+    def notes(self) -> list[str]:
+        """What the tables that were asked for hold and no figure shows, in words."""
+        left = dict.fromkeys(words for name in self._asked for words in self._not_drawn.get(name, []))
+        refused = {reason: None for name in self._asked if (reason := self._refused.get(name))}
+        return [*([f"Not drawn: {listed(list(left))}."] if left else []), *refused]
+
+    def _read(self, name: str) -> pd.DataFrame:
+        if name not in self._run.tables:
+            return pd.DataFrame()
+        frame = self._run.tables[name]
+        try:
+            shown = self.cast.named(frame) if len(frame) else frame
+        except AmbiguousModels as error:
+            self._refused[name] = f"Not drawn: what the table {name} tells. {error}"
+            return pd.DataFrame()
+        self._not_drawn[name] = _others(frame.drop(shown.index), self.cast)
+        return shown
+
+
+def _others(frame: pd.DataFrame, cast: Cast) -> list[str]:
+    """What sets these models apart from those that are shown."""
+    told = []
+    for side in [side for side in ("", "_a", "_b") if f"update{side}" in frame]:
+        families = [family for family in frame[f"architecture{side}"].unique() if family != cast.architecture]
+        told += [f"the architecture {family}" for family in families if cast.by == "objective"]
+        told += [f"models that began from {start}" for start in frame[f"start{side}"].unique() if start]
+        updates = sorted(int(update) for update in frame[f"update{side}"].unique() if update not in (END, UNTRAINED))
+        told += [f"the state after {update:,} updates" for update in updates]
+    return list(dict.fromkeys(told))

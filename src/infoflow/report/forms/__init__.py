@@ -1,0 +1,1 @@
+"""The forms of charts that figures share."""

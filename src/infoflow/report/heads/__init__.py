@@ -1,0 +1,1 @@
+"""Figures of what attention heads do, and which of them matter."""

@@ -1,0 +1,140 @@
+"""What heads do: the layer × head map with a choice of statistics, and whether positional heads are confident."""
+
+from dataclasses import replace
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from .._curves import has_untrained
+from .._figure import Figure, Panel, Section
+from .._language import Cast, Series
+from .._model_tables import ModelTables
+from .._numbers import estimate_text, number
+from .._samples import Estimate, Samples
+from ..forms._layer_chart import CONTROL, color_of, finished, lit, shape_of
+from ._map import head_map_figure
+from ._matter import matter_figure
+from ._removed import removed_figure
+from ._statistics import HEAD_TABLES
+
+_POINT = 0.03  # width of a point on axes from 0 to 1
+_POSITIONAL = 0.90  # Voita et al. 2019: share of queries whose strongest key is at one offset
+
+
+HEADS = Section(
+    id="heads",
+    title="What do attention heads do?",
+    lead="A head is one way of looking. Some always look at a neighbour, some pick a single token, some spread "
+    "over the whole sentence.",
+)
+
+
+def heads_section(tables: ModelTables) -> Section | None:
+    """The section, or None where the run measured no heads."""
+    cast, frames = tables.cast, tables.some(HEAD_TABLES)
+    figures = [head_map_figure(frames, cast, tables.get("head_examples"))]
+    if {"head_confidence", "head_positional"} <= set(frames):
+        pairs = _positional_frame(cast.main(frames["head_confidence"]), cast.main(frames["head_positional"]))
+        if len(pairs):
+            figures.append(_positional_figure(pairs, cast))
+    figures += [matter_figure(frames, tables.get("ablation_transfer"), cast)]
+    figures += [removed_figure(frame, cast) for frame in tables.some(["head_pruning_curve"]).values()]
+    if all(figure is None for figure in figures):
+        return None
+    return replace(
+        HEADS,
+        figures=[figure for figure in figures if figure is not None],
+        keys=cast.present(*frames.values()),
+        untrained=any(has_untrained(frame) for frame in frames.values()),
+    )
+
+
+def _positional_frame(confidence: pd.DataFrame, positional: pd.DataFrame) -> pd.DataFrame:
+    """One row per self-attention head: its share at the better of offsets −1 and +1, and its confidence."""
+    keys = ["series", "model", "seed", "trained", "stack", "kind", "layer", "head"]
+    near = positional[(positional["kind"] == "self") & positional["offset"].isin([-1, 1])]
+    best = near.dropna(subset="value").sort_values("value").drop_duplicates(keys, keep="last")
+    named = {"value": "share", "low": "share_low", "high": "share_high", "baseline": "share_baseline"}
+    best = best[[*keys, "offset", *named]].rename(columns=named)
+    columns = [*keys, "value", "low", "high", "baseline", "count"]
+    return confidence[columns].merge(best, on=keys).rename(columns={"value": "confidence", "baseline": "uniform"})
+
+
+def _positional_figure(pairs: pd.DataFrame, cast: Cast) -> Figure:
+    series, seeds = cast.present(pairs), int(pairs["seed"].nunique())
+    controls = " Grey: the untrained model." if has_untrained(pairs) else ""
+    return Figure(
+        id="head-positions",
+        question="Are the heads that look at a neighbour the confident ones?",
+        answer=[
+            f"A head is positional if it looks at one neighbour in at least {_POSITIONAL:.0%} of cases: "
+            f"{'; '.join(_tally(pairs, s) for s in series)}."
+        ],
+        panels=[Panel(spec=_scatter(pairs[pairs["series"] == s.key], s), title=s.label) for s in series],
+        caption=f"Each point is a head{f' of one of {seeds} seeds' if seeds > 1 else ''}; whiskers are 95% intervals "
+        f"(bootstrap over sentences), left out where a point hides them; {int(pairs['count'].median()):,} queries per "
+        f"head.{' Intervals in the text are over seeds.' if seeds > 1 else ''}{controls}",
+        how_to_read=[
+            "Across: how often a head's strongest key is the token just before it or, whichever is more, just after. "
+            "Up: its mean strongest weight (confidence).",
+            f"The dashed lines: {_POSITIONAL:.0%} of queries, the usual threshold of a positional head; and the "
+            "confidence of a head that spreads its weight evenly.",
+            "It would be surprising to find points at the lower right: heads that always pick a neighbour, but barely.",
+        ],
+        method="head-positional",
+        data=pairs.drop(columns="model"),
+        tables=("head_confidence", "head_positional"),
+        findings=("heads:V8",),
+    )
+
+
+def _tally(pairs: pd.DataFrame, series: Series) -> str:
+    own = pairs[(pairs["series"] == series.key) & pairs["trained"]]
+    positional = own["share"] >= _POSITIONAL
+    count = int(positional.sum())
+    if not count:
+        best = number(100 * own["share"].max(), 0)
+        return f"none of {len(own)} heads in {series.label} (the most regular one in {best}%)"
+    inside, outside = _mean_confidence(own[positional]), _mean_confidence(own[~positional])
+    against = f", against {estimate_text(outside)} for the others" if outside.seeds else ""
+    return f"{count} of {len(own)} heads in {series.label}, with mean confidence {estimate_text(inside)}{against}"
+
+
+def _mean_confidence(heads: pd.DataFrame) -> Estimate:
+    """The mean over heads in each seed, then over seeds."""
+    means = heads.groupby("seed")["confidence"].mean()
+    return Samples.bare(dict(means.items())).estimate()
+
+
+def _scatter(pairs: pd.DataFrame, series: Series) -> dict[str, Any]:
+    unit, ticks = alt.Scale(domain=[0, 1]), alt.Axis(tickCount=5)
+    x_title, y_title = "share looking at one neighbour", "confidence"
+    x = alt.X("share:Q", title=x_title, scale=unit, axis=ticks)
+    y = alt.Y("confidence:Q", title=y_title, scale=unit, axis=ticks)
+    color = color_of([series])
+    tooltip = ["seed:Q", "layer:Q", "head:Q", "offset:Q"]
+    tooltip += [alt.Tooltip("share:Q", format=".3f"), alt.Tooltip("confidence:Q", format=".3f")]
+    drawn = ["series", "seed", "layer", "head", "offset", "share", "confidence"]
+    trained = alt.Chart(pairs.loc[pairs["trained"], drawn].round(4))
+    untrained = alt.Chart(pairs.loc[~pairs["trained"], ["share", "confidence"]].round(3))
+    across, up = (_whiskers(pairs, low, high) for low, high in (("share_low", "share_high"), ("low", "high")))
+    uniform = float(pairs.loc[pairs["trained"], "uniform"].mean())
+    layers = [
+        untrained.mark_point(shape="cross", size=14, color="var(--control)", opacity=0.7).encode(x=x, y=y),
+        alt.Chart(pd.DataFrame([{"share": _POSITIONAL}])).mark_rule(**CONTROL).encode(x=x),
+        alt.Chart(pd.DataFrame([{"confidence": uniform}])).mark_rule(**CONTROL).encode(y=y),
+        across.encode(x=alt.X("share_low:Q", title=x_title, scale=unit), x2="share_high:Q", y=y, color=color),
+        up.encode(x=x, y=alt.Y("low:Q", title=y_title, scale=unit), y2="high:Q", color=color),
+        trained.mark_point(filled=True, size=32).encode(
+            x=x, y=y, color=color, shape=shape_of([series]), tooltip=tooltip, opacity=lit(0.75)
+        ),
+    ]
+    return finished(alt.layer(*layers), 240)
+
+
+def _whiskers(pairs: pd.DataFrame, low: str, high: str) -> alt.Chart:
+    """Intervals that reach beyond their point."""
+    long = pairs[pairs["trained"] & (pairs[high] - pairs[low] > _POINT)]
+    drawn = list(dict.fromkeys(["series", "share", "confidence", low, high]))
+    return alt.Chart(long[drawn].round(4)).mark_rule(strokeWidth=1, opacity=0.5)

@@ -1,0 +1,308 @@
+"""All heads at a glance: the layer × head grid of each model, one statistic at a time, the same scale everywhere."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from .._binary import in_steps
+from .._figure import Figure, Panel
+from .._language import Cast
+from .._numbers import listed, number
+from .._theme import vega_config
+from ..forms._layer_chart import PADDING
+from ._examples import examples_by_grid
+from ._names import KINDS, kind_label
+from ._roles import Place, roles_by_place
+from ._statistics import GROUPS, Statistic, head_statistics
+
+
+def head_map_figure(frames: dict[str, pd.DataFrame], cast: Cast, examples: pd.DataFrame | None = None) -> Figure | None:
+    """The map, from whichever head tables are there; `examples`: sentences to show the first seed's heads on."""
+    rows, statistics = head_statistics(frames)
+    if not statistics:
+        return None
+    grids, roles = _grids(rows, cast), roles_by_place(frames)
+    limits = {one.id: _limits(rows, one.id) for one in statistics}
+    live = {
+        "groups": [group for group in GROUPS if any(one.group == group for one in statistics)],
+        "statistics": [_statistic_payload(rows, statistic, limits[statistic.id], cast) for statistic in statistics],
+        "grids": [_grid_payload(grid, statistics, limits, roles) for grid in grids],
+        "roles": bool(roles),
+        "seeds": sorted({grid.seed for grid in grids}),
+        "untrained": any(not grid.trained for grid in grids),
+    }
+    shown = {} if examples is None else examples_by_grid(examples)
+    return Figure(
+        id="head-map",
+        question="What does each head attend to, and how sharply?",
+        answer=[_sentence(rows, statistics[0], cast)],
+        panels=heat_panels(rows, statistics[0], cast),
+        caption=_caption(rows[rows["statistic"] == statistics[0].id]),
+        how_to_read=_how_to_read(statistics, bool(roles), bool(shown)),
+        method="head-statistics",
+        data=rows.drop(columns=[column for column in ("replicates", "model") if column in rows]),
+        tables=(*(name for name in frames), *(("head_examples",) if shown else ())),
+        findings=("heads:V8",),
+        template="heads.html.jinja",
+        payload={
+            "live": {**live, "examples": {grid: example.live for grid, example in shown.items()}},
+            "blocks": {grid: example.block for grid, example in shown.items()},
+            "first": {
+                grid.id: grid.values(statistics[0].id)
+                for grid in grids
+                if grid.trained and grid.seed == live["seeds"][0]
+            },
+        },
+    )
+
+
+def _how_to_read(statistics: list[Statistic], with_roles: bool, with_sentences: bool) -> list[str]:
+    lines = [
+        "Each cell is a head: layers from bottom (0) to top, heads from left to right. The stronger the colour, "
+        "the more; every grid has the same scale. Blocks count from 0, so layer 0 reads the embeddings.",
+        "Choose a statistic above the grids. Click a head, or move with the arrow keys and press Enter, for its "
+        "numbers with intervals, beside the control and all other heads"
+        + (", and its attention on sentences." if with_sentences else "."),
+        "Heads of different models with the same number do the same job only by chance, unless the models "
+        "started from the same initialisation.",
+    ]
+    if any(one.margin for one in statistics):
+        lines.append(
+            "For the best relation and the rarest token the colour shows how far a head is above its own control; the "
+            "panel has both numbers. The best of many relations is picked for each head, so a small lead is no role."
+        )
+    if with_roles:
+        lines.append(
+            "A head's roles are those whose usual threshold it reaches: 90% of queries at one offset, ten points above "
+            "a relation's best offset, half of the queries on the rarest token, 60% of the attention on the first "
+            "token, on [SEP] or on punctuation, 40% on earlier copies or what followed them. A head may have several."
+        )
+    if with_sentences:
+        lines.append(
+            "The sentences are the same for all heads of a model: a few that between them show most heads at their "
+            "most confident, out of 96 short ones drawn by hash. Each head lists them by its own confidence in them; "
+            "they illustrate, and prove nothing."
+        )
+    return lines
+
+
+def heat_panels(rows: pd.DataFrame, statistic: Statistic, cast: Cast) -> list[Panel]:
+    """The grids of the first seed as charts, for files and downloads."""
+    first = rows[(rows["statistic"] == statistic.id) & rows["trained"]]
+    first = first[first["seed"] == first["seed"].min()]
+    groups = [(series, stack, kind) for series in cast.series for stack, kind in _kinds_of(first, series.key)]
+    panels = []
+    for series, stack, kind in groups:
+        own = first[(first["series"] == series.key) & (first["stack"] == stack) & (first["kind"] == kind)]
+        title = f"{series.label}, {kind_label(stack, kind)}"
+        is_last = (series, stack, kind) == groups[-1]
+        panels.append(Panel(spec=_heat_chart(own, statistic, with_legend=is_last), title=title))
+    return panels
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Grid:
+    """The heads of one model, control and kind of attention."""
+
+    id: str
+    label: str
+    series: str
+    slot: int
+    kind: str
+    seed: int
+    trained: bool
+    layers: int
+    heads: int
+    parts: Mapping[str, pd.DataFrame]  # its rows of each statistic it has, by layer, then head
+
+    def values(self, statistic: str) -> list[float | None]:
+        part = self.parts.get(statistic)
+        values = [math.nan] * (self.layers * self.heads) if part is None else part["value"].astype(float)
+        return [float(f"{value:.4g}") if math.isfinite(value) else None for value in values]
+
+
+def _grids(rows: pd.DataFrame, cast: Cast) -> list[_Grid]:
+    grids = []
+    for series in cast.series:
+        own = rows[rows["series"] == series.key]
+        for stack, kind in _kinds_of(own, series.key):
+            of_kind: Any = own[(own["stack"] == stack) & (own["kind"] == kind)].groupby(["seed", "trained"])
+            for (seed, trained), grid in of_kind:
+                layers, heads = int(grid["layer"].max()) + 1, int(grid["head"].max()) + 1
+                grids.append(
+                    _Grid(
+                        id=f"{series.key}/{stack}/{kind}",
+                        label=series.label,
+                        series=series.key,
+                        slot=series.slot,
+                        kind=kind_label(stack, kind),
+                        seed=int(seed),
+                        trained=bool(trained),
+                        layers=layers,
+                        heads=heads,
+                        parts=_by_statistic(grid, layers, heads),
+                    )
+                )
+    return grids
+
+
+def _by_statistic(grid: pd.DataFrame, layers: int, heads: int) -> dict[str, pd.DataFrame]:
+    """Rows of each statistic, one for every layer and head; empty ones where a head has none."""
+    index = pd.MultiIndex.from_product([range(layers), range(heads)])
+    own: Any = grid.drop_duplicates(["statistic", "layer", "head"]).groupby("statistic")
+    return {str(name): part.set_index(["layer", "head"]).reindex(index) for name, part in own}
+
+
+def _grid_payload(
+    grid: _Grid,
+    statistics: list[Statistic],
+    limits: Mapping[str, tuple[float, float]],
+    roles: dict[Place, dict[tuple[int, int], list[str]]],
+) -> dict[str, Any]:
+    """The grid's facts, and its numbers in steps between the limits of each statistic."""
+    facts = {name: getattr(grid, name) for name in ("id", "label", "series", "slot", "kind", "seed", "trained")}
+    numbers = {one.id: _cells(grid, one, limits[one.id]) for one in statistics}
+    stack, kind = grid.id.split("/")[-2:]
+    held = roles.get((grid.series, grid.seed, stack, kind), {}) if grid.trained else {}
+    return {
+        **facts,
+        "roles": {layer * grid.heads + head: names for (layer, head), names in held.items()},
+        "layers": grid.layers,
+        "heads": grid.heads,
+        "statistics": {name: cells for name, cells in numbers.items() if cells},
+    }
+
+
+def _cells(grid: _Grid, statistic: Statistic, limits: tuple[float, float]) -> dict[str, Any]:
+    """value, low, high, baseline and notes by layer and head; of an untrained model only what the page shows of it."""
+    part = grid.parts.get(statistic.id)
+    if part is None:
+        return {}
+    columns = ("value", "low", "high", "baseline") if grid.trained else ("value", *(("baseline",) * statistic.margin))
+    cells: dict[str, Any] = {column: in_steps(part[column].to_numpy(float), *limits) for column in columns}
+    notes = part["note"].fillna("").tolist() if "note" in part else []
+    return cells | ({"notes": notes} if grid.trained and any(notes) else {})
+
+
+def _limits(rows: pd.DataFrame, statistic: str) -> tuple[float, float]:
+    own = rows.loc[rows["statistic"] == statistic, ["value", "low", "high", "baseline"]].to_numpy(float)
+    known = own[np.isfinite(own)]
+    return (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+
+
+def _kinds_of(rows: pd.DataFrame, series: str) -> list[tuple[str, str]]:
+    pairs = set(rows.loc[rows["series"] == series, ["stack", "kind"]].itertuples(index=False, name=None))
+    order = list(KINDS)
+    return sorted(pairs, key=lambda pair: (order.index(pair) if pair in order else 99, pair))
+
+
+def _statistic_payload(
+    rows: pd.DataFrame, statistic: Statistic, limits: tuple[float, float], cast: Cast
+) -> dict[str, Any]:
+    own = rows[rows["statistic"] == statistic.id]
+    keys = ["series", "seed", "stack", "kind", "layer", "head"]
+    both = own[own["trained"]].merge(own[~own["trained"]], on=keys, suffixes=("", "_untrained"))
+    before, after = (_painted(both, statistic, suffix) for suffix in ("_untrained", ""))
+    change = (after - before).abs().max() if len(both) else 0.0
+    return {
+        "id": statistic.id,
+        "label": statistic.label,
+        "unit": statistic.unit,
+        "explanation": statistic.explanation,
+        "control": statistic.control,
+        "group": statistic.group,
+        "signed": statistic.signed,
+        "margin": statistic.margin,
+        "limits": limits,
+        "top": float(f"{statistic.top:.3g}"),
+        "change": float(f"{change:.3g}") or 1.0,
+        "sentence": _sentence(rows, statistic, cast),
+    }
+
+
+def _painted(rows: pd.DataFrame, statistic: Statistic, suffix: str = "") -> pd.Series:
+    """What the colour shows."""
+    return rows[f"value{suffix}"] - rows[f"baseline{suffix}"] if statistic.margin else rows[f"value{suffix}"]
+
+
+def _sentence(rows: pd.DataFrame, statistic: Statistic, cast: Cast) -> str:
+    """Means over each model's self-attention heads of the main stack, strong heads, and the controls."""
+    own = cast.main(rows[(rows["statistic"] == statistic.id) & (rows["kind"] == "self")])
+    own = own if len(own) else rows[rows["statistic"] == statistic.id]
+    parts = []
+    for series in cast.series:
+        heads = own[(own["series"] == series.key) & own["trained"]]
+        if heads.empty:
+            continue
+        amounts = _painted(heads, statistic)
+        text = f"{number(amounts.mean(), _places(statistic))} in {series.label}"
+        if statistic.strong is not None:
+            strong = int((amounts >= statistic.strong).sum())
+            reach = f"lead by {statistic.strong:g}" if statistic.margin else f"reach {statistic.strong:g}"
+            text += f" ({strong} of {len(heads)} heads {reach})"
+        parts.append(text)
+    unit = f", in {statistic.unit}" if statistic.unit else ""
+    sentence = f"Mean {statistic.label} over heads{unit}: {listed(parts)}; "
+    if "offset" in statistic.id:
+        sentence = (
+            f"On average a head's strongest key is the {statistic.label} in this share of cases: {listed(parts)}; "
+        )
+    untrained = own[~own["trained"]]
+    before = (
+        f"untrained models {number(_painted(untrained, statistic).mean(), _places(statistic))}"
+        if len(untrained)
+        else ""
+    )
+    if statistic.margin:
+        sentence = f"{statistic.label.capitalize()}, mean lead over {statistic.control}: {listed(parts)}; "
+        return sentence.rstrip("; ") + (f"; {before}." if before else ".")
+    if statistic.control == "the mean head":
+        return sentence.rstrip("; ") + (f"; {before}." if before else ".")
+    control = number(own.loc[own["trained"], "baseline"].mean(), _places(statistic))
+    return sentence + (f"{before}, " if before else "") + f"{statistic.control} would give {control}."
+
+
+def _places(statistic: Statistic) -> int:
+    """Decimals: more where all values are small."""
+    return 2 if statistic.top >= 0.5 else min(2 - math.floor(math.log10(statistic.top)), 5)
+
+
+def _caption(rows: pd.DataFrame) -> str:
+    count = int(rows["count"].median())
+    seeds = int(rows["seed"].nunique())
+    several = f" One of {seeds} seeds is shown at a time." if seeds > 1 else ""
+    return f"Intervals in the panel: 95%, bootstrap over sentences; about {count:,} queries per head.{several}"
+
+
+def _heat_chart(own: pd.DataFrame, statistic: Statistic, with_legend: bool) -> dict[str, Any]:
+    layers = sorted((int(layer) for layer in own["layer"].unique()), reverse=True)
+    title = f"{statistic.label}{f' ({statistic.unit})' if statistic.unit else ''}"
+    legend = alt.Legend(orient="bottom", gradientLength=120, gradientThickness=8, tickCount=3)
+    ends = ["below", "heat-0", "above"] if statistic.signed else [f"heat-{i}" for i in range(3)]
+    chart = (
+        alt.Chart(own[["layer", "head"]].assign(value=_painted(own, statistic)))
+        .mark_rect(stroke="var(--paper)", strokeWidth=1)
+        .encode(
+            x=alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0, domain=False, ticks=False)),
+            y=alt.Y("layer:O", title="layer", sort=layers, axis=alt.Axis(domain=False, ticks=False)),
+            color=alt.Color(
+                "value:Q",
+                title=title,
+                scale=alt.Scale(
+                    domain=[-statistic.top, 0, statistic.top]
+                    if statistic.signed
+                    else [0, statistic.top / 2, statistic.top],
+                    range=[f"var(--{end})" for end in ends],
+                    clamp=True,
+                ),
+                legend=legend if with_legend else None,
+            ),
+        )
+    )
+    spec = chart.properties(width="container", height=max(20 * len(layers), 60)).to_dict()
+    return {**spec, "config": vega_config(), "padding": PADDING}

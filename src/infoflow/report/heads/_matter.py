@@ -1,0 +1,213 @@
+"""Which heads matter: whether importance, relevance and ablation agree, and how many heads can go."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from .._curves import has_untrained
+from .._figure import Figure, Panel
+from .._language import Cast, Series
+from .._numbers import estimate_text, listed, number
+from .._samples import Samples
+from ..forms._layer_chart import CONTROL, color_of, finished, lit
+from ._names import kind_label
+from ._statistics import Statistic, head_statistics
+
+_KEYS = ["series", "seed", "trained", "stack", "kind", "layer", "head"]
+_KIND_SHAPES = {
+    "encoder self-attention": "circle",
+    "decoder self-attention": "square",
+    "cross-attention": "triangle-up",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Pair:
+    """Two statistics of the same heads."""
+
+    x: Statistic
+    y: Statistic
+    rows: pd.DataFrame
+
+    def correlation(self, series: str) -> Samples:
+        """Spearman's rank correlation over the heads of each seed."""
+        from scipy.stats import spearmanr  # takes long to import
+
+        own = self.rows[(self.rows["series"] == series) & self.rows["trained"]]
+        values = {
+            seed: spearmanr(heads["x"], heads["y"]).statistic
+            for seed, heads in own.groupby("seed")
+            if min(len(set(heads["x"])), len(set(heads["y"]))) > 1  # else there is no order
+        }
+        return Samples.bare({seed: float(value) for seed, value in values.items() if value == value})
+
+
+def matter_figure(frames: dict[str, pd.DataFrame], transfer: pd.DataFrame | None, cast: Cast) -> Figure | None:
+    """Importance, relevance and single ablations of the same heads, where at least two of them were measured.
+
+    `transfer` says whether ablations have the same effects on sentences of another domain.
+    """
+    rows, statistics = head_statistics(frames)
+    pairs = _pairs(rows, statistics)
+    if not pairs:
+        return None
+    main = pairs[0]
+    series = cast.present(main.rows[main.rows["trained"]])
+    tables = tuple(name for name in ("head_importance", "head_relevance", "head_ablation") if name in frames)
+    return Figure(
+        id="heads-matter",
+        question="Do importance, relevance and removal single out the same heads?",
+        answer=[
+            *(_agreement(pair, series) for pair in pairs[:2]),
+            *_significant(frames, cast),
+            *_elsewhere(transfer, cast),
+        ],
+        panels=[Panel(spec=_scatter(main, one), title=one.label) for one in series],
+        caption=_scatter_caption(main),
+        how_to_read=[
+            f"Each point is a head. Across: its {main.x.label}, {main.x.explanation}. "
+            f"Up: {main.y.label}, {main.y.explanation}.",
+            "Whiskers, where a point does not hide them, are 95% intervals over sentences. The dashed line is "
+            + ("no change." if main.y.signed else "the control."),
+            "If the quick measure across could replace the costly one up, points would rise from left to right; a rank "
+            "correlation of 1 means the same order, 0 none. Colour in the head map shows each of them for all heads.",
+        ],
+        method="head-importance",
+        data=main.rows.drop(columns=["model"], errors="ignore"),
+        tables=tables if transfer is None else (*tables, "ablation_transfer"),
+        findings=("heads:M1", "heads:M5", "heads:V6"),
+    )
+
+
+def _pairs(rows: pd.DataFrame, statistics: list[Statistic]) -> list[_Pair]:
+    """Importance against ablation, relevance against ablation, importance against relevance: what there is."""
+    found = {one.id.partition("-")[0]: one for one in reversed(statistics) if one.group == "does it matter"}
+    pairs = []
+    for across, up in (("importance", "ablation"), ("relevance", "ablation"), ("importance", "relevance")):
+        if across in found and up in found:
+            x, y = (_named(rows, found[name], axis) for name, axis in ((across, "x"), (up, "y")))
+            joined = x.merge(y, on=_KEYS).dropna(subset=["x", "y"])
+            if len(joined[joined["trained"]]):
+                pairs.append(_Pair(x=found[across], y=found[up], rows=joined))
+    return pairs
+
+
+def _named(rows: pd.DataFrame, statistic: Statistic, axis: str) -> pd.DataFrame:
+    own = rows[rows["statistic"] == statistic.id]
+    names = {"value": axis, "low": f"{axis}_low", "high": f"{axis}_high", "baseline": f"{axis}_control"}
+    return own[[*_KEYS, *names]].rename(columns=names)
+
+
+def _agreement(pair: _Pair, series: list[Series]) -> str:
+    parts = []
+    for one in series:
+        estimate = pair.correlation(one.key).estimate()
+        if estimate.seeds:
+            parts.append(
+                f"{estimate_text(estimate) if estimate.has_interval else number(estimate.value, 2)} in {one.label}"
+            )
+    return f"Rank correlation of {pair.x.label} and {pair.y.label}: {listed(parts) or 'none can be told'}."
+
+
+def _significant(frames: dict[str, pd.DataFrame], cast: Cast) -> list[str]:
+    """How many heads change the loss on their own, corrected for their number."""
+    frame = frames.get("head_ablation")
+    if frame is None or "p_corrected" not in frame:
+        return []
+    metric = str(frame["metric"].iloc[0])
+    own = frame[frame["trained"] & (frame["metric"] == metric)]
+    own = own[own["removed"] == "head"] if "removed" in own else own
+    parts = []
+    for one in cast.present(own):
+        heads = own[own["series"] == one.key]
+        sure = heads[heads["p_corrected"] < 0.05]
+        worse = int((sure["value"] > 0).sum() if metric == "loss" else (sure["value"] < 0).sum())
+        losses = f"{worse} of them" if worse < len(sure) else "all of them"
+        parts.append(
+            f"{len(sure)} of {len(heads)} in {one.label}" + (f" ({losses} for the worse)" if len(sure) else "")
+        )
+    return [f"Heads whose removal alone changes the {metric} at all, corrected for their number: {listed(parts)}."]
+
+
+def _elsewhere(transfer: pd.DataFrame | None, cast: Cast) -> list[str]:
+    """Whether the heads that matter on these sentences matter on those of another domain."""
+    if transfer is None:
+        return []
+    own = transfer[transfer["trained"] & (transfer["kind"] == "all")].dropna(subset="value")
+    parts = []
+    for one in cast.present(own):
+        rows = own[own["series"] == one.key]
+        limit = number(float(rows["baseline"].mean()), 2)
+        parts.append(f"{estimate_text(Samples.of(rows).estimate())} in {one.label} (shuffled heads: {limit})")
+    words = "Correlation with the effects of removal on sentences of another domain"
+    return [f"{words}: {listed(parts)}."] if parts else []
+
+
+def _scatter_caption(pair: _Pair) -> str:
+    trained = pair.rows[pair.rows["trained"]]
+    seeds = int(trained["seed"].nunique())
+    heads = f"{len(trained):,} heads" + (f" of {seeds} seeds" if seeds > 1 else "")
+    over = " Intervals in the text are over seeds." if seeds > 1 else ""
+    grey = " Grey crosses: an untrained model." if has_untrained(pair.rows) else ""
+    shapes = "circles encoder self-attention, squares decoder self-attention, triangles cross-attention"
+    return f"{heads}; {shapes}.{over}{grey}"
+
+
+def _scatter(pair: _Pair, series: Series) -> dict[str, Any]:
+    own = pair.rows[pair.rows["series"] == series.key].round(5)
+    own = own.assign(kind=[kind_label(stack, kind) for stack, kind in zip(own["stack"], own["kind"], strict=True)])
+    x_title, y_title = (f"{one.label}{f' ({one.unit})' if one.unit else ''}" for one in (pair.x, pair.y))
+    x_scale, y_scale = (alt.Scale(domain=_span(pair.rows, axis), nice=True, zero=False) for axis in "xy")
+    x, y = (
+        alt.X("x:Q", title=x_title, scale=x_scale, axis=alt.Axis(tickCount=5)),
+        alt.Y("y:Q", title=y_title, scale=y_scale),
+    )
+    kinds = sorted(set(own["kind"]))
+    shape = alt.Shape(
+        "kind:N",
+        scale=alt.Scale(domain=kinds, range=[_KIND_SHAPES.get(kind, "diamond") for kind in kinds]),
+        legend=None,
+    )
+    first = own["seed"] == own["seed"].min()
+    columns = ["series", "seed", "kind", "layer", "head", "x", "y", "y_low", "y_high"]
+    trained, untrained = own.loc[own["trained"], columns], own.loc[~own["trained"] & first, ["x", "y"]]
+    tooltip = [
+        "kind:N",
+        "seed:Q",
+        "layer:Q",
+        "head:Q",
+        alt.Tooltip("x:Q", title=pair.x.label, format=".3g"),
+        alt.Tooltip("y:Q", title=pair.y.label, format=".3g"),
+    ]
+    color = color_of([series])
+    control = 0.0 if pair.y.signed else float(pair.rows.loc[pair.rows["trained"], "y_control"].mean())
+    up = trained[trained["y_high"] - trained["y_low"] > 0.05 * _height(pair.rows)]
+    rule = {"strokeWidth": 1, "opacity": 0.45}
+    layers = [
+        alt.Chart(untrained)
+        .mark_point(shape="cross", size=14, color="var(--control)", opacity=0.6, clip=True)
+        .encode(x=x, y=y),
+        alt.Chart(pd.DataFrame([{"y": control}])).mark_rule(**CONTROL).encode(y=y),
+        alt.Chart(up[["series", "x", "y_low", "y_high"]])
+        .mark_rule(**rule)
+        .encode(x=x, y=alt.Y("y_low:Q", title=y_title, scale=y_scale), y2="y_high:Q", color=color),
+        alt.Chart(trained[["series", "seed", "kind", "layer", "head", "x", "y"]])
+        .mark_point(filled=True, size=30)
+        .encode(x=x, y=y, color=color, shape=shape, tooltip=tooltip, opacity=lit(0.75)),
+    ]
+    return finished(alt.layer(*layers), 240)
+
+
+def _span(rows: pd.DataFrame, axis: str) -> list[float]:
+    """Of the trained models' points, upwards with the intervals that are drawn."""
+    ends = rows.loc[rows["trained"], ["y", "y_low", "y_high"] if axis == "y" else [axis]]
+    low, high = float(ends.min().min()), float(ends.max().max())
+    margin = 0.06 * (high - low) or 1e-6
+    return [min(low - margin, 0.0), high + margin]
+
+
+def _height(rows: pd.DataFrame) -> float:
+    low, high = _span(rows, "y")
+    return high - low

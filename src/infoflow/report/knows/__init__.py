@@ -1,0 +1,1 @@
+"""Figures of what representations hold, how they change, and how alike their spaces are."""

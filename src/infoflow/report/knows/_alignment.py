@@ -1,0 +1,332 @@
+"""Whether one encoder's space can be turned into another's: scores beside their controls, and curves over layers."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import altair as alt
+import pandas as pd
+
+from infoflow.results import AmbiguousModels
+
+from .._curves import curves, interval_note
+from .._figure import Figure, Panel, Section
+from .._language import JOIN, Cast, Series, objective_label, own_style
+from .._model_tables import ModelTables
+from .._numbers import estimate_text, listed, number, size_text
+from .._samples import Estimate, Samples
+from ..forms._hollow import HOLLOW, point_style
+from ..forms._layer_chart import CONTROL, finished, layer_chart, lit
+
+_SOURCE, _TARGET = "masked-lm", "translation"
+
+
+class _Kind(NamedTuple):
+    label: str
+    control: bool
+    shape: str
+
+
+_KINDS = {
+    "aligned": _Kind("aligned", False, "circle"),
+    "implicit": _Kind("under the decoder", False, "diamond"),
+    "unaligned": _Kind("linear map only", False, "square"),
+    "shuffled": _Kind("shuffled links", True, "triangle-up"),
+    "regulariser only": _Kind("no links", True, "triangle-down"),
+}
+
+
+class _Score(NamedTuple):
+    title: str
+    name: str  # in a sentence
+    lower_is_better: bool = False
+
+
+_SCORES = {
+    "retrieval forward": _Score("words found, masked LM to translation: higher is better", "retrieval"),
+    "retrieval backward": _Score("words found, translation to masked LM: higher is better", "retrieval backwards"),
+    "mse": _Score("squared error per dimension: lower is better", "squared error", lower_is_better=True),
+    "rsa": _Score("RSA to the translation encoder: higher is better", "RSA"),
+    "pwcca": _Score("PWCCA to the translation encoder: higher is better", "PWCCA"),
+}
+_CURVES = {"average similarity": "random words", "self-similarity": "occurrences of one word"}
+
+
+ALIGNMENT = Section(
+    id="alignment",
+    title="Can one space be turned into another?",
+    lead="A masked LM and a translation encoder give the same word different vectors. Is that a matter of "
+    "coordinates, which a map undoes, or do the vectors hold different things, so that the encoder itself has to "
+    "learn?",
+)
+
+
+def alignment_section(tables: ModelTables) -> Section | None:
+    """The section, or None where nothing was aligned."""
+    if "alignment" not in tables:
+        return None
+    cast = tables.cast
+    frame = _one_target(tables["alignment"], cast).assign(series=_SOURCE + JOIN + _TARGET, trained=True)
+    figures = [_score_figure(frame, cast), _curve_figure(frame, cast)]
+    if "bleu" in set(frame["metric"]):
+        figures.append(_bleu_figure(frame, cast))
+    return replace(ALIGNMENT, figures=figures, keys=[one for one in cast.series if one.key in (_SOURCE, _TARGET)])
+
+
+def _one_target(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+    """The rows of masked LMs aligned to one translation model each."""
+    own = frame[frame["series"] == _SOURCE] if "series" in frame else frame
+    shown = own[own["target_model"].map(cast.lines) == _TARGET] if "target_model" in own else own
+    own = shown if len(shown) else own
+    if "target_model" in own and int(own.groupby("source_model")["target_model"].nunique().max()) > 1:
+        names = ", ".join(dict.fromkeys(own["target_model"]))
+        raise AmbiguousModels(
+            f"One target must be chosen for each source of an alignment. There are several: {names}. Align to one."
+        )
+    return own
+
+
+def _score_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
+    mapped = frame[(frame["states"] == "mapped") & frame["metric"].isin(list(_SCORES))]
+    table = _score_table(mapped)
+    return Figure(
+        id="alignment-scores",
+        question="Does alignment bring a masked LM nearer to the translation encoder than a linear map does?",
+        answer=[_retrieval_sentence(mapped), _other_sentence(mapped), _shuffled_sentence(mapped)],
+        panels=[
+            Panel(title=score.title, spec=_score_chart(table[table["metric"] == metric], cast))
+            for metric, score in _SCORES.items()
+            if metric in set(table["metric"])
+        ],
+        caption=f"{_marks(table)} Top-layer vectors after the map, on "
+        f"{int(table.loc[table['metric'] == 'mse', 'count'].median()):,} words of held-out sentences "
+        f"({int(table.loc[table['metric'] == 'retrieval forward', 'count'].median()):,} candidates of a retrieval).",
+        how_to_read=[
+            "One line per way of training: aligned, the encoder and a linear map learn together to give each word the "
+            "vector that the translation encoder gives it; under the decoder, the encoder is fine-tuned as part of the "
+            "translation model, and a linear map is fitted then; linear map only, the encoder stays as it was.",
+            "The grey ones are controls: trained in the same way on links to words of other sentences, or without any "
+            "links, on staying as it was, under a random map. They must not come near.",
+            "The dashed grey mark is what ignores the word: chance for retrieval, the mean vector for the error, "
+            "shuffled words for RSA and PWCCA.",
+        ],
+        method="alignment",
+        data=table,
+        tables=("alignment",),
+        findings=("representations:Z-3",),
+    )
+
+
+def _score_table(frame: pd.DataFrame, kinds: Iterable[str] = _KINDS) -> pd.DataFrame:
+    """One row per kind and metric (mean over seeds, `seed` −1), and one per seed; in the order of `kinds`."""
+    rows = []
+    groups: Any = frame.groupby(["metric", "kind"], sort=False)
+    for (metric, kind), own in groups:
+        estimate = Samples.of(own).estimate()
+        rows.append(_score_row(metric, kind, -1, estimate, float(own["baseline"].mean())))
+        for seed in own.to_dict("records"):
+            one = Estimate(value=seed["value"], low=seed["low"], high=seed["high"], seeds=1, count=seed["count"])
+            rows.append(_score_row(metric, kind, int(seed["seed"]), one, float(seed["baseline"])))
+    order = {kind: index for index, kind in enumerate(kinds)}
+    return pd.DataFrame(rows).sort_values("kind", key=lambda names: names.map(order), kind="stable")
+
+
+def _score_row(metric: str, kind: str, seed: int, estimate: Estimate, baseline: float) -> dict[str, Any]:
+    return {
+        "metric": metric,
+        "kind": kind,
+        "label": _KINDS[kind].label if kind in _KINDS else kind,
+        "seed": seed,
+        "value": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
+        "baseline": baseline,
+        "seeds": estimate.seeds,
+        "count": estimate.count,
+        "series": _SOURCE + JOIN + _TARGET,
+        "shown": estimate_text(estimate),
+        "short": estimate_text(estimate).split(" (")[0],
+    }
+
+
+def _score_chart(table: pd.DataFrame, cast: Cast) -> dict[str, Any]:
+    # A t interval of shares near 0 may reach below it, where no share lies.
+    table = table.assign(low=table["low"].clip(lower=min(0.0, float(table["value"].min()))))
+    means, seeds = table[table["seed"] < 0], table[table["seed"] >= 0]
+    labels = list(means["label"])
+    styles = [next((k for k in _KINDS.values() if k.label == label), _Kind(label, False, "circle")) for label in labels]
+    colors = [_color(kind, cast) for kind in means["kind"]]
+    rows = alt.Scale(type="band", domain=labels)
+    x = alt.X("value:Q", title=None, scale=alt.Scale(zero=True, nice=True), axis=alt.Axis(grid=True, tickCount=5))
+    y = alt.Y("label:N", title=None, scale=rows, axis=alt.Axis(labelLimit=130, grid=False))
+    color = alt.Color("label:N", scale=alt.Scale(domain=labels, range=colors), legend=None)
+    shape = alt.Shape("label:N", scale=alt.Scale(domain=labels, range=[s.shape for s in styles]), legend=None)
+    tooltip = ["label:N", alt.Tooltip("shown:N", title="value"), alt.Tooltip("baseline:Q", title="reference")]
+    base, dots = alt.Chart(means), alt.Chart(seeds)
+    reference = pd.DataFrame({"value": [float(means["baseline"].mean())]})
+    layers = [
+        alt.Chart(reference).mark_rule(**CONTROL).encode(x=x),
+        base.mark_rule(strokeWidth=2.2).encode(
+            x=alt.X("low:Q", title=None), x2="high:Q", y=y, color=color, opacity=lit()
+        ),
+        dots.mark_point(filled=True, size=22).encode(x=x, y=y, color=color, opacity=lit(0.45)),
+        base.mark_point(size=80, **point_style(means)).encode(
+            x=x, y=y, color=color, shape=shape, opacity=lit(), tooltip=tooltip
+        ),
+        base.mark_text(dy=-13, fontSize=10.5, color="var(--ink)").encode(x=x, y=y, text="short:N", opacity=lit()),
+    ]
+    return finished(alt.layer(*layers), 12 + 38 * len(labels))
+
+
+def _color(kind: str, cast: Cast) -> str:
+    """The masked LM's colour, as it is its encoder; grey for a control, translation's colour for its own encoder."""
+    if kind in _KINDS and _KINDS[kind].control:
+        return "var(--control)"
+    key, slot = (_TARGET, 2) if kind == "target" else (_SOURCE, 1)
+    return next((series.color for series in cast.series if series.key == key), f"var(--series-{slot})")
+
+
+def _retrieval_sentence(frame: pd.DataFrame) -> str:
+    at = {kind: _samples(frame, kind, "retrieval forward") for kind in ("aligned", "unaligned")}
+    chance = float(frame.loc[frame["metric"] == "retrieval forward", "baseline"].mean())
+    difference = (at["aligned"] - at["unaligned"]).estimate()
+    verdict = "more" if difference.sign > 0 else "less" if difference.sign < 0 else "not clearly more or less"
+    return (
+        f"After alignment a masked LM's word finds its counterpart among all others with probability "
+        f"{estimate_text(at['aligned'].estimate())}, {verdict} than under the best linear map of the encoder as it "
+        f"was, {estimate_text(at['unaligned'].estimate())}; chance is {number(chance)}."
+    )
+
+
+def _other_sentence(frame: pd.DataFrame) -> str:
+    """How the other scores of the aligned encoder differ from those of the linear map."""
+    moved = []
+    for metric in ("mse", "rsa", "pwcca"):
+        difference = (_samples(frame, "aligned", metric) - _samples(frame, "unaligned", metric)).estimate()
+        name = _SCORES[metric].name
+        if difference.sign:
+            moved.append(f"{name} is {size_text(difference)} {'higher' if difference.value > 0 else 'lower'}")
+        else:
+            moved.append(f"{name} does not clearly differ")
+    return f"Against the linear map, {listed(moved)}."
+
+
+def _shuffled_sentence(frame: pd.DataFrame) -> str:
+    found = _samples(frame, "shuffled", "retrieval forward").estimate()
+    error = _samples(frame, "shuffled", "mse").estimate()
+    mean = float(frame.loc[frame["metric"] == "mse", "baseline"].mean())
+    return (
+        f"Trained on shuffled links it finds {estimate_text(found)} of the words, and its squared error, "
+        f"{estimate_text(error)}, is that of the mean vector, {number(mean)}."
+        if error.value > 0.9 * mean
+        else f"Trained on shuffled links it finds {estimate_text(found)} of the words."
+    )
+
+
+def _samples(frame: pd.DataFrame, kind: str, metric: str) -> Samples:
+    return Samples.of(frame[(frame["kind"] == kind) & (frame["metric"] == metric)])
+
+
+def _marks(table: pd.DataFrame) -> str:
+    seeds = int(table["seeds"].max())
+    if seeds == 1:
+        return f"Marks are values with 95% intervals over sentences, {HOLLOW}."
+    bars = "a 95% interval over seeds and sentences"
+    return f"Large marks are means over {seeds} seeds with {bars}, small dots the seeds."
+
+
+def _curve_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
+    lines = _curve_lines(cast)
+    kept = frame[frame["metric"].isin(list(_CURVES)) & frame["kind"].isin([line.key for line in lines])]
+    tables = {metric: curves(kept[kept["metric"] == metric].assign(series=kept["kind"])) for metric in _CURVES}
+    tables = {metric: table[table["group"] == "trained"] for metric, table in tables.items()}
+    everything = pd.concat([table.assign(metric=metric) for metric, table in tables.items()])
+    return Figure(
+        id="alignment-curves",
+        question="Does the aligned encoder's space look like the translation encoder's, layer by layer?",
+        answer=[_gap_sentence(frame, metric) for metric in _CURVES],
+        panels=[
+            Panel(
+                title=f"mean cosine of {what}",
+                spec=layer_chart(tables[metric], lines, y_title=metric, baseline_name=""),
+            )
+            for metric, what in _CURVES.items()
+        ],
+        caption=interval_note(everything),
+        how_to_read=[
+            "Left, how similar two words' vectors are wherever they occur; right, how similar the occurrences of one "
+            "word are. Across: layers, from the embeddings (0).",
+            "If alignment made the masked LM an encoder like the other, its line would lie nearer to that of "
+            "translation than the unaligned line does, in every layer and not only at the top, which alone is trained "
+            "to match.",
+        ],
+        method="alignment",
+        data=everything,
+        tables=("alignment",),
+        findings=("representations:Z-4",),
+    )
+
+
+def _curve_lines(cast: Cast) -> list[Series]:
+    slots = {series.key: series.slot for series in cast.series}
+    source, target = slots.get(_SOURCE, 1), slots.get(_TARGET, 2)
+    return [
+        Series(key="target", label=objective_label(_TARGET), slot=target),
+        Series(key="aligned", label="aligned", slot=source),
+        Series(key="unaligned", label="unaligned", slot=source, style=own_style(source) + 1),
+    ]
+
+
+def _gap_sentence(frame: pd.DataFrame, metric: str) -> str:
+    name = f"{metric} gap"
+    at = {kind: _samples(frame, kind, name) for kind in ("aligned", "unaligned", "shuffled")}
+    texts = {kind: estimate_text(samples.estimate()) for kind, samples in at.items()}
+    difference = (at["aligned"] - at["unaligned"]).estimate()
+    verdict = {-1: "narrows", 0: "does not clearly change", 1: "widens"}[difference.sign]
+    return (
+        f"Alignment {verdict} the gap to translation in {metric}: over all layers {texts['aligned']} against "
+        f"{texts['unaligned']} before, and {texts['shuffled']} on shuffled links."
+    )
+
+
+def _bleu_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
+    names = {"unaligned": "as it was", "implicit": "fine-tuned", "target": "translation's own encoder"}
+    kept = frame[(frame["metric"] == "bleu") & frame["kind"].isin(list(names))]
+    table = _score_table(kept, names).assign(label=lambda rows: rows["kind"].map(names))
+    before, after, own = (_samples(frame, kind, "bleu") for kind in names)
+    signatures = sorted({str(s) for s in kept["signature"] if s})
+    return Figure(
+        id="alignment-bleu",
+        question="Can the masked LM's encoder serve the translation decoder?",
+        answer=[
+            f"Put under the decoder as it was, the masked LM's encoder gives BLEU {estimate_text(before.estimate())}; "
+            f"after fine-tuning both together {estimate_text(after.estimate())}. The decoder's own encoder gives "
+            f"{estimate_text(own.estimate())}.",
+            *_drift_sentence(frame),
+        ],
+        panels=[Panel(title="BLEU: higher is better", spec=_score_chart(table, cast))],
+        caption=f"{_marks(table)} {int(table['count'].median()):,} held-out sentences. sacreBLEU signature: "
+        f"{listed(signatures)}.",
+        how_to_read=[
+            "The masked LM's encoder takes the place of the translation model's own, and both it and the decoder are "
+            "trained on, on few sentences: how fast it gets there says how much it holds of what the decoder needs.",
+            "The dashed grey mark is the source copied.",
+        ],
+        method="alignment",
+        data=table,
+        tables=("alignment",),
+    )
+
+
+def _drift_sentence(frame: pd.DataFrame) -> list[str]:
+    """Whether serving the decoder alone brings the encoder's own states nearer to the other encoder's."""
+    states = frame[frame["states"] == "encoder"]
+    after, before = (_samples(states, kind, "rsa") for kind in ("implicit", "unaligned"))
+    if not after:
+        return []
+    difference = (after - before).estimate()
+    towards = {1: "comes nearer to", -1: "moves away from", 0: "does not clearly move towards"}[difference.sign]
+    return [
+        f"No word of the other encoder was shown to it, and still its space {towards} that encoder's: RSA of the top "
+        f"layers {estimate_text(after.estimate())} after {estimate_text(before.estimate())}."
+    ]

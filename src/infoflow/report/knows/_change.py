@@ -1,0 +1,191 @@
+"""How representations change: from layer to layer, between objectives, and between seeds."""
+
+from dataclasses import replace
+
+import pandas as pd
+
+from .._curves import curves, has_untrained, interval_note
+from .._figure import Figure, Panel, Section
+from .._language import JOIN, Cast, Series
+from .._model_tables import ModelTables
+from .._numbers import estimate_text, listed, number
+from .._samples import Samples
+from ..forms._layer_chart import layer_chart
+from ._frequency import frequency_figures
+
+_PWCCA = (
+    "Distance is 1 − PWCCA: 0 where each space is a linear map of the other, and as high as “shuffled rows” where the "
+    "two share nothing."
+)
+
+
+CHANGES = Section(
+    id="changes",
+    title="How do representations change?",
+    lead="A layer may rewrite a token's vector or pass it on, and two models may end up with the same space or "
+    "with different ones. Both are distances between views of the same occurrences.",
+)
+
+
+def change_section(tables: ModelTables) -> Section | None:
+    """The section, or None where the run measured nothing that belongs here."""
+    cast = tables.cast
+    frames = list(tables.some(["layer_distance"]).values())
+    figures = [_layer_figure(cast.main(frame), cast) for frame in frames] + frequency_figures(tables)
+    figures += [_model_figure(frame, cast) for frame in tables.some(["model_distance"]).values()]
+    if not figures:
+        return None
+    return replace(
+        CHANGES,
+        figures=figures,
+        keys=cast.present(*frames) if frames else list(cast.series),
+        untrained=any(has_untrained(frame) for frame in frames),
+    )
+
+
+def _layer_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
+    table, series = curves(frame), cast.present(frame)
+    spec = layer_chart(
+        table,
+        series,
+        y_title="distance between consecutive layers (1 − PWCCA)",
+        x_title="from layer → to layer (0 = embeddings)",
+        baseline_name="shuffled rows",
+        transitions=True,
+    )
+    return Figure(
+        id="layer-change",
+        question="How much does each layer change the representation?",
+        answer=[f"The largest step {'; '.join(_profile(frame, s) for s in series)}.", *_untrained_sentence(table)],
+        panels=[Panel(spec=spec)],
+        caption=f"{interval_note(table)} Width {int(frame['width'].median())}.",
+        how_to_read=[
+            "Across: the step from one layer to the next. Up: how far the two layers' spaces lie apart. " + _PWCCA,
+            "The dashed grey line is a model of the same shape that was never trained.",
+            "A rise at the last step means that the model rewrites its vectors just before it predicts.",
+        ],
+        method="pwcca",
+        data=table.rename(columns={"layer": "from_layer"}),
+        tables=("layer_distance",),
+        findings=("representations:V-9",),
+    )
+
+
+def _profile(frame: pd.DataFrame, series: Series) -> str:
+    """Where one line changes most and least, or that its steps cannot be told apart."""
+    own = frame[(frame["series"] == series.key) & frame["trained"]]
+    steps = {int(str(layer)): Samples.of(rows) for layer, rows in own.groupby("layer")}
+    means = {layer: samples.estimate().value for layer, samples in steps.items()}
+    most, least = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
+    text = f"of {series.label} is {most}→{most + 1}: {estimate_text(steps[most].estimate())}"
+    if most == least:
+        return text
+    if (steps[most] - steps[least]).estimate().sign <= 0:
+        return f"{text}, not clearly more than the others"
+    return f"{text}, its smallest {least}→{least + 1}: {estimate_text(steps[least].estimate())}"
+
+
+def _untrained_sentence(table: pd.DataFrame) -> list[str]:
+    values = table.loc[table["group"] == "untrained", "value"]
+    if values.empty:
+        return []
+    low, high = number(values.min(), 3), number(values.max(), 3)
+    return [f"Layers of an untrained model change by {low if low == high else f'{low} to {high}'}."]
+
+
+def _model_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
+    pairs, seeds = _pair_frames(frame, cast)
+    lines = _pair_series(pairs, cast)
+    across = "objectives" if cast.by == "objective" else "models"
+    drawn = [(f"between {across}{', same seed' if len(seeds) else ''}", curves(pairs, by="pair"), lines)] * bool(
+        len(pairs)
+    )
+    drawn += [("between seeds, same objective", curves(seeds, by="pair"), cast.present(seeds))] * bool(len(seeds))
+    tables = pd.concat([table.assign(panel=title) for title, table, _ in drawn])
+    span = _shared_range(tables)
+    return Figure(
+        id="model-distance",
+        question="Does the objective matter more than the random initialisation?"
+        if len(seeds)
+        else f"How far apart are the {across}?",
+        answer=_distance_sentences(pairs, seeds, lines, across),
+        panels=[
+            Panel(
+                title=title,
+                spec=layer_chart(
+                    table, series, y_title="distance (1 − PWCCA)", baseline_name="shuffled rows", y_range=span
+                ),
+            )
+            for title, table, series in drawn
+        ],
+        caption=interval_note(tables).replace("seeds", "pairs of models")
+        + (" Both panels share one scale." if len(drawn) > 1 else ""),
+        how_to_read=[
+            f"The same layer of two models, measured on the same occurrences. A line between two {across} wears both "
+            "colours. " + _PWCCA,
+            "If the objective shapes representations, lines between objectives lie above lines between seeds, more so "
+            "at the top.",
+            "Untrained models that started from the same initialisation are near zero by construction.",
+        ],
+        method="pwcca",
+        data=tables,
+        tables=("model_distance",),
+        findings=tuple(f"representations:V-{n}" for n in (6, 7, 8)),
+    )
+
+
+def _pair_frames(frame: pd.DataFrame, cast: Cast) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rows of pairs across lines and of pairs within a line, each with `series`, `pair` and `trained`."""
+    side_a, side_b = frame["series_a"], frame["series_b"]
+    rank = {series.key: index for index, series in enumerate(cast.series)}
+    keys = [
+        JOIN.join(sorted(pair, key=lambda key: rank.get(key, len(rank)))) for pair in zip(side_a, side_b, strict=True)
+    ]
+    frame = frame.assign(
+        series=keys,
+        pair=frame["model_a"].astype(str) + " | " + frame["model_b"].astype(str),
+    )
+    same = side_a == side_b
+    return frame[~same], frame[same].assign(series=side_a[same])
+
+
+def _pair_series(pairs: pd.DataFrame, cast: Cast) -> list[Series]:
+    """A line per pair of the cast, in two colours."""
+    present = set(pairs["series"])
+    return [
+        Series(key=a.key + JOIN + b.key, label=f"{a.label} – {b.label}", slot=a.slot, second_slot=b.slot)
+        for index, a in enumerate(cast.series)
+        for b in cast.series[index + 1 :]
+        if a.key + JOIN + b.key in present
+    ]
+
+
+def _shared_range(tables: pd.DataFrame) -> tuple[float, float]:
+    drawn = tables[tables["group"] != "baseline"]
+    return 0.0, 1.06 * float(drawn[["high", "value"]].max().max())
+
+
+def _distance_sentences(pairs: pd.DataFrame, seeds: pd.DataFrame, lines: list[Series], across: str) -> list[str]:
+    top = {line.label: _at_top(pairs, line.key).estimate() for line in lines}
+    if not top:
+        return []
+    ranked = sorted(top, key=lambda label: top[label].value)
+    parts = [f"{label} {estimate_text(top[label])}" for label in ranked]
+    sentences = [f"At the top layer, from nearest to farthest: {listed(parts)}."]
+    if across == "models":
+        return sentences
+    within = {str(key): _at_top(seeds, str(key)).estimate().value for key in dict.fromkeys(seeds["series"])}
+    if not within:
+        return [*sentences, "With one seed of each objective there is no distance between seeds to compare with."]
+    nearest, farthest = min(estimate.value for estimate in top.values()), max(within.values())
+    relation = "all farther apart than" if nearest > farthest else "not all farther apart than"
+    return [
+        *sentences,
+        f"There, objectives are {relation} seeds: the nearest two objectives are {number(nearest, 3)} apart, the "
+        f"farthest seeds of one objective {number(farthest, 3)}.",
+    ]
+
+
+def _at_top(frame: pd.DataFrame, key: str) -> Samples:
+    own = frame[(frame["series"] == key) & frame["trained"]]
+    return Samples.of(own[own["layer"] == own["layer"].max()], "pair")

@@ -1,0 +1,127 @@
+"""Whether mutual information has converged: how it depends on the number of tokens, and at which layers it does not."""
+
+from typing import Any, NamedTuple
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from .._figure import Figure, Panel
+from .._language import Cast, Series
+from .._numbers import listed
+from ..forms._layer_chart import CONTROL, color_of, dash_of, finished, lit, shape_of
+
+_HEIGHT = 200
+_ESTIMATES = {"corrected": "value_by_size", "plug-in": "plug_in_by_size"}
+
+
+class Side(NamedTuple):
+    """The rows of one panel: of one regime and side for each model."""
+
+    title: str
+    rows: pd.DataFrame
+
+
+def with_convergence(table: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
+    """`curves(frame)` with a column `converged`: whether the estimate behind a point has, in every seed."""
+    if "converged" not in frame:
+        return table
+    groups = frame.assign(group=np.where(frame["trained"], "trained", "untrained"))
+    found = groups.groupby(["series", "group", "layer"])["converged"].all()
+    keys = pd.MultiIndex.from_frame(table[["series", "group", "layer"]])
+    return table.assign(converged=found.reindex(keys, fill_value=True).to_numpy(dtype=bool))
+
+
+def convergence_figure(sides: list[Side], cast: Cast) -> Figure | None:
+    """The change from the lowest layer to the top, from ever more tokens; None where no table tells."""
+    known = [side for side in sides if len(side.rows) and "value_by_size" in side.rows]
+    data = pd.concat([_changes(side) for side in known], ignore_index=True) if known else pd.DataFrame()
+    if data.empty:
+        return None
+    series, most = cast.present(data), int(data["tokens"].max())
+    return Figure(
+        id="mi-convergence",
+        question="Would more text change these numbers?",
+        answer=[_answer(data[data["side"] == side.title], side.title, series) for side in known],
+        panels=[Panel(spec=_chart(data[data["side"] == side.title], series), title=side.title) for side in known],
+        caption=f"From a sixteenth, an eighth, a quarter, a half and all of the sentences ({most:,} tokens); "
+        "means over such parts and over seeds. Clusters are the same at every size.",
+        how_to_read=[
+            "Across: tokens that were counted, each step twice as many. Up: how much information the top layer has "
+            "gained (or lost, below 0) against the embeddings. A line that has become flat would not change with more "
+            "text.",
+            "Pale dotted lines are the plug-in estimate, which few tokens bias, and more in deep layers than in low "
+            "ones; full lines are corrected for it, and are what all other figures and the findings use. Dashed grey: "
+            "models of the same shape that were never trained, corrected.",
+            "In the figures of information by layer, a row of squares along the lower edge says the same of each "
+            "layer's value: a hollow square is one that half of the sentences would have told otherwise by over .03 "
+            "nats.",
+        ],
+        method="mutual-information",
+        data=data,
+        tables=("mutual_information",),
+        findings=tuple(f"representations:V-{n}" for n in (1, 2, 3, 4, 5)),
+    )
+
+
+def _changes(side: Side) -> pd.DataFrame:
+    """Information at the top less that at the lowest layer, by size: a row per model, size and estimate."""
+    rows = []
+    lines: Any = side.rows.groupby(["series", "trained"], sort=False)
+    for (key, trained), own in lines:
+        group = "trained" if trained else "untrained"
+        top, bottom = (own[own["layer"] == layer] for layer in (own["layer"].max(), own["layer"].min()))
+        tokens = _mean(top, "tokens_by_size")
+        for estimate, column in _ESTIMATES.items():
+            change = _mean(top, column) - _mean(bottom, column)
+            rows += [
+                {"series": key, "group": group, "side": side.title, "estimate": estimate, "tokens": n, "change": c}
+                for n, c in zip(tokens.tolist(), change.tolist(), strict=True)
+            ]
+    return pd.DataFrame(rows)
+
+
+def _mean(rows: pd.DataFrame, column: str) -> np.ndarray:
+    return np.mean([np.asarray(each, dtype=float) for each in rows[column]], axis=0)
+
+
+def _answer(data: pd.DataFrame, side: str, series: list[Series]) -> str:
+    """How far the last doubling moved each model's change."""
+    clauses = []
+    for line in series:
+        own = data[(data["series"] == line.key) & (data["group"] == "trained")]
+        if own.empty:
+            continue
+        moved = {e: float(np.diff(own.loc[own["estimate"] == e, "change"].to_numpy()[-2:])[0]) for e in _ESTIMATES}
+        corrected, plug_in = (f"{moved[estimate]:+.3f}".replace("-", "−") for estimate in _ESTIMATES)
+        clauses.append(f"{line.label} by {corrected} nats (plug-in {plug_in})")
+    return f"{side}: the last doubling of the text moved the change from bottom to top of {listed(clauses)}."
+
+
+def _chart(data: pd.DataFrame, series: list[Series]) -> dict[str, Any]:
+    x = alt.X(
+        "tokens:Q",
+        title="tokens counted",
+        scale=alt.Scale(type="log", nice=False),
+        axis=alt.Axis(format="~s", tickCount=4),
+    )
+    y = alt.Y("change:Q", title="top less bottom layer (nats)", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5))
+    at, color = {"x": x, "y": y}, color_of(series)
+    trained, untrained = data[data["group"] == "trained"], data[data["group"] == "untrained"]
+    corrected, plug_in = (alt.Chart(trained[trained["estimate"] == estimate]) for estimate in _ESTIMATES)
+    tooltip = [
+        alt.Tooltip("estimate:N"),
+        alt.Tooltip("tokens:Q", format=",.0f"),
+        alt.Tooltip("change:Q", title="top less bottom", format="+.3f"),
+    ]
+    layers = [
+        plug_in.mark_line(strokeWidth=1.4, strokeDash=[1, 3]).encode(**at, color=color, opacity=lit(0.7)),
+        corrected.mark_line(strokeWidth=2.2).encode(**at, color=color, strokeDash=dash_of(series), opacity=lit()),
+        corrected.mark_point(size=42, filled=True, opacity=1).encode(
+            **at, color=color, shape=shape_of(series), opacity=lit(), tooltip=tooltip
+        ),
+    ]
+    if len(untrained):
+        control = alt.Chart(untrained[untrained["estimate"] == "corrected"]).mark_line(**CONTROL)
+        layers.insert(0, control.encode(**at, detail="series:N", opacity=lit(1.0, 0.5)))
+    return finished(alt.layer(*layers), _HEIGHT)

@@ -1,0 +1,152 @@
+"""Distributions layer by layer, as ridges: each layer's shape stands on its own line, from the bottom to the top."""
+
+import json
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from .._figure import Figure, Panel
+from .._language import Cast, Series
+from .._numbers import number
+from ..forms._layer_chart import color_of, finished, lit
+
+_METRICS = {"cosine": "cosine of two random words", "euclidean": "Euclidean distance of two random words"}
+_TITLES = {"cosine": "cosine", "euclidean": "distance"}
+_HEIGHT = 1.25  # lines that a shape reaches over
+_VISIBLE = 0.0005  # bins at the two ends that hold less are cut off
+_ROUNDING = 1e-9
+
+
+def distribution_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
+    """Cosines and distances of random pairs of words: a panel per model and metric."""
+    shapes = pd.concat(
+        [_shapes(frame, series, metric) for metric in _METRICS for series in cast.present(frame)], ignore_index=True
+    )
+    panels = [
+        _panel(shapes, series, metric)
+        for metric in _METRICS
+        for series in cast.present(shapes[shapes["metric"] == metric])
+    ]
+    return Figure(
+        id="word-distances",
+        question="How similar, and how far apart, are two random words?",
+        answer=_sentence(shapes, cast),
+        panels=panels,
+        caption=f"{int(frame['count'].median()):,} random pairs of word occurrences in each layer of each model, the "
+        "same pairs in every layer. Every shape is drawn to the same height; cosine panels share one scale across.",
+        how_to_read=[
+            "Each line is a layer, from the embeddings (0) at the bottom to the top. The shape on it shows how often "
+            "two random words have that cosine, or lie that far apart.",
+            "The dashed grey shape is a model that was never trained; the dotted one an isotropic Gaussian whose "
+            "vectors have the same mean squared length.",
+            "A shape that leaves 0 to the right is a space in which all words point the same way. Two humps are two "
+            "kinds of words that the layer keeps apart.",
+        ],
+        method="geometry",
+        data=shapes,
+        tables=("distance_distribution",),
+    )
+
+
+def _shapes(frame: pd.DataFrame, series: Series, metric: str) -> pd.DataFrame:
+    """Mean share over seeds of each bin, for the trained models, the untrained ones and the Gaussian."""
+    own = frame[(frame["series"] == series.key) & (frame["metric"] == metric)]
+    # Euclidean bins are a power of two wide: those of all seeds and layers nest in the widest.
+    width = float((own["bin_high"] - own["bin_low"]).max())
+    own = own.assign(place=np.floor(own["bin_low"] / width + _ROUNDING))
+    groups = {
+        "trained": (own[own["trained"]], "share"),
+        "untrained": (own[~own["trained"]], "share"),
+        "baseline": (own[own["trained"]], "baseline"),
+    }
+    parts = []
+    for group, (rows, column) in groups.items():
+        sums: Any = rows.groupby(["layer", "place"])[column].sum() / max(rows["seed"].nunique(), 1)
+        shape = sums.rename("share").reset_index()
+        parts += [_visible(of_layer).assign(group=group) for _, of_layer in shape.groupby("layer")]
+    shapes = pd.concat(parts, ignore_index=True).assign(series=series.key, metric=metric)
+    low, high = (shapes["place"] * width).round(6), ((shapes["place"] + 1) * width).round(6)
+    return shapes.assign(low=low, high=high, share=shapes["share"].round(5)).drop(columns="place")
+
+
+def _visible(rows: pd.DataFrame) -> pd.DataFrame:
+    """One shape's bins, without those at its two ends that hold next to nothing, but for one."""
+    seen = np.flatnonzero(rows["share"] > _VISIBLE)
+    return rows.iloc[max(seen[0] - 1, 0) : seen[-1] + 2] if len(seen) else rows.head(0)
+
+
+def _panel(shapes: pd.DataFrame, series: Series, metric: str) -> Panel:
+    compared = shapes[shapes["metric"] == metric]
+    own = compared[compared["series"] == series.key]
+    # Cosines have one range in all panels; distances have a scale of each model's own.
+    seen = compared if metric == "cosine" else own
+    span = (float(seen["low"].min()), float(seen["high"].max()))
+    return Panel(title=f"{series.label}: {_TITLES[metric]}", spec=_ridges(own, series, metric, span))
+
+
+def _ridges(rows: pd.DataFrame, series: Series, metric: str, span: tuple[float, float]) -> dict[str, Any]:
+    highest = rows.groupby(["group", "layer"])["share"].transform("max")
+    rows = rows.assign(
+        middle=((rows["low"] + rows["high"]) / 2).round(5),
+        top=(rows["layer"] + _HEIGHT * rows["share"] / highest).round(3),
+    ).sort_values(["layer", "middle"], ascending=[False, True])
+    shape = {name: _chart(of_group, series) for name, of_group in rows.groupby("group")}
+    at = _axes(rows, metric, span)
+    floor = at["y"].copy()
+    floor.shorthand = "layer:Q"
+    color, tooltip = color_of([series]), [alt.Tooltip("layer:Q")]
+    area = shape["trained"].mark_area(interpolate="monotone")
+    edge = shape["trained"].mark_line(interpolate="monotone", strokeWidth=1.5)
+    controls = [
+        shape[name]
+        .mark_line(color="var(--control)", strokeDash=dash, strokeWidth=1.3)
+        .encode(**at, detail="layer:O", opacity=lit(0.9, 0.5))
+        for name, dash in (("untrained", [4, 3]), ("baseline", [1, 3]))
+        if name in shape
+    ]
+    layers = [
+        area.encode(x=at["x"], y=floor, y2="top:Q", detail="layer:O", color=color, opacity=lit(0.35), tooltip=tooltip),
+        *controls,
+        edge.encode(**at, detail="layer:O", color=color, opacity=lit()),
+    ]
+    return finished(alt.layer(*layers), 70 + 32 * rows["layer"].nunique())
+
+
+def _chart(rows: pd.DataFrame, series: Series) -> alt.Chart:
+    """The rows in few characters: there are thousands."""
+    return alt.Chart(rows[["layer", "middle", "top"]]).transform_calculate(series=json.dumps(series.key))
+
+
+def _axes(rows: pd.DataFrame, metric: str, span: tuple[float, float]) -> dict[str, Any]:
+    layers = sorted(int(layer) for layer in rows["layer"].unique())
+    across = alt.Scale(domain=list(span), nice=False, zero=False)
+    upward = alt.Scale(domain=[layers[0] - 0.1, layers[-1] + _HEIGHT + 0.05], nice=False, zero=False)
+    return {
+        "x": alt.X("middle:Q", title=_METRICS[metric], scale=across, axis=alt.Axis(tickCount=5)),
+        "y": alt.Y("top:Q", title="layer", scale=upward, axis=alt.Axis(values=layers, format="d")),
+    }
+
+
+def _sentence(shapes: pd.DataFrame, cast: Cast) -> list[str]:
+    """The middle half of the cosines at the bottom and at the top, model by model."""
+    trained = shapes[(shapes["group"] == "trained") & (shapes["metric"] == "cosine")]
+    parts = []
+    for series in cast.present(trained):
+        layers = dict(iter(trained[trained["series"] == series.key].groupby("layer")))
+        first, last = min(layers), max(layers)
+        parts.append(
+            f"{series.label} from {_middle_half(layers[first])} at layer {first}, "
+            f"and from {_middle_half(layers[last])} at layer {last}"
+        )
+    return [f"The middle half of all pairs have cosines, in {'; in '.join(parts)}."] if parts else []
+
+
+def _middle_half(rows: pd.DataFrame) -> str:
+    """`0.1 to 0.3`: first and third quartile, interpolated within their bins."""
+    rows = rows.sort_values("low")
+    edges = np.concatenate([rows["low"].iloc[:1], rows["high"]])
+    shares = np.concatenate([[0.0], rows["share"].cumsum()])
+    low, high = np.interp([0.25 * shares[-1], 0.75 * shares[-1]], shares, edges)
+    return f"{number(low, 2)} to {number(high, 2)}"

@@ -1,0 +1,202 @@
+"""How frequent and rare tokens change, and how much they influence the tokens around them."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pandas as pd
+
+from .._curves import curves, interval_note
+from .._figure import Figure, Panel
+from .._language import Cast, Series
+from .._model_tables import ModelTables
+from .._numbers import estimate_text, number
+from .._samples import Samples
+from ..forms._rank_chart import rank_chart
+
+_RANKS = (
+    "Rank 1 is the most frequent token of the training text. Each line is a range of ranks (its end belongs to the "
+    "next one), from the most frequent tokens (pale) to the rarest (strong); all ranges have the same number of "
+    "occurrences, since this distance depends on it. Ranges with too few occurrences are left out."
+)
+
+
+def frequency_figures(tables: ModelTables) -> list[Figure]:
+    """The figures whose tables the run has."""
+    build = {"change_by_frequency": _change_figure, "influence_by_frequency": _influence_figure}
+    frames = {name: tables.cast.main(frame) for name, frame in tables.some(build).items()}
+    return [build[name](frame, tables.cast) for name, frame in frames.items() if bool(frame["trained"].any())]
+
+
+def rank_curves(frame: pd.DataFrame, control: Literal["untrained", "baseline"]) -> pd.DataFrame:
+    """`curves` of every line and bin, and in `group` "control" the mean of the control over the bins of each line.
+
+    `frame` needs the columns `series`, `layer`, `rank_low` and `rank_high`.
+    """
+    parts = []
+    for low, high in sorted(set(zip(frame["rank_low"], frame["rank_high"], strict=True))):
+        inside = frame[(frame["rank_low"] == low) & (frame["rank_high"] == high)]
+        for key in dict.fromkeys(inside["series"]):
+            own = curves(inside[inside["series"] == key])
+            parts.append(own.assign(series=key, rank_low=low, rank_high=high, ranks=_ranks(low, high)))
+    table = pd.concat(parts, ignore_index=True)
+    bins = table[table["group"] == "trained"].assign(group="bin")
+    means = table[table["group"] == control].groupby(["series", "layer"], as_index=False)["value"].mean()
+    names = {"group": "control", "ranks": "all", "seeds": 0, "count": 0}
+    shown = [f"{value:.3g}" for value in means["value"]]
+    return pd.concat([bins, means.assign(**names, shown=shown)], ignore_index=True)
+
+
+def _change_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
+    table = rank_curves(frame, "untrained")
+    shuffled = frame["baseline"].mean()
+    return Figure(
+        id="change-by-rank",
+        question="Which tokens does a layer change more: frequent or rare ones?",
+        answer=[_contrast(frame, series, _CHANGE) for series in cast.present(frame)],
+        panels=_panels(
+            table,
+            cast,
+            y_title="change (1 − PWCCA)",
+            x_title="from layer → to layer",
+            control_name="untrained",
+            transitions=True,
+        ),
+        caption=f"{_note(table)} Shuffled rows: {shuffled:.2g}.",
+        how_to_read=[
+            "Across: the step from one layer to the next. Up: how far the two layers' spaces of these tokens lie "
+            "apart. " + _RANKS,
+            "The dashed grey line is the untrained model, its mean over ranks: without training, frequency hardly "
+            "matters.",
+            "Pale lines on top mean that frequent tokens, which carry little meaning of their own, are rewritten most. "
+            "Where a masked LM turns the order round, it is rebuilding the token it has to predict.",
+        ],
+        method="pwcca",
+        data=table.rename(columns={"layer": "from_layer"}),
+        tables=("change_by_frequency",),
+        findings=("representations:V-10",),
+    )
+
+
+def _influence_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
+    frame = frame.loc[frame["pool"] == "others"]
+    frame = frame.assign(layer=frame["block"] + 1)
+    table = rank_curves(frame, "baseline")
+    return Figure(
+        id="influence-by-rank",
+        question="Which tokens influence the others more: frequent or rare ones?",
+        answer=[_contrast(frame, series, _INFLUENCE) for series in cast.present(frame)],
+        panels=_panels(
+            table,
+            cast,
+            y_title="influence (1 − PWCCA)",
+            x_title="layer that loses the token (0 = embeddings)",
+            control_name="random",
+        ),
+        caption=f"{_note(table)} One token of each sentence is removed.",
+        how_to_read=[
+            "One token of a sentence is hidden, as key and value, from the attention of one layer only. Up: how far "
+            "that layer's output at the other tokens moves. " + _RANKS,
+            "The dashed grey line removes a random token from the same sentences. A line above it belongs to tokens "
+            "that others listen to more than to most.",
+            "In a causal LM the tokens before the hidden one cannot notice; they count here all the same, so that "
+            "models can be compared. The table also holds later tokens alone (pool “after”).",
+        ],
+        method="influence",
+        data=table,
+        tables=("influence_by_frequency",),
+        findings=("representations:V-11", "representations:V-12"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Wording:
+    """How a figure says that one end of the frequencies has larger values than the other."""
+
+    frequent_more: str  # with {frequent} and {rare}: ranges of ranks
+    rare_more: str
+    neither: str
+    transitions: bool
+    control: str = ""  # what the measure's baseline is, where a sentence should name its value
+
+    def at(self, layer: int) -> str:
+        return f"{layer}→{layer + 1}" if self.transitions else f"layer {layer}"
+
+    def among(self, some: int, all_of_them: int) -> str:
+        """`at 3 of 6 steps`, `in every layer`."""
+        of, place = ("at", "step") if self.transitions else ("in", "layer")
+        return f"{of} every {place}" if some == all_of_them else f"{of} {some} of {all_of_them} {place}s"
+
+
+_CHANGE = _Wording(
+    frequent_more="changes frequent tokens (rank {frequent}) more than rare ones ({rare})",
+    rare_more="changes rare tokens (rank {rare}) more than frequent ones ({frequent})",
+    neither="changes frequent tokens (rank {frequent}) and rare ones ({rare}) about equally at every step",
+    transitions=True,
+)
+_INFLUENCE = _Wording(
+    frequent_more="listens more to frequent tokens (rank {frequent}) than to rare ones ({rare})",
+    rare_more="listens more to rare tokens (rank {rare}) than to frequent ones ({frequent})",
+    neither="listens to frequent tokens (rank {frequent}) and rare ones ({rare}) about equally in every layer",
+    transitions=False,
+    control="a random token",
+)
+
+
+def _contrast(frame: pd.DataFrame, series: Series, wording: _Wording) -> str:
+    """The most frequent range against the rarest one: in how many layers each is clearly ahead, and where most so."""
+    own = frame[(frame["series"] == series.key) & frame["trained"]]
+    frequent, rare = (own[own["rank_low"] == end] for end in (own["rank_low"].min(), own["rank_low"].max()))
+    names = {"frequent": _range(frequent), "rare": _range(rare)}
+    pairs = {int(layer): (_at(frequent, layer), _at(rare, layer)) for layer in sorted(set(own["layer"]))}
+    gaps = {layer: (a - b).estimate() for layer, (a, b) in pairs.items()}
+    ahead = {sign: [layer for layer, gap in gaps.items() if gap.sign == sign] for sign in (1, -1)}
+    if not (ahead[1] or ahead[-1]):
+        return f"{_upper(series.label)} {wording.neither.format(**names)}."
+    sign = 1 if len(ahead[1]) >= len(ahead[-1]) else -1
+    claim = (wording.frequent_more if sign == 1 else wording.rare_more).format(**names)
+    most = max(ahead[sign], key=lambda layer: abs(gaps[layer].value))
+    values = [estimate_text(samples.estimate()) for samples in pairs[most][::sign]]
+    text = f"{_upper(series.label)} {claim} {wording.among(len(ahead[sign]), len(gaps))}"
+    text += f", most so at {wording.at(most)}: {values[0]} against {values[1]}"
+    if wording.control:
+        larger = frequent if sign == 1 else rare
+        text += f", with {number(larger.loc[larger['layer'] == most, 'baseline'].mean())} for {wording.control}"
+    if ahead[-sign]:
+        text += f"; the other way round at {', '.join(wording.at(layer) for layer in ahead[-sign])}"
+    return f"{text}."
+
+
+def _at(rows: pd.DataFrame, layer: int) -> Samples:
+    return Samples.of(rows[rows["layer"] == layer])
+
+
+def _panels(table: pd.DataFrame, cast: Cast, **how: str | bool) -> list[Panel]:
+    """One panel per line of the cast, all on the same scale."""
+    top = float(table[["high", "value"]].max().max())
+    return [
+        Panel(title=series.label, spec=rank_chart(table[table["series"] == series.key], top=top, **how))  # type: ignore[arg-type]
+        for series in cast.present(table)
+    ]
+
+
+def _note(table: pd.DataFrame) -> str:
+    note = interval_note(table.assign(group=table["group"].replace("bin", "trained")))
+    panels = len(set(table["series"]))
+    return note + (" All panels share one scale." if panels > 1 else "")
+
+
+def _range(rows: pd.DataFrame) -> str:
+    return _ranks(int(rows["rank_low"].iloc[0]), int(rows["rank_high"].iloc[0])) if len(rows) else "–"
+
+
+def _ranks(low: int, high: int) -> str:
+    """`10–25`, `2.5k–5k`."""
+    return f"{_short(low)}–{_short(high)}"
+
+
+def _short(rank: int) -> str:
+    return f"{rank / 1000:g}k" if rank >= 1000 else str(rank)
+
+
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,299 @@
+"""What representations know: information about the input and the output token, and identity among neighbours."""
+
+from dataclasses import replace
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from .._curves import curves, has_untrained, interval_note, samples_at
+from .._figure import Figure, Panel, Section
+from .._language import JOIN, Cast, Series, own_style
+from .._model_tables import ModelTables
+from .._numbers import estimate_text, listed
+from .._trends import Wording, change, order_sentence, trend_sentences
+from ..forms._layer_chart import CONTROL, color_of, dash_of, finished, layer_chart, lit, shape_of
+from ._convergence import Side, convergence_figure, with_convergence
+
+_HOW_BANDS = (
+    "A band is a 95% interval: where two bands lie apart, the difference is not noise. "
+    "The dashed grey line is a model of the same shape that was never trained."
+)
+
+
+KNOWS = Section(
+    id="knows",
+    title="What do representations know?",
+    lead="Every layer rewrites each token's vector. What can still be read from it: the token that went in, or the "
+    "token that has to come out?",
+)
+
+
+def knowledge_section(tables: ModelTables) -> Section | None:
+    """The section, or None where the run measured nothing that belongs here."""
+    cast, frames = tables.cast, tables.some(("mutual_information", "identity_neighbours"))
+    if not frames:
+        return None
+    figures = _information_figures(frames["mutual_information"], cast) if "mutual_information" in frames else []
+    if "identity_neighbours" in frames:
+        figures.append(_identity_figure(cast.main(frames["identity_neighbours"]), cast))
+    return replace(
+        KNOWS,
+        figures=figures,
+        keys=cast.present(*frames.values()),
+        untrained=any(has_untrained(frame) for frame in frames.values()),
+    )
+
+
+def _information_figures(frame: pd.DataFrame, cast: Cast) -> list[Figure]:
+    main, others = cast.main(frame), cast.others(frame)
+    figures = []
+    if len(rows := _of(main, "clean", "input")):
+        figures.append(_input_figure(rows, cast))
+    if len(rows := _output_rows(main)):
+        figures.append(_output_figure(rows, cast))
+    training = main[main["regime"] == "training"]
+    figures += [_training_figure(training[training["series"] == s.key], s) for s in cast.present(training)]
+    if len(plane := _plane_rows(main)):
+        figures.append(_plane_figure(main, plane, cast))
+    sides = [Side("About the input token", _of(main, "clean", "input"))]
+    sides.append(Side("About the output token", _output_rows(main)))
+    if convergence := convergence_figure(sides, cast):
+        figures.append(convergence)
+    if len(rows := _of(others, "clean", "input")):
+        question = "How much do decoder states remember of the decoder's own input token?"
+        figures.append(replace(_input_figure(rows, cast), id="mi-input-decoder", question=question, findings=()))
+    return figures
+
+
+def _of(frame: pd.DataFrame, regime: str, side: str) -> pd.DataFrame:
+    return frame[(frame["regime"] == regime) & (frame["side"] == side)]
+
+
+def _input_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
+    table, series = with_convergence(curves(frame), frame), cast.present(frame)
+    spec = layer_chart(
+        table, series, y_title="mutual information with the input token (nats)", baseline_name="shuffled labels"
+    )
+    return Figure(
+        id="mi-input",
+        question="How much do representations remember of their own input token?",
+        answer=trend_sentences(frame, series, Wording("nats", what="of information about its input token")),
+        panels=[Panel(spec=spec)],
+        caption=f"{interval_note(table)} {_ceiling(frame)}",
+        how_to_read=[
+            "Across: layers, from the embeddings (0) to the top. Up: how many nats of the input token's identity can "
+            "be read from its vector, after sorting vectors into clusters.",
+            _HOW_BANDS,
+            "“Shuffled labels” is what is left of chance with as many clusters and tokens. It would be surprising if "
+            "a causal LM kept its input to the top: it is trained to name the next token, not to repeat this one.",
+        ],
+        method="mutual-information",
+        data=table,
+        tables=("mutual_information",),
+        findings=tuple(f"representations:V-{n}" for n in (1, 2, 3)),
+    )
+
+
+def _output_rows(main: pd.DataFrame) -> pd.DataFrame:
+    """The output side; a model that hides its input counts in its training regime, since otherwise output = input."""
+    output = main[main["side"] == "output"]
+    hidden = set(output.loc[output["regime"] == "training", "series"])
+    return output[(output["regime"] == "training") == output["series"].isin(hidden)]
+
+
+def _output_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
+    table, series = with_convergence(curves(frame), frame), cast.present(frame)
+    spec = layer_chart(
+        table, series, y_title="mutual information with the output token (nats)", baseline_name="shuffled labels"
+    )
+    hidden = [s.label for s in series if (frame.loc[frame["series"] == s.key, "regime"] == "training").any()]
+    regime = f" Hidden positions only for {listed(hidden)}, as in training." if hidden else ""
+    return Figure(
+        id="mi-output",
+        question="How much do they know of the token they have to produce?",
+        answer=trend_sentences(frame, series, Wording("nats", what="of information about its output token")),
+        panels=[Panel(spec=spec)],
+        caption=f"{interval_note(table)} {_ceiling(frame)}{regime}",
+        how_to_read=[
+            "Up: how many nats of the token to predict can be read from the vector: the next token for a causal LM, "
+            "the hidden one for a masked LM.",
+            _HOW_BANDS,
+            "A rising line is a prediction being built. It would be surprising if it rose in the first layers only.",
+        ],
+        method="mutual-information",
+        data=table,
+        tables=("mutual_information",),
+        findings=("representations:V-4",),
+    )
+
+
+def _training_figure(frame: pd.DataFrame, owner: Series) -> Figure:
+    """Both sides of one model, in its colour: the key of a side starts with the model's, so both light up together."""
+    sides = [side for side in ("input", "output") if side in set(frame["side"])]
+    lines = [
+        Series(
+            key=f"{owner.key}{JOIN}{side}",
+            label=f"{side} token",
+            slot=owner.slot,
+            style=own_style(owner.slot) + 3 * (side == "output"),
+        )
+        for side in sides
+    ]
+    by_side = frame.assign(series=f"{owner.key}{JOIN}" + frame["side"].astype(str))
+    table = with_convergence(curves(by_side), by_side)
+    wording = Wording("nats", "rises by", "falls by", subject=lambda s: f"information about the {s.label}")
+    return Figure(
+        id=f"mi-training-{owner.slot}"
+        + ("" if owner.style is None else f"-{owner.style}"),  # a variant shares its slot
+        question=f"What does {owner.label} do with a token that is hidden from it, as in training?",
+        answer=trend_sentences(by_side, lines, wording) + _crossing(table, lines),
+        panels=[
+            Panel(spec=layer_chart(table, lines, y_title="mutual information (nats)", baseline_name="shuffled labels"))
+        ],
+        caption=f"{interval_note(table)} Only positions whose input was replaced by another token.",
+        how_to_read=[
+            "The input token is the wrong one that took the original's place; the output token is the original, which "
+            "the model must restore.",
+            "Where the lines cross, the vector stops saying what was put in and starts saying what should have been "
+            "there. " + _HOW_BANDS,
+        ],
+        method="mutual-information",
+        data=table,
+        tables=("mutual_information",),
+        findings=("representations:V-4", "representations:V-5"),
+    )
+
+
+def _crossing(table: pd.DataFrame, lines: list[Series]) -> list[str]:
+    """The layer from which vectors say more of the token to restore than of the one put in."""
+    if len(lines) < 2:
+        return []
+    trained = table[table["group"] == "trained"].pivot(index="layer", columns="series", values="value")
+    ahead = trained[lines[1].key] > trained[lines[0].key]
+    if not bool(ahead.iloc[-1]) or bool(ahead.all()):
+        return []
+    first = int(ahead.index[len(ahead) - ahead[::-1].cummin().sum()])
+    return [f"From layer {first} on, vectors say more of the token to restore than of the one put in."]
+
+
+def _plane_rows(main: pd.DataFrame) -> pd.DataFrame:
+    """Both sides of the models that have both in one regime: a row per line and layer."""
+    rows = []
+    lines: Any = main.groupby(["series", "trained"], sort=False)
+    for (key, trained), own in lines:
+        output = _output_rows(own)
+        source = _of(own, str(output["regime"].iloc[0]), "input") if len(output) else output
+        for layer in sorted(set(output["layer"]) & set(source["layer"])):
+            x = samples_at(source, key, layer, trained).estimate()
+            y = samples_at(output, key, layer, trained).estimate()
+            row: dict[str, Any] = {"series": key, "group": "trained" if trained else "untrained", "layer": int(layer)}
+            row |= {"input": x.value, "input_low": x.low, "input_high": x.high}
+            row |= {"output": y.value, "output_low": y.low, "output_high": y.high, "count": y.count}
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _plane_clause(main: pd.DataFrame, series: Series) -> str:
+    """What one line loses about its input and gains about its output, or that neither is clear."""
+    own = main[main["series"] == series.key]
+    output = _output_rows(own)
+    lost = change(_of(own, str(output["regime"].iloc[0]), "input"), series.key).negated()
+    gained = change(output, series.key)
+    if lost.sign > 0 and gained.sign > 0:
+        return (
+            f"{series.label} gives up {estimate_text(lost, 'nats')} about its input and gains "
+            f"{estimate_text(gained, 'nats')} about its output"
+        )
+    input_text, output_text = estimate_text(lost.negated(), "nats"), estimate_text(gained, "nats")
+    return f"{series.label} shows no clear trade: its input changes by {input_text}, its output by {output_text}"
+
+
+def _plane_figure(main: pd.DataFrame, plane: pd.DataFrame, cast: Cast) -> Figure:
+    series = cast.present(plane)
+    return Figure(
+        id="mi-plane",
+        question="Do they give up the input in exchange for the output?",
+        answer=[f"From bottom to top, {'; '.join(_plane_clause(main, s) for s in series)}."],
+        panels=[Panel(spec=_plane_chart(plane[plane["series"] == s.key], s), title=s.label) for s in series],
+        caption=f"Points are layers, numbered; whiskers are 95% intervals in both directions; "
+        f"{int(plane['count'].median()):,} occurrences behind each point. Each panel has its own scale.",
+        how_to_read=[
+            "Across: information about the input token. Up: information about the output token. A path that goes left "
+            "and up trades one for the other.",
+            "The grey path is the untrained model: it has nothing to trade, so it stays in one place.",
+            "A masked LM is shown at hidden positions, as in training.",
+        ],
+        method="mutual-information",
+        data=plane,
+        tables=("mutual_information",),
+        findings=("representations:V-4", "representations:V-5"),
+    )
+
+
+def _plane_chart(plane: pd.DataFrame, series: Series) -> dict[str, Any]:
+    scale = alt.Scale(zero=False, padding=18)
+    x_title, y_title = "about the input token (nats)", "about the output token (nats)"
+    x = alt.X("input:Q", title=x_title, scale=scale, axis=alt.Axis(tickCount=5))
+    y = alt.Y("output:Q", title=y_title, scale=scale, axis=alt.Axis(tickCount=5))
+    color, at = color_of([series]), {"x": x, "y": y}
+    trained, untrained = plane[plane["group"] == "trained"], plane[plane["group"] == "untrained"]
+    base = alt.Chart(trained)
+    whisker = base.mark_rule(strokeWidth=1.2)
+    tooltip = ["layer:Q", alt.Tooltip("input:Q", format=".3f"), alt.Tooltip("output:Q", format=".3f")]
+    layers = [
+        whisker.encode(x=alt.X("input_low:Q", title=x_title), x2="input_high:Q", y=y, color=color, opacity=lit(0.6)),
+        whisker.encode(x=x, y=alt.Y("output_low:Q", title=y_title), y2="output_high:Q", color=color, opacity=lit(0.6)),
+        base.mark_line(strokeWidth=2).encode(
+            **at, color=color, order="layer:Q", strokeDash=dash_of([series]), opacity=lit()
+        ),
+        base.mark_point(filled=True, size=50, opacity=1).encode(
+            **at, color=color, shape=shape_of([series]), opacity=lit(), tooltip=tooltip
+        ),
+        base.mark_text(dx=10, dy=-8, fontSize=11, color="var(--ink)").encode(**at, text="layer:Q", opacity=lit()),
+    ]
+    if len(untrained):
+        points = alt.OverlayMarkDef(color="var(--control)", size=16)
+        label = untrained[untrained["layer"] == untrained["layer"].max()].assign(text="untrained")
+        named = alt.Chart(label).mark_text(dy=13, fontSize=11, fontWeight="bold", color="var(--soft)")
+        layers.insert(0, alt.Chart(untrained).mark_line(**CONTROL, point=points).encode(**at, order="layer:Q"))
+        layers.insert(1, named.encode(**at, text="text:N"))
+    return finished(alt.layer(*layers), 250)
+
+
+def _identity_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
+    table, series = curves(frame), cast.present(frame)
+    neighbours = int(frame["neighbours"].iloc[0])
+    top = order_sentence(frame, series, "At the top layer this share is, in order")
+    wording = Wording("", "rises by", "falls by", subject=lambda s: f"the share in {s.label}")
+    spec = layer_chart(
+        table,
+        series,
+        y_title=f"share of the {neighbours} nearest neighbours with the same token",
+        baseline_name="chance",
+    )
+    return Figure(
+        id="identity",
+        question="Are a vector's nearest neighbours still the same token?",
+        answer=[*([top] if top else []), *trend_sentences(frame, series, wording)],
+        panels=[Panel(spec=spec)],
+        caption=f"{interval_note(table)} {neighbours} neighbours by {frame['metric'].iloc[0]} distance.",
+        how_to_read=[
+            "For each occurrence of a token, its nearest vectors in other places are looked up. Up: the share of these "
+            "that belong to the same token. 1 means that a vector is still, first of all, this token.",
+            _HOW_BANDS,
+            "“Chance” draws neighbours at random from the same pool.",
+        ],
+        method="identity-neighbours",
+        data=table,
+        tables=("identity_neighbours",),
+        findings=tuple(f"representations:V-{n}" for n in (13, 17, 18)),
+    )
+
+
+def _ceiling(frame: pd.DataFrame) -> str:
+    """The entropy of the labels, which no curve can exceed, and the clustering behind it."""
+    trained = frame[frame["trained"]]
+    low, high = float(trained["entropy"].min()), float(trained["entropy"].max())
+    ceiling = f"{low:.2f}" if high - low < 0.005 else f"{low:.2f} to {high:.2f}"
+    return f"Ceiling (entropy of the tokens): {ceiling} nats; {int(trained['clusters'].median()):,} clusters."

@@ -1,0 +1,193 @@
+"""When the prediction forms: every layer read through the model's own head, against the final prediction."""
+
+from dataclasses import replace
+
+import pandas as pd
+
+from .._curves import curves, has_untrained, interval_note, layers_of, samples_at
+from .._figure import Figure, Panel, Section
+from .._language import JOIN, Cast, Series
+from .._model_tables import ModelTables
+from .._numbers import estimate_text, listed, number
+from .._samples import Estimate
+from ..forms._layer_chart import layer_chart
+
+_LENSES = {"tuned": ("tuned lens", 0), "logit": ("logit lens", 1)}  # label, style of the line in every panel
+_HOW_LENSES = (
+    "The logit lens hands a layer's vectors to the model's own output head, as if the layers above did not exist. The "
+    "tuned lens first moves them, by an affine map learned on other sentences, to where the head expects them: what "
+    "only the tuned lens reads is there already, but written differently."
+)
+
+
+PREDICTS = Section(
+    id="predicts",
+    title="When does the prediction form?",
+    lead="Only the last layer's vectors are turned into a prediction, but those of every layer can be read as if "
+    "they were the last. How near is what they say to what the model will say in the end?",
+)
+
+
+def lenses_section(tables: ModelTables) -> Section | None:
+    """The section, or None where the run measured nothing that belongs here."""
+    if "lens" not in tables:
+        return None
+    cast, frame = tables.cast, _one_choice(tables["lens"])
+    figures = [_divergence_figure(_by_lens(frame, "kl"), cast)]
+    if len(rows := _by_lens(frame, "agreement")):
+        figures.append(_agreement_figure(rows, cast))
+    return replace(
+        PREDICTS,
+        figures=figures,
+        keys=cast.present(frame),
+        untrained=has_untrained(frame),
+    )
+
+
+def _one_choice(frame: pd.DataFrame) -> pd.DataFrame:
+    """Predicted positions where they were measured, else all."""
+    kept = "predicted" if "predicted" in set(frame["positions"]) else "all"
+    return frame.loc[frame["positions"] == kept]
+
+
+def _by_lens(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """The rows of one metric, with the model's line kept as `owner` and a line per model and lens as `series`."""
+    rows = frame[frame["metric"] == metric]
+    return rows.assign(owner=rows["series"], series=rows["series"] + JOIN + rows["lens"].astype(str))
+
+
+def _lines(owner: Series, frame: pd.DataFrame) -> list[Series]:
+    """Both lenses of one model in its colour; a lens has one style in all panels."""
+    return [
+        Series(key=f"{owner.key}{JOIN}{lens}", label=label, slot=owner.slot, style=style)
+        for lens, (label, style) in _LENSES.items()
+        if lens in set(frame["lens"])
+    ]
+
+
+def _owners(frame: pd.DataFrame, cast: Cast) -> list[Series]:
+    return [series for series in cast.series if series.key in set(frame["owner"])]
+
+
+def _panels(frame: pd.DataFrame, cast: Cast, y_title: str, baseline: str) -> tuple[list[Panel], pd.DataFrame]:
+    """A panel per model, all on one scale, and the rows that they show: every layer but the top, where lines meet."""
+    frame = frame.loc[frame["layer"] < frame.groupby("owner")["layer"].transform("max")]
+    tables = {owner.key: curves(frame[frame["owner"] == owner.key]) for owner in _owners(frame, cast)}
+    everything = pd.concat([table.assign(owner=key) for key, table in tables.items()], ignore_index=True)
+    span = 0.0, 1.06 * float(everything[["high", "value"]].max().max())
+    panels = [
+        Panel(
+            title=_title(frame[frame["owner"] == owner.key], owner),
+            spec=layer_chart(
+                tables[owner.key], _lines(owner, frame), y_title=y_title, baseline_name=baseline, y_range=span
+            ),
+        )
+        for owner in _owners(frame, cast)
+    ]
+    return panels, everything
+
+
+def _title(frame: pd.DataFrame, owner: Series) -> str:
+    """The model, and what of it is read where that is not plain."""
+    if frame["stack"].iloc[0] == "decoder" and frame["objective"].iloc[0] not in ("causal-lm",):
+        return f"{owner.label}: decoder"
+    masked = frame["objective"].iloc[0] == "masked-lm" and frame["positions"].iloc[0] == "predicted"
+    return f"{owner.label}: hidden tokens" if masked else owner.label
+
+
+def _divergence_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
+    # An untrained model predicts nearly the same everywhere: its divergence is nearly zero at any layer, a line that
+    # would look like success.
+    trained = frame[frame["trained"]]
+    panels, table = _panels(trained, cast, "KL to the final prediction (nats)", "mean prediction")
+    return Figure(
+        id="lens-divergence",
+        question="How far is each layer from the final prediction?",
+        answer=[*_halfway_sentences(trained, cast), *_untrained_sentence(frame)],
+        panels=panels,
+        caption=f"{interval_note(table)} Panels share one scale. Measured on sentences that the lens was not "
+        "trained on. The top layer is left out: there the divergence is 0 by definition.",
+        how_to_read=[
+            "Across: layers, from the embeddings (0) on. Up: the Kullback–Leibler divergence of what the layer "
+            "predicts from what the model predicts in the end.",
+            _HOW_LENSES,
+            "The dotted grey line is what the model predicts on average, whatever the text: a layer above it misleads "
+            "the head, a layer far below it knows most of the answer. Untrained models are not drawn, since they "
+            "predict nearly the same everywhere.",
+        ],
+        method="lens",
+        data=table,
+        tables=("lens",),
+    )
+
+
+def _halfway_sentences(frame: pd.DataFrame, cast: Cast) -> list[str]:
+    lens = "tuned" if "tuned" in set(frame["lens"]) else "logit"
+    halfway = {owner: _halfway(frame, owner, lens) for owner in _owners(frame, cast)}
+    told = "; ".join(f"in {owner.label} from layer {layer} on, {text}" for owner, (layer, text) in halfway.items())
+    sentences = [
+        f"Through the {lens} lens, more than half of the divergence between the mean prediction and the final one is "
+        f"gone {told}."
+    ]
+    if lens == "tuned":
+        later = [f"{_halfway(frame, owner, 'logit')[0]} in {owner.label}" for owner in halfway]
+        sentences.append(f"Read as they are (logit lens), vectors are that near from layer {listed(later)}.")
+    return sentences
+
+
+def _halfway(frame: pd.DataFrame, owner: Series, lens: str) -> tuple[int, str]:
+    """The first layer from which the divergence stays below half of the baseline, interval included."""
+    key = f"{owner.key}{JOIN}{lens}"
+    layers = layers_of(frame, key)
+    base = float(frame[frame["owner"] == owner.key]["baseline"].mean())
+    at = {layer: samples_at(frame, key, layer).estimate() for layer in layers}
+    near = [_upper(at[layer]) < base / 2 for layer in layers]
+    first = layers[max((index + 1 for index, is_near in enumerate(near) if not is_near), default=0)]
+    return first, f"where {estimate_text(at[first], 'nats')} of {number(base)} remain"
+
+
+def _upper(estimate: Estimate) -> float:
+    return estimate.high if estimate.has_interval else estimate.value
+
+
+def _untrained_sentence(frame: pd.DataFrame) -> list[str]:
+    untrained = frame[~frame["trained"]]
+    if untrained.empty:
+        return []
+    return [
+        "An untrained model has no prediction to form: it is within "
+        f"{number(float(untrained['baseline'].max()), 2)} nats of its mean on average."
+    ]
+
+
+def _agreement_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
+    panels, table = _panels(frame, cast, "share of positions with the final favourite", "one guess for all")
+    return Figure(
+        id="lens-agreement",
+        question="From which layer on is the likeliest token the final one?",
+        answer=[_middle_sentence(frame, cast)],
+        panels=panels,
+        caption=f"{interval_note(table)} Panels share one scale. The top layer, 1 by definition, is left out.",
+        how_to_read=[
+            "Up: the share of positions at which the layer's likeliest token is the one that the model finally holds "
+            "likeliest, right or wrong.",
+            _HOW_LENSES,
+            "The dotted grey line always names the model's most frequent favourite; the dashed one is a model of the "
+            "same shape that was never trained. It may score high, since its layers hardly change a vector and its "
+            "favourite stays whatever it was: agreement shows a prediction only where the divergence shows one too.",
+        ],
+        method="lens",
+        data=table,
+        tables=("lens",),
+    )
+
+
+def _middle_sentence(frame: pd.DataFrame, cast: Cast) -> str:
+    lens = "tuned" if "tuned" in set(frame["lens"]) else "logit"
+    parts = []
+    for owner in _owners(frame, cast):
+        key = f"{owner.key}{JOIN}{lens}"
+        top = layers_of(frame, key)[-1]
+        middle = samples_at(frame, key, top // 2).estimate()
+        parts.append(f"{estimate_text(middle)} in {owner.label} (layer {top // 2} of {top})")
+    return f"Halfway up, the {lens} lens already names the final favourite at a share of {listed(parts)}."

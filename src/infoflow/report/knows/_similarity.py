@@ -1,0 +1,232 @@
+"""How similar the spaces of two models are: every layer of one against every layer of the other, measure by measure."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from .._figure import Figure, Panel, PanelGroup, Section
+from .._model_tables import ModelTables
+from .._numbers import estimate_text, listed, number
+from .._theme import vega_config
+from ..forms._conditional import color_if
+from ..forms._layer_chart import PADDING
+from ._similarity_rows import (
+    CONTROL,
+    LAYERS,
+    PairOfLines,
+    cells,
+    equal_depth,
+    excess_at_equal_depth,
+    pairs_of_lines,
+    similarity_rows,
+)
+
+_MOST_LABELLED = 9  # layers across; more leave no room for numbers
+_FRAME = (("paper", 3.6), ("ink", 1.6))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Metric:
+    """One of the measures that the figure can show."""
+
+    id: str
+    label: str
+    asks: str  # the question it answers
+    is_distance: bool = False
+
+
+METRICS = (
+    Metric(id="rsa", label="RSA", asks="do both layers rank the distances between words alike"),
+    Metric(id="pwcca", label="PWCCA", asks="can each layer be mapped linearly onto the other"),
+    Metric(id="cka_debiased", label="CKA", asks="do the same words have large products in both layers"),
+    Metric(id="cka", label="biased CKA", asks="do the same words have large products, if words were many"),
+    Metric(id="cka_minibatch", label="minibatch CKA", asks="do the same words have large products within batches"),
+    Metric(id="procrustes", label="Procrustes", asks="how far apart are both shapes after rotation", is_distance=True),
+    Metric(id="svcca", label="SVCCA", asks="do the leading components correlate"),
+    Metric(id="cca", label="mean CCA", asks="do all directions correlate"),
+)
+
+
+SIMILARITY = Section(
+    id="similarity",
+    title="How similar are the spaces?",
+    lead="Two models read the same words. Here each layer of one is compared with every layer of the other: is "
+    "there a layer that holds its words in the same arrangement, and is it at the same depth?",
+)
+
+
+def similarity_section(tables: ModelTables) -> Section | None:
+    """The section, or None where no two models were compared. Untrained models are a map of their own, not a line."""
+    if "space_similarity" not in tables:
+        return None
+    cast = tables.cast
+    rows = similarity_rows(tables["space_similarity"], cast)
+    rows = rows[rows["value"].notna()]
+    lines = pairs_of_lines(rows, cast)
+    if all(line.key == CONTROL for line in lines):
+        return None
+    return replace(SIMILARITY, figures=[_figure(rows, lines)])
+
+
+def _figure(rows: pd.DataFrame, lines: list[PairOfLines]) -> Figure:
+    present = [metric for metric in METRICS if metric.id in set(rows["metric"])]
+    if any(metric.id == "cka_debiased" for metric in present):
+        present = [metric for metric in present if metric.id != "cka"]
+    tables = {metric.id: _tables(rows[rows["metric"] == metric.id], lines) for metric in present}
+    first, groups = present[0], [_group(metric, tables[metric.id], lines) for metric in present]
+    drawn = [table.assign(metric=metric, models=key) for metric, own in tables.items() for key, table in own.items()]
+    data = pd.concat(drawn, ignore_index=True)
+    return Figure(
+        id="space-similarity",
+        question="Which layers of two models are most alike?",
+        answer=[*_sentences(rows, first, tables[first.id], lines), *_agreement(tables, present, lines)],
+        panels=groups[0].panels,
+        caption=_caption(data),
+        how_to_read=[
+            "Each square is a pair of layers: of the one model upwards, of the other across, 0 = embeddings. The "
+            "stronger the colour, the more alike; the palest colour is what the same layers reach with the words of "
+            "one shuffled. All maps of a measure have one scale.",
+            "In every column the framed square is the layer most like the one across. Frames along the diagonal mean "
+            "that both models do the same at the same depth; frames in one row, that one layer of the other model "
+            "resembles them all.",
+            "Choose a measure above the maps. They forgive different things: Procrustes and CKA a rotation, PWCCA any "
+            "linear map, RSA whatever keeps the order of the distances.",
+        ],
+        method="space-similarity",
+        data=data,
+        tables=("space_similarity",),
+        template="metrics.html.jinja",
+        payload={"metrics": groups},
+    )
+
+
+def _tables(rows: pd.DataFrame, lines: list[PairOfLines]) -> dict[str, pd.DataFrame]:
+    """Cells of every pair of lines that was measured."""
+    tables = {line.key: rows[rows["line"] == line.key] for line in lines}
+    return {key: cells(own) for key, own in tables.items() if len(own)}
+
+
+def _group(metric: Metric, tables: dict[str, pd.DataFrame], lines: list[PairOfLines]) -> PanelGroup:
+    everything = pd.concat(tables.values())
+    baseline, values = float(everything["baseline"].mean()), everything["value"]
+    span = (baseline, float(values.min() if metric.is_distance else values.max()))
+    panels = [
+        Panel(spec=_map(tables[line.key], line, metric, span), title=line.title) for line in lines if line.key in tables
+    ]
+    unit = " radians" if metric.is_distance else ""
+    scale = (f"shuffled words {number(span[0], 2)}", f"{number(span[1], 2)}{unit}")
+    return PanelGroup(
+        id=metric.id, label=metric.label, note=f"{metric.label}: {metric.asks}?", scale=scale, panels=panels
+    )
+
+
+def _sentences(
+    rows: pd.DataFrame, metric: Metric, tables: dict[str, pd.DataFrame], lines: list[PairOfLines]
+) -> list[str]:
+    """The most alike layers of each pair, those of seeds and of the control, and whether likeness follows depth."""
+    tops = {line: _most_alike(tables[line.key], metric) for line in lines if line.key in tables}
+    across = [
+        f"{line.up} {top['layer_a']} and {line.across} {top['layer_b']}, {top['shown']}"
+        for line, top in tops.items()
+        if not line.same and line.key != CONTROL
+    ]
+    within = [f"{top['shown']} for {line.title}" for line, top in tops.items() if line.same or line.key == CONTROL]
+    return [
+        *([f"By {metric.label}, the most alike layers are: {'; '.join(across)}."] if across else []),
+        *([f"For comparison: {'; '.join(within)}."] if within else []),
+        *_depth_sentence(rows[rows["metric"] == metric.id], metric, [line for line in tops if line.key != CONTROL]),
+    ]
+
+
+def _most_alike(table: pd.DataFrame, metric: Metric) -> Any:
+    return table.sort_values("value", ascending=metric.is_distance).iloc[0]
+
+
+def _depth_sentence(rows: pd.DataFrame, metric: Metric, lines: list[PairOfLines]) -> list[str]:
+    excesses = {line.title: excess_at_equal_depth(rows[rows["line"] == line.key]) for line in lines}
+    excesses = {title: each.negated() if metric.is_distance else each for title, each in excesses.items()}
+    clear = sorted((title for title in excesses if excesses[title].sign > 0), key=lambda title: excesses[title].value)
+    unclear = [title for title in excesses if title not in clear]
+    if not clear:
+        return [f"Layers of equal depth are not clearly more alike than others in {listed(unclear)}."]
+    least, most = (f"{estimate_text(excesses[title])} in {title}" for title in (clear[0], clear[-1]))
+    amount = least if len(clear) == 1 else f"{least} to {most}"
+    where = "all pairs" if not unclear else f"{len(clear)} of {len(excesses)} pairs"
+    beside = f", but not clearly so in {listed(unclear)}" if unclear else ""
+    return [f"Layers of equal depth are more alike than others in {where}, by {amount}{beside}."]
+
+
+def _agreement(
+    tables: dict[str, dict[str, pd.DataFrame]], metrics: list[Metric], lines: list[PairOfLines]
+) -> list[str]:
+    """How many best matches lie at equal depth, by each measure, over the trained models."""
+    counts, total = [], 0
+    for metric in metrics:
+        own = [tables[metric.id][line.key] for line in lines if line.key != CONTROL and line.key in tables[metric.id]]
+        hits = [equal_depth(table)[_best(table, metric).index] for table in own]
+        total = sum(map(len, hits))
+        counts.append(f"{sum(int(hit.sum()) for hit in hits)} by {metric.label}")
+    if len(counts) < 2:
+        return []
+    return [f"Of {total} columns, the best match lies at equal depth in {listed(counts)}."]
+
+
+def _caption(data: pd.DataFrame) -> str:
+    pairs = int(data["pairs"].max())
+    fewest, most = int(data["count"].min()), int(data["count"].max())
+    means = f"Means over up to {pairs} pairs of models; intervals" if pairs > 1 else "Intervals"
+    kind = "over seeds and sentences" if pairs > 1 else "over sentences"
+    few = f" (RSA: {fewest:,})" if fewest < most else ""
+    return f"{means} are 95%, {kind}, under the pointer and in the data; {most:,} words{few}."
+
+
+def _best(table: pd.DataFrame, metric: Metric) -> pd.DataFrame:
+    """The cell of each column that is most alike."""
+    by_column = table.groupby("layer_b")["value"]
+    return table.loc[by_column.idxmin() if metric.is_distance else by_column.idxmax()]
+
+
+def _map(table: pd.DataFrame, line: PairOfLines, metric: Metric, span: tuple[float, float]) -> dict[str, Any]:
+    """The colour is an opacity from chance, nearly blank, to the best of all maps: variables do not mix."""
+    up, across = (sorted(table[name].unique().tolist()) for name in LAYERS)
+    drawn = table[[*LAYERS, "shown"]].assign(
+        value=table["value"].round(4),
+        baseline=table["baseline"].round(3),
+        best=table.index.isin(_best(table, metric).index),
+    )
+    # No axis values: with them Vega loses the label 0 at some widths.
+    axis = alt.Axis(labelAngle=0, domain=False, ticks=False)
+    base = alt.Chart(drawn).encode(
+        x=alt.X("layer_b:O", title=f"layer of {line.across}", axis=axis),
+        y=alt.Y("layer_a:O", title=f"layer of {line.up}", sort=up[::-1], axis=axis),
+    )
+    squares = base.mark_rect(fill="var(--control)" if line.key == CONTROL else "var(--heat-2)").encode(
+        fillOpacity=alt.FillOpacity(
+            "value:Q", scale=alt.Scale(domain=list(span), range=[0.04, 1], clamp=True), legend=None
+        ),
+        tooltip=[
+            alt.Tooltip("layer_a:O", title=f"layer of {line.up}"),
+            alt.Tooltip("layer_b:O", title=f"layer of {line.across}"),
+            alt.Tooltip("shown:N", title=metric.label),
+            alt.Tooltip("baseline:Q", title="shuffled words"),
+        ],
+    )
+    layers: list[alt.Chart] = [squares]
+    if line.key != CONTROL:
+        best = base.transform_filter("datum.best")
+        # A light line around the dark one: seen on pale and on strong squares.
+        layers += [best.mark_rect(filled=False, stroke=f"var(--{name})", strokeWidth=width) for name, width in _FRAME]
+    if len(across) <= _MOST_LABELLED:
+        layers.append(_labels(base, span))
+    spec = alt.layer(*layers).properties(width="container", height=max(26 * len(up), 60)).to_dict(validate=False)
+    return {**spec, "config": vega_config(), "padding": PADDING}
+
+
+def _labels(base: alt.Chart, span: tuple[float, float]) -> alt.Chart:
+    """Each square's number, in the colour that its background leaves readable."""
+    chance, best = span
+    strength = f"(datum.value - {chance}) / {best - chance or 1.0}"
+    color = color_if(f"{strength} > 0.6", "var(--paper)", "var(--ink)")
+    return base.mark_text(fontSize=10).encode(text=alt.Text("value:Q", format=".2f"), color=color)

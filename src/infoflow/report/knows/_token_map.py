@@ -1,0 +1,210 @@
+"""Maps of a layer's space: the same occurrences in every layer, a slider between them, all layers at a glance."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .._figure import Figure, Panel
+from .._language import Cast, Series
+from .._numbers import number
+from ._map_drawing import Group, Space, map_chart, strip_svg
+
+_SHOWN = 200  # points of a map: a study's page has many
+_NEAR = 10  # neighbours in the map that a sentence counts
+_TOKEN_SLOTS = (3, 5, 4, 6)  # colours that no objective has
+_MOST_TAGS = 5
+_NO_TAG = "no tag"
+_HOW_MAPS = (
+    "Each dot is one occurrence, at the place that t-SNE gives it: near are the vectors nearest to it. Drag the slider "
+    "to follow the same occurrences through the layers; the row below shows every layer at a glance, and a click there "
+    "moves the slider.",
+    "Directions, sizes of clusters and distances between clusters mean nothing in such a map. Each layer's map starts "
+    "from the one below and is turned to lie on it. The smallest differences, such as the rounding of another batch "
+    "size, give another picture of the same space. One model of each kind is shown (its first seed); the untrained one "
+    "is the control.",
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Kind:
+    """What one of the three maps is about."""
+
+    id: str
+    question: str
+    how: str
+    said: str  # of the sentence that its data make
+
+
+_KINDS = {
+    "token": _Kind(
+        id="map-token",
+        question="Which tokens does a layer mix, and which does it keep apart?",
+        how="Colour and shape are tokens. A ring is an occurrence that was hidden from the masked LM, as in its "
+        "training; its colour is the token that it has to restore.",
+        said="the same token",
+    ),
+    "position": _Kind(
+        id="map-position",
+        question="Does the map of one token follow its place in the sentence?",
+        how="The stronger a dot's colour, the later the token stands in its sentence.",
+        said="",
+    ),
+    "tag": _Kind(
+        id="map-tag",
+        question="Does the map of one token follow its part in the sentence?",
+        how="Colour and shape are tags of the word; the stronger the colour, the later it stands in its sentence.",
+        said="the same tag",
+    ),
+}
+
+
+def token_map_figures(frame: pd.DataFrame, cast: Cast) -> list[Figure]:
+    """A figure for each kind of map that was made."""
+    present = set(frame["map"])
+    return [_figure(_KINDS[kind], frame[frame["map"] == kind], cast) for kind in _KINDS if kind in present]
+
+
+def _figure(kind: _Kind, frame: pd.DataFrame, cast: Cast) -> Figure:
+    models = _models(frame, cast)
+    groups = _groups(kind, pd.concat([rows for _, rows in models]))
+    spaces = [_space(series, _thinned(rows), kind, groups) for series, rows in models]
+    points = int(np.median([rows["point"].nunique() for _, rows in models]))
+    names = ", ".join(f"“{token}”" for token in dict.fromkeys(frame["token"]))
+    return Figure(
+        id=kind.id,
+        question=kind.question,
+        answer=[
+            f"A dot's {_NEAR} nearest dots, in the map of the lowest and of the highest layer. {_told(kind, models)}."
+        ],
+        panels=[Panel(title=space.label, spec=map_chart(space, groups)) for space in spaces],
+        caption=f"{points:,} occurrences of {names}, {min(points, _SHOWN)} of them drawn; perplexity "
+        f"{number(float(frame['perplexity'].iloc[0]), 0)}. One sample without intervals: the figures above have them.",
+        how_to_read=[kind.how, *_HOW_MAPS],
+        method="token-map",
+        data=_wide(models),
+        tables=("token_map",),
+        template="maps.html.jinja",
+        payload={
+            "groups": groups,
+            "faded": kind.id != "map-token",
+            "strips": [strip_svg(space, groups) for space in spaces],
+            "spaces": spaces,
+            "live": {
+                "layers": spaces[0].layers,
+                "groups": [{"color": g.color, "shape": g.shape} for g in groups],
+                "spaces": [space.live for space in spaces],
+            },
+        },
+    )
+
+
+def _models(frame: pd.DataFrame, cast: Cast) -> list[tuple[Series, pd.DataFrame]]:
+    """The first seed of every line, and one untrained control: models of one seed start alike."""
+    chosen = []
+    for series in cast.present(frame):
+        own = frame[(frame["series"] == series.key) & frame["trained"]]
+        if len(own):
+            chosen.append((series, own[own["seed"] == own["seed"].min()]))
+    untrained = frame[~frame["trained"]]
+    if len(untrained):
+        first = untrained[untrained["model"] == untrained["model"].iloc[0]]
+        chosen.append((Series(key="", label="untrained control", slot=0), first))
+    return chosen
+
+
+def _groups(kind: _Kind, rows: pd.DataFrame) -> list[Group]:
+    """What tells points apart, in the order of the legend."""
+    if kind.id == "map-position":
+        return [Group(label="", color="var(--heat-2)", shape="circle")]
+    column = "token" if kind.id == "map-token" else "tag"
+    counts = rows[rows["layer"] == rows["layer"].min()][column].replace("", _NO_TAG).value_counts()
+    labels = sorted(counts.index) if column == "token" else [str(label) for label in counts.index]
+    shown = [label for label in labels if label != _NO_TAG][: len(_TOKEN_SLOTS) if column == "token" else _MOST_TAGS]
+    colors = [f"var(--series-{slot})" for slot in (*_TOKEN_SLOTS, 7)]
+    shapes = ("circle", "square", "triangle", "diamond", "cross")
+    groups = [
+        Group(label=label, color=colors[i % len(colors)], shape=shapes[i % len(shapes)])
+        for i, label in enumerate(shown)
+    ]
+    others = len(labels) > len(shown)
+    return [*groups, Group(label="others", color="var(--control)", shape="circle")] if others else groups
+
+
+def _thinned(rows: pd.DataFrame) -> pd.DataFrame:
+    """At most `_SHOWN` points, evenly from all."""
+    points = np.sort(rows["point"].unique())
+    kept = points[np.unique(np.linspace(0, len(points) - 1, min(len(points), _SHOWN)).astype(int))]
+    return rows[rows["point"].isin(kept)]
+
+
+def _space(series: Series, rows: pd.DataFrame, kind: _Kind, groups: list[Group]) -> Space:
+    rows = rows.sort_values(["layer", "point"])
+    layers = sorted(int(layer) for layer in rows["layer"].unique())
+    first = rows[rows["layer"] == layers[0]]
+    number_of = {group.label: index for index, group in enumerate(groups)}
+    labels = first["token" if kind.id == "map-token" else "tag"].replace("", _NO_TAG)
+    group = [number_of.get(str(label), len(groups) - 1) if kind.id != "map-position" else 0 for label in labels]
+    late = np.asarray(first["position"].rank(pct=True)) if kind.id != "map-token" else np.ones(len(first))
+    places = np.stack([rows.loc[rows["layer"] == layer, ["x", "y"]].to_numpy(dtype=float) for layer in layers])
+    reach = np.quantile(np.abs(places), 0.999) * 1.06
+    scaled = np.clip((places / reach + 1) / 2, 0.02, 0.98)
+    scaled[..., 1] = 1 - scaled[..., 1]  # up is up
+    return Space(
+        key=series.key,
+        label=series.label,
+        slot=series.slot,
+        layers=layers,
+        places=scaled,
+        group=group,
+        strength=[float(value) for value in 0.25 + 0.75 * np.ceil(4 * late) / 4],
+        hollow=[bool(masked) for masked in first["masked"]],
+        titles=[
+            f"{row.token}, position {row.position}{f', {row.tag}' if row.tag else ''}{', hidden' if row.masked else ''}"
+            for row in first.itertuples()
+        ],
+    )
+
+
+def _told(kind: _Kind, models: list[tuple[Series, pd.DataFrame]]) -> str:
+    return "; ".join(f"{series.label}: {_shared(kind, rows)}" for series, rows in models)
+
+
+def _shared(kind: _Kind, rows: pd.DataFrame) -> str:
+    """What near points of one model's first and last map share, against any two points."""
+    ends = [rows[rows["layer"] == layer].sort_values("point") for layer in (rows["layer"].min(), rows["layer"].max())]
+    if kind.id == "map-position":
+        (low, any_two), (high, _) = (_compared(end, lambda a, b: np.abs(a - b), "position") for end in ends)
+        return f"{number(low, 1)} and {number(high, 1)} tokens away (any two: {number(any_two, 1)})"
+    column = "token" if kind.id == "map-token" else "tag"
+    (low, any_two), (high, _) = (_compared(end, lambda a, b: a == b, column) for end in ends)
+    text = f"{low:.0%} and {high:.0%} are {kind.said} (any two: {any_two:.0%})"
+    hidden = ends[0]["masked"].to_numpy(dtype=bool)
+    if hidden.any() and not hidden.all():
+        restored = _compared(ends[1], lambda a, b: a == b, column, hidden)[0]
+        text += f", {restored:.0%} for hidden ones at the top"
+    return text
+
+
+def _compared(end: pd.DataFrame, compare: Any, column: str, queries: np.ndarray | None = None) -> tuple[float, float]:
+    """Mean comparison of a point with its nearest points, and of any two."""
+    places, values = end[["x", "y"]].to_numpy(dtype=float), end[column].to_numpy()
+    distances = np.linalg.norm(places[:, None] - places, axis=2)
+    np.fill_diagonal(distances, np.inf)
+    near = distances.argsort(axis=1, kind="stable")[:, :_NEAR]
+    each = compare(values[:, None], values[near]).mean(axis=1)
+    pairs = compare(values[:, None], values)[~np.eye(len(values), dtype=bool)]
+    return float(each[queries].mean() if queries is not None else each.mean()), float(pairs.mean())
+
+
+def _wide(models: list[tuple[Series, pd.DataFrame]]) -> pd.DataFrame:
+    """One row per drawn point, with its place in every layer."""
+    parts = []
+    for series, rows in models:
+        rows = _thinned(rows)
+        places = rows.pivot(index="point", columns="layer", values=["x", "y"]).round(2)
+        places.columns = [f"{axis}_{layer}" for axis, layer in places.columns]
+        known = rows.drop_duplicates("point").set_index("point")[["token", "sentence", "position", "tag", "masked"]]
+        parts.append(known.join(places).reset_index().assign(series=series.key or series.label))
+    return pd.concat(parts, ignore_index=True)

@@ -1,0 +1,1 @@
+"""Figures of which heads can go."""

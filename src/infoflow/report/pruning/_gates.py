@@ -1,0 +1,102 @@
+"""Whether learned gates decide along a sweep of penalties."""
+
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from .._figure import Figure, Panel
+from .._language import Cast
+from .._numbers import estimate_text, listed
+from .._samples import Estimate
+from ..forms._layer_chart import CONTROL, finished
+from ._charts import lean, lit, names_above, points_axis
+from ._rows import LEARNED, Pool, over_seeds, percent_over_seeds, pools_of
+
+_LOOKS = (((1, 0), "circle", "●"), ((6, 2), "square", "■"), ((2, 2), "triangle-up", "▲"), ((4, 2), "diamond", "◆"))
+_HEIGHT = 200
+
+
+def gates_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+    """Shares of undecided gates at each penalty, a line for each model and set of heads."""
+    frame = frame.loc[frame["way"] == LEARNED].drop_duplicates(["series", "scope", "seed", "draw", "point"])
+    if frame.empty:
+        return None
+    frame = frame.assign(percent=100 * frame["undecided"] / frame["size"])
+    pools = pools_of(frame, cast)
+    table = pd.concat([_curve(pool, pool.of(frame)) for pool in pools], ignore_index=True)
+    free = frame.loc[frame["setting"] == 0]
+    starts = {pool: float(pool.of(free)["percent"].mean()) if len(pool.of(free)) else 100.0 for pool in pools}
+    name = "without a penalty" if len(free) else "before training"
+    seeds = int(frame["seed"].nunique())
+    return Figure(
+        id="pruning-gates",
+        question="Do the gates decide?",
+        answer=[
+            f"Gates that are neither 0 nor 1 at the largest penalty: "
+            f"{'; '.join(f'{_last(pool, table)} ({name} {start:.0f}%)' for pool, start in starts.items())}."
+        ],
+        panels=[Panel(spec=_chart(table, starts, name))],
+        caption=f"{over_seeds(seeds)}; {listed([_gates(pool, frame) for pool in pools])}.",
+        how_to_read=[
+            "Across: the points of the sweep, by the weight of the penalty on open gates; each goes on from the one "
+            "before. Up: the share of gates that would pass on a part of their head's output, neither 0 nor 1.",
+            "While gates are undecided, it is open which heads the model needs, and two rules that count living heads "
+            "give different numbers. Gates start undecided; it would be surprising if many still were at the end.",
+        ],
+        method="pruning",
+        data=table,
+        tables=("pruning",),
+        findings=("heads:V5",),
+    )
+
+
+def _curve(pool: Pool, own: pd.DataFrame) -> pd.DataFrame:
+    rows = []
+    for point, at in own.groupby("point"):
+        estimate = percent_over_seeds(dict(zip(at["seed"], at["percent"].astype(float), strict=False)))
+        rows.append({"point": int(str(point)), "setting": float(at["setting"].mean()), "value": estimate.value,
+                     "low": estimate.low, "high": estimate.high, "seeds": estimate.seeds})  # fmt: skip
+    return pd.DataFrame(rows).assign(series=pool.series.key, scope=pool.scope)
+
+
+def _gates(pool: Pool, frame: pd.DataFrame) -> str:
+    return f"{int(pool.of(frame)['size'].iloc[0]):,} gates on {pool.heads} of {pool.series.label}"
+
+
+def _last(pool: Pool, table: pd.DataFrame) -> str:
+    end = pool.of(table).sort_values("setting").iloc[-1]
+    value, low, high = (float(end[name]) for name in ("value", "low", "high"))
+    estimate = Estimate(value=value, low=low, high=high, seeds=int(end["seeds"]), count=0)
+    shown = (
+        estimate_text(estimate, "%").replace(" %", "%") if estimate.high > estimate.low else f"{estimate.value:.0f}%"
+    )
+    return f"{pool.heads} of {pool.series.label} {shown}"
+
+
+def _chart(table: pd.DataFrame, starts: dict[Pool, float], name: str) -> dict[str, Any]:
+    points = table.drop_duplicates("point").sort_values("point")
+    names = {int(point): f"{setting:g}" for point, setting in zip(points["point"], points["setting"], strict=True)}
+    x = points_axis(names, "weight of the penalty", gap=0)
+    scale = alt.Scale(domain=[0, 100])
+    y = alt.Y("value:Q", title="undecided (%)", scale=scale, axis=alt.Axis(tickCount=5))
+    low = alt.Y("low:Q", title="undecided (%)", scale=scale)
+    control = pd.DataFrame([{"value": value} for value in sorted(set(starts.values()))])
+    layers = [alt.Chart(control).mark_rule(**CONTROL).encode(y=y)]
+    entries = [("– –", name, "var(--soft)")]
+    for number, pool in enumerate(starts):
+        dash, shape, mark = _LOOKS[number % len(_LOOKS)]
+        rows = pool.of(table)[["series", "point", "value", "low", "high"]].round(2)
+        base, look = alt.Chart(rows), {"color": alt.ColorValue(pool.series.color), "opacity": lit(pool.series)}
+        faint = lit(pool.series, 0.15)
+        tooltip = [alt.Tooltip("series:N", title="model"), alt.Tooltip("value:Q", title="undecided (%)")]
+        known = rows.dropna(subset=["low", "high"])
+        if len(known):
+            band = alt.Chart(known).mark_area()
+            layers.append(band.encode(x=x, y=low, y2="high:Q", color=look["color"], opacity=faint))
+        layers += [
+            base.mark_line(strokeWidth=1.8, strokeDash=list(dash)).encode(x=x, y=y, **look),
+            base.mark_point(filled=True, size=36, shape=shape, opacity=1).encode(x=x, y=y, **look, tooltip=tooltip),
+        ]
+        entries.append((mark, pool.title, pool.series.color))
+    return lean(finished(alt.layer(*layers, names_above(entries)), _HEIGHT))

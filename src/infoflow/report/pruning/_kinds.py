@@ -1,0 +1,169 @@
+"""Which kinds of attention, and which layers, keep their heads along a sweep of pruning."""
+
+import math
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from .._figure import Figure, Panel
+from .._language import Cast, Series
+from .._numbers import listed, number
+from ..forms._layer_chart import CONTROL, finished
+from ..heads._names import KINDS, kind_label
+from ._charts import folded, heads_left, lean, lit, names_above, points_axis, rows_axis, squares
+from ._rows import LEARNED, SUBSET, Pool, over_seeds, percent_over_seeds, pools_of
+
+_LOOKS = {
+    "encoder self-attention": ((1, 0), "circle", "●"),
+    "decoder self-attention": ((6, 2), "square", "■"),
+    "cross-attention": ((2, 2), "triangle-up", "▲"),
+}
+_HEIGHT = 220
+
+
+def kinds_figure(heads: pd.DataFrame, cast: Cast) -> Figure | None:
+    """The widest sweep of learned gates of each model: shares of heads alive by kind, and by layer."""
+    way = LEARNED if bool((heads["way"] == LEARNED).any()) else SUBSET
+    heads = heads.loc[heads["way"] == way]
+    if heads.empty:
+        return None
+    widest = {pool.series.key: pool for pool in pools_of(heads, cast)}  # the last one of each line
+    own = {pool: _own(pool, heads) for pool in widest.values()}
+    tables = {pool: _table(rows) for pool, rows in own.items()}
+    panels = [panel for pool, table in tables.items() for panel in _panels(pool, table, own[pool])]
+    data = pd.concat([t.assign(series=p.series.key, scope=p.scope) for p, t in tables.items()], ignore_index=True)
+    seeds = int(heads["seed"].nunique())
+    gates = "learned gates" if way == LEARNED else "gates for exactly k heads"
+    return Figure(
+        id="pruning-kinds",
+        question="Which heads go first?",
+        answer=[_sentence(pool, table) for pool, table in tables.items()],
+        panels=panels,
+        caption=f"Heads that are alive by {gates}. {over_seeds(seeds)}; squares hold their number, rounded. Grey and "
+        "dashed: the same share removed of every kind.",
+        how_to_read=[
+            "Lines: the share of each kind's heads that is left, against the heads left in all. A kind above the "
+            "dashed line keeps its heads longer than others do, one below loses them first.",
+            "Maps: layers from bottom (0) to top; one column for each point of the sweep, with the heads left in all "
+            "under it. The stronger the colour, the larger the share of the layer's heads that is left.",
+            "It would be surprising if all kinds stayed on the dashed line: then it would not matter where heads are.",
+        ],
+        method="pruning",
+        data=data,
+        tables=("pruned_heads",),
+        findings=("heads:V3",),
+    )
+
+
+def _own(pool: Pool, heads: pd.DataFrame) -> pd.DataFrame:
+    """The pool's rows of kinds that might lose heads."""
+    own = pool.of(heads)
+    own = own.assign(name=[kind_label(s, k) for s, k in zip(own["stack"], own["kind"], strict=True)])
+    lost = own.groupby("name")["alive"].transform("min")
+    gated = own["log_alpha"].notna() if "log_alpha" in own else True
+    return own.loc[~lost.astype(bool) | gated]
+
+
+def _table(own: pd.DataFrame) -> pd.DataFrame:
+    """Share and number of heads alive by point, kind and layer; `left` and `size` count heads of all these kinds."""
+    own = own.assign(alive=own["alive"].astype(float))
+    models = own.groupby("point")[["seed", "draw"]].apply(lambda rows: len(rows.drop_duplicates()))
+    grouped: Any = own.groupby(["point", "name", "layer"])
+    table = grouped["alive"].agg(share="mean", alive="sum").reset_index()
+    table["alive"] = table["alive"] / table["point"].map(models)
+    table["left"] = table.groupby("point")["alive"].transform("sum")
+    table["size"] = (table["alive"] / table["share"]).groupby(table["point"]).transform("sum").max().round().astype(int)
+    return table.round({"share": 4, "alive": 3, "left": 3})
+
+
+def _kinds(table: pd.DataFrame) -> list[str]:
+    present = set(table["name"])
+    return [name for name in KINDS.values() if name in present] + sorted(present - set(KINDS.values()))
+
+
+def _panels(pool: Pool, table: pd.DataFrame, own: pd.DataFrame) -> list[Panel]:
+    kinds = _kinds(table)
+    maps = [Panel(spec=_map(table.loc[table["name"] == kind]), title=f"{pool.series.label}, {kind}") for kind in kinds]
+    if len(kinds) == 1:
+        return maps
+    lines = _lines(_by_kind(own), kinds, int(table["size"].iloc[0]), pool.series)
+    return [Panel(spec=lines, title=f"{pool.series.label}, by kind"), *maps]
+
+
+def _by_kind(own: pd.DataFrame) -> pd.DataFrame:
+    """Percent of each kind's heads that is alive at each point, its interval over seeds, and heads left in all."""
+    rows = []
+    for point, at in own.groupby("point"):
+        left = at.groupby(["seed", "draw"])["alive"].sum().mean()
+        for name, kind in at.groupby("name"):
+            percent = 100 * kind["alive"].astype(float).groupby(kind["seed"]).mean()
+            estimate = percent_over_seeds(percent.to_dict())
+            rows.append({"point": point, "name": name, "left": float(left), "percent": estimate.value,
+                         "low": estimate.low, "high": estimate.high})  # fmt: skip
+    return pd.DataFrame(rows).sort_values(["name", "left"], ascending=False)
+
+
+def _sentence(pool: Pool, table: pd.DataFrame) -> str:
+    """The point nearest to half of the heads: what is left of each kind, or of the fullest and the emptiest layer."""
+    size = int(table["size"].iloc[0])
+    point = (table.groupby("point")["left"].first() - size / 2).abs().idxmin()
+    own = table.loc[table["point"] == point]
+    left, kinds = float(own["left"].iloc[0]), _kinds(table)
+    start = f"{pool.subject}: with {number(left, 0)} of {size} left"
+    if len(kinds) > 1:
+        by_kind = own.groupby("name")[["alive", "share"]].agg({"alive": "sum", "share": "mean"})
+        parts = [
+            f"{number(by_kind.loc[kind, 'alive'], 0)} of {kind} ({by_kind.loc[kind, 'share']:.0%})" for kind in kinds
+        ]
+        return f"{start}, {listed(parts)} are alive; equal shares would be {left / size:.0%} each."
+    layers = own.set_index("layer")["share"]
+    return (
+        f"{start}, layer {layers.idxmax()} keeps most ({layers.max():.0%}) and layer {layers.idxmin()} fewest "
+        f"({layers.min():.0%}); equal shares would be {left / size:.0%}."
+    )
+
+
+def _lines(rows: pd.DataFrame, kinds: list[str], size: int, series: Series) -> dict[str, Any]:
+    if int(rows["left"].max()) < size:  # every line starts at the unpruned model
+        bound = 100.0 if bool(rows["low"].notna().any()) else math.nan
+        starts = pd.DataFrame({"name": kinds, "left": float(size), "percent": 100.0, "low": bound, "high": bound})
+        rows = pd.concat([starts, rows]).sort_values(["name", "left"], ascending=False)
+    rows = rows.round(1)
+    base = folded(rows[["name", "left", "percent"]], "name")
+    known = rows.loc[rows["low"].notna(), ["name", "left", "low", "high"]]
+    even = pd.DataFrame([{"left": size, "percent": 100.0}, {"left": 0, "percent": 0.0}])
+    x = heads_left(size)
+    scale = alt.Scale(domain=[0, 100], nice=False)
+    y = alt.Y("percent:Q", title="alive (%)", scale=scale, axis=alt.Axis(tickCount=5))
+    looks = [_LOOKS.get(kind, ((4, 2), "diamond", "◆")) for kind in kinds]
+    dash = alt.StrokeDash("name:N", scale=alt.Scale(domain=kinds, range=[list(look[0]) for look in looks]), legend=None)
+    shape = alt.Shape("name:N", scale=alt.Scale(domain=kinds, range=[look[1] for look in looks]), legend=None)
+    color = alt.ColorValue(series.color)
+    tooltip = ["name:N", alt.Tooltip("left:Q", title="heads left"), alt.Tooltip("percent:Q", title="alive (%)")]
+    names = [("– –", "equal shares", "var(--soft)")]
+    names += [(look[2], kind, series.color) for kind, look in zip(kinds, looks, strict=True)]
+    low = alt.Y("low:Q", title="alive (%)", scale=scale)
+    band = folded(known, "name").mark_area() if len(known) else None
+    look = {"detail": "name:N", "color": color, "opacity": lit(series, 0.12)}
+    layers = [
+        *([] if band is None else [band.encode(x=x, y=low, y2="high:Q", **look)]),
+        alt.Chart(even).mark_line(**CONTROL).encode(x=x, y=y),
+        base.mark_line(strokeWidth=1.8).encode(x=x, y=y, strokeDash=dash, color=color, opacity=lit(series)),
+        base.mark_point(filled=True, size=30, opacity=1).encode(
+            x=x, y=y, shape=shape, color=color, opacity=lit(series), tooltip=tooltip
+        ),
+        names_above(names),
+    ]
+    return lean(finished(alt.layer(*layers), _HEIGHT))
+
+
+def _map(table: pd.DataFrame) -> dict[str, Any]:
+    layers = sorted({int(layer) for layer in table["layer"]}, reverse=True)
+    points = table.sort_values("point").drop_duplicates("point")
+    names = {int(point): number(left, 0) for point, left in zip(points["point"], points["left"], strict=True)}
+    rows = table.assign(text=[number(alive, 0) for alive in table["alive"]], share=table["share"].round(3))
+    x = points_axis(names, f"heads left of {int(table['size'].iloc[0])}")
+    y = rows_axis("layer", layers, "layer")
+    chart = alt.layer(*squares(rows[["point", "layer", "share", "text"]], "layer", x, y))
+    return lean(finished(chart, max(22 * len(layers), 60)))

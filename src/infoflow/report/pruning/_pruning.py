@@ -1,0 +1,48 @@
+"""What pruning tells: how many heads a model needs, which go first, which functions stay, and what training is for."""
+
+from dataclasses import replace
+
+import pandas as pd
+
+from .._figure import Section
+from .._model_tables import ModelTables
+from ._gates import gates_figure
+from ._kinds import kinds_figure
+from ._quality import quality_figure
+from ._roles import roles_figure
+from ._rows import scoped, with_counts
+from ._scratch import scratch_figure
+
+PRUNING = Section(
+    id="pruning",
+    title="Which heads can go?",
+    lead="Each head gets a gate, and each open gate costs a little. The model decides which heads are worth their "
+    "price; as the price rises, fewer stay.",
+)
+
+
+def pruning_section(tables: ModelTables) -> Section | None:
+    """The section, or None where the run pruned nothing."""
+    cast = tables.cast
+    curves, heads, roles = (_table(tables, name) for name in ("pruning", "pruned_heads", "pruned_roles"))
+    curves = curves if curves is None else with_counts(curves)
+    figures = [
+        None if curves is None else quality_figure(curves, cast),
+        None if heads is None else kinds_figure(heads, cast),
+        None if roles is None else roles_figure(roles, cast),
+        None if curves is None else scratch_figure(curves, cast),
+        None if curves is None else gates_figure(curves, cast),
+    ]
+    if all(figure is None for figure in figures):
+        return None
+    return replace(
+        PRUNING,
+        figures=[figure for figure in figures if figure is not None],
+        keys=cast.present(*(frame for frame in (curves, heads, roles) if frame is not None)),
+    )
+
+
+def _table(tables: ModelTables, name: str) -> pd.DataFrame | None:
+    """Rows of trained models; None where there are none."""
+    frame = scoped(tables[name]) if name in tables else pd.DataFrame()
+    return None if frame.empty else frame

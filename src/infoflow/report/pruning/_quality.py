@@ -1,0 +1,180 @@
+"""Quality against heads left: every way to choose them, beside random choices and the unpruned model."""
+
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from .._figure import Figure, Panel, PanelGroup
+from .._language import Cast
+from .._numbers import number
+from ..forms._hollow import point_style
+from ..forms._layer_chart import CONTROL, finished
+from ._charts import RANDOM_NAME, UNPRUNED, UNPRUNED_NAME, folded, heads_left, lean, lit, names_above, span_of
+from ._rows import (
+    CHEAP,
+    METRICS,
+    RANDOM,
+    SCRATCH,
+    WAYS,
+    Pool,
+    metrics_of,
+    pools_of,
+    quality_curves,
+    several,
+    signature,
+)
+
+_HEIGHT = 240
+
+
+def quality_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+    """The curves of each model and of each set of heads that might go, one metric at a time."""
+    frame = frame.loc[frame["way"].ne(SCRATCH) & frame["metric"].isin(METRICS)]
+    if frame.empty:
+        return None
+    curves = quality_curves(frame)
+    groups = [_group(curves.loc[curves["metric"] == metric], metric, cast) for metric in metrics_of(curves)]
+    draws = int(frame.loc[frame["way"] == RANDOM, "draw"].nunique())
+    grey = f" Grey, dashed: the mean of {draws} random choices per seed, its band their whole range." if draws else ""
+    return Figure(
+        id="pruning-quality",
+        question="How many heads does a model need?",
+        answer=_sentences(curves, cast),
+        panels=groups[0].panels,
+        caption=f"{several(frame)}; {int(frame['count'].median()):,} sentences behind each point.{grey} Dotted: the "
+        f"model before any head went.{signature(frame)}",
+        how_to_read=[
+            "Across: the heads that are left, all of them at the left end. Up: the quality of what is left. Flat, then "
+            "steep means that most heads were not needed; the further right the bend, the fewer are.",
+            "Learned gates and gates for exactly k train the model on while its heads go, with the decoder frozen "
+            "where only encoder heads may go; all other ways train nothing. So gates may win by training as well as by "
+            "their choice: the next figures tell which heads they chose.",
+            "Below all others stand random choices, the control. It would be surprising if a ranking by importance, "
+            "confidence or relevance did no better than they.",
+        ],
+        method="pruning",
+        data=curves,
+        tables=("pruning",),
+        findings=("heads:V1",),
+        template="metrics.html.jinja",
+        payload={"metrics": groups},
+    )
+
+
+def _group(curves: pd.DataFrame, metric: str, cast: Cast) -> PanelGroup:
+    name, unit = METRICS[metric]
+    panels = [
+        Panel(spec=_chart(pool.of(curves), pool, metric, span_of(pool, curves)), title=pool.title)
+        for pool in pools_of(curves, cast)
+    ]
+    note = f"{name}{unit}: {'more' if metric == 'bleu' else 'less'} is better. Each panel has its own scale."
+    return PanelGroup(id=metric, label=name, note=note, scale=("", ""), panels=panels)
+
+
+def _sentences(curves: pd.DataFrame, cast: Cast) -> list[str]:
+    """One for each pool, in the first metric that it has."""
+    told = []
+    for pool in pools_of(curves, cast):
+        own = pool.of(curves)
+        metric = metrics_of(own)[0]
+        told.append(_sentence(own.loc[own["metric"] == metric], pool, metric))
+    return told
+
+
+def _sentence(own: pd.DataFrame, pool: Pool, metric: str) -> str:
+    """The fewest heads with which the quality is within what counts as cheap, beside as many random ones."""
+    size, full, name = int(own["size"].iloc[0]), float(own["unpruned"].iloc[0]), METRICS[metric][0]
+    way = next((one for one in WAYS if bool((own["way"] == one.key).any())), None)
+    if way is None:
+        return f"{pool.subject}: only random choices were made."
+    point = _cheapest(own.loc[own["way"] == way.key], metric)
+    limit = f"{CHEAP[metric]:g} {'BLEU' if metric == 'bleu' else 'nats'}"
+    if point is None:
+        return (
+            f"{pool.subject}: no point of the sweep ({way.label}) stays within {limit} of the model's {number(full)}."
+        )
+    chance = own.loc[own["way"] == RANDOM].groupby("left")["value"].mean()
+    random = f"; as many random ones give {_value(_at(chance, point['left']), metric)}" if len(chance) else ""
+    return (
+        f"{pool.subject}: with {number(point['left'], 0)} of {size} left ({way.label}) {name} is "
+        f"{_value(point['value'], metric)}, the last point within {limit} of the unpruned model's "
+        f"{_value(full, metric)}{random}."
+    )
+
+
+def _cheapest(line: pd.DataFrame, metric: str) -> pd.Series | None:
+    """The point with the fewest heads up to which every one is cheap."""
+    line = line.sort_values("left", ascending=False)
+    sign = -1 if metric == "bleu" else 1
+    dear = (sign * (line["value"] - line["unpruned"]) > CHEAP[metric]).cummax()
+    kept = line.loc[~dear]
+    return kept.iloc[-1] if len(kept) else None
+
+
+def _at(chance: pd.Series, left: float) -> float:
+    """The random curve between its points."""
+    places = chance.index.union([left])
+    return float(chance.reindex(places).interpolate("index", limit_direction="both")[left])
+
+
+def _value(value: float, metric: str) -> str:
+    return number(value, 1 if metric == "bleu" else 2)
+
+
+def _chart(own: pd.DataFrame, pool: Pool, metric: str, span: list[float]) -> dict[str, Any]:
+    name, unit = METRICS[metric]
+    own = _from_the_start(own.assign(**own[["left", "value", "low", "high", "unpruned"]].round(_places(metric))))
+    x = heads_left(int(own["size"].iloc[0]))
+    scale = alt.Scale(domain=span, nice=False, zero=False)
+    y = alt.Y("value:Q", title=f"{name}{unit}", scale=scale, axis=alt.Axis(tickCount=5))
+    low = alt.Y("low:Q", title=f"{name}{unit}", scale=scale)
+    known = [way for way in WAYS if bool((own["way"] == way.key).any())]
+    keys = [way.key for way in known]
+    dash = alt.StrokeDash("way:N", scale=alt.Scale(domain=keys, range=[list(way.dash) for way in known]), legend=None)
+    shape = alt.Shape("way:N", scale=alt.Scale(domain=keys, range=[way.shape for way in known]), legend=None)
+    columns = ["way", "left", "value", "low", "high"]
+    lines = own.loc[own["way"].isin(keys), columns]
+    chance = own.loc[own["way"] == RANDOM, columns[1:]]
+    tooltip = [
+        alt.Tooltip("way:N", title="chosen by"),
+        alt.Tooltip("left:Q", title="heads left"),
+        alt.Tooltip("value:Q", title=name, format=".3f"),
+    ]
+    color = alt.ColorValue(pool.series.color)
+    learned = lines.loc[lines["way"].isin(keys[:1]), columns[1:]].dropna(subset=["low", "high"])
+    lines = lines[["way", "left", "value"]]
+    base = folded(lines, "way")
+    layers = [
+        alt.Chart(chance).mark_area(color="var(--control)", opacity=0.15).encode(x=x, y=low, y2="high:Q"),
+        alt.Chart(chance).mark_line(**CONTROL).encode(x=x, y=y),
+        alt.Chart(pd.DataFrame([{"value": float(own["unpruned"].mean())}])).mark_rule(**UNPRUNED).encode(y=y),
+        folded(learned.assign(way=keys[:1][0] if keys else ""), "way")
+        .mark_area()
+        .encode(x=x, y=low, y2="high:Q", color=color, opacity=lit(pool.series, 0.15)),
+        base.mark_line(strokeWidth=1.8).encode(x=x, y=y, strokeDash=dash, color=color, opacity=lit(pool.series)),
+        base.mark_point(size=26, **point_style(own)).encode(
+            x=x, y=y, shape=shape, color=color, opacity=lit(pool.series), tooltip=tooltip
+        ),
+        _names(own, pool),
+    ]
+    return lean(finished(alt.layer(*layers), _HEIGHT))
+
+
+def _from_the_start(own: pd.DataFrame) -> pd.DataFrame:
+    """Every line starts at the unpruned model, also where its first point has fewer heads."""
+    size = float(own["size"].iloc[0])
+    late = own.loc[own.groupby("way")["left"].transform("max") < size].drop_duplicates("way")
+    unpruned = late["unpruned"]
+    starts = late.assign(left=size, value=unpruned, low=unpruned, high=unpruned)
+    return pd.concat([starts, own]).sort_values(["way", "left"], ascending=False)
+
+
+def _places(metric: str) -> int:
+    return 2 if metric == "bleu" else 3
+
+
+def _names(own: pd.DataFrame, pool: Pool) -> alt.Chart:
+    found = [UNPRUNED_NAME] + [RANDOM_NAME] * int((own["way"] == RANDOM).any())
+    found += [(way.mark, way.label, pool.series.color) for way in WAYS if bool((own["way"] == way.key).any())]
+    return names_above(found)

@@ -1,0 +1,240 @@
+"""Which functions survive pruning: how many are left, who holds them, and heads × functions along the sweep."""
+
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from .._figure import Figure, Panel, PanelGroup
+from .._language import Cast
+from .._numbers import listed
+from .._samples import Samples
+from ..forms._layer_chart import CONTROL, finished
+from ._charts import folded, heads_left, lean, lit, names_above, points_axis, rows_axis, squares
+from ._functions import BEFORE, Functions, functions
+from ._rows import LEARNED, SUBSET, pools_of
+
+_ROW = 18  # pixels of a function's row
+_MOST = 24  # functions drawn
+_HEIGHT = 200
+
+
+def roles_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+    """A slider through the sweep of each model, of its first seed; counts over all seeds."""
+    way = LEARNED if bool((frame["way"] == LEARNED).any()) else SUBSET
+    found: dict[str, Functions] = {}
+    for pool in pools_of(frame, cast):  # the encoder's heads where they were pruned on their own
+        told = functions(pool, frame, way)
+        if told is not None:
+            found.setdefault(pool.series.key, told)
+    if not found:
+        return None
+    sweeps, many = list(found.values()), len(found) > 1
+    matrices = [panel for told in sweeps for panel in _matrices(told, many)]
+    overviews = _overviews(sweeps)
+    longest = max(sweeps, key=lambda told: len(told.points))
+    data = pd.concat([_as_data(told) for told in sweeps], ignore_index=True)
+    return Figure(
+        id="pruning-functions",
+        question="Which functions survive?",
+        answer=[_sentence(told) for told in sweeps],
+        panels=[*matrices, *overviews],
+        caption=_caption(sweeps),
+        how_to_read=[
+            "A function is a role of the head map: a head has it if it reaches the role's usual threshold. Roles are "
+            "measured again at each point of the sweep, since heads that stay may change.",
+            "Curve: the share of the model's functions that some living head still has. Grey and dashed, the control: "
+            "what as many heads drawn at random from the unpruned model would keep on average. Numbers: living heads "
+            "with the function; an empty square is a function that is lost.",
+            "Heads by functions: a tinted column is a head that lives; a dot is a function that it holds. A ring is a "
+            "head that is gone and that still looks there, to no effect. Move the slider to prune.",
+        ],
+        method="pruning",
+        data=data,
+        tables=("pruned_roles",),
+        findings=("heads:V4",),
+        template="pruned.html.jinja",
+        payload={
+            "points": [_point_name(longest, point) for point in longest.points],
+            "start": longest.points.index(longest.telling),
+            "matrices": [_group(f"pruning-matrix-{index}", [panel]) for index, panel in enumerate(matrices)],
+            "overviews": _group("pruning-overview", overviews),
+        },
+    )
+
+
+def _group(name: str, panels: list[Panel]) -> PanelGroup:
+    return PanelGroup(id=name, label="", note="", scale=("", ""), panels=panels)
+
+
+def _sentence(told: Functions) -> str:
+    """At the telling point: functions left over seeds and by chance; those of the first seed that are lost, by name."""
+    point = told.telling
+    at = told.counts.loc[told.counts["point"] == point]
+    lost = told.lost(point)
+    seeds = int(at["seed"].nunique())
+    share = float((at["functions"] / at["before"]).mean())
+    gone = f"lost: {listed(lost)}" if lost else "none is lost"
+    own = at.loc[at["seed"] == told.seed].iloc[0]
+    which = f" (seed {told.seed}; {share:.0%} over {seeds} seeds)" if seeds > 1 else ""
+    return (
+        f"{told.pool.subject}: with {told.left(point)} of {told.size} left, {int(own['functions'])} of "
+        f"{int(own['before'])} functions are still held{which}; {gone}. As many random heads would keep "
+        f"{float(at['chance'].mean()):.0%}."
+    )
+
+
+def _caption(sweeps: list[Functions]) -> str:
+    seeds = max(int(told.counts["seed"].nunique()) for told in sweeps)
+    over = f"Curve: mean over {seeds} seeds" + ", band their 95% interval over seeds; "
+    hidden = max(len(told.holders()) for told in sweeps) - _MOST
+    more = f" The {_MOST} functions with most holders are drawn, {hidden} more are in the data." if hidden > 0 else ""
+    roles = sum(len(told.holders()) for told in sweeps)
+    return f"{over if seeds > 1 else ''}{roles} functions; numbers and dots show the first seed.{more}"
+
+
+def _point_name(told: Functions, point: int) -> str:
+    return "before" if point == BEFORE else f"{told.left(point)} of {told.size} left"
+
+
+def _as_data(told: Functions) -> pd.DataFrame:
+    """Living holders of each function at each point."""
+    table = told.holders().stack().rename("living_heads").reset_index()
+    counts = told.counts.loc[told.counts["seed"] == told.seed, ["point", "left", "functions", "before", "chance"]]
+    named = table.assign(series=told.pool.series.key, scope=told.pool.scope, seed=told.seed)
+    return named.merge(counts, on="point", how="left")
+
+
+def _matrices(told: Functions, several: bool) -> list[Panel]:
+    """Heads by functions, which follow the slider: a panel for each kind of attention."""
+    name, kinds = f"{told.pool.series.label}: " if several else "", told.kinds
+    return [
+        Panel(spec=_matrix(told, kind), title=f"{name}heads by functions{f', {kind}' if len(kinds) > 1 else ''}")
+        for kind in kinds
+    ]
+
+
+def _overviews(sweeps: list[Functions]) -> list[Panel]:
+    """The whole sweep of each model at a glance."""
+    names = [f"{told.pool.series.label}: " if len(sweeps) > 1 else "" for told in sweeps]
+    pairs = list(zip(names, sweeps, strict=True))
+    curves = [Panel(spec=_curve(told), title=f"{name}functions left") for name, told in pairs]
+    return curves + [Panel(spec=_holders(told), title=f"{name}heads that hold each") for name, told in pairs]
+
+
+def _curve(told: Functions) -> dict[str, Any]:
+    series, size = told.pool.series, told.size
+    counts = told.counts.assign(share=100 * told.counts["functions"] / told.counts["before"])
+    rows = []
+    for _, at in counts.groupby("point"):
+        estimate = Samples.bare(dict(zip(at["seed"], at["share"], strict=False))).estimate()
+        rows.append({"left": at["left"].mean(), "value": estimate.value, "low": estimate.low, "high": estimate.high,
+                     "chance": 100 * at["chance"].mean()})  # fmt: skip
+    table = pd.DataFrame(rows).round(1)
+    x, base = heads_left(size), alt.Chart(table)
+    scale = alt.Scale(domain=[0, 100], nice=False)
+    y = alt.Y("value:Q", title="functions left (%)", scale=scale, axis=alt.Axis(tickCount=5))
+    color = alt.ColorValue(series.color)
+    tooltip = [
+        alt.Tooltip("left:Q", title="heads left"),
+        alt.Tooltip("value:Q", title="functions left (%)"),
+        alt.Tooltip("chance:Q", title="random heads (%)"),
+    ]
+    layers = [
+        base.mark_line(**CONTROL).encode(x=x, y=alt.Y("chance:Q", title="functions left (%)", scale=scale)),
+        alt.Chart(table.dropna(subset=["low", "high"]))
+        .mark_area(clip=True)
+        .encode(x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q", color=color, opacity=lit(series, 0.15)),
+        base.mark_line(strokeWidth=2).encode(x=x, y=y, color=color, opacity=lit(series)),
+        base.mark_point(filled=True, size=30, opacity=1).encode(
+            x=x, y=y, color=color, opacity=lit(series), tooltip=tooltip
+        ),
+        names_above([("– –", "random heads", "var(--soft)"), ("●", "learned gates", series.color)]),
+    ]
+    return lean(finished(alt.layer(*layers), _HEIGHT))
+
+
+def _shown(told: Functions, kind: str | None = None) -> pd.DataFrame:
+    """The functions that are drawn, in order, with a name for their row."""
+    table = told.holders()
+    table = table if kind is None else table.loc[table.index.get_level_values("kind") == kind]
+    short = {"encoder self-attention": "enc.", "decoder self-attention": "dec.", "cross-attention": "cross"}
+    plain = kind is not None or len(told.kinds) == 1
+    names = [role if plain else f"{role} ({short.get(k, k)})" for k, role in table.index]
+    return table.head(_MOST).assign(name=names[:_MOST])
+
+
+def _holders(told: Functions) -> dict[str, Any]:
+    """Functions × points: how many living heads hold each."""
+    shown = _shown(told)
+    order = list(shown["name"])
+    rows = shown.set_index("name").stack().rename("heads").reset_index()
+    rows.columns = ["name", "point", "heads"]
+    share = (rows["heads"] / max(int(rows["heads"].max()), 1)).round(2)
+    rows = rows.assign(text=[str(heads) if heads else "" for heads in rows["heads"]], share=share)
+    names = {point: "all" if point == BEFORE else str(told.left(point)) for point in told.points}
+    x = points_axis(names, f"heads left of {told.size}")
+    y = rows_axis("name", order)
+    held, gone = rows.loc[rows["heads"] > 0].drop(columns="heads"), rows.loc[rows["heads"] == 0, ["name", "point"]]
+    empty = alt.Chart(gone).mark_rect(filled=False, stroke="var(--control)", strokeDash=[2, 2]).encode(x=x, y=y)
+    return lean(finished(alt.layer(*squares(held, "name", x, y), empty), max(_ROW * len(order), 60)))
+
+
+def _matrix(told: Functions, kind: str) -> dict[str, Any]:
+    """Heads × functions at the slider's point."""
+    shown, own = _shown(told, kind), told.rows_of(kind)
+    order = list(shown["name"])
+    per_layer, layers = int(own["head"].max()) + 1, int(own["layer"].max()) + 1
+    frames = {point: frame for frame, point in enumerate(told.points)}
+    own = own.assign(frame=own["point"].map(frames), place=own["layer"] * per_layer + own["head"])
+    alive = own.loc[own["alive"], ["frame", "place"]].drop_duplicates()
+    dots = own.loc[own["holds"] & own["role"].isin(order), ["frame", "place", "role", "alive"]]
+    color = told.pool.series.color
+    places = list(range(per_layer * layers))
+    label = f"floor(datum.value / {per_layer})"
+    x = alt.X(
+        "place:O",
+        title="heads, by layer",
+        scale=alt.Scale(domain=places, paddingInner=0.15),
+        axis=alt.Axis(values=places[per_layer // 2 :: per_layer], labelExpr=label, labelAngle=0, ticks=False),
+    )
+    y = rows_axis("role", order, gap=0)
+    now = "datum.frame === frame"
+    tooltip = [alt.Tooltip("role:N", title="function"), alt.Tooltip("layer:Q"), alt.Tooltip("head:Q")]
+    base = folded(dots, ["frame", "role"]).transform_filter(now)
+    base = base.transform_calculate(layer=label, head=f"datum.place % {per_layer}")
+    marks = base.mark_point(filled=True, size=26, opacity=1).encode(
+        x=x, y=y, color=alt.ColorValue(color), tooltip=tooltip
+    )
+    rings = base.mark_point(filled=False, size=22, strokeWidth=1, opacity=1, color="var(--control)").encode(x=x, y=y)
+    chart = alt.layer(
+        folded(alive, "frame").transform_filter(now).mark_rect(color="var(--heat-1)", opacity=0.35).encode(x=x),
+        rings.transform_filter("!datum.alive"),
+        marks.transform_filter("datum.alive"),
+        *_state(told, kind, shown),
+    ).add_params(alt.param(name="frame", value=told.points.index(told.telling)))
+    return lean(finished(chart, max(_ROW * len(order), 60)))
+
+
+def _state(told: Functions, kind: str, shown: pd.DataFrame) -> list[alt.Chart]:
+    """Above the picture: heads and functions left; beside each lost function, that it is."""
+    own = told.rows_of(kind)
+    lines, gone = [], []
+    for frame, point in enumerate(told.points):
+        left = len(own.loc[(own["point"] == point) & own["alive"]].drop_duplicates(["layer", "head"]))
+        had = shown.loc[shown[BEFORE] > 0]
+        lost = had.loc[had[point] == 0, "name"]
+        live = f"{left} head{'s live' if left != 1 else ' lives'}"
+        lines.append({"frame": frame, "text": f"{live}, {len(had) - len(lost)} of {len(had)} functions"})
+        gone += [{"frame": frame, "role": name, "text": "lost"} for name in lost]
+    now = "datum.frame === frame"
+    y = rows_axis("role", list(shown["name"]), gap=0)
+    words = {"fontSize": 11, "fontWeight": "bold", "color": "var(--soft)"}
+    above = alt.Chart(pd.DataFrame(lines)).transform_filter(now)
+    beside = alt.Chart(pd.DataFrame(gone, columns=["frame", "role", "text"])).transform_filter(now)
+    return [
+        above.mark_text(align="right", baseline="bottom", **words).encode(
+            x=alt.XValue("width"), y=alt.YValue(-4), text="text:N"
+        ),
+        beside.mark_text(align="right", dx=-2, **words).encode(x=alt.XValue("width"), y=y, text="text:N"),
+    ]

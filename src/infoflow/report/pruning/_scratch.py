@@ -1,0 +1,136 @@
+"""Pruned models beside models that had the same heads from the start."""
+
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from infoflow.foundation import interval
+
+from .._figure import Figure, Panel
+from .._language import Cast
+from .._numbers import estimate_text
+from .._samples import Samples
+from ..forms._hollow import point_style
+from ..forms._layer_chart import CONTROL, finished
+from ._charts import SCRATCH_NAME, UNPRUNED, UNPRUNED_NAME, heads_left, lean, lit, names_above, span_of
+from ._rows import LEARNED, METRICS, SCRATCH, Pool, metrics_of, pools_of, quality_curves, several, signature
+
+_HEIGHT = 220
+_ASIDE = 4  # pixels
+_KEYS = ["series", "scope", "seed", "draw", "point"]
+
+
+def scratch_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+    """One panel for each model and set of heads with points that were also trained from scratch."""
+    frame = frame.loc[frame["way"].isin([LEARNED, SCRATCH]) & frame["metric"].isin(METRICS)]
+    frame = frame.loc[frame["left"] < frame["size"]]
+    pairs = frame.loc[frame["way"] == LEARNED].merge(
+        frame.loc[frame["way"] == SCRATCH], on=[*_KEYS, "metric"], suffixes=("", "_scratch")
+    )
+    if pairs.empty:
+        return None
+    pools = pools_of(pairs, cast)
+    metric = {pool: metrics_of(pool.of(pairs))[0] for pool in pools}
+    pairs = pd.concat([pool.of(pairs).loc[lambda own, pool=pool: own["metric"] == metric[pool]] for pool in pools])
+    keys = [*_KEYS, "metric"]
+    frame = frame.loc[pd.MultiIndex.from_frame(frame[keys]).isin(pd.MultiIndex.from_frame(pairs[keys]))]
+    curves = quality_curves(frame)
+    return Figure(
+        id="pruning-scratch",
+        question="Could a model with so few heads have been trained from the start?",
+        answer=[_sentence(pool.of(pairs), pool, metric[pool]) for pool in pools],
+        panels=[Panel(spec=_chart(pool.of(curves), pool, metric[pool], curves), title=pool.title) for pool in pools],
+        caption=f"{several(frame, bands=_bands(pairs))}; {int(frame['count'].median()):,} sentences behind each point."
+        f"{signature(frame)}",
+        how_to_read=[
+            "In colour: the model that learned gates pruned. Grey and dashed, the control: a model that had exactly "
+            "these heads from its first update on, with as many updates as the model had before pruning. Dotted: the "
+            "model before any head went.",
+            "If the coloured line or point lies higher in BLEU (lower in loss), all heads were of use for learning, "
+            "though few are for the result. It would be surprising if training from scratch were better.",
+        ],
+        method="pruning",
+        data=curves,
+        tables=("pruning",),
+        findings=("heads:V2",),
+    )
+
+
+def _bands(pairs: pd.DataFrame) -> str:
+    """How intervals are drawn: a single point has a whisker."""
+    points = set(pairs.groupby(["series", "scope"])["point"].nunique())
+    return "whiskers" if points == {1} else "bands and whiskers" if 1 in points else "bands"
+
+
+def _sentence(pairs: pd.DataFrame, pool: Pool, metric: str) -> str:
+    """Mean difference over the points, paired by seed and sentence."""
+    sign = 1 if metric == "bleu" else -1
+    unit = "BLEU" if metric == "bleu" else "nats per token"
+    gaps = [
+        Samples.of(own) - Samples.of(own.assign(value=own["value_scratch"], replicates=own["replicates_scratch"]))
+        for _, own in pairs.groupby("point")
+    ]
+    seeds = sorted(set.intersection(*(set(gap.values) for gap in gaps)))
+    replicates = _replicates(gaps, seeds, sign)
+    mean = Samples(
+        values={seed: sign * sum(gap.values[seed] for gap in gaps) / len(gaps) for seed in seeds},
+        replicates=replicates,
+        intervals={seed: tuple(interval(drawn)) for seed, drawn in replicates.items()},
+        count=0,
+    )
+    estimate = mean.estimate()
+    better = "better" if estimate.value > 0 else "worse"
+    sure = "" if estimate.sign or not estimate.has_interval else ", which may be chance"
+    shown = estimate if estimate.value > 0 else estimate.negated()
+    points = f", the mean over {len(gaps)} points" if len(gaps) > 1 else ""
+    return f"{pool.subject}: the pruned model is {better} by {estimate_text(shown, unit)}{points}{sure}."
+
+
+def _replicates(gaps: list[Samples], seeds: list, sign: int) -> dict[object, np.ndarray]:
+    """Of each seed's mean, over sentences."""
+    found = {}
+    for seed in seeds:
+        drawn = [gap.replicates[seed] for gap in gaps if seed in gap.replicates]
+        if len(drawn) == len(gaps):
+            found[seed] = sign * sum(drawn) / len(drawn)
+    return found
+
+
+def _chart(own: pd.DataFrame, pool: Pool, metric: str, curves: pd.DataFrame) -> dict[str, Any]:
+    name, unit = METRICS[metric]
+    scale = alt.Scale(domain=span_of(pool, curves), nice=False, zero=False)
+    columns = ["left", "value", "low", "high"]
+    own = own.assign(**own[columns].round(3))
+    x = heads_left(int(own["size"].iloc[0]))
+    y = alt.Y("value:Q", title=f"{name}{unit}", scale=scale, axis=alt.Axis(tickCount=5))
+    low = alt.Y("low:Q", title=f"{name}{unit}", scale=scale)
+    pruned = own.loc[own["way"] == LEARNED, columns]
+    scratch = own.loc[own["way"] == SCRATCH, columns]
+    tooltip = [alt.Tooltip("left:Q", title="heads left"), alt.Tooltip("value:Q", title=name, format=".3f")]
+    color, grey = alt.ColorValue(pool.series.color), alt.ColorValue("var(--control)")
+    single = len(pruned) == 1  # no line and no band, but two points with whiskers, side by side
+    aside, strength = (_ASIDE, 1.0) if single else (0, 0.15)
+    scratch_name = ("●", *SCRATCH_NAME[1:]) if single else SCRATCH_NAME
+
+    def interval(rows: pd.DataFrame, offset: int) -> alt.Chart:
+        base = alt.Chart(rows.dropna(subset=["low", "high"]))
+        mark = base.mark_rule(strokeWidth=1.5, xOffset=offset) if single else base.mark_area()
+        return mark.encode(x=x, y=low, y2="high:Q")
+
+    layers = [
+        interval(scratch, aside).encode(color=grey, opacity=alt.OpacityValue(strength)),
+        alt.Chart(scratch).mark_line(**CONTROL).encode(x=x, y=y),
+        alt.Chart(scratch)
+        .mark_point(size=26, xOffset=aside, **point_style(own))
+        .encode(x=x, y=y, color=grey, tooltip=tooltip),
+        alt.Chart(pd.DataFrame([{"value": float(own["unpruned"].mean())}])).mark_rule(**UNPRUNED).encode(y=y),
+        interval(pruned, -aside).encode(color=color, opacity=lit(pool.series, strength)),
+        alt.Chart(pruned).mark_line(strokeWidth=2).encode(x=x, y=y, color=color, opacity=lit(pool.series)),
+        alt.Chart(pruned)
+        .mark_point(size=30, xOffset=-aside, **point_style(own))
+        .encode(x=x, y=y, color=color, opacity=lit(pool.series), tooltip=tooltip),
+        names_above([UNPRUNED_NAME, scratch_name, ("●", "pruned", pool.series.color)]),
+    ]
+    return lean(finished(alt.layer(*layers), _HEIGHT))

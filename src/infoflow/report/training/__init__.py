@@ -1,0 +1,1 @@
+"""Figures of how training went, and which parts of a model did it."""

@@ -1,0 +1,116 @@
+"""Which attention heads lowered the loss: layer × head maps, normalised over the whole map."""
+
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from .._figure import Figure, Panel
+from .._language import Cast
+from .._numbers import number
+from ..forms._conditional import color_if
+from ..forms._layer_chart import finished
+from ._rows import SETS, Part, of_part, parts_of
+
+
+def allocation_heads_figure(by_set: dict[str, pd.DataFrame], cast: Cast) -> Figure:
+    """One map per stack and kind of attention, on one set of sentences at a time."""
+    heads = by_set["train"]
+    all_maps = {name: _maps(frame, cast) for name, frame in by_set.items()}
+    maps = all_maps["train"]
+    limit = max(float(table["map"].abs().max()) for each in all_maps.values() for table in each.values())
+    data = pd.concat(
+        [
+            table.assign(series=part.series, stack=part.stack, kind=kind, set=name)
+            for name, each in all_maps.items()
+            for (part, kind), table in each.items()
+        ],
+        ignore_index=True,
+    )
+    return Figure(
+        id="allocation-heads",
+        question="Which attention heads lowered the loss?",
+        answer=[f"{'; '.join(_sentence(part, kind, table) for (part, kind), table in maps.items())}."],
+        panels=[
+            Panel(
+                spec=_chart([each[part, kind] for each in all_maps.values()], limit),
+                title=part.label + (" (cross-attention)" if kind == "cross" else ""),
+            )
+            for part, kind in maps
+        ],
+        caption=f"Means over {int(heads['seed'].nunique())} seeds: a head's rows of the query, key and value "
+        "projections with their biases and its columns of the output projection, over the whole training.",
+        how_to_read=[
+            "Each square is a head: layers upwards, heads across. The number is its loss change in percent of the "
+            "sum of absolute values over the whole map: blue lowered the loss, orange raised it.",
+            "Heads of one number under different seeds have nothing in common but their place, so means over seeds "
+            "level heads out: unequal heads show in the data's column of the spread over heads, seed by seed.",
+        ],
+        method="loss-change",
+        data=data,
+        tables=("allocation_heads",),
+        findings=("dynamics:V8",),
+        template="evaluated.html.jinja",
+        payload={"sets": [SETS[name] for name in by_set]},
+    )
+
+
+def _maps(heads: pd.DataFrame, cast: Cast) -> dict[tuple[Part, str], pd.DataFrame]:
+    return {
+        (part, kind): _map(rows[rows["kind"] == kind])
+        for part in parts_of(heads, cast)
+        for rows in [of_part(heads, part)]
+        for kind in ("self", "cross")
+        if kind in set(rows["kind"])
+    }
+
+
+def _map(rows: pd.DataFrame) -> pd.DataFrame:
+    """Share of each head in the sum of absolute values over the map, in percent; mean over seeds, and the spread."""
+    rows = rows.loc[rows["head"] >= 0]
+    scale = rows["value"].abs().groupby(rows["seed"]).transform("sum")
+    within = rows["value"].abs().groupby([rows["seed"], rows["layer"]]).transform("sum")
+    rows = rows.assign(map=-100 * rows["value"] / scale, layer_share=-100 * rows["value"] / within)
+    spread = rows.groupby(["seed", "layer"])["layer_share"].std().groupby("layer").mean().rename("spread_in_layer")
+    grouped: Any = rows.groupby(["layer", "head"])
+    table = grouped.agg(map=("map", "mean"), layer_share=("layer_share", "mean"), seeds=("seed", "nunique"))
+    return table.reset_index().merge(spread.reset_index(), on="layer")
+
+
+def _sentence(part: Part, kind: str, table: pd.DataFrame) -> str:
+    by_layer = table.groupby("layer")["map"].sum()
+    name = f"{part.label}{', cross-attention' if kind == 'cross' else ''}"
+    uneven = float(table.drop_duplicates("layer")["spread_in_layer"].mean())
+    return (
+        f"{name}: most in layer {by_layer.idxmax()} ({by_layer.max():.0f}%); within a layer heads differ by "
+        f"{number(uneven, 0)} percentage points (standard deviation), if equal each would have "
+        f"{number(100 / table['head'].nunique(), 0)}%"
+    )
+
+
+def _chart(tables: list[pd.DataFrame], limit: float) -> dict[str, Any]:
+    """The map of one set of sentences at a time: the page sets `shown` to its number."""
+    table = pd.concat([table.assign(set=number) for number, table in enumerate(tables)], ignore_index=True)
+    layers = sorted(set(table["layer"]), reverse=True)
+    table = table.assign(text=[f"{value:.1f}".replace("-", "−") for value in table["map"]], size=table["map"].abs())
+    table = table[["set", "layer", "head", "map", "layer_share", "text", "size"]].round(3)
+    x = alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0))
+    y = alt.Y("layer:O", title="layer", sort=layers)
+    base = alt.Chart(table)
+    tooltip = [
+        alt.Tooltip("layer:O"),
+        alt.Tooltip("head:O"),
+        alt.Tooltip("map:Q", title="% of the map", format=".2f"),
+        alt.Tooltip("layer_share:Q", title="% of its layer", format=".1f"),
+    ]
+    color = color_if("datum.map >= 0", "var(--above)", "var(--below)")
+    strength = alt.Opacity("size:Q", scale=alt.Scale(domain=[0, limit], range=[0, 1]), legend=None)
+    layers_of_chart: list[alt.Chart] = [
+        base.mark_rect(cornerRadius=2, color="var(--heat-0)").encode(x=x, y=y),
+        base.mark_rect(cornerRadius=2).encode(x=x, y=y, color=color, opacity=strength, tooltip=tooltip),
+    ]
+    if len(set(table["head"])) <= 8:
+        ink = color_if(f"datum.size > {0.55 * limit}", "var(--paper)", "var(--ink)")
+        layers_of_chart.append(base.mark_text(fontSize=9.5).encode(x=x, y=y, text="text:N", color=ink))
+    chart = alt.layer(*(layer.transform_filter("datum.set === shown") for layer in layers_of_chart))
+    return finished(chart.add_params(alt.param(name="shown", value=0)), 25 * len(layers) + 10)

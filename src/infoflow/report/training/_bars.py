@@ -1,0 +1,181 @@
+"""Layer × component bars of the loss change, replayed over training."""
+
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from .._figure import Figure, Panel
+from .._language import Cast
+from .._numbers import listed
+from ..forms._layer_chart import finished
+from ._rows import COMPONENTS, SETS, Part, of_part, parts_of, shown_component
+
+_FRAMES = 24
+_FEED_FORWARD = ("mlp_in", "mlp_out")
+
+
+def bars_figure(steps: dict[str, pd.DataFrame], groups: pd.DataFrame, cast: Cast) -> Figure:
+    """Shares of each layer and component in the loss change inside the blocks of a stack, up to a chosen update."""
+    parts = parts_of(groups, cast)
+    all_tables = {name: {part: _frames(of_part(own, part)) for part in parts} for name, own in steps.items()}
+    tables = all_tables["train"]
+    frames = _moments(next(iter(tables.values())))
+    reach = _reach([table for each in all_tables.values() for table in each.values()])
+    data = pd.concat(
+        [
+            table.assign(series=part.series, stack=part.stack, set=name)
+            for name, each in all_tables.items()
+            for part, table in each.items()
+        ],
+        ignore_index=True,
+    )
+    return Figure(
+        id="allocation-bars",
+        question="Which layers and components lowered the loss?",
+        answer=[_blocks_sentence(tables), _outside_sentence(groups, cast), *_held_out_sentence(all_tables)],
+        panels=[
+            Panel(spec=_chart([each[part] for each in all_tables.values()], frames, reach), title=part.label)
+            for part in parts
+        ],
+        caption=f"Means over {int(groups['seed'].nunique())} seeds. 100% is what all blocks of a stack lowered the "
+        "loss by until the end of training; to the left of 0 are parts that raised it.",
+        how_to_read=[
+            "One bar per layer (0 is the lowest block), cut into components: what that part of the weights contributed "
+            "to the fall of the loss. Raw sums: W1 and W2 hold four times as many weights as query, key, value or "
+            "output, and the data has each group's number of parameters.",
+            "Move the slider to replay training: bars grow from the start to the chosen update. Shares within a stack "
+            "say nothing about how much a stack as a whole contributed; the sentence below does.",
+        ],
+        method="loss-change",
+        data=data,
+        tables=("allocation_steps", "allocation_groups"),
+        findings=("dynamics:V2", "dynamics:V5", "dynamics:V9"),
+        template="replay.html.jinja",
+        payload={
+            "frames": [int(update) for update in frames],
+            "sets": [SETS[name] for name in steps],
+            "legend": [{"label": label, "color": color} for label, color in _legend(data)],
+        },
+    )
+
+
+def _legend(data: pd.DataFrame) -> list[tuple[str, str]]:
+    present = set(data["component"])
+    return [entry for name, entry in COMPONENTS.items() if name in present]
+
+
+def _frames(steps: pd.DataFrame) -> pd.DataFrame:
+    """Cumulative share of each layer and component, at about 24 updates; means over seeds."""
+    steps = steps.loc[steps["layer"] >= 0].assign(component=shown_component(steps))
+    steps = steps.loc[steps["component"].isin(COMPONENTS)]
+    sums: Any = steps.groupby(["end", "layer", "component"])["value"].sum() / steps["seed"].nunique()
+    grid = sums.unstack(["layer", "component"]).fillna(0.0).sort_index().cumsum()
+    grid = 100 * grid / abs(float(grid.iloc[-1].sum()) or 1.0)
+    rows = np.unique(np.linspace(0, len(grid) - 1, min(_FRAMES, len(grid))).round().astype(int))
+    table = (-grid.iloc[rows]).stack(["layer", "component"], future_stack=True).rename("share").reset_index()
+    table["frame"] = table["end"].map({end: index for index, end in enumerate(grid.index[rows])})
+    return table.rename(columns={"end": "update"}).dropna(subset="share")
+
+
+def _moments(table: pd.DataFrame) -> list[int]:
+    return sorted(set(table["update"]))
+
+
+def _reach(tables: list[pd.DataFrame]) -> tuple[float, float]:
+    """From the longest bar to the left to the longest to the right, over all panels and moments."""
+    ends = []
+    for table in tables:
+        for sign in (1, -1):
+            bars = (sign * table["share"]).clip(lower=0).groupby([table["frame"], table["layer"]]).sum()
+            ends.append(sign * float(bars.max()))
+    return min(ends), max(ends)
+
+
+def _chart(tables: list[pd.DataFrame], moments: list[int], reach: tuple[float, float]) -> dict[str, Any]:
+    """One bar per layer: the page sets `shown` to a set of sentences and `frame` to a moment."""
+    rows = _rows(tables, len(moments))
+    layers = sorted({row["layer"] for row in rows}, reverse=True)
+    data = alt.Data(values=rows)  # type: ignore[call-arg]
+    base = alt.Chart(data).transform_calculate(share="datum.shares[shown][frame]", update=f"{moments}[frame]")
+    labels = [label for label, _ in COMPONENTS.values()]
+    bars = base.mark_bar(height={"band": 0.78}).encode(
+        x=alt.X(
+            "share:Q",
+            title="% of the blocks' loss change",
+            scale=alt.Scale(domain=list(reach), nice=True),
+            stack="zero",
+        ),
+        y=alt.Y("layer:O", title="layer", sort=layers, axis=alt.Axis(labelPadding=6)),
+        color=alt.Color(
+            "name:N", scale=alt.Scale(domain=labels, range=[c for _, c in COMPONENTS.values()]), legend=None
+        ),
+        order=alt.Order("order:Q"),
+        tooltip=[
+            alt.Tooltip("layer:O"),
+            alt.Tooltip("name:N", title="component"),
+            alt.Tooltip("share:Q", title="% of the loss change", format=".2f"),
+            alt.Tooltip("update:Q", title="until update", format=","),
+        ],
+    )
+    zero = alt.Chart(pd.DataFrame([{"share": 0.0}])).mark_rule(color="var(--control)").encode(x="share:Q")
+    chart = alt.layer(bars, zero).add_params(
+        alt.param(name="frame", value=len(moments) - 1), alt.param(name="shown", value=0)
+    )
+    return finished(chart, 24 * len(layers) + 10)
+
+
+def _rows(tables: list[pd.DataFrame], num_moments: int) -> list[dict[str, Any]]:
+    """One row per layer and component, with its shares by set and moment: a twentieth of the bytes of a long table."""
+    grids = [table.pivot_table(index=["layer", "component"], columns="frame", values="share") for table in tables]
+    grids = [grid.reindex(index=grids[0].index, columns=range(num_moments)).fillna(0.0).round(2) for grid in grids]
+    order = list(COMPONENTS)
+    return [
+        {
+            "layer": int(layer),
+            "name": COMPONENTS[component][0],
+            "order": order.index(component),
+            "shares": [grid.loc[(layer, component)].tolist() for grid in grids],
+        }
+        for layer, component in grids[0].index
+    ]
+
+
+def _held_out_sentence(tables: dict[str, dict[Part, pd.DataFrame]]) -> list[str]:
+    """How far the final shares on held-out sentences are from those on training sentences."""
+    if "held-out" not in tables:
+        return []
+    gaps = []
+    for part, table in tables["train"].items():
+        one, other = (
+            each[each["frame"] == each["frame"].max()].set_index(["layer", "component"])["share"]
+            for each in (table, tables["held-out"][part])
+        )
+        gaps.append(float((one - other).abs().max()))
+    return [f"On held-out sentences no share of a layer and component differs by more than {max(gaps):.1f} points."]
+
+
+def _blocks_sentence(tables: dict[Part, pd.DataFrame]) -> str:
+    texts = []
+    for part, table in tables.items():
+        final = table[table["frame"] == table["frame"].max()]
+        by_layer = final.groupby("layer")["share"].sum()
+        feed = float(final.loc[final["component"].isin(_FEED_FORWARD), "share"].sum())
+        look = float(final.loc[final["component"].isin(["query", "key"]), "share"].sum())
+        texts.append(
+            f"{part.label}: feed-forward {feed:.0f}%, query and key {look:.1f}%, most in layer {by_layer.idxmax()} "
+            f"({by_layer.max():.0f}%)"
+        )
+    return f"Of what blocks contributed, {'; '.join(texts)}."
+
+
+def _outside_sentence(groups: pd.DataFrame, cast: Cast) -> str:
+    """Embeddings, heads and norms outside the blocks, as shares of the whole loss change."""
+    texts = []
+    for series in cast.present(groups):
+        own = groups[groups["series"] == series.key]
+        shares = own[own["layer"] < 0].groupby(["seed", "component"])["share"].sum().groupby("component").mean()
+        largest = shares.sort_values(ascending=False).head(2)
+        texts.append(f"{series.label} {listed([f'{name} {100 * value:.0f}%' for name, value in largest.items()])}")
+    return f"Outside the blocks, of the whole loss change: {'; '.join(texts)}."

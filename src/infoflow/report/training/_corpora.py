@@ -1,0 +1,118 @@
+"""Does the corpus matter to who does the learning, or only the objective?"""
+
+from itertools import combinations
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from .._figure import Figure, Panel
+from .._language import Cast
+from .._numbers import listed, number
+from ..forms._layer_chart import finished
+
+_ACROSS, _BETWEEN, _SEEDS = "another corpus", "another objective", "another seed only"
+
+
+def corpora_figure(table: pd.DataFrame, cast: Cast) -> Figure:
+    """Similarity of share profiles when the corpus changes, when the objective changes, and when only the seed does."""
+    pairs = _pairs(table, cast)
+    rows = _rows(pairs)
+    corpora = sorted({*table["corpus_a"], *table["corpus_b"]})
+    return Figure(
+        id="allocation-corpora",
+        question="Does the corpus matter to who does the learning?",
+        answer=[_sentence(rows, kind) for kind in (_ACROSS, _BETWEEN, _SEEDS) if kind in set(rows["changed"])],
+        panels=[Panel(spec=_chart(rows, pairs))],
+        caption=f"Rank correlation of the shares of layers × components in the loss change of the stack that reads the "
+        f"text; corpora: {listed([str(name) for name in corpora])}. Large: means; small: each pair of corpora (or each "
+        "corpus), mean over pairs of different seeds. Shuffled profiles: 0.",
+        how_to_read=[
+            "Each line changes one thing between two trainings: the corpus, the objective, or nothing but the seed. "
+            "Seeds differ in every pair, so the last group (grey) is as alike as trainings can be expected to be.",
+            "If the dynamics depended on the objective alone, changing the corpus would change no more than the seed "
+            "does, and changing the objective more.",
+        ],
+        method="loss-change",
+        data=rows,
+        tables=("allocation_corpora",),
+        findings=("dynamics:V3",),
+    )
+
+
+def _pairs(table: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+    """What changes between two trainings, pair of corpora by pair of corpora; means over pairs of different seeds."""
+    table = table.loc[(table["normalisation"] == "share") & (table["metric"] == "spearman")]
+    different = table["seed_a"] != table["seed_b"]
+    table = table.loc[different] if bool(different.any()) else table
+    found = []
+    main = {series.key: _main_stack(table, series.key) for series in cast.series}
+    for one in cast.series:
+        own = _of(table, one.key, one.key, main)
+        same = own["corpus_a"] == own["corpus_b"]
+        found.append(own[~same].assign(changed=_ACROSS, name=one.label))
+        found.append(own[same].assign(changed=_SEEDS, name=one.label))
+    for one, other in combinations(cast.series, 2):
+        own = _of(table, one.key, other.key, main)
+        found.append(own.assign(changed=_BETWEEN, name=f"{one.label}, {other.label}"))
+    rows = pd.concat(found, ignore_index=True)
+    grouped: Any = rows.groupby(["changed", "name", "corpus_a", "corpus_b"], sort=False)["value"]
+    return grouped.agg(value="mean", pairs="count").reset_index()
+
+
+def _main_stack(table: pd.DataFrame, objective: str) -> str:
+    stacks = {*table.loc[table["series_a"] == objective, "stack_a"], "decoder"}
+    return "encoder" if "encoder" in stacks else "decoder"
+
+
+def _of(table: pd.DataFrame, one: str, other: str, main: dict[str, str]) -> pd.DataFrame:
+    """Pairs of the main stacks of two objectives, either way round."""
+    ends = ["series_a", "stack_a", "series_b", "stack_b"]
+    wanted = {(one, main[one], other, main[other]), (other, main[other], one, main[one])}
+    return table.loc[[key in wanted for key in table[ends].itertuples(index=False, name=None)]]
+
+
+def _rows(pairs: pd.DataFrame) -> pd.DataFrame:
+    grouped: Any = pairs.groupby(["changed", "name"], sort=False)["value"]
+    rows = grouped.agg(value="mean", low="min", high="max", points="count").reset_index()
+    order = {_ACROSS: 0, _BETWEEN: 1, _SEEDS: 2}
+    return rows.sort_values("changed", key=lambda column: column.map(order), kind="stable").reset_index(drop=True)
+
+
+def _sentence(rows: pd.DataFrame, kind: str) -> str:
+    own = rows[rows["changed"] == kind]
+    values = listed([f"{row['name']} {number(float(row['value']), 2)}" for row in own.to_dict("records")])
+    start = {_ACROSS: "One objective on two corpora", _BETWEEN: "Two objectives on one corpus"}
+    return f"{start.get(kind, 'One objective on one corpus, two seeds')}: {values}."
+
+
+def _chart(rows: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, Any]:
+    lines = [f"{row['changed']}: {row['name']}" for row in rows.to_dict("records")]
+    rows = rows.assign(line=lines)
+    pairs = pairs.assign(line=pairs["changed"] + ": " + pairs["name"])
+    pairs = pairs.assign(
+        corpora=[a if a == b else f"{a}, {b}" for a, b in zip(pairs["corpus_a"], pairs["corpus_b"], strict=True)]
+    )
+    low = min(0.0, float(pairs["value"].min()))
+    scale = alt.Scale(domain=[low, 1.0], nice=True)
+    x = alt.X("value:Q", title="rank correlation", scale=scale, axis=alt.Axis(tickCount=6))
+    y = alt.Y("line:N", title=None, sort=lines, axis=alt.Axis(labelLimit=260, grid=True))
+    color = alt.Color(
+        "changed:N",
+        scale=alt.Scale(domain=[_ACROSS, _BETWEEN, _SEEDS], range=["var(--above)", "var(--below)", "var(--control)"]),
+        legend=None,
+    )
+    tooltip = [
+        alt.Tooltip("line:N", title="changed"),
+        alt.Tooltip("corpora:N"),
+        alt.Tooltip("value:Q", title="rank correlation", format=".3f"),
+        alt.Tooltip("pairs:Q", title="pairs of seeds"),
+    ]
+    layers = [
+        alt.Chart(rows)
+        .mark_rule(strokeWidth=2, opacity=0.5)
+        .encode(x=alt.X("low:Q", scale=scale, title="rank correlation"), x2="high:Q", y=y, color=color),
+        alt.Chart(pairs).mark_point(filled=True, size=28, opacity=0.7).encode(x=x, y=y, color=color, tooltip=tooltip),
+        alt.Chart(rows).mark_point(filled=True, size=90, opacity=1, shape="diamond").encode(x=x, y=y, color=color),
+    ]
+    return finished(alt.layer(*layers), 24 * len(lines) + 10)

@@ -1,0 +1,166 @@
+"""How training did it: which parts of the models lowered the loss, when, and which hurt."""
+
+from dataclasses import replace
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from .._figure import Figure, Panel, Section
+from .._language import Cast, Series
+from .._model_tables import ModelTables
+from .._numbers import listed, number
+from ..forms._layer_chart import HEIGHT, color_of, dash_of, finished, lit
+from ._allocation_heads import allocation_heads_figure
+from ._bars import bars_figure
+from ._corpora import corpora_figure
+from ._histogram import histogram_figure
+from ._hurting import hurting_figure
+from ._rows import SETS, by_set, on_train
+from ._share_similarity import share_similarity_figure
+
+_BY_SET, _ON_TRAIN = ("windows", "steps", "heads"), ("groups", "hurting", "reliability")
+_TABLES = tuple(f"allocation_{name}" for name in (*_BY_SET, *_ON_TRAIN))
+
+
+DYNAMICS = Section(
+    id="dynamics",
+    title="Which parts of the model did the learning?",
+    lead="Each update moves every parameter a little, and the loss falls or rises. Loss change allocation divides "
+    "that change among the parameters, so that their parts add up to it exactly.",
+)
+
+
+def dynamics_section(tables: ModelTables) -> Section | None:
+    """The section, or None where no training was recorded."""
+    cast = tables.cast
+    if "allocation_corpora" in tables:
+        figures = [corpora_figure(tables["allocation_corpora"], cast)]
+        return replace(DYNAMICS, figures=figures, keys=list(cast.series))
+    if len(tables.some(_TABLES)) < len(_TABLES):
+        return None
+    windows, steps, heads = (by_set(tables[f"allocation_{name}"]) for name in _BY_SET)
+    groups, hurting, reliability = (on_train(tables[f"allocation_{name}"]) for name in _ON_TRAIN)
+    if windows["train"].empty:
+        return None
+    figures = [
+        bars_figure(steps, groups, cast),
+        _loss_figure(windows, reliability, cast),
+        allocation_heads_figure(heads, cast),
+        hurting_figure(hurting, reliability, cast),
+    ]
+    for frame in tables.some(["allocation_histogram"]).values():
+        figures.append(histogram_figure(on_train(frame), cast))
+    for frame in tables.some(["allocation_similarity"]).values():
+        figures.append(share_similarity_figure(frame, cast))
+    return replace(DYNAMICS, figures=figures, keys=cast.present(windows["train"]))
+
+
+def _loss_figure(windows: dict[str, pd.DataFrame], reliability: pd.DataFrame, cast: Cast) -> Figure:
+    curves = {name: _curves(frame) for name, frame in windows.items()}
+    table = curves["train"]
+    series = cast.present(table)
+    residuals = reliability[reliability["statistic"] == "residual of the total"]
+    return Figure(
+        id="allocation-loss",
+        question="Do the parts add up to the loss?",
+        answer=[_loss_sentence(table, residuals, series), *_held_out_sentence(curves, series)],
+        panels=[Panel(spec=_loss_chart(list(curves.values()), series))],
+        caption=f"Loss on fixed sentences with frozen noise and without dropout; "
+        f"{_seeds_text(table)} {int(table.groupby('series')['update'].nunique().max())} points.",
+        how_to_read=[
+            "Solid: the loss. Dots: the loss at the start plus all allocations until then. Where dots leave the line, "
+            "the gradient bends more between two updates than the rule follows.",
+            "Losses of different objectives cannot be compared with each other.",
+        ],
+        method="loss-change",
+        data=pd.concat([curve.assign(set=name) for name, curve in curves.items()], ignore_index=True),
+        tables=("allocation_windows", "allocation_reliability"),
+        findings=("dynamics:L6",),
+        template="evaluated.html.jinja",
+        payload={"sets": [SETS[name] for name in curves]},
+    )
+
+
+def _curves(windows: pd.DataFrame) -> pd.DataFrame:
+    """Loss and its reconstruction after each window: mean, lowest and highest seed."""
+    windows = windows.sort_values(["series", "seed", "window"])
+    runs = windows.groupby(["series", "seed"])
+    rebuilt = runs["loss_start"].transform("first") + runs["allocated"].cumsum()
+    starts = runs.head(1).assign(end=lambda f: f["begin"], loss_end=lambda f: f["loss_start"])
+    points = pd.concat([windows.assign(rebuilt=rebuilt), starts.assign(rebuilt=starts["loss_start"])])
+    grouped: Any = points.groupby(["series", "end"], sort=True)
+    table = grouped.agg(
+        value=("loss_end", "mean"),
+        low=("loss_end", "min"),
+        high=("loss_end", "max"),
+        rebuilt=("rebuilt", "mean"),
+        seeds=("seed", "nunique"),
+    )
+    return table.reset_index().rename(columns={"end": "update"})
+
+
+def _seeds_text(table: pd.DataFrame) -> str:
+    seeds = int(table["seeds"].max())
+    return f"means over {seeds} seeds, bands from the lowest to the highest." if seeds > 1 else "one seed."
+
+
+def _loss_sentence(table: pd.DataFrame, residuals: pd.DataFrame, series: list[Series]) -> str:
+    used = residuals.groupby(["series", "rule"], sort=False)["value"].mean()
+    parts = []
+    for one in series:
+        own = table[table["series"] == one.key]
+        rules = used[one.key]
+        first = f", first order would be off by {_percent(rules['first-order'])}" if "first-order" in rules else ""
+        fall = float(own["value"].iloc[0] - own["value"].iloc[-1])
+        parts.append(
+            f"{one.label} {_percent(rules.iloc[0])} of a fall of {number(fall)} nats ({rules.index[0]}{first})"
+        )
+    return f"Sum of all allocations against the loss change: off by {listed(parts)}."
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}%" if share >= 0.1 else f"{100 * share:.2g}%"
+
+
+def _held_out_sentence(curves: dict[str, pd.DataFrame], series: list[Series]) -> list[str]:
+    """What is left of the fall on sentences that no update saw."""
+    if "held-out" not in curves:
+        return []
+    parts = []
+    for one in series:
+        falls = [
+            float(own["value"].iloc[0] - own["value"].iloc[-1])
+            for own in (curve[curve["series"] == one.key] for curve in curves.values())
+        ]
+        parts.append(f"{one.label} {number(falls[1])} nats ({100 * falls[1] / falls[0]:.0f}% of it)")
+    return [f"On held-out sentences the loss fell by {listed(parts)}."]
+
+
+def _loss_chart(tables: list[pd.DataFrame], series: list[Series]) -> dict[str, Any]:
+    """The curves of one set of sentences at a time: the page sets `shown` to its number."""
+    table = pd.concat([table.assign(set=number) for number, table in enumerate(tables)], ignore_index=True)
+    base, color = alt.Chart(table), color_of(series)
+    x = alt.X("update:Q", title="updates", axis=alt.Axis(format="~s", tickCount=6))
+    values = table[["low", "high", "rebuilt"]].to_numpy(dtype=float)
+    scale = alt.Scale(zero=False, domain=[float(values.min()), float(values.max())])
+    y = alt.Y("value:Q", title="loss (nats per item)", scale=scale, axis=alt.Axis(tickCount=6))
+    tooltip = [alt.Tooltip("series:N"), alt.Tooltip("update:Q"), alt.Tooltip("value:Q", title="loss", format=".3f")]
+    tooltip += [alt.Tooltip("rebuilt:Q", title="from allocations", format=".3f")]
+    ends = table.loc[table.groupby(["set", "series"])["update"].idxmax()]
+    ends = ends.assign(name=ends["series"].map({one.key: one.label for one in series}))
+    layers = [
+        base.mark_area().encode(
+            x=x, y=alt.Y("low:Q", scale=scale, title=None), y2="high:Q", color=color, opacity=lit(0.18)
+        ),
+        base.mark_line(strokeWidth=2.0).encode(x=x, y=y, color=color, strokeDash=dash_of(series), opacity=lit()),
+        base.mark_point(size=14, filled=True).encode(
+            x=x, y=alt.Y("rebuilt:Q", scale=scale, title=None), color=color, opacity=lit()
+        ),
+        base.mark_point(size=200, filled=True, opacity=0).encode(x=x, y=y, tooltip=tooltip),
+        alt.Chart(ends)
+        .mark_text(align="right", dy=-8, fontWeight="bold", fontSize=11)
+        .encode(x=x, y=alt.Y("value:Q", scale=scale), text="name:N", color=color, opacity=lit(1.0, 0.25)),
+    ]
+    chart = alt.layer(*(layer.transform_filter("datum.set === shown") for layer in layers))
+    return finished(chart.add_params(alt.param(name="shown", value=0)), HEIGHT)

@@ -1,0 +1,196 @@
+"""How large single parameters' shares in the loss change are: helped to the left, hurt to the right, by component."""
+
+import json
+import math
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from .._figure import Figure, Panel
+from .._language import Cast
+from .._numbers import count_text
+from ..forms._layer_chart import finished
+from ._rows import COMPONENTS, Part, of_part, parts_of, shown_component
+
+_DEPTH = 6  # decades of shares that a row is high: from one in a million to all
+_CUT = 0.002  # share of a component below which bins of the smallest changes are left out
+_ZERO = 0.5  # half the width of the bar for exactly 0, in decades
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def histogram_figure(histogram: pd.DataFrame, cast: Cast) -> Figure:
+    """Counts of single parameters by the size of their loss change, both sides beside each other's mirror image."""
+    parts = parts_of(histogram, cast)
+    tables = {part: _shares(of_part(histogram, part)) for part in parts}
+    smallest, largest = _decades(list(tables.values()))
+    data = pd.concat([t.assign(series=p.series, stack=p.stack) for p, t in tables.items()], ignore_index=True)
+    counted = float(histogram.groupby("model")["count"].sum().mean())
+    return Figure(
+        id="allocation-histogram",
+        question="How many parameters help, and how much does a single one do?",
+        answer=[f"{'; '.join(_sentence(part, table) for part, table in tables.items())}."],
+        panels=[Panel(spec=_chart(table, smallest, largest), title=part.label) for part, table in tables.items()],
+        caption=f"On training sentences; {count_text(counted)} changes of single parameters in each of "
+        f"{int(histogram['model'].nunique())} trainings, counted in {int(histogram['chords'].max())} steps spread over "
+        "the training. Rows are logarithmic: a row is full where all parameters of the component are in one bin, half "
+        "full for one in a thousand.",
+        how_to_read=[
+            "Each row is a component, over all layers; what is counted is how much one parameter changed the loss in "
+            "one step. A bar is half a decade of sizes: to the left of 0 changes that lowered the loss, to the right "
+            "those that raised it, the larger the further out; the grey bar in the middle is parameters that changed "
+            "nothing at all.",
+            "The dashed grey line is the mean of both sides, which is where bars would end if signs were drawn at "
+            "random: where blue stays below it and orange rises above, changes of that size hurt more often than they "
+            "help.",
+            "Long tails mean that few parameters do most of the work. The sizes nearest to 0 are left out.",
+        ],
+        method="loss-change",
+        data=data,
+        tables=("allocation_histogram",),
+        findings=("dynamics:L1", "dynamics:L4"),
+    )
+
+
+def _shares(rows: pd.DataFrame) -> pd.DataFrame:
+    """Share of each component's parameters and steps in each bin, and the mean of it and of its mirror image."""
+    rows = rows.loc[rows["layer"] >= 0].assign(component=shown_component(rows))
+    rows = rows.loc[rows["component"].isin(COMPONENTS)]
+    counts: Any = rows.groupby(["component", "low", "high"], sort=False)["count"].sum()
+    table = counts.reset_index()
+    table["share"] = table["count"] / table.groupby("component")["count"].transform("sum")
+    other = table[["component", "low", "high", "share"]].assign(low=-table["high"], high=-table["low"])
+    table = table.merge(other.rename(columns={"share": "mirrored"}), how="outer", on=["component", "low", "high"])
+    table = table.fillna({"count": 0, "share": 0.0, "mirrored": 0.0})
+    table["expected"] = (table["share"] + table.pop("mirrored")) / 2
+    table["side"] = np.where(table["high"] <= 0, "helped", "hurt")
+    table.loc[(table["low"] == 0) & (table["high"] == 0), "side"] = "zero"
+    return table.sort_values(["component", "low"], ignore_index=True)
+
+
+def _decades(tables: list[pd.DataFrame]) -> tuple[int, int]:
+    """Exponents of the smallest and the largest size that is drawn, the same in all panels."""
+    moved = pd.concat(tables).loc[lambda t: t["side"] != "zero"]
+    low, high = _sizes(moved)
+    seen = moved["share"] >= _CUT
+    # Of the outermost bins one end is 0 or infinite.
+    smallest = low.where(low > 0, high / 10)[seen if seen.any() else slice(None)].min()
+    largest = high.where(np.isfinite(high), 10 * low)[moved["share"] > 10.0**-_DEPTH].max()
+    first = math.floor(math.log10(smallest) + 1e-6)
+    return first, max(first + 1, math.ceil(math.log10(largest) - 1e-6))
+
+
+def _sizes(table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """Lower and upper end of each bin without signs."""
+    ends = table[["low", "high"]].abs()
+    return ends.min(axis=1), ends.max(axis=1)
+
+
+def _drawn(table: pd.DataFrame, smallest: int, largest: int) -> pd.DataFrame:
+    """Corners of the bars: decades from the middle across; rows upward, heights by the logarithm of shares."""
+    zero = table["side"] == "zero"
+    low, high = _sizes(table)
+    with np.errstate(divide="ignore"):
+        near, far = (np.log10(end).clip(smallest, largest) - smallest + 1 for end in (low, high))
+    table = table.assign(near=near.where(~zero, -_ZERO), far=far.where(~zero, _ZERO))
+    table = table.loc[table["far"] - table["near"] > 1e-6]
+    sign = np.where(table["side"] == "helped", -1.0, 1.0)
+    names = [name for name in COMPONENTS if name in set(table["component"])]
+    floor = table["component"].map({name: len(names) - 1 - row for row, name in enumerate(names)})
+    return table.assign(
+        name=table["component"].map({name: COMPONENTS[name][0] for name in names}),
+        left=(sign * table["near"]).round(3),
+        right=(sign * table["far"]).round(3),
+        floor=floor,
+        top=(floor + 0.9 * _height(table["share"])).round(3),
+        expected_top=(floor + 0.9 * _height(table["expected"])).round(3),
+        text=[_size_text(*ends) for ends in zip(low.loc[table.index], high.loc[table.index], strict=True)],
+    )
+
+
+def _height(share: pd.Series) -> pd.Series:
+    return (1 + np.log10(share.clip(lower=10.0**-_DEPTH)) / _DEPTH).clip(0, 1)
+
+
+def _size_text(low: float, high: float) -> str:
+    return "exactly 0" if high == 0 else f"{low:.1e} to {high:.1e} nats"
+
+
+def _chart(table: pd.DataFrame, smallest: int, largest: int) -> dict[str, Any]:
+    drawn = _drawn(table, smallest, largest)
+    rows = drawn.drop_duplicates("floor").set_index("floor")["name"]
+    reach = largest - smallest + 1
+    x = alt.X(
+        "left:Q",
+        title="← helped · nats · hurt →",
+        scale=alt.Scale(domain=[-reach, reach], nice=False),
+        axis=_axis(smallest, reach),
+    )
+    names = json.dumps({str(floor): name for floor, name in rows.items()}, ensure_ascii=False)
+    y = alt.Y(
+        "floor:Q",
+        title=None,
+        scale=alt.Scale(domain=[-0.05, len(rows)], nice=False),
+        axis=alt.Axis(values=sorted(rows.index), labelExpr=f"{names}[datum.label]", format="d", labelOffset=-9),
+    )
+    fields = ["name", "side", "left", "right", "floor", "top", "share", "text", "count"]
+    color = alt.Color(
+        "side:N",
+        scale=alt.Scale(domain=["helped", "hurt", "zero"], range=["var(--above)", "var(--below)", "var(--control)"]),
+        legend=None,
+    )
+    bars = alt.Chart(drawn.loc[drawn["share"] > 0, fields].round({"share": 7}))
+    tooltip = [
+        alt.Tooltip("name:N", title="component"),
+        alt.Tooltip("side:N", title="the loss change"),
+        alt.Tooltip("text:N", title="size"),
+        alt.Tooltip("share:Q", title="of the component", format=".3%"),
+        alt.Tooltip("count:Q", title="parameters and steps", format=","),
+    ]
+    layers = [
+        bars.mark_rect(opacity=0.85).encode(x=x, x2="right:Q", y=y, y2="top:Q", color=color, tooltip=tooltip),
+        _expected(drawn, x, y),
+    ]
+    return finished(alt.layer(*layers), 44 * len(rows) + 20)
+
+
+def _expected(drawn: pd.DataFrame, x: alt.X, y: alt.Y) -> alt.Chart:
+    """The mean of both sides, bin by bin."""
+    seen = (drawn["side"] != "zero") & (drawn["expected_top"] > drawn["floor"])
+    lines = alt.Chart(drawn.loc[seen, ["left", "right", "expected_top"]])
+    upper = y.copy()
+    upper.shorthand = "expected_top:Q"
+    return lines.mark_rule(color="var(--control)", strokeDash=[4, 3], strokeWidth=1.6).encode(
+        x=x, x2="right:Q", y=upper
+    )
+
+
+def _axis(smallest: int, reach: int) -> alt.Axis:
+    """0 in the middle and up to four powers of ten to both sides: half of them, or the outermost, in narrow panels."""
+    places = list(range(reach, 0, -math.ceil(reach / 4)))
+    places = places[: 4 if len(places) > 3 else 2]  # so that dropping every other label keeps 0 and the ends
+    labels = {place: "10" + str(smallest + place - 1).translate(_SUPERSCRIPT) for place in places}
+    by_place = {str(side * place): text for place, text in labels.items() for side in (-1, 1)} | {"0": "0"}
+    expression = f"{json.dumps(by_place, ensure_ascii=False)}[toString(datum.value)]"
+    return alt.Axis(values=sorted(int(place) for place in by_place), labelExpr=expression, labelOverlap="parity")
+
+
+def _sentence(part: Part, table: pd.DataFrame) -> str:
+    shares = table.groupby("side")["count"].sum() / table["count"].sum()
+    helped, hurt, zero = (float(shares.get(side, 0.0)) for side in ("helped", "hurt", "zero"))
+    moved = table.loc[table["side"] != "zero"]
+    size = _sizes(moved)[1]
+    ordered = moved["count"].groupby(size).sum().sort_index().cumsum()
+    half = float(ordered.index[int(np.searchsorted(ordered.to_numpy(), ordered.iloc[-1] / 2))])
+    return (
+        f"{part.label}: in an average step {helped:.0%} of the blocks' parameters helped, {hurt:.0%} hurt and "
+        f"{zero:.0%} did nothing; half of those that did something changed the loss by less than {_power(half)} nats"
+    )
+
+
+def _power(value: float) -> str:
+    exponent = math.floor(math.log10(value) + 1e-9)
+    factor = value / 10.0**exponent
+    power = "10" + str(exponent).translate(_SUPERSCRIPT)
+    return power if round(factor) == 1 else f"{factor:.0f}·{power}"

@@ -1,0 +1,109 @@
+"""Which components hurt, and how often: as sums over layers, and parameter by parameter."""
+
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from .._figure import Figure, Panel
+from .._language import Cast
+from .._numbers import count_text
+from ..forms._layer_chart import finished
+from ._rows import COMPONENTS, Part, of_part, parts_of, shown_component
+
+_NAMES = {"embeddings": "embeddings", "positions": "positions"} | {key: label for key, (label, _) in COMPONENTS.items()}
+
+
+def hurting_figure(hurting: pd.DataFrame, reliability: pd.DataFrame, cast: Cast) -> Figure:
+    """Share of steps in which a component raised the loss, beside the share of its parameters that did."""
+    parts = parts_of(hurting, cast)
+    tables = {part: _table(_rows_of(hurting, part)) for part in parts}
+    data = pd.concat([t.assign(series=p.series, stack=p.stack) for p, t in tables.items()], ignore_index=True)
+    every = int(hurting["updates_per_chord"].max())
+    step = "steps" if every == 1 else f"stretches of {every} updates"
+    agreement = float(reliability.loc[reliability["statistic"] == "sign agreement of parameters", "value"].mean())
+    sure = (
+        f" Two halves of the examples agree about the sign of {agreement:.0%} of them."
+        if agreement == agreement
+        else ""
+    )
+    return Figure(
+        id="allocation-hurting",
+        question="Which components hurt, and how often?",
+        answer=[f"{'; '.join(_sentence(part, table) for part, table in tables.items())}.{sure}"],
+        panels=[Panel(spec=_chart(table, step), title=part.label) for part, table in tables.items()],
+        caption=f"On training sentences; means over {int(hurting['seed'].nunique())} seeds, "
+        f"{count_text(float(hurting['chords'].max()))} {step} each; bars go from the lowest seed to the highest.",
+        how_to_read=[
+            "Filled: the share of steps in which a component, added up over all layers, raised the loss. Hollow: the "
+            "share of its single parameters that did so in an average step. A component may help at every step "
+            "while half of its parameters hurt.",
+            "Single parameters are told apart from noise only by many examples: see how far halves of these agree.",
+            "The data has when a component hurt last, its largest rise of the loss, and steps without any change.",
+        ],
+        method="loss-change",
+        data=data,
+        tables=("allocation_hurting", "allocation_reliability"),
+        findings=("dynamics:L1", "dynamics:V6"),
+    )
+
+
+def _rows_of(hurting: pd.DataFrame, part: Part) -> pd.DataFrame:
+    rows = of_part(hurting, part)
+    rows = rows[rows["level"].isin(["block", "parameter"])].assign(component=shown_component(rows))
+    return rows[rows["component"].isin(_NAMES)]
+
+
+def _table(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row per component: steps that hurt (of the sum), parameters that hurt, last and largest."""
+    blocks = rows[rows["level"] == "block"]
+    seeds: Any = blocks.groupby(["component", "seed"]).agg(
+        hurt=("hurt", "mean"), zero=("zero", "mean"), last=("last_hurt", "max"), largest=("largest", "max")
+    )
+    summed: Any = seeds.reset_index().groupby("component")
+    table = summed.agg(
+        hurt=("hurt", "mean"),
+        low=("hurt", "min"),
+        high=("hurt", "max"),
+        zero=("zero", "mean"),
+        last=("last", "mean"),
+        largest=("largest", "mean"),
+    )
+    single = rows[rows["level"] == "parameter"].groupby("component")["hurt"].mean().rename("parameters")
+    table = table.join(single).reset_index()
+    return table.assign(name=table["component"].map(_NAMES))
+
+
+def _sentence(part: Part, table: pd.DataFrame) -> str:
+    most = table.sort_values("hurt", ascending=False).iloc[0]
+    least = table.sort_values("hurt").iloc[0]
+    last = "never" if most["last"] < 0 else f"last at update {most['last']:,.0f}"
+    return (
+        f"{part.label}: {most['name']} hurt most often, in {most['hurt']:.0%} of the steps ({last}), {least['name']} "
+        f"least, in {least['hurt']:.0%}"
+    )
+
+
+def _chart(table: pd.DataFrame, step: str) -> dict[str, Any]:
+    names = [name for name in _NAMES.values() if name in set(table["name"])]
+    y = alt.Y("name:N", title=None, sort=names, axis=alt.Axis(labelLimit=110, grid=True))
+    scale = alt.Scale(domain=[0, max(0.6, float(table[["high", "parameters"]].max().max()))], nice=False)
+    x = alt.X("hurt:Q", title=f"share of {step} that hurt", scale=scale, axis=alt.Axis(format="%", tickCount=5))
+    base = alt.Chart(table.round(4))
+    tooltip = [
+        alt.Tooltip("name:N", title="component"),
+        alt.Tooltip("hurt:Q", title="hurt, as a sum", format=".1%"),
+        alt.Tooltip("parameters:Q", title="single parameters", format=".1%"),
+        alt.Tooltip("last:Q", title="last at update", format=",.0f"),
+        alt.Tooltip("largest:Q", title="largest rise, nats", format=".3g"),
+    ]
+    layers = [
+        base.mark_rule(strokeWidth=2, color="var(--above)").encode(
+            x=alt.X("low:Q", scale=scale, title=None), x2="high:Q", y=y
+        ),
+        base.mark_point(filled=True, size=60, opacity=1, color="var(--above)").encode(x=x, y=y, tooltip=tooltip),
+        base.mark_point(filled=False, size=55, strokeWidth=1.6, color="var(--soft)").encode(
+            x=alt.X("parameters:Q", scale=scale, title=None), y=y, tooltip=tooltip
+        ),
+    ]
+    return finished(alt.layer(*layers), 21 * len(names) + 10)

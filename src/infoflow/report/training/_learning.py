@@ -1,0 +1,139 @@
+"""How the loss fell in training: one line per objective over the tokens it read."""
+
+import math
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from .._figure import Figure, Panel
+from .._language import Cast, Series
+from .._numbers import listed, number
+from ..forms._layer_chart import CONTROL, HEIGHT, LABEL_GAP, color_of, dash_of, finished, lit, spread
+
+_POINTS = 80  # of a line
+_LABEL_ROOM = 1.6  # factor by which the logarithmic axis goes on behind the last point
+
+
+def learning_figure(frame: pd.DataFrame, scores: pd.DataFrame, cast: Cast) -> Figure:
+    """Training loss by tokens read, beside the loss of unigram frequencies."""
+    table = _seed_means(frame)
+    table = table.merge(_unigram(scores), on="series", how="left")
+    series = cast.present(table)
+    seeds = int(table["seeds"].max())
+    return Figure(
+        id="learning-curves",
+        question="How did the loss fall?",
+        answer=[_sentence(table, series)],
+        panels=[Panel(spec=_chart(table, series))],
+        caption="Training loss, each point the mean since the one before"
+        + (f"; lines are means over {seeds} seeds, bands go from the lowest seed to the highest." if seeds > 1 else ".")
+        + " Both axes are logarithmic.",
+        how_to_read=[
+            "Across: how many source tokens the model had read. Up: the loss it was trained on, under dropout and the "
+            "objective's own noise (and label smoothing in translation), so it lies above the loss on unseen text.",
+            "The dashed grey lines are what token frequencies alone would score; a curve that stays near its line has "
+            "learned no more than that. A curve that is still falling at its end would gain from a longer training.",
+            "Losses of different objectives cannot be compared with each other.",
+        ],
+        method="task-scores",
+        data=table,
+        tables=("learning_curves", "task_scores"),
+    )
+
+
+def _seed_means(frame: pd.DataFrame) -> pd.DataFrame:
+    """Mean, lowest and highest seed at each point of a line."""
+    frame = _thinned(frame.assign(point=frame.groupby(["series", "seed"]).cumcount()))
+    lines: Any = frame.groupby(["series", "point"], sort=False)
+    table = lines.agg(
+        source_tokens=("source_tokens", "mean"),
+        update=("step", "mean"),
+        value=("value", "mean"),
+        low=("value", "min"),
+        high=("value", "max"),
+        seeds=("seed", "nunique"),
+    )
+    return table.reset_index()
+
+
+def _thinned(frame: pd.DataFrame) -> pd.DataFrame:
+    """At most `_POINTS` points a line, evenly spread over the logarithmic axis: means of those they stand for."""
+    num = int(frame["point"].max()) + 1
+    if num <= _POINTS:
+        return frame
+    ends = np.unique(np.geomspace(1, num, _POINTS).round().astype(int)) - 1
+    cells = frame.assign(point=np.searchsorted(ends, frame["point"]))
+    lines: Any = cells.groupby(["series", "seed", "point"], sort=False)
+    return lines.agg(
+        source_tokens=("source_tokens", "max"), step=("step", "max"), value=("value", "mean")
+    ).reset_index()
+
+
+def _unigram(scores: pd.DataFrame) -> pd.DataFrame:
+    losses = scores[(scores["metric"] == "loss") & scores["trained"]]
+    return losses.groupby("series", as_index=False)["baseline"].mean()
+
+
+def _sentence(table: pd.DataFrame, series: list[Series]) -> str:
+    parts = []
+    for one in series:
+        own = table[table["series"] == one.key].sort_values("source_tokens")
+        first, last, before = (float(own["value"].iloc[at]) for at in (0, -1, _half(own)))
+        parts.append(
+            f"{one.label} from {number(first)} to {number(last)} nats per token "
+            f"(the last half of its tokens brought {number(max(before - last, 0.0))})"
+        )
+    return f"Training loss fell: {listed(parts)}."
+
+
+def _half(own: pd.DataFrame) -> int:
+    """Position of the last point in the first half of the tokens."""
+    return max(int((own["source_tokens"] <= own["source_tokens"].max() / 2).sum()) - 1, 0)
+
+
+def _chart(table: pd.DataFrame, series: list[Series]) -> dict[str, Any]:
+    names = {one.key: one.label for one in series}
+    table = table.assign(name=table["series"].map(names))
+    low, high = float(table["source_tokens"].min()), float(table["source_tokens"].max())
+    x_axis = alt.Axis(format="~s", tickCount=6)
+    x_scale = alt.Scale(type="log", domain=[low, high * _LABEL_ROOM], nice=False)
+    x = alt.X("source_tokens:Q", title="source tokens read", scale=x_scale, axis=x_axis)
+    y_scale = alt.Scale(type="log", nice=False, domain=_span(table))
+    y = alt.Y("value:Q", title="training loss (nats per token)", scale=y_scale, axis=alt.Axis(tickCount=6))
+    color = color_of(series)
+    base = alt.Chart(table)
+    tooltip = [
+        alt.Tooltip("name:N", title="model"),
+        alt.Tooltip("update:Q", title="updates", format=",.0f"),
+        alt.Tooltip("source_tokens:Q", title="source tokens", format=",.0f"),
+        alt.Tooltip("value:Q", title="loss", format=".3f"),
+    ]
+    ends = _apart(table.loc[table.groupby("series")["source_tokens"].idxmax()], _span(table))
+    references = ends.dropna(subset=["baseline"]).sort_values("baseline", ascending=False)
+    layers = [
+        alt.Chart(references).mark_rule(**CONTROL).encode(y=alt.Y("baseline:Q", scale=y_scale), opacity=lit()),
+        base.mark_area().encode(x=x, y=alt.Y("low:Q", scale=y_scale), y2="high:Q", color=color, opacity=lit(0.18)),
+        base.mark_line(strokeWidth=2.2).encode(x=x, y=y, color=color, strokeDash=dash_of(series), opacity=lit()),
+        base.mark_point(size=300, filled=True, opacity=0).encode(x=x, y=y, tooltip=tooltip),
+        alt.Chart(ends)
+        .mark_text(align="left", dx=6, fontWeight="bold", fontSize=11, limit=110)
+        .encode(x=x, y=alt.Y("at:Q", scale=y_scale), text="name:N", color=color, opacity=lit(1.0, 0.25)),
+        alt.Chart(references.head(1))
+        .mark_text(align="left", baseline="bottom", dy=-3, color="var(--soft)", fontSize=10.5, fontStyle="italic")
+        .encode(x=alt.XValue(4), y=alt.Y("baseline:Q", scale=y_scale), text=alt.TextValue("unigram frequencies")),
+    ]
+    return finished(alt.layer(*layers), HEIGHT)
+
+
+def _apart(ends: pd.DataFrame, span: list[float]) -> pd.DataFrame:
+    """The ends of the lines with the height `at` of their names, moved apart where they would overlap."""
+    low, high = (math.log(value) for value in span)
+    gap = LABEL_GAP / HEIGHT * (high - low)
+    return ends.assign(at=[math.exp(at) for at in spread([math.log(value) for value in ends["value"]], gap, high)])
+
+
+def _span(table: pd.DataFrame) -> list[float]:
+    values = table[["low", "high", "baseline"]].stack()
+    return [0.95 * float(values.min()), 1.05 * float(values.max())]

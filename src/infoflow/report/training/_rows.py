@@ -1,0 +1,68 @@
+"""Rows of the allocation tables as the report shows them: by model and stack, with names for components."""
+
+from typing import NamedTuple
+
+import pandas as pd
+
+from .._language import Cast
+
+# The order of the bars; colours keep clear of those of the three objectives.
+COMPONENTS = {
+    "query": ("query", "var(--series-5)"),
+    "key": ("key", "var(--series-3)"),
+    "value": ("value", "var(--series-4)"),
+    "output": ("output", "var(--series-6)"),
+    "cross": ("cross-attention", "var(--soft)"),
+    "mlp_in": ("W1", "var(--heat-1)"),
+    "mlp_out": ("W2", "var(--heat-2)"),
+    "norm": ("norms", "var(--control)"),
+}
+
+
+class Part(NamedTuple):
+    """A stack of the models of one line."""
+
+    series: str
+    stack: str
+    label: str
+
+
+SETS = {"train": "training sentences", "held-out": "held-out sentences"}
+
+
+def on_train(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of training sentences and of each model's first term of the loss."""
+    return on_set(frame, "train")
+
+
+def on_set(frame: pd.DataFrame, name: str) -> pd.DataFrame:
+    """The rows of a set of sentences and of each model's first term of the loss."""
+    frame = frame.loc[frame["set"] == name]
+    return frame.loc[frame["term"] == frame.groupby("model")["term"].transform("first")]
+
+
+def by_set(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The rows of each set that all models were evaluated on, training sentences first."""
+    sets = {name: on_set(frame, name) for name in SETS}
+    models = set(sets["train"]["model"])
+    return {name: rows for name, rows in sets.items() if set(rows["model"]) == models}
+
+
+def parts_of(frame: pd.DataFrame, cast: Cast) -> list[Part]:
+    """The stacks that have blocks, in reading order; a stack is named where a model has two."""
+    found = []
+    for series in cast.present(frame):
+        own = frame[(frame["series"] == series.key) & (frame["layer"] >= 0)]
+        stacks = sorted(set(own["stack"].astype(str)), reverse=True)
+        found += [Part(series.key, s, series.label + (f": {s}" if len(stacks) > 1 else "")) for s in stacks]
+    return found
+
+
+def of_part(frame: pd.DataFrame, part: Part) -> pd.DataFrame:
+    return frame.loc[(frame["series"] == part.series) & (frame["stack"] == part.stack)]
+
+
+def shown_component(frame: pd.DataFrame) -> pd.Series:
+    """Cross-attention is one component; everything else keeps its own."""
+    cross = (frame["kind"] == "cross") & frame["component"].isin(["query", "key", "value", "output"])
+    return frame["component"].astype(str).mask(cross, "cross")

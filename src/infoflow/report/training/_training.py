@@ -1,0 +1,160 @@
+"""How training went: scores on the task, beside what a model that ignores context would score."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import altair as alt
+import pandas as pd
+
+from .._figure import Figure, Panel, Section
+from .._language import Cast, Series
+from .._model_tables import ModelTables
+from .._numbers import estimate_text, listed, number
+from .._samples import Samples
+from ..forms._hollow import HOLLOW, point_style
+from ..forms._layer_chart import CONTROL, color_of, finished, lit, shape_of
+from ._learning import learning_figure
+
+
+class _Metric(NamedTuple):
+    label: str
+    unit: str
+    lower_is_better: bool
+    reference: str  # what the baseline is
+
+    @property
+    def title(self) -> str:
+        better = "lower" if self.lower_is_better else "higher"
+        return f"{self.label}{f' ({self.unit})' if self.unit else ''}: {better} is better"
+
+
+# Perplexity is the loss once more (its exponential): it stays in the data and out of the picture.
+_METRICS = {
+    "loss": _Metric("loss", "nats per token", True, "unigram frequencies"),
+    "accuracy": _Metric("accuracy", "", False, "always the most frequent token"),
+    "bleu": _Metric("BLEU", "", False, "a copy of the source"),
+}
+
+
+TRAINING = Section(
+    id="training",
+    title="How did training make it so?",
+    lead="What a model's layers hold means little before it has learned its task. These scores say whether it has.",
+)
+
+
+def training_section(tables: ModelTables) -> Section | None:
+    """The section, or None where no task was scored."""
+    if "task_scores" not in tables or "corpus" in tables["task_scores"]:  # losses on several corpora have no mean
+        return None
+    cast, scores = tables.cast, tables["task_scores"]
+    scores = scores[scores["split"] == ("test" if "test" in set(scores["split"]) else scores["split"].iloc[0])]
+    if not set(_METRICS) & set(scores["metric"]):
+        return None
+    learning = tables.some(["learning_curves"]).values()
+    figures = [_score_figure(scores, cast), *(learning_figure(frame, scores, cast) for frame in learning)]
+    return replace(TRAINING, figures=figures, keys=cast.present(scores))
+
+
+def _score_figure(scores: pd.DataFrame, cast: Cast) -> Figure:
+    table = _score_table(scores, cast)
+    metrics = [metric for metric in _METRICS if metric in set(table["metric"])]
+    seeds = int(table["seeds"].max())
+    bars = f"means over {seeds} seeds with 95% intervals over seeds and sentences"
+    bars = bars if seeds > 1 else f"values with 95% intervals over sentences, {HOLLOW}"
+    signatures = sorted({str(s) for s in scores["signature"] if s}) if "signature" in scores else []
+    signature = f" sacreBLEU signature: {listed(signatures)}." if signatures else ""
+    return Figure(
+        id="task-scores",
+        question="Did the models learn their tasks?",
+        answer=[_score_sentence(table[table["metric"] == metric], metric) for metric in metrics],
+        panels=[
+            Panel(spec=_score_chart(table[table["metric"] == metric], cast), title=_METRICS[metric].title)
+            for metric in metrics
+        ],
+        caption=f"Points are {bars}, on the {scores['split'].iloc[0]} part of the corpus "
+        f"({int(table['count'].median()):,} tokens or sentences).{signature}",
+        how_to_read=[
+            "One panel per score, one line per model. The dashed grey mark is a reference that ignores context: "
+            "unigram frequencies for the loss, the most frequent token for accuracy, a copy of the source for BLEU.",
+            "Losses of different objectives cannot be compared with each other: predicting the next token, a hidden "
+            "token and a translation are different tasks. Compare each with its own reference.",
+        ],
+        method="task-scores",
+        data=table,
+        tables=("task_scores",),
+    )
+
+
+def _score_table(scores: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+    """One row per line, metric and control."""
+    rows = []
+    lines: Any = scores.groupby(["series", "metric", "trained"], sort=False)
+    for (key, metric, trained), own in lines:
+        estimate = Samples.of(own).estimate()
+        rows.append(
+            {
+                "series": key,
+                "label": cast[str(key)].label,
+                "metric": metric,
+                "group": "trained" if trained else "untrained",
+                "value": estimate.value,
+                "low": estimate.low,
+                "high": estimate.high,
+                "baseline": float(own["baseline"].mean()),
+                "seeds": estimate.seeds,
+                "count": estimate.count,
+                "shown": estimate_text(estimate),
+                "short": estimate_text(estimate).split(" (")[0],
+            }
+        )
+    order = {series.key: index for index, series in enumerate(cast.series)}
+    return pd.DataFrame(rows).sort_values("series", key=lambda keys: keys.map(order), kind="stable")
+
+
+def _score_sentence(table: pd.DataFrame, name: str) -> str:
+    """Each model's score against its reference, then the untrained models'."""
+    metric = _METRICS[name]
+    parts, unclear = [], []
+    for row in table[table["group"] == "trained"].to_dict("records"):
+        parts.append(f"{row['label']} {row['shown']} against {number(row['baseline'])}")
+        better = row["high"] < row["baseline"] if metric.lower_is_better else row["low"] > row["baseline"]
+        unclear += [] if better else [row["label"]]
+    verdict = "all better than" if len(parts) > 1 else "better than"
+    verdict = f"{listed(unclear)} not clearly better than" if unclear else verdict
+    head = f"{metric.label[:1].upper()}{metric.label[1:]}{f' in {metric.unit}' if metric.unit else ''}"
+    untrained = _untrained_text(table.loc[table["group"] == "untrained", "value"])
+    return f"{head}: {', '.join(parts)}; {verdict} the reference, {metric.reference}.{untrained}"
+
+
+def _untrained_text(values: pd.Series) -> str:
+    if values.empty:
+        return ""
+    low, high = number(float(f"{values.min():.2g}")), number(float(f"{values.max():.2g}"))
+    return f" Untrained models: {low if low == high else f'{low} to {high}'}."
+
+
+def _score_chart(table: pd.DataFrame, cast: Cast) -> dict[str, Any]:
+    trained = table[table["group"] == "trained"]
+    series: list[Series] = cast.present(trained)
+    scale = alt.Scale(zero=True, nice=True)
+    x = alt.X("value:Q", title=None, scale=scale, axis=alt.Axis(grid=True, tickCount=5))
+    rows = alt.Scale(type="band", domain=[s.label for s in series])
+    y = alt.Y("label:N", title=None, scale=rows, axis=alt.Axis(labelLimit=120, grid=False))
+    top = alt.Y("label:N", title=None, scale=rows, bandPosition=0.1)
+    color = color_of(series)
+    base = alt.Chart(trained)
+    tooltip = ["label:N", alt.Tooltip("shown:N", title="value"), alt.Tooltip("baseline:Q", title="reference")]
+    layers = [
+        base.mark_rule(**CONTROL).encode(
+            x=alt.X("baseline:Q", title=None), y=top, y2=alt.Y2("label", bandPosition=0.9)
+        ),
+        base.mark_rule(strokeWidth=2.2).encode(
+            x=alt.X("low:Q", title=None), x2="high:Q", y=y, color=color, opacity=lit()
+        ),
+        base.mark_point(size=70, **point_style(trained)).encode(
+            x=x, y=y, color=color, shape=shape_of(series), opacity=lit(), tooltip=tooltip
+        ),
+        base.mark_text(dy=-13, fontSize=10.5, color="var(--ink)").encode(x=x, y=y, text="short:N", opacity=lit()),
+    ]
+    return finished(alt.layer(*layers), 12 + 40 * len(series))

@@ -1,0 +1,7 @@
+"""The first models that tables are about."""
+
+
+def models_of(tables):
+    from infoflow.findings._model_group import model_groups
+
+    return model_groups(tables, tables)[0]

@@ -1,0 +1,183 @@
+"""Models of another architecture, update, start or variant never change a claim's row: they have rows of their own."""
+
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+from dynamics.synthetic import Recordings
+from pruning.synthetic import Sweeps, task_scores
+
+from infoflow.findings import FINDINGS, Finding, evaluate
+from infoflow.results import END, UNTRAINED, with_keys
+
+from .conftest import Study
+from .test_dynamics_claims import corpora
+from .test_head_claims import TRUE, scores, table
+
+OTHERS = {
+    "checkpoint": {"update": 500},
+    "architecture": {"architecture": "albert"},
+    "start": {"start": "causal-lm/seed-0"},
+    "variant": {"variant": "static"},
+}
+BASES = ("curves", "heads", "pruned", "recorded", "corpora")
+PLACES = ("removed",)  # a column of floats that says what a row is about
+
+
+@cache
+def base(name: str) -> dict[str, pd.DataFrame]:
+    """Tables of one part of a study, with the columns that tell models apart."""
+    sweeps = Sweeps(draws=1)
+    tables = {
+        "curves": lambda: (
+            Study(noise=0.02, between=0.02).tables() | {"head_rare_token": table(TRUE["head_rare_token"])}
+        ),
+        "heads": lambda: {name: table(rows) for name, rows in TRUE.items()} | {"task_scores": scores()},
+        "pruned": lambda: sweeps.tables() | {"task_scores": task_scores(sweeps)},
+        "recorded": lambda: Recordings(layer_sign={}).tables(),
+        "corpora": lambda: corpora(Recordings(), Recordings(corpus=1)),
+    }[name]()
+    return {name: keyed(frame) for name, frame in tables.items()}
+
+
+def keyed(frame: pd.DataFrame) -> pd.DataFrame:
+    if "objective" not in frame and "objective_a" not in frame:
+        frame = frame.assign(objective="masked-lm", trained=True)
+    frame = with_keys(frame)
+    for side in ("", "_a", "_b"):
+        if f"objective{side}" in frame:
+            names = frame[f"objective{side}"] + "/seed-" + frame[f"seed{side}"].astype(str)
+            frame = frame.assign(**{f"architecture{side}": "bert", f"model{side}": names})
+    return frame
+
+
+def claims(tables: dict[str, pd.DataFrame], of: str = "") -> list[Finding]:
+    """Those that these tables suffice for, and that read one of them."""
+    told = [one for one in FINDINGS.values() if one.tables and set(one.tables) <= set(tables)]
+    return [one for one in told if not of or of in one.tables]
+
+
+def changed(frame: pd.DataFrame, keys: dict[str, object], *, sides: tuple[str, ...] = ("", "_a", "_b"), wild=True):
+    """The trained models of a table again as others, with numbers that would show in any mean or choice."""
+    rows = frame[frame["trained"]] if "trained" in frame and "architecture" not in keys else frame
+    new = {f"{key}{side}": value for key, value in keys.items() for side in sides if f"objective{side}" in frame}
+    if "architecture" in keys or "update" not in keys:
+        own = [column for column in new if not column.startswith("update")]
+        rows = rows.assign(**{column: new[column] for column in own})
+    else:
+        rows = rows.assign(**new)
+    if not wild:
+        return rows
+    for column in rows.columns:
+        if rows[column].dtype == "float64" and column not in PLACES:
+            rows[column] = 7.0 - 50 * rows[column]
+        elif rows[column].dtype == "bool" and column not in ("trained",):
+            rows[column] = ~rows[column]
+    if "replicates" in rows:
+        rows["replicates"] = [list(7.0 - 50 * np.asarray(row, dtype=float)) for row in rows["replicates"]]
+    return rows
+
+
+def with_others(tables: dict[str, pd.DataFrame], kinds, only: str = "", **how) -> dict[str, pd.DataFrame]:
+    return {
+        name: pd.concat([frame, *(changed(frame, OTHERS[kind], **how) for kind in kinds)], ignore_index=True)
+        if only in ("", name)
+        else frame
+        for name, frame in tables.items()
+    }
+
+
+def first_rows(found: pd.DataFrame) -> pd.DataFrame:
+    own = found[(found["architecture"] == "bert") & (found["update"] == END)]
+    return own.set_index("id")
+
+
+@cache
+def expected(name: str) -> pd.DataFrame:
+    return first_rows(evaluate(base(name), claims(base(name))))
+
+
+def test_every_claim_and_every_table_is_tried():
+    tried = {one.id for name in BASES for one in claims(base(name))}
+    assert {one.id for one in FINDINGS.values() if one.tables} == tried
+    assert {table for one in FINDINGS.values() for table in one.tables} <= {t for name in BASES for t in base(name)}
+    verdicts = pd.concat([expected(name) for name in BASES])["verdict"]
+    assert (verdicts != "not testable here").sum() > 50  # there are numbers that could change
+
+
+@pytest.mark.parametrize("name", BASES)
+@pytest.mark.parametrize("kind", OTHERS)
+def test_other_models_in_all_tables_change_no_row(name, kind):
+    found = evaluate(with_others(base(name), [kind]), claims(base(name)))
+    pd.testing.assert_frame_equal(first_rows(found), expected(name))
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_other_models_in_one_table_change_no_row(name):
+    for source in base(name):
+        if source == "task_scores" or not (own := claims(base(name), source)):
+            continue
+        found = first_rows(evaluate(with_others(base(name), OTHERS, only=source), own))
+        pd.testing.assert_frame_equal(found, expected(name).loc[[one.id for one in own]])
+
+
+@pytest.mark.parametrize("name", ["curves", "recorded", "corpora"])
+@pytest.mark.parametrize("sides", [("_a",), ("_b",)])
+def test_pairs_with_one_other_model_change_no_row(name, sides):
+    for source, frame in base(name).items():
+        if "objective_a" in frame:
+            own = claims(base(name), source)
+            found = first_rows(evaluate(with_others(base(name), OTHERS, only=source, sides=sides), own))
+            pd.testing.assert_frame_equal(found, expected(name).loc[[one.id for one in own]])
+
+
+@pytest.mark.parametrize("name", BASES)
+@pytest.mark.parametrize(
+    ("kind", "architecture", "update"), [("checkpoint", "bert", 500), ("architecture", "albert", END)]
+)
+def test_another_architecture_or_update_has_rows_of_its_own(name, kind, architecture, update):
+    """The same numbers again give the same rows; controls before training are those of the same architecture."""
+    found = evaluate(with_others(base(name), [kind], wild=False), claims(base(name)))
+    assert len(found) == 2 * len(expected(name))
+    own = found[(found["architecture"] == architecture) & (found["update"] == update)].set_index("id")
+    same = expected(name).columns.drop(["architecture", "update"])
+    pd.testing.assert_frame_equal(own[same], expected(name)[same])
+    wild = evaluate(with_others(base(name), [kind]), claims(base(name)))
+    own = wild[(wild["architecture"] == architecture) & (wild["update"] == update)]
+    assert set(own["verdict"]) == {"not testable here"}  # its losses are none that a model has learned by
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_two_models_of_one_objective_and_seed_are_refused(name):
+    twice = {
+        source: pd.concat([frame, *(changed(frame, {f"model{side}": "mine"}, sides=("",), wild=True).assign(
+            **{f"model{side}": "mine"}) for side in ("", "_a") if f"objective{side}" in frame)])
+        for source, frame in base(name).items()
+    }  # fmt: skip
+    for source in base(name):
+        own = claims(base(name), source)
+        if not own:
+            continue
+        found = evaluate(base(name) | {source: twice[source]}, own).set_index("id")
+        told = found["reason"].str.contains("there are several: model") | (
+            found["note"].str.contains("there are several: model")
+            & (found["effect"] == expected(name).loc[found.index, "effect"])
+        )
+        assert told.all(), (source, found.loc[~told, "reason"].to_list())
+
+
+def test_the_first_architecture_and_the_end_come_first():
+    tables = with_others(base("heads"), ["architecture", "checkpoint"])
+    found = evaluate(tables | {"task_scores": tables["task_scores"].iloc[::-1]}, claims(tables))
+    places = list(dict.fromkeys(zip(found["architecture"], found["update"], strict=True)))
+    assert places == [("bert", END), ("bert", 500), ("albert", END)] or places[0][0] == "albert"
+    assert [place for place in places if place[1] == UNTRAINED] == []
+
+
+def test_tables_that_name_no_architecture_are_of_the_first(published):
+    without = {name: frame.drop(columns="model", errors="ignore") for name, frame in published.items()}
+    named = {name: keyed(frame) for name, frame in published.items()}
+    mixed = named | {name: without[name] for name in ("geometry", "model_distance", "alignment")}
+    rows = [evaluate(tables, claims(published)).drop(columns="architecture") for tables in (published, mixed)]
+    pd.testing.assert_frame_equal(*rows)

@@ -1,0 +1,24 @@
+"""What a page draws, without the page: its sections and figures, for tests that look inside them."""
+
+from infoflow.report._figure import Figure, Section
+from infoflow.report._model_tables import ModelTables
+from infoflow.report._story import SECTIONS
+from infoflow.results import RunFolder
+
+
+def shown_tables(run: RunFolder) -> ModelTables:
+    """The rows that the page shows, with the keys of their lines."""
+    return ModelTables.of(run)
+
+
+def drawn_section(run: RunFolder, name: str) -> Section | None:
+    """The section of that id; None where the run has nothing for it."""
+    build = next(build for heading, build in SECTIONS if heading.id == name)
+    return build(shown_tables(run))
+
+
+def drawn_figures(run: RunFolder, name: str) -> dict[str, Figure]:
+    """The figures of a section, by their ids."""
+    found = drawn_section(run, name)
+    assert found is not None
+    return {figure.id: figure for figure in found.figures}

@@ -1,0 +1,127 @@
+"""A further checkpoint, architecture, start or variant in any table: the page shows what it did, or says why not."""
+
+import pandas as pd
+import pytest
+import whole_study
+from drawn import drawn_figures, shown_tables
+from synthetic_run import write_again
+from whole_study import OTHERS, InMemory
+
+from infoflow.report import write_report
+from infoflow.report._story import tell
+from infoflow.results import END, RunFolder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> InMemory:
+    return whole_study.make(tmp_path_factory.mktemp("whole"))
+
+
+@pytest.fixture(scope="module")
+def figures(run):
+    return {figure.id: figure for figure in tell(run).figures}
+
+
+def changed(run: InMemory, other: str, names=None) -> InMemory:
+    tables = {
+        name: whole_study.with_another(frame, OTHERS[other])
+        if whole_study.keyed(frame) and (names is None or name in names)
+        else frame
+        for name, frame in run.tables.items()
+    }
+    return InMemory(run.read(), tables)
+
+
+def test_the_study_has_every_table_that_the_page_draws(run, figures) -> None:
+    assert {name for figure in figures.values() for name in figure.tables} <= set(run.tables)
+    assert len(figures) > 35
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_every_table_keeps_its_rows_or_is_refused(run, other) -> None:
+    """Table by table; a variant is a line of its own."""
+    before = shown_tables(run)
+    for name in [name for name, frame in run.tables.items() if whole_study.keyed(frame)]:
+        after = shown_tables(changed(run, other, [name]))
+        if other == "name":
+            assert name not in after
+            assert f"Not drawn: what the table {name} tells." in after.notes()[0]
+            continue
+        rows = after[name]
+        for side in [side for side in ("", "_a", "_b") if f"series{side}" in rows]:
+            rows = rows[rows[f"series{side}"].isin([series.key for series in before.cast.series])]
+        pd.testing.assert_frame_equal(rows, before[name])
+        assert other == "variant" or "Not drawn: " in after.notes()[0]
+
+
+def test_no_figure_moves(run, figures) -> None:
+    """With a checkpoint, an architecture and a start in every table at once."""
+    more = run
+    for other in ("checkpoint", "architecture", "start"):
+        more = changed(more, other)
+    story = tell(more)
+    assert not story.left_out
+    assert [figure.id for figure in story.figures] == list(figures)
+    for figure in story.figures:
+        pd.testing.assert_frame_equal(figure.data, figures[figure.id].data)
+        assert figure.answer == figures[figure.id].answer
+        assert [panel.spec for panel in figure.panels] == [panel.spec for panel in figures[figure.id].panels]
+    assert all(len(section.notes) == 1 for section in story.sections if section.id != "alignment")
+
+
+def test_a_variant_is_a_line_beside_the_others(run, figures) -> None:
+    story = tell(changed(run, "variant"))
+    assert not story.left_out
+    assert [figure.id for figure in story.figures] == list(figures)
+    lines = [series.key for series in shown_tables(run).cast.series]
+    for figure in story.figures:
+        before = figures[figure.id].data
+        if "series" in before and "group" in before:
+            own = figure.data[figure.data["series"].isin(lines)].reset_index(drop=True)
+            before = before[before["series"].isin(lines)].reset_index(drop=True)
+            pd.testing.assert_frame_equal(own, before)
+
+
+def test_two_models_of_one_seed_leave_sentences_instead_of_figures(run) -> None:
+    story = tell(changed(run, "name"))
+    assert [figure.id for figure in story.figures if "alignment" not in figure.id] == []
+    for section in story.sections:
+        assert section.id == "alignment" or "there are several: model" in section.notes[0]
+
+
+def test_the_page_says_what_it_does_not_draw(study, tmp_path) -> None:
+    run = RunFolder(tmp_path)
+    run.update(**study.read())
+    for name, other in (("identity_neighbours", "name"), ("layer_distance", "checkpoint"), ("task_scores", "start")):
+        stored = study.tables.stored(name)
+        write_again(run, whole_study.with_another(stored.frame, OTHERS[other]), stored.schema)
+    page = write_report(run).read_text(encoding="utf-8")
+    assert "Not drawn: what the table identity_neighbours tells. One model for each objective and seed" in page
+    assert "Not drawn: the state after 500 updates." in page
+    assert "Not drawn: models that began from causal-lm/seed-1." in page
+    assert 'id="identity"' not in page
+    assert 'id="layer-change"' in page
+
+
+def test_alignments_to_two_targets_are_refused(run) -> None:
+    frame = run.tables["alignment"]
+    other = frame.assign(target_model="translation+other/seed-1", value=frame["value"] * 1000)
+    both = InMemory(run.read(), {**run.tables, "alignment": pd.concat([frame, other], ignore_index=True)})
+    ours, theirs = (drawn_figures(each, "alignment")["alignment-scores"].data for each in (run, both))
+    pd.testing.assert_frame_equal(ours, theirs)
+    unknown = frame.assign(target_model=frame["target_model"].str.replace("translation", "x"))
+    twice = pd.concat([unknown, unknown.assign(target_model="y")], ignore_index=True)
+    (section,) = tell(InMemory(run.read(), {"task_scores": run.tables["task_scores"], "alignment": twice})).sections[:1]
+    assert section.id == "alignment"
+    assert "One target must be chosen for each source" in section.notes[-1]
+    assert section.figures == []
+
+
+def test_verdicts_elsewhere_stand_beside_the_first(run) -> None:
+    frame = run.tables["findings"].assign(architecture="bert", update=END)
+    elsewhere = frame.head(1).assign(architecture="albert", update=500, verdict="fails", effect=0.2, low=0.1, high=0.3)
+    both = pd.concat([frame, elsewhere], ignore_index=True)
+    found = tell(InMemory(run.read(), {"findings": both})).findings
+    assert len(found) == len(frame)
+    assert found[0].elsewhere == "albert, after 500 updates: ✗ fails (0.2)"
+    assert {finding.elsewhere for finding in found[1:]} == {""}
