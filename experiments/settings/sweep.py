@@ -48,7 +48,7 @@ def train_all(plan: StudyPlan, run: RunFolder, num_processes: int) -> list[Train
     training = graph(plan, run).of(Train)
     with engine_for(plan, run, num_processes) as engine:
         run_stages(Graph(stages=training), run, engine, title="Training")
-    return training
+    return sorted(training, key=lambda stage: plan.objectives.index(stage.recipe.objective.label))
 
 
 def rows(name: str, training: list[Train]) -> pd.DataFrame:
