@@ -4,69 +4,100 @@ import json
 import re
 from itertools import groupby
 from typing import Any
+from xml.etree import ElementTree
 
 from ._engine import svg_of
 from ._figure import Figure, Panel
 from ._theme import FONT, on_paper
 
 PIXELS_PER_INCH = 96
-_NEEDLESS = r' (?:class|role|aria-[a-z]+|pointer-events|font-family|stroke-miterlimit)="[^"]*"| opacity="1"'
-_ELEMENT = re.compile(r"<(path|line|text)((?: [a-z0-9-]+=\"[^\"]*\")*)(/>|>[^<]*</\1>)")
-_INHERITED = re.compile(r' (?:fill|stroke|stroke-width|stroke-dasharray|font-size|font-weight|text-anchor)="[^"]*"')
+_SVG = "{http://www.w3.org/2000/svg}"
+_NEEDLESS = ("class", "role", "pointer-events", "font-family", "stroke-miterlimit")  # or begins with "aria-"
+_INHERITED = ("fill", "stroke", "stroke-width", "stroke-dasharray", "font-size", "font-weight", "text-anchor")
+_MARKS = tuple(f"{_SVG}{name}" for name in ("path", "line", "text"))
 _GAP = 14  # pixels between panels
+
+ElementTree.register_namespace("", _SVG.strip("{}"))
+ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
 
 
 def static_svg(panel: Panel, width: int, prefix: str) -> str:
     """The panel as SVG of that width in pixels; colours stay CSS variables, so that it follows the page's theme.
 
-    Ids inside start with `prefix`: many pictures share one page.
+    It keeps its proportions by its viewBox, and has a third of the bytes. Ids inside start with `prefix`: many pictures
+    share one page.
     """
-    spec = {**panel.spec, "width": width, "autosize": {"type": "fit-x", "contains": "padding"}}
-    svg = _responsive(_lean(_own_ids(svg_of(spec), prefix)))
-    # Coordinates come with 15 digits, which would be a third of the page.
-    svg = re.sub(r'(\.\d\d)\d{4,}|(?<= opacity="0)(\.\d\d)\d+', r"\1\2", svg)
-    return re.sub(r'(?<= d=")[^"]+|(?<="translate)[^"]+', _tenths, svg)
+    root = _drawn(panel.spec, width, prefix)
+    for element in root.iter():
+        _lighten(element)
+    for element in list(root.iter()):
+        _drop_unseen(element)
+        _group_alike(element)
+    del root.attrib["width"], root.attrib["height"]
+    root.attrib |= {"preserveAspectRatio": "xMinYMin meet", "aria-hidden": "true", "font-family": FONT}
+    return ElementTree.tostring(root, encoding="unicode")
 
 
-def _lean(svg: str) -> str:
-    """Without what a still picture does not need: a third of its bytes. Its font is named once, at the top."""
-    svg = re.sub(r'<path class="(?:fore|back)ground"[^>]* d=""[^>]*/>', "", svg)
-    bare = re.sub(r"<[a-z][^>]*>", lambda tag: re.sub(_NEEDLESS, "", tag[0]), svg)
-    # Neither filled nor drawn, unless it is what something else is clipped to.
-    bare = re.sub(r'(<clipPath[^>]*>)?<path d="[^"]*"/>', lambda path: path[0] if path[1] else "", bare)
-    return _grouped(bare).replace("<svg", f'<svg font-family="{FONT}"', 1)
+def _drawn(spec: dict[str, Any], width: int, prefix: str) -> ElementTree.Element:
+    """The converter's picture; it numbers gradients and clips through a whole process, here they count from 0."""
+    fitted = {**spec, "width": width, "autosize": {"type": "fit-x", "contains": "padding"}}
+    root = ElementTree.fromstring(svg_of(fitted))
+    names = [element.attrib["id"] for element in root.iter() if "id" in element.attrib]
+    own = {name: f"{prefix}-{index}" for index, name in enumerate(dict.fromkeys(names))}
+    for element in root.iter():
+        for key, value in element.attrib.items():
+            if key == "id":
+                element.set(key, own[value])
+            elif value.startswith("url(#"):
+                element.set(key, f"url(#{own.get(value[5:-1], value[5:-1])})")
+    return root
 
 
-def _grouped(svg: str) -> str:
+def _lighten(element: ElementTree.Element) -> None:
+    """Without what a still picture does not need; coordinates come with 15 digits, and keep one."""
+    for key, value in list(element.attrib.items()):
+        if key in _NEEDLESS or key.startswith("aria-") or (key, value) == ("opacity", "1"):
+            del element.attrib[key]
+        elif key in ("d", "transform"):
+            element.set(key, _NUMBER.sub(lambda number: _rounded(number, 1), value))
+        else:
+            element.set(key, _LONG.sub(lambda number: _rounded(number, 2), value))
+
+
+_NUMBER, _LONG = re.compile(r"-?\d+\.\d+"), re.compile(r"-?\d+\.\d{4,}")
+
+
+def _rounded(number: re.Match[str], places: int) -> str:
+    return f"{float(number[0]):.{places}f}".rstrip("0").rstrip(".")
+
+
+def _drop_unseen(parent: ElementTree.Element) -> None:
+    """Remove paths that are neither filled nor drawn, unless something is clipped to them."""
+    if parent.tag != f"{_SVG}clipPath":
+        for child in [child for child in parent if child.tag == f"{_SVG}path"]:
+            if not child.get("d") or set(child.attrib) == {"d"}:
+                parent.remove(child)
+
+
+def _group_alike(parent: ElementTree.Element) -> None:
     """Marks that follow each other and look alike share a group that says how they look."""
-    parts, end = [], 0
-    for look, run in groupby(_ELEMENT.finditer(svg), key=_Run()):
-        marks = list(run)
-        parts.append(svg[end : marks[0].start()])
-        end = marks[-1].end()
-        shared = "".join(look[1])
-        bare = "".join(_INHERITED.sub("", mark[0].split(">", 1)[0]) + ">" + mark[0].split(">", 1)[1] for mark in marks)
-        parts.append(f"<g{shared}>{bare}</g>" if shared and len(marks) > 1 else svg[marks[0].start() : end])
-    return "".join(parts) + svg[end:]
+    runs = [list(run) for _, run in groupby(list(parent), key=_look)]
+    for run in runs:
+        if (look := _look(run[0])) and len(run) > 1:
+            group = ElementTree.Element(f"{_SVG}g", dict(look))
+            parent.insert(list(parent).index(run[0]), group)
+            for mark in run:
+                parent.remove(mark)
+                group.append(mark)
+                for key, _ in look:
+                    del mark.attrib[key]
 
 
-class _Run:
-    """Key of a mark: the same for one that directly follows another with the same look."""
-
-    def __init__(self) -> None:
-        self._number, self._end, self._look = 0, -1, tuple[str, ...]()
-
-    def __call__(self, mark: re.Match[str]) -> tuple[int, tuple[str, ...]]:
-        look = tuple(sorted(_INHERITED.findall(mark[2])))
-        if mark.start() != self._end or look != self._look:
-            self._number += 1
-        self._end, self._look = mark.end(), look
-        return self._number, look
-
-
-def _tenths(path: re.Match[str]) -> str:
-    """The coordinates of a path, or of where a mark is moved to, to a tenth of a pixel."""
-    return re.sub(r"(\.\d)\d+", r"\1", path[0])
+def _look(element: ElementTree.Element) -> tuple[tuple[str, str], ...]:
+    """The mark's own inherited attributes; () of what is no mark."""
+    if element.tag not in _MARKS or len(element):
+        return ()
+    return tuple((key, element.attrib[key]) for key in _INHERITED if key in element.attrib)
 
 
 def paper_svg(figure: Figure, width_inches: float) -> str:
@@ -97,27 +128,6 @@ def _columns(panels: int, width_inches: float) -> int:
 
 def _paper_panel(panel: Panel, width: float) -> tuple[str, float]:
     """A panel's SVG on paper and its height in pixels."""
-    spec = {**panel.spec, "width": round(width), "autosize": {"type": "fit-x", "contains": "padding"}}
-    if panel.title:
-        spec["title"] = {"text": panel.title, "offset": 12}
-    svg = _own_ids(svg_of(json.loads(on_paper(json.dumps(spec)))), "panel")
-    return svg, float(_attribute(svg, "height"))
-
-
-def _own_ids(svg: str, prefix: str) -> str:
-    """The converter numbers gradients and clips through a whole process; here they count from 0 in each picture."""
-    for index, name in enumerate(dict.fromkeys(re.findall(r' id="([^"]+)"', svg))):
-        svg = re.sub(rf'(?<= id="){re.escape(name)}(?=")|(?<=url\(#){re.escape(name)}(?=\))', f"{prefix}-{index}", svg)
-    return svg
-
-
-def _responsive(svg: str) -> str:
-    """Without a fixed size: the picture is as wide as its place, and keeps its proportions by its viewBox."""
-    head, body = svg.split(">", 1)
-    head = re.sub(r' (width|height)="[^"]*"', "", head)
-    return f'{head} preserveAspectRatio="xMinYMin meet" aria-hidden="true">{body}'
-
-
-def _attribute(svg: str, name: str) -> str:
-    match: Any = re.search(rf'<svg[^>]* {name}="([\d.]+)"', svg)
-    return match[1]
+    title = {"title": {"text": panel.title, "offset": 12}} if panel.title else {}
+    picture = _drawn(json.loads(on_paper(json.dumps({**panel.spec, **title}))), round(width), "panel")
+    return ElementTree.tostring(picture, encoding="unicode"), float(picture.attrib["height"])
