@@ -187,7 +187,9 @@ def test_roles_are_measured_again_at_each_point(run, jobs) -> None:
     assert before["alive"].all()
     assert set(before["method"]) == set(roles["method"])
     sentences = at_most(jobs.data.analysed, 60)
-    found = head_roles(measure(jobs.load(TRAIN), sentences, role_measures(), pass_options(jobs), jobs.data.train))
+    found = head_roles(
+        measure(jobs.load(TRAIN), sentences, role_measures(), pass_options(jobs, TRAIN), jobs.data.train)
+    )
     assert set(HEAD_ROLES.column_names) == set(found.columns)
     one = before[before["method"] == "random"].groupby([*KEYS, "role"])[["score", "present"]].first()
     pd.testing.assert_frame_equal(

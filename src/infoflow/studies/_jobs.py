@@ -278,13 +278,17 @@ class StudyJobs:
             measured = self._pass(job, model, measures, needs_samples)
             tables, failures = dict(measured.tables), measured.failures
         if ABLATION_TRANSFER.name in names:
-            tables |= transfer(model, self.data, plan)
+            tables |= transfer(model, self.data, plan, self.plan.objective(job.objective))
         if TASK_SCORES.name in names:
             tables[TASK_SCORES.name] = self._scores(job, model)
         return Computed(tables=tables, failures=failures)
 
     def _pass(self, job: Job, model: Model, measures: list[AbstractMeasure], keep_samples: bool) -> Measured:
-        options = PassOptions(tokens_per_batch=self.plan.analysis.tokens_per_batch, decoder_states=False)
+        options = PassOptions(
+            tokens_per_batch=self.plan.analysis.tokens_per_batch,
+            decoder_states=False,
+            corruption=self.plan.objective(job.objective),
+        )
         several = len(standard_measures(self.plan.analysis)) > 1
         run = partial(collect, model, self.data.analysed, measures, options=options, ranks_from=self.data.train)
         if not keep_samples:

@@ -118,9 +118,9 @@ def _unpruned(jobs: "StudyJobs", job: "Job") -> Part:
         part: Part = {}
         if {PRUNING.name, PRUNED_HEADS.name} & set(names):
             unknown = dict.fromkeys(_metrics(jobs, job), float("nan"))
-            part |= _scores(jobs, model, frozenset(), {**keys, "setting": 0.0}, unknown)
+            part |= _scores(jobs, job, model, frozenset(), {**keys, "setting": 0.0}, unknown)
         if PRUNED_ROLES.name in names:
-            part[PRUNED_ROLES.name] = _roles(jobs, model, frozenset(), keys)
+            part[PRUNED_ROLES.name] = _roles(jobs, job, model, frozenset(), keys)
         return part
 
     return jobs.bench.each_table(STAGE, _unpruned_keys(jobs, job), _SCHEMAS, compute)
@@ -134,11 +134,11 @@ def _tables(
     if {PRUNING.name, PRUNED_HEADS.name} & set(names):
         more = {**keys, "setting": point.place.setting, "undecided": point.undecided}
         asked = full if PRUNING.name in names else {}  # which heads are left takes no reading
-        part |= _scores(jobs, point.model, point.removed, more, asked, point.learned)
+        part |= _scores(jobs, job, point.model, point.removed, more, asked, point.learned)
         if asked:
             _tell(job, part[PRUNING.name])
     if PRUNED_ROLES.name in names:
-        part[PRUNED_ROLES.name] = _roles(jobs, point.model, point.removed, keys)
+        part[PRUNED_ROLES.name] = _roles(jobs, job, point.model, point.removed, keys)
     return part
 
 
@@ -149,19 +149,20 @@ def _metrics(jobs: "StudyJobs", job: "Job") -> list[str]:
 
 def _scores(
     jobs: "StudyJobs",
+    job: "Job",
     model: Model,
     removed: HeadSet,
     keys: Mapping[str, Any],
     full: dict[str, float],
     learned: Mapping[Head, tuple[float, float]] | None = None,
 ) -> Part:
-    beams, options = jobs.plan.analysis.beams, pass_options(jobs)
+    beams, options = jobs.plan.analysis.beams, pass_options(jobs, job)
     return point_tables(model, _held_out(jobs), removed, keys, full, learned=learned, beams=beams, options=options)
 
 
-def _roles(jobs: "StudyJobs", model: Model, removed: HeadSet, keys: Mapping[str, Any]) -> pd.DataFrame:
+def _roles(jobs: "StudyJobs", job: "Job", model: Model, removed: HeadSet, keys: Mapping[str, Any]) -> pd.DataFrame:
     sentences = at_most(jobs.data.analysed, jobs.plan.pruning.role_sentences)
-    return roles_left(model, sentences, removed, keys, options=pass_options(jobs), ranks_from=jobs.data.train)
+    return roles_left(model, sentences, removed, keys, options=pass_options(jobs, job), ranks_from=jobs.data.train)
 
 
 def _held_out(jobs: "StudyJobs") -> Corpus:

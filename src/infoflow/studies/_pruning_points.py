@@ -93,7 +93,7 @@ def _chosen(jobs: "StudyJobs", job: "Job", curve: Curve, places: Sequence[Place]
         keep=[int(place.setting) for place in places],
         kinds=curve.kinds,
         draw=curve.order,
-        options=pass_options(jobs),
+        options=pass_options(jobs, job),
     )
     for place, (_, removed) in zip(places, choices, strict=True):
         yield Point(place=place, model=model, removed=removed)
@@ -117,9 +117,11 @@ def _from_scratch(jobs: "StudyJobs", job: "Job", curve: Curve, places: Sequence[
         _drop_checkpoints(folder)
 
 
-def pass_options(jobs: "StudyJobs") -> PassOptions:
+def pass_options(jobs: "StudyJobs", job: "Job") -> PassOptions:
     """How sentences are run through pruned models."""
-    return PassOptions(tokens_per_batch=jobs.plan.analysis.tokens_per_batch)
+    return PassOptions(
+        tokens_per_batch=jobs.plan.analysis.tokens_per_batch, corruption=jobs.plan.objective(job.objective)
+    )
 
 
 def _config(jobs: "StudyJobs", job: "Job") -> TrainConfig:
