@@ -59,6 +59,7 @@ class Pass:
             decoder=self._runs_decoder(corpus),
             white_space_words=options.white_space_words,
             ranks_from=ranks_from,
+            corruption=options.corruption,
         )
         self._prepare_noise()
         for measure in self.streaming:

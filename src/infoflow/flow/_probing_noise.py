@@ -9,12 +9,14 @@ long ones somewhat more of it is replaced.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from infoflow.corpus import Vocabulary
 from infoflow.foundation import stream
-from infoflow.objectives import Example, MaskedLM, Vocabulary
+from infoflow.objectives import AbstractObjective
+
+from ._corruption import corrupt_text
 
 PROBED_SHARE = 0.25
 """Of the positions that the objective selects."""
@@ -30,14 +32,16 @@ class NoisySentence:
 class ProbingNoise:
     """Corrupts sentences; the noise depends on (seed, draw, sentence id) alone."""
 
-    def __init__(self, objective: MaskedLM, tokenizer: Any, replacements: np.ndarray, seed: int) -> None:
-        self._objective, self._replacements, self._seed = objective, replacements, seed
-        self._vocabulary = Vocabulary.from_tokenizer(tokenizer)
+    def __init__(
+        self, objective: AbstractObjective, vocabulary: Vocabulary, replacements: np.ndarray, seed: int
+    ) -> None:
+        self._objective, self._vocabulary = objective, vocabulary
+        self._replacements, self._seed = replacements, seed
 
     def __call__(self, tokens: np.ndarray, draw: int, sentence_id: int) -> NoisySentence:
         generator = stream("probing-noise", self._seed, draw, sentence_id)
         tokens = tokens.astype(np.int64)
-        corrupted = self._objective.corrupt(Example(texts=(tokens,)), generator, self._vocabulary)
+        corrupted = corrupt_text(self._objective, tokens, generator, self._vocabulary)
         selected = np.flatnonzero(corrupted.selected)
         probes = generator.permutation(selected)[: int(PROBED_SHARE * len(selected) + generator.random())]
         inputs, labels = corrupted.input_ids.copy(), corrupted.labels.copy()

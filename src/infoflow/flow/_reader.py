@@ -12,12 +12,22 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from infoflow.corpus import NOT_A_WORD, Corpus, Encoded, Side, length_batches, token_frequencies, tokenizer_digest
-from infoflow.foundation import UserError, block_of
+from infoflow.corpus import (
+    NOT_A_WORD,
+    Corpus,
+    Encoded,
+    Side,
+    Vocabulary,
+    length_batches,
+    token_frequencies,
+    tokenizer_digest,
+)
+from infoflow.foundation import UserError, block_of, stream
 from infoflow.models import Model, decoder_inputs
-from infoflow.objectives import MaskedLM, pad_arrays
+from infoflow.objectives import AbstractObjective, Corrupted, pad_arrays
 
 from ._activations import Regime, Stream
+from ._corruption import corrupt_text, corruption_of
 from ._probing_noise import PROBED_SHARE, ProbingNoise
 from ._sample import NO_LABEL
 from ._symbols import symbol_ids
@@ -74,11 +84,13 @@ class Reader:
         decoder: bool,
         white_space_words: bool = False,
         ranks_from: Corpus | None = None,
+        corruption: AbstractObjective | None = None,
     ) -> None:
         tokenizer = model.require_tokenizer()
         if len(corpus) == 0:
             raise UserError(f"The corpus {corpus.name} has no sentences: there is nothing to measure.")
         self.model, self.corpus, self.seed = model, corpus, seed
+        self._corruption = corruption_of(corruption)
         self.source_stack = "encoder" if "encoder" in _stack_names(model) else "decoder"
         longest = max_length if model.max_tokens is None else min(max_length, model.max_tokens)
         self._source = corpus.encode(tokenizer, side="text", max_length=longest)
@@ -153,12 +165,39 @@ class Reader:
         """Prepare regime "training": replacements come from the `top_types` most frequent tokens."""
         frequent = np.argsort(-self.frequencies[self.source_stack], kind="stable")[:top_types]
         frequent = frequent[self.frequencies[self.source_stack][frequent] > 0]
-        self._noise = ProbingNoise(MaskedLM(), self.model.require_tokenizer(), frequent, self.seed)
+        self._noise = ProbingNoise(self._corruption, self._vocabulary, frequent, self.seed)
 
     @property
     def probed_share(self) -> float:
         """Share of the tokens that one pass of training noise replaces, about."""
-        return PROBED_SHARE * MaskedLM().rate
+        return PROBED_SHARE * self.predicted_share
+
+    @property
+    def predicted_share(self) -> float:
+        """About which share of the tokens that a masked LM reads it is to predict."""
+        return self._corruption.predicted_share
+
+    @cached_property
+    def _vocabulary(self) -> Vocabulary:
+        return Vocabulary.from_tokenizer(self.model.require_tokenizer())
+
+    def corrupted(self, tokens: np.ndarray, *key: int | str) -> Corrupted:
+        """A sentence as the model read it in its training; the noise is a function of `key`."""
+        return corrupt_text(self._corruption, tokens, stream(*key), self._vocabulary)
+
+    def corrupted_batch(self, batch: PaddedBatch, *key: int | str) -> PaddedBatch:
+        """The text of a batch, alone, as the model read it in its training, with the tokens that it is to predict.
+
+        The noise of a sentence is a function of (`key`, sentence id), so every measure and variant with this key reads
+        the same.
+        """
+        source = batch.streams[self.source_stack]
+        inputs, labels = source.input_ids.numpy().copy(), np.full(source.input_ids.shape, NO_LABEL)
+        for index, (sentence, real) in enumerate(zip(batch.sentence_ids.tolist(), source.real.numpy(), strict=True)):
+            noisy = self.corrupted(inputs[index, real], *key, sentence)
+            inputs[index, real], labels[index, real] = noisy.input_ids, noisy.labels
+        source = replace(source, input_ids=torch.from_numpy(inputs), labels=torch.from_numpy(labels))
+        return replace(batch, streams={self.source_stack: source})
 
     def draws_for(self, occurrences: int) -> int:
         """Passes of training noise that are expected to yield so many occurrences."""

@@ -73,7 +73,7 @@ def merge_shards(
 
 def job_key(model: Model, corpus: Corpus, measures: Sequence[AbstractMeasure], options: PassOptions) -> str:
     """What a pass depends on."""
-    return digest([model.digest, corpus.digest, [describe_measure(each) for each in measures], options])
+    return digest([model.digest, corpus.digest, [describe_measure(each) for each in measures], options.key])
 
 
 def read_manifest(shard: Path) -> dict[str, Any]:

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from infoflow.corpus import length_batches
 from infoflow.flow import NO_LABEL, NothingToRead, PaddedBatch, Reader, Stream
-from infoflow.foundation import UserError, hash64_array, stream
+from infoflow.foundation import UserError, hash64_array
 from infoflow.models import Model, forward_logits, readout, tap
-from infoflow.objectives import Corrupted, Example, MaskedLM, Vocabulary
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -44,8 +43,8 @@ class ScoredBatch:
 class SentenceScorer:
     """Losses of a model per sentence, in nats: of masked, next or target tokens, as its task is.
 
-    A masked LM reads text that is corrupted as in its training (`MaskedLM`), with noise that depends on (seed,
-    sentence) alone, so that every variant of a model reads the same. A sequence-to-sequence model reads the
+    A masked LM reads text that is corrupted as in its training (`PassOptions.corruption`), with noise that depends on
+    (seed, sentence) alone, so that every variant of a model reads the same. A sequence-to-sequence model reads the
     translation shifted right and predicts it.
 
     Raises:
@@ -63,6 +62,7 @@ class SentenceScorer:
                 "corpus: two files, or one .tsv of two columns."
             )
         self._stack = self.model.anatomy.stacks[-1].name
+        self._noise = ("head-loss-noise", reader.seed)
         self._read = readout(self.model) if self.model.task == "masked-lm" else None
 
     def choose(self, sentences: int | None, purpose: str) -> np.ndarray:
@@ -83,7 +83,7 @@ class SentenceScorer:
     def _predicts(self, row: int) -> bool:
         sentence = self.reader.sentence_rows(row, "clean", 0)[self._stack]
         if self.model.task == "masked-lm":
-            noisy = self._corrupted(sentence.tokens, int(self.reader.corpus.content_ids[row]))
+            noisy = self.reader.corrupted(sentence.tokens, *self._noise, int(self.reader.corpus.content_ids[row]))
             return bool((noisy.labels != NO_LABEL).any())
         return bool((sentence.labels != NO_LABEL).any())
 
@@ -91,8 +91,7 @@ class SentenceScorer:
         """The sentences `rows` as one batch."""
         padded = self.reader.padded(rows)
         if self.model.task == "masked-lm":
-            source = self._masked(padded.streams[self._stack], padded.sentence_ids)
-            padded = replace(padded, streams={self._stack: source})
+            padded = self.reader.corrupted_batch(padded, *self._noise)
         padded = padded.to(self.model.device)
         return ScoredBatch(padded=padded, labels=padded.streams[self._stack].labels)
 
@@ -118,18 +117,6 @@ class SentenceScorer:
             model.module.base_model(**inputs)
         # The head sees the selected tokens alone, a seventh of them: on a small model it costs more than the blocks.
         return self._read(seen.hidden[self._stack][-1][scored])
-
-    def _masked(self, source: Stream, sentence_ids: np.ndarray) -> Stream:
-        inputs, labels = source.input_ids.numpy().copy(), np.full(source.input_ids.shape, NO_LABEL)
-        for index, (sentence, real) in enumerate(zip(sentence_ids.tolist(), source.real.numpy(), strict=True)):
-            corrupted = self._corrupted(inputs[index, real], sentence)
-            inputs[index, real], labels[index, real] = corrupted.input_ids, corrupted.labels
-        return replace(source, input_ids=torch.from_numpy(inputs), labels=torch.from_numpy(labels))
-
-    def _corrupted(self, tokens: np.ndarray, sentence: int) -> Corrupted:
-        vocabulary = Vocabulary.from_tokenizer(self.model.require_tokenizer())
-        noise = stream("head-loss-noise", self.reader.seed, sentence)
-        return MaskedLM().corrupt(Example(texts=(tokens.astype(np.int64),)), noise, vocabulary)
 
 
 def no_loss(model: Model) -> str | None:

@@ -79,6 +79,10 @@ class AbstractObjective(ABC):
         `noise` is the batch's own (`batch.noise`), for a loss that draws random numbers; it draws from nothing else.
         """
 
+    def on_text(self) -> "AbstractObjective":
+        """The objective whose noise a single text is measured with; one that reads pairs says which is left of it."""
+        return self.for_evaluation()
+
     def exported(self, module: PreTrainedModel) -> PreTrainedModel:
         """The part of the trained module that is saved, loaded by the Auto classes and measured: by default all of it.
 

@@ -132,7 +132,14 @@ def quality(
         if metric == "loss":
             options = options or PassOptions()
             parallel = model.task == "seq2seq" and "translation" in corpus.columns
-            reader = Reader(model, corpus, max_length=options.max_length, seed=options.seed, decoder=parallel)
+            reader = Reader(
+                model,
+                corpus,
+                max_length=options.max_length,
+                seed=options.seed,
+                decoder=parallel,
+                corruption=options.corruption,
+            )
             scorer = SentenceScorer(reader)
             scores = loss_scores(scorer, scorer.choose(None, ""), [], "zero", options)
         else:

@@ -4,7 +4,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -13,10 +13,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from infoflow.corpus import length_batches
-from infoflow.flow import NO_LABEL, PaddedBatch, Reader, Stream, check_finite, forward
+from infoflow.flow import NO_LABEL, Reader, check_finite, forward
 from infoflow.foundation import UserError, hash64, hash64_array, stream
 from infoflow.models import tap
-from infoflow.objectives import Example, MaskedLM, Vocabulary
 
 Positions = Literal["predicted", "all"]
 
@@ -42,14 +41,19 @@ class LensStates:
 class LensReader:
     """Runs a model on chosen sentences and keeps the states at its predictions.
 
-    A masked LM reads text that is corrupted as in its training (15 % of the tokens are selected; of these 80 % become
-    [MASK], 10 % another token, 10 % stay); the noise depends on (seed, draw, sentence) alone.
+    A masked LM reads text that is corrupted as in its training (`PassOptions.corruption`); the noise depends on (seed,
+    draw, sentence) alone.
     """
 
     def __init__(self, reader: Reader, positions: Positions, tokens_per_batch: int) -> None:
         self._reader, self._positions, self._tokens_per_batch = reader, positions, tokens_per_batch
         self._stack = reader.model.anatomy.stacks[-1]
         self._corrupts = positions == "predicted" and reader.model.task == "masked-lm"
+
+    @property
+    def _share(self) -> float:
+        """Of the tokens that are read, those with a position."""
+        return self._reader.predicted_share if self._corrupts else 1.0
 
     def halves(self, share: float) -> tuple[np.ndarray, np.ndarray]:
         """Rows to train on and rows to evaluate on (`share` of the distinct source sentences), each in random order.
@@ -72,8 +76,7 @@ class LensReader:
 
     def expected(self, rows: np.ndarray) -> float:
         """About how many positions these sentences have."""
-        share = MaskedLM().rate if self._corrupts else 1.0
-        return share * self._reader.num_tokens(rows) / len(self._reader.model.anatomy.stacks)
+        return self._share * self._reader.num_tokens(rows) / len(self._reader.model.anatomy.stacks)
 
     def sentences(self, rows: np.ndarray, positions: int) -> np.ndarray:
         """As many of the first rows as are expected to hold so many positions."""
@@ -110,10 +113,9 @@ class LensReader:
 
     def _groups(self, rows: np.ndarray, positions: int) -> Iterator[np.ndarray]:
         """Consecutive rows that are expected to hold so many positions each."""
-        share = MaskedLM().rate if self._corrupts else 1.0
         first, expected = 0, 0.0
         for index in range(len(rows)):
-            expected += share * self._reader.longest(rows[index : index + 1])
+            expected += self._share * self._reader.longest(rows[index : index + 1])
             if expected >= positions or index == len(rows) - 1:
                 yield rows[first : index + 1]
                 first, expected = index + 1, 0.0
@@ -123,7 +125,10 @@ class LensReader:
 
     def _run(self, rows: np.ndarray, draw: int) -> LensStates:
         model, name = self._reader.model, self._stack.name
-        batch = self._corrupted(self._reader.padded(rows), draw).to(model.device)
+        batch = self._reader.padded(rows)
+        if self._corrupts:
+            batch = self._reader.corrupted_batch(batch, "lens-noise", self._reader.seed, draw)
+        batch = batch.to(model.device)
         with torch.no_grad(), tap(model, hidden=True) as seen:
             forward(model, batch)
         check_finite(model, seen.hidden, batch)
@@ -134,21 +139,6 @@ class LensReader:
         return LensStates(
             states=states, labels=tokens.labels[chosen], blocks=batch.blocks.to(sentence.device)[sentence]
         )
-
-    def _corrupted(self, batch: PaddedBatch, draw: int) -> PaddedBatch:
-        if not self._corrupts:
-            return batch
-        source = batch.streams[self._stack.name]
-        return replace(batch, streams={self._stack.name: self._masked(source, batch.sentence_ids, draw)})
-
-    def _masked(self, source: Stream, sentence_ids: np.ndarray, draw: int) -> Stream:
-        vocabulary = Vocabulary.from_tokenizer(self._reader.model.require_tokenizer())
-        inputs, labels = source.input_ids.numpy().copy(), np.full(source.input_ids.shape, NO_LABEL)
-        for index, (sentence, real) in enumerate(zip(sentence_ids.tolist(), source.real.numpy(), strict=True)):
-            noise = stream("lens-noise", self._reader.seed, draw, sentence)
-            corrupted = MaskedLM().corrupt(Example(texts=(inputs[index, real],)), noise, vocabulary)
-            inputs[index, real], labels[index, real] = corrupted.input_ids, corrupted.labels
-        return replace(source, input_ids=torch.from_numpy(inputs), labels=torch.from_numpy(labels))
 
 
 def _concatenate(parts: list[LensStates]) -> LensStates:

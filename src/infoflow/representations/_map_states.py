@@ -5,14 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from jaxtyping import Bool, Float
 
 from infoflow.corpus import length_batches
 from infoflow.flow import PaddedBatch, Reader, check_finite, forward
-from infoflow.foundation import stream
 from infoflow.models import Model, tap
-from infoflow.objectives import Example, MaskedLM, Vocabulary
 
 from ._map_points import MapPoints
 
@@ -54,21 +51,6 @@ def map_states(reader: Reader, points: MapPoints, tokens_per_batch: int, hide: b
 def _source_batch(reader: Reader, rows: np.ndarray, hide: bool) -> PaddedBatch:
     """The stack that reads the text, alone."""
     batch = reader.padded(rows)
-    source = batch.streams[reader.source_stack]
     if hide:
-        source = replace(source, input_ids=_hidden(reader, source.input_ids, source.real, batch.sentence_ids))
-    return replace(batch, streams={reader.source_stack: source})
-
-
-def _hidden(
-    reader: Reader, ids: Int[Tensor, "sentence token"], real: Bool[Tensor, "sentence token"], sentences: np.ndarray
-) -> Int[Tensor, "sentence token"]:
-    """Inputs corrupted as in training; the noise depends on the seed and the sentence alone."""
-    vocabulary = Vocabulary.from_tokenizer(reader.model.require_tokenizer())
-    noisy = ids.clone()
-    for row, sentence in enumerate(sentences.tolist()):
-        length = int(real[row].sum())
-        generator = stream("token-map", reader.seed, sentence)
-        corrupted = MaskedLM().corrupt(Example(texts=(ids[row, :length].numpy(),)), generator, vocabulary)
-        noisy[row, :length] = torch.from_numpy(corrupted.input_ids)
-    return noisy
+        return reader.corrupted_batch(batch, "token-map", reader.seed)
+    return replace(batch, streams={reader.source_stack: batch.streams[reader.source_stack]})

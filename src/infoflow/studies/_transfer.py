@@ -5,6 +5,7 @@ from infoflow.flow import PassOptions, describe_measure
 from infoflow.foundation import digest
 from infoflow.heads import ABLATION_TRANSFER, Ablation, ablation_transfer
 from infoflow.models import Model
+from infoflow.objectives import AbstractObjective
 
 from ._data import StudyData
 from ._plan import AnalysisPlan
@@ -20,12 +21,12 @@ def transfer_keys(states_key: str, other: Corpus | None, plan: AnalysisPlan) -> 
     return {ABLATION_TRANSFER.name: digest(parts)}
 
 
-def transfer(model: Model, data: StudyData, plan: AnalysisPlan) -> Part:
+def transfer(model: Model, data: StudyData, plan: AnalysisPlan, corruption: AbstractObjective) -> Part:
     """Correlation of the effects of single ablations on the analysed sentences and on those of the other domain."""
     assert data.other_domain is not None
     if Ablation().refusal(model):
         return {}
-    options = PassOptions(tokens_per_batch=plan.tokens_per_batch)
+    options = PassOptions(tokens_per_batch=plan.tokens_per_batch, corruption=corruption)
     return {
         ABLATION_TRANSFER.name: ablation_transfer(
             model, data.analysed, data.other_domain, sentences=plan.ablation_sentences, options=options

@@ -28,6 +28,7 @@ from infoflow.flow import (
 from infoflow.foundation import current_display, digest
 from infoflow.heads import ABLATION_TRANSFER
 from infoflow.models import Model
+from infoflow.objectives import AbstractObjective
 from infoflow.results import KEYS, Subject, TableSchema
 
 from .._measures import measures_by_table, pair_measures, standard_measures
@@ -150,6 +151,10 @@ class Measure(AbstractMeasureStage):
     def pair_measures(self) -> list[PairMeasure]:
         return pair_measures(self.models.plan.analysis)
 
+    @property
+    def _objective(self) -> AbstractObjective:
+        return self.models.objective(self.subject.recipe)
+
     def table_keys(self) -> dict[str, str]:
         plan, states = self.models.plan.analysis, self.models.states_key(self.subject)
         scores = digest([states, TASK_SCORES.version, plan.bleu_sentences, plan.beams])
@@ -174,14 +179,14 @@ class Measure(AbstractMeasureStage):
             measured = self._pass(model, measures, with_sample)
             tables, failures = dict(measured.tables), measured.failures
         if ABLATION_TRANSFER.name in names:
-            tables |= transfer(model, self.models.data, plan)
+            tables |= transfer(model, self.models.data, plan, self._objective)
         if TASK_SCORES.name in names:
             tables[TASK_SCORES.name] = self._scores(model)
         return Computed(tables=tables, failures=failures)
 
     def _pass(self, model: Model, measures: list[AbstractMeasure], keep_sample: bool) -> Measured:
         plan, data = self.models.plan.analysis, self.models.data
-        options = PassOptions(tokens_per_batch=plan.tokens_per_batch, decoder_states=False)
+        options = PassOptions(tokens_per_batch=plan.tokens_per_batch, decoder_states=False, corruption=self._objective)
         several = sum(map(len, self._by_table.values())) > 1
         run = partial(collect, model, data.analysed, measures, options=options, ranks_from=data.train)
         if not keep_sample:
@@ -193,7 +198,7 @@ class Measure(AbstractMeasureStage):
 
     def _scores(self, model: Model) -> pd.DataFrame:
         plan, data, positions = self.models.plan.analysis, self.models.data, self.models.plan.model.positions
-        objective = self.models.objective(self.subject.recipe)
+        objective = self._objective
         training = data.encoded(data.train, positions)
         frames = [
             task_scores(model, objective, data.encoded(part, positions), part.content_ids, training, split)

@@ -170,11 +170,11 @@ class Prune(AbstractStage):
         full: dict[str, float],
         learned: Mapping[Head, tuple[float, float]] | None = None,
     ) -> Part:
-        beams, options = self.models.plan.analysis.beams, pass_options(self.models)
+        beams, options = self.models.plan.analysis.beams, pass_options(self.models, self.recipe)
         return point_tables(model, self._held_out, removed, keys, full, learned=learned, beams=beams, options=options)
 
     def _roles(self, model: Model, removed: HeadSet, keys: Mapping[str, Any]) -> pd.DataFrame:
-        data, options = self.models.data, pass_options(self.models)
+        data, options = self.models.data, pass_options(self.models, self.recipe)
         sentences = at_most(data.analysed, self.models.plan.pruning.role_sentences)
         return roles_left(model, sentences, removed, keys, options=options, ranks_from=data.train)
 

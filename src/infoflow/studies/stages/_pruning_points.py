@@ -91,7 +91,7 @@ def _chosen(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence[
         keep=[int(place.setting) for place in places],
         kinds=curve.kinds,
         draw=curve.order,
-        options=pass_options(models),
+        options=pass_options(models, recipe),
     )
     for place, (_, removed) in zip(places, choices, strict=True):
         yield Point(place=place, model=model, removed=removed)
@@ -115,9 +115,9 @@ def _from_scratch(models: StudyModels, recipe: Recipe, curve: Curve, places: Seq
         _drop_checkpoints(folder)
 
 
-def pass_options(models: StudyModels) -> PassOptions:
+def pass_options(models: StudyModels, recipe: Recipe) -> PassOptions:
     """How sentences are run through pruned models."""
-    return PassOptions(tokens_per_batch=models.plan.analysis.tokens_per_batch)
+    return PassOptions(tokens_per_batch=models.plan.analysis.tokens_per_batch, corruption=models.objective(recipe))
 
 
 def _config(models: StudyModels, recipe: Recipe) -> TrainConfig:
