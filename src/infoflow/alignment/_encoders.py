@@ -26,7 +26,7 @@ def encoder_of(model: Model) -> PreTrainedModel:
     Raises:
         UserError: It is no encoder: it does not see what comes after a word.
     """
-    stack = model.anatomy.stacks[0]
+    stack = model.anatomy.reads
     if stack.name != "encoder":
         raise UserError(
             f"Alignment maps one encoder's space onto another's. {model.name} is a {model.task} model without encoder."

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from infoflow.models import Model
+from infoflow.models import Model, keys_stack
 
 Need = Literal["hidden", "attention", "heads"]
 Regime = Literal["clean", "training"]
@@ -55,5 +55,4 @@ class Activations:
 
     def keys_stream(self, key: AttentionKey) -> Stream:
         """The tokens attended to: the encoder's for cross-attention, else the stack's own."""
-        stack, kind = key
-        return self.streams["encoder" if kind == "cross" else stack]
+        return self.streams[keys_stack(*key)]

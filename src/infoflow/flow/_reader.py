@@ -91,7 +91,7 @@ class Reader:
             raise UserError(f"The corpus {corpus.name} has no sentences: there is nothing to measure.")
         self.model, self.corpus, self.seed = model, corpus, seed
         self._corruption = corruption_of(corruption)
-        self.source_stack = "encoder" if "encoder" in _stack_names(model) else "decoder"
+        self.source_stack = model.anatomy.reads.name
         longest = max_length if model.max_tokens is None else min(max_length, model.max_tokens)
         self._source = corpus.encode(tokenizer, side="text", max_length=longest)
         _check_vocabulary(self._source, model.module, model.name)
@@ -346,10 +346,6 @@ def _clean(tokens: np.ndarray, labels: np.ndarray, special: np.ndarray, words: n
 
 def _next_tokens(tokens: np.ndarray) -> np.ndarray:
     return np.append(tokens[1:], NO_LABEL)
-
-
-def _stack_names(model: Model) -> list[str]:
-    return [stack.name for stack in model.anatomy.stacks]
 
 
 def _vocabulary_size(tokenizer: PreTrainedTokenizerBase) -> int:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from infoflow.flow import Activations, AttentionKey, Measure, Need, Reader
 from infoflow.foundation import NUM_BLOCKS, Scale, UserError
+from infoflow.models import keys_stack
 from infoflow.results import Column, ratio_estimate
 
 from ._roles import NAMED, PUNCTUATION, SPECIAL, Roles
@@ -83,12 +84,11 @@ class AbstractHeadMeasure(Measure):
 
     def _rows(self, activations: Activations, key: AttentionKey) -> Rows:
         """The queries and keys that count; subclasses may add what their score needs."""
-        stack, kind = key
         return Rows.of_activations(
             activations,
             key,
-            self._kept(activations, stack, self.exclude_queries),
-            self._kept(activations, "encoder" if kind == "cross" else stack, self.exclude_keys),
+            self._kept(activations, key[0], self.exclude_queries),
+            self._kept(activations, keys_stack(*key), self.exclude_keys),
         )
 
     def _kept(self, activations: Activations, stack: str, excluded: Sequence[str]) -> Bool[Tensor, "sentence token"]:

@@ -112,7 +112,7 @@ class PatternScores(Intervention):
 
     def _readout(self, reader: Reader) -> Readout | None:
         """None where the model has no output head, or its logits are no function of the last state."""
-        stack = reader.model.anatomy.stacks[-1].name
+        stack = reader.model.anatomy.predicts.name
         if reader.model.task == "encoder" or stack not in reader.frequencies:
             return None
         try:

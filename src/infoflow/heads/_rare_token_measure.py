@@ -11,6 +11,7 @@ from torch import Tensor
 
 from infoflow.flow import Activations, AttentionKey, Reader
 from infoflow.foundation import UserError, as_written, stream
+from infoflow.models import keys_stack
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._head_measure import HEAD_KEYS, AbstractHeadMeasure
@@ -80,8 +81,7 @@ class RareTokenScores(AbstractHeadMeasure):
 
     def _rows(self, activations: Activations, key: AttentionKey) -> RareRows:
         rows = super()._rows(activations, key)
-        stack, kind = key
-        source = "encoder" if kind == "cross" else stack
+        source = keys_stack(*key)
         keys = activations.streams[source]
         ranks, shuffled = (table.to(keys.input_ids.device)[keys.input_ids] for table in self._ranks[source])
         counted = ranks.masked_fill(~keys.valid, 0).amax(1) > self.top

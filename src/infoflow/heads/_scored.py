@@ -61,7 +61,7 @@ class SentenceScorer:
                 f"{self.model.name} is scored on translations, and {reader.corpus.name} has none. Give a parallel "
                 "corpus: two files, or one .tsv of two columns."
             )
-        self._stack = self.model.anatomy.stacks[-1].name
+        self._stack = self.model.anatomy.predicts.name
         self._noise = ("head-loss-noise", reader.seed)
         self._read = readout(self.model) if self.model.task == "masked-lm" else None
 

@@ -11,7 +11,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from infoflow.foundation import UserError
-from infoflow.models import Attention, AttentionCall, Model, model_inputs, tap
+from infoflow.models import Attention, AttentionCall, Model, keys_stack, model_inputs, tap
 
 from ._quantised import quantise
 from ._relevance import alti_contributions
@@ -47,7 +47,7 @@ class AttentionOfKind:
     @property
     def keys_stack(self) -> str:
         """The stack whose tokens are attended to."""
-        return "encoder" if self.kind == "cross" else self.stack
+        return keys_stack(self.stack, self.kind)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from infoflow.flow import Activations, AttentionKey, Intervention, PassOptions, Reader
 from infoflow.foundation import NUM_BLOCKS, UserError
-from infoflow.models import AttentionCall, Model, tap
+from infoflow.models import AttentionCall, Model, keys_stack, tap
 from infoflow.results import TableSchema, estimate_columns, ratio_estimate
 
 from ._head_measure import HEAD_KEYS
@@ -92,7 +92,7 @@ class SpecialGradient(Intervention):
         )
         blocks = activations.blocks.numpy()
         for (key, layer), gradient in attention_gradients(scorer, batch).items():
-            stack = "encoder" if key[1] == "cross" else key[0]
+            stack = keys_stack(*key)
             special = roles.where(activations.streams[stack], stack, self.role)
             pairs = Rows.of_activations(
                 activations, key, activations.streams[key[0]].real, activations.streams[stack].real

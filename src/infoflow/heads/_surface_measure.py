@@ -10,6 +10,7 @@ from torch import Tensor
 
 from infoflow.flow import Activations, AttentionKey, Reader
 from infoflow.foundation import Scale, UserError
+from infoflow.models import keys_stack
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._head_measure import HEAD_KEYS, AbstractHeadMeasure, compact
@@ -80,9 +81,8 @@ class SurfaceStatistics(AbstractHeadMeasure):
         self._roles = Roles.of(reader, self.punctuation, custom)
 
     def _rows(self, activations: Activations, key: AttentionKey) -> SurfaceRows:
-        stack, kind = key
         rows = super()._rows(activations, key)
-        target = "encoder" if kind == "cross" else stack
+        stack, target = key[0], keys_stack(*key)
         queries, keys = activations.streams[stack], activations.streams[target]
         last = keys.position.amax(1, keepdim=True)
         chosen = {"first": keys.position == 0, "last": (keys.position == last) & keys.real}

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from infoflow.flow import Intervention, PaddedBatch, PassOptions, Reader, forward
 from infoflow.foundation import current_display, hash64_array
-from infoflow.models import AttentionCall, Model, tap
+from infoflow.models import AttentionCall, Model, keys_stack, tap
 from infoflow.results import Column, TableSchema
 
 from ._head_measure import HEAD_KEYS
@@ -147,7 +147,7 @@ def _confidences(model: Model, batch: PaddedBatch) -> Float[Tensor, "sentence he
 
 def _confidence(call: AttentionCall, batch: PaddedBatch) -> Float[Tensor, "sentence head"]:
     queries_BQ = batch.streams[call.stack].valid
-    keys_BK = batch.streams["encoder" if call.kind == "cross" else call.stack].valid
+    keys_BK = batch.streams[keys_stack(call.stack, call.kind)].valid
     largest_BHQ = call.weights.masked_fill(~keys_BK[:, None, None], 0).amax(3)
     sums_BH = largest_BHQ.masked_fill(~queries_BQ[:, None], 0).sum(2)
     return (sums_BH / queries_BQ.sum(1, keepdim=True).clamp(min=1)).float().cpu()

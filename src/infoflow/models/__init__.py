@@ -6,6 +6,7 @@ from ._anatomy import Attention as Attention
 from ._anatomy import Layer as Layer
 from ._anatomy import ParameterGroup as ParameterGroup
 from ._anatomy import Stack as Stack
+from ._anatomy import keys_stack as keys_stack
 from ._attention import AttentionCall as AttentionCall
 from ._attention import Site as Site
 from ._bleu import Bleu as Bleu

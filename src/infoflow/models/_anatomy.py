@@ -23,6 +23,11 @@ COMPONENTS = (
 )
 
 
+def keys_stack(stack: str, kind: str) -> str:
+    """The stack whose tokens are attended to: the encoder's in cross-attention, else the attention's own."""
+    return "encoder" if kind == "cross" else stack
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attention:
     """One attention of a layer: its heads and where its projections lie."""
@@ -40,6 +45,11 @@ class Attention:
     key: Projection | None
     value: Projection | None
     output: Projection | None
+
+    @property
+    def keys_stack(self) -> str:
+        """The stack whose tokens are attended to."""
+        return keys_stack(self.stack, self.kind)
 
     @property
     def group_size(self) -> int:
@@ -97,8 +107,18 @@ class ParameterGroup:
 class Anatomy:
     """Stacks, layers, heads and parameter groups of a model; `print` shows it as a table."""
 
-    stacks: tuple[Stack, ...]
+    stacks: tuple[Stack, ...]  # an encoder before its decoder
     parameter_groups: tuple[ParameterGroup, ...] = field(repr=False)
+
+    @property
+    def reads(self) -> Stack:
+        """The stack that reads the text: the encoder where there is one."""
+        return self.stacks[0]
+
+    @property
+    def predicts(self) -> Stack:
+        """The stack with the output head: the decoder where there is one."""
+        return self.stacks[-1]
 
     def stack(self, name: str) -> Stack:
         return next(stack for stack in self.stacks if stack.name == name)

@@ -105,7 +105,7 @@ def _try_left_padding(model: Model) -> LeftPadding:
 
 
 def _last_states(model: Model, inputs: dict[str, Tensor]) -> Tensor:
-    stack = model.anatomy.stacks[0].name
+    stack = model.anatomy.reads.name
     with torch.no_grad(), tap(model, hidden=True) as seen:
         model.module(**inputs)
     return seen.hidden[stack][-1]

@@ -269,7 +269,7 @@ def _task(module: PreTrainedModel, anatomy: Anatomy) -> Task:
 def _task_by_structure(module: PreTrainedModel, anatomy: Anatomy) -> Task:
     """Of a family without a registered language model, such as one of text and images: by its stacks and its head."""
     head = module.get_output_embeddings()
-    if getattr(head, "out_features", None) != vocabulary_size(module) or not anatomy.stacks[-1].causal:
+    if getattr(head, "out_features", None) != vocabulary_size(module) or not anatomy.predicts.causal:
         return "encoder"
     return "seq2seq" if len(anatomy.stacks) > 1 else "causal-lm"
 

@@ -40,12 +40,12 @@ class Model:
     @cached_property
     def max_tokens(self) -> int | None:
         """Longest input in tokens, special ones included; None where nothing limits it."""
-        return longest_sequence(self.module, self.anatomy, self.anatomy.stacks[0].name, self.position_tables)
+        return longest_sequence(self.module, self.anatomy, self.anatomy.reads.name, self.position_tables)
 
     @cached_property
     def max_target_tokens(self) -> int | None:
         """Longest output of a sequence-to-sequence model; the longest input of any other."""
-        return longest_sequence(self.module, self.anatomy, self.anatomy.stacks[-1].name, self.position_tables)
+        return longest_sequence(self.module, self.anatomy, self.anatomy.predicts.name, self.position_tables)
 
     @cached_property
     def digest(self) -> str:

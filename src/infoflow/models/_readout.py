@@ -27,7 +27,7 @@ class Readout:
     def __init__(
         self, model: Model, outputs: dict[nn.Module, Any], token_id: int, dtype: torch.dtype, vocabulary_size: int
     ) -> None:
-        self.stack: Stack = model.anatomy.stacks[-1]
+        self.stack: Stack = model.anatomy.predicts
         """The stack that has the head: the decoder of an encoder–decoder."""
         self.vocabulary_size = vocabulary_size
         self._model, self._outputs, self._token_id, self._dtype = model, outputs, token_id, dtype
@@ -70,7 +70,7 @@ def readout(model: Model) -> Readout:
         )
     inputs = tiny_inputs(model.module)
     outputs: dict[nn.Module, Any] = {}
-    blocks = {model.module.get_submodule(layer.block) for layer in model.anatomy.stacks[-1].layers}
+    blocks = {model.module.get_submodule(layer.block) for layer in model.anatomy.predicts.layers}
     handles = [
         block.register_forward_hook(lambda block, args, output: outputs.update({block: output})) for block in blocks
     ]
@@ -80,7 +80,7 @@ def readout(model: Model) -> Readout:
     finally:
         for handle in handles:
             handle.remove()
-    states = seen.hidden[model.anatomy.stacks[-1].name][-1]
+    states = seen.hidden[model.anatomy.predicts.name][-1]
     result = Readout(model, outputs, int(inputs["input_ids"][0, 0]), states.dtype, logits.shape[-1])
     with torch.no_grad():
         _require_equal(model, result(states), logits)

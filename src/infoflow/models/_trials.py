@@ -241,8 +241,8 @@ def _own_states(model: Model, stack: str, output: Any) -> tuple[Tensor, ...] | N
 
 def _require_the_last_state(model: Model, seen: _Seen, inputs: dict[str, Tensor]) -> None:
     """What the last block returns is what the model's output is made of: another state there is another output."""
-    stack = model.anatomy.stacks[-1].name
-    last = model.module.get_submodule(model.anatomy.stacks[-1].layers[-1].block)
+    stack = model.anatomy.predicts.name
+    last = model.module.get_submodule(model.anatomy.predicts.layers[-1].block)
     same = _result(_passed_over(model, seen.outputs, inputs))
     changed = dict(seen.outputs)
     states = _first(changed[last])
@@ -283,7 +283,7 @@ def _pads(model: Model, alone: dict[str, list[Tensor]], inputs: dict[str, Tensor
     states, output = _states(model, _beside(model, inputs, longer=True))
     _require_own_states(model, states, output)
     padded = _farthest(alone, states)
-    epsilon = _epsilon(alone[model.anatomy.stacks[0].name][0])
+    epsilon = _epsilon(alone[model.anatomy.reads.name][0])
     if padded <= min(_DEEP * epsilon, 0.1):
         return True
     states, _ = _states(model, _beside(model, inputs, longer=False))

@@ -114,7 +114,7 @@ class Lens(Intervention):
         return None
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
-        stack = reader.model.anatomy.stacks[-1].name
+        stack = reader.model.anatomy.predicts.name
         try:
             if stack != reader.source_stack and not reader.has_target:
                 raise UserError("its decoder needs translations to read")

@@ -47,7 +47,7 @@ class LensReader:
 
     def __init__(self, reader: Reader, positions: Positions, tokens_per_batch: int) -> None:
         self._reader, self._positions, self._tokens_per_batch = reader, positions, tokens_per_batch
-        self._stack = reader.model.anatomy.stacks[-1]
+        self._stack = reader.model.anatomy.predicts
         self._corrupts = positions == "predicted" and reader.model.task == "masked-lm"
 
     @property

@@ -40,7 +40,7 @@ class TunedLens(nn.Module):
     @classmethod
     def of(cls, model: Model) -> "TunedLens":
         """An untrained lens for the stack of `model` that has the output head, on its device."""
-        stack = model.anatomy.stacks[-1]
+        stack = model.anatomy.predicts
         return cls(len(stack.layers), stack.width).to(model.device)
 
     @property
