@@ -48,7 +48,7 @@ KINDS: dict[str, Callable[[World], Iterator[Case]]] = {
     "runs": run_cases,
     "surroundings": surrounding_cases,
 }
-PATIENCE = 6  # seconds of the clock for one of the processor: the machine may be busy
+PATIENCE = 20  # seconds of the clock for one of the processor: the machine may be busy
 MEMORY = 8 << 30  # bytes of address space beyond what this process holds: a hostile file must not take the machine
 _IMPORTS = ("cli", "studies", "report", "corpus", "models", "pruning", "heads", "findings")
 _PLAN = """\

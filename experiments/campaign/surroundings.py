@@ -7,12 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from cases import Answer, Case, World, nothing
 
 _DONE = (0, 2)
+_SECONDS, _PATIENCE = 60, 20  # of the processor; of the clock for one of these
 _VARIABLES = {
     "RANK": ("abc", "-1", "1.5", "9" * 30, " ", "1"),
     "WORLD_SIZE": ("abc", "0", "-1", "9" * 30),
@@ -124,7 +126,7 @@ def _shell(line: str) -> Callable[[Path, list[str]], Answer]:
         script = line.format(infoflow=f"'{sys.executable}' -m infoflow", command=words)
         script = f"set -o pipefail; {script}"
         with subprocess.Popen(["bash", "-c", script], cwd=folder, **_PIPES) as process:
-            return _ended(process, 300)
+            return _ended(process)
 
     return run
 
@@ -135,15 +137,17 @@ def _stopped(number: int, seconds: float) -> Callable[[Path, list[str]], Answer]
         with subprocess.Popen(command, cwd=folder, **_PIPES) as process:
             time.sleep(seconds)
             process.send_signal(number)
-            return _ended(process, 300)
+            return _ended(process)
 
     return run
 
 
-def _ended(process: subprocess.Popen[str], seconds: int) -> Answer:
-    """What a process answered; one that is not done after these seconds of the clock is killed with its children."""
+def _ended(process: subprocess.Popen[str]) -> Answer:
+    """What a process answered; its processor time is bounded, the clock far above that: the machine may be busy."""
+    with suppress(ProcessLookupError):
+        resource.prlimit(process.pid, resource.RLIMIT_CPU, (_SECONDS, _SECONDS))
     try:
-        out, error = process.communicate(timeout=seconds)
+        out, error = process.communicate(timeout=_PATIENCE * _SECONDS)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         out, error = process.communicate()

@@ -38,7 +38,7 @@ from infoflow.studies._measures import choose, standard_measures
 FILE = Path(__file__).with_name("memory.csv")
 COLUMNS = ("part", "size", "table", "seconds", "megabytes", "note")
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-_LIMIT = 900  # seconds of the processor for a table
+_LIMIT = 300  # seconds of the processor for a table
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +55,7 @@ class Setting:
 
 PARTS: dict[str, list[Setting]] = {
     "corpus": [Setting(size=n, sentences=n) for n in (30_000, 100_000)],
-    "layers": [Setting(size=n, sentences=1_000, layers=n, heads=4) for n in (24, 96)],
+    "layers": [Setting(size=n, sentences=500, layers=n, heads=2) for n in (24, 96)],
     "vocabulary": [Setting(size=n, sentences=20_000, words=n) for n in (2_000, 100_000)],
 }
 
