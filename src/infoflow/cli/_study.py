@@ -18,7 +18,7 @@ def study(
     plan: str = "quick",
     /,
     *,
-    processes: Annotated[int | None, Parameter(converter=limited("Threads"))] = None,
+    processes: Annotated[int | None, Parameter(converter=limited("CountOrNone"))] = None,
     settings: Settings = (),
     seed: Annotated[
         tuple[int, ...],
@@ -35,7 +35,7 @@ def study(
     Args:
         plan: A TOML file, or a preset: quick (one seed), laptop (three seeds), paper (Transformer-base, for a GPU),
             replicate (loss change allocation over all sentences).
-        processes: Stages at a time. Default: one per core on a CPU, one on a GPU; with --cluster, those here.
+        processes: Stages at a time. Default: one per core on a CPU, one on a GPU; with --cluster, those here (default: 0).
         cluster: "listen" lets other machines join (infoflow worker), listen:HOST:PORT at that address; tls://HOST:PORT
             or a scheduler file runs the study on a Dask cluster.
         seed: Train this seed instead of the plan's. May be repeated.

@@ -2,20 +2,20 @@
 
 from collections.abc import Iterable, Sequence
 
-from infoflow.engine import Engine, Event, check_endings
+from infoflow.engine import Engine, Event, InTurn, check_endings
 from infoflow.flow import is_first
 from infoflow.foundation import Progress, current_display
 from infoflow.results import RunFolder
 
 from ._costs import keep_record
 from ._graph import Graph
-from .stages import AbstractStage
+from .stages import AbstractStage, Check
 
 _SHOWN = 4  # running stages beside the bar
 
 
 def run_stages(stages: Graph, folder: RunFolder, engine: Engine, title: str = "Study") -> None:
-    """Do what is missing of the graph; `title` stands before the bar.
+    """Do what is missing of the graph on an engine that is not open yet; `title` stands before the bar.
 
     Raises:
         UserError: Stages failed; what did not need them is done, and the same call goes on.
@@ -23,7 +23,9 @@ def run_stages(stages: Graph, folder: RunFolder, engine: Engine, title: str = "S
     """
     missing = stages.missing()
     with current_display().progress(title, sum(stage.cost for stage in missing), "s of work") as progress:
-        endings = engine.run(missing, _Told(missing, folder, progress))
+        # A study that is done opens no processes to judge its claims again.
+        with InTurn() if all(isinstance(stage, Check) for stage in missing) else engine as opened:
+            endings = opened.run(missing, _Told(missing, folder, progress))
     check_endings(missing, endings)
 
 

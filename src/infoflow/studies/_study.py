@@ -73,8 +73,8 @@ def study(
         if is_first():
             check_replaceable(run.report)
             run.update(anonymous=False, kind="study", title=plan.title, plan=plan.to_json(), provenance=provenance())
-        with wall_clock(run, save=is_first()) as clock, engine_for(plan, run, num_processes, cluster) as engine:
-            _study(plan, run, engine, clock)
+        with wall_clock(run, save=is_first()) as clock:
+            _study(plan, run, engine_for(plan, run, num_processes, cluster), clock)
         if anonymous and is_first():
             anonymize(run)
     return Run(run)

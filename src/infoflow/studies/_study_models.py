@@ -12,7 +12,7 @@ from infoflow.flow import first_then_others
 from infoflow.foundation import UserError, digest
 from infoflow.models import Model, load_model
 from infoflow.objectives import AbstractObjective
-from infoflow.results import Recipe, RunFolder, Subject
+from infoflow.results import BERT, Recipe, RunFolder, Subject
 from infoflow.training import TrainingHook, TrainResult, build_models, train
 
 from ._data import StudyData, prepare
@@ -41,7 +41,9 @@ class StudyModels:
         plan = self.plan
         training = {k: v for k, v in dataclasses.asdict(plan.training).items() if k not in _BOOKKEEPING}
         settings = [plan.model, training, plan.match, self.objective(recipe)]
-        return digest([_VERSION, self.data.key, settings, recipe.objective.label, recipe.seed])
+        # What all models of earlier versions had in common is left out, so that they are found again.
+        more = [] if (recipe.architecture, recipe.start) == (BERT, None) else [recipe.architecture, recipe.start_name]
+        return digest([_VERSION, self.data.key, settings, recipe.objective.label, recipe.seed, *more])
 
     def states_key(self, subject: Subject) -> str:
         """What its states on the analysed sentences depend on."""
