@@ -35,7 +35,7 @@ def study(
     Args:
         plan: A TOML file, or a preset: quick (one seed), laptop (three seeds), paper (Transformer-base, for a GPU),
             replicate (loss change allocation over all sentences).
-        processes: Stages at a time. Default: one per core on a CPU, one on a GPU; with --cluster, those here (default: 0).
+        processes: Stages at a time on this machine. Default: one per core on a CPU, one on a GPU, none with --cluster.
         cluster: "listen" lets other machines join (infoflow worker), listen:HOST:PORT at that address; tls://HOST:PORT
             or a scheduler file runs the study on a Dask cluster.
         seed: Train this seed instead of the plan's. May be repeated.

@@ -53,4 +53,4 @@ def stage_of(folder: str, key: str) -> AbstractStage:
 @lru_cache(maxsize=1)
 def _graph(folder: str, changed: int) -> Graph:
     run = RunFolder.existing(folder)
-    return graph(StudyPlan.from_json(run.read()["plan"]), run)
+    return graph(StudyPlan.from_json(run.read()["plan"]), run, prepared=True)

@@ -50,15 +50,15 @@ class Graph:
         return [stage for stage in self.stages if not stage.is_done()]
 
 
-def graph(plan: StudyPlan | Path | str, out: RunFolder | Path | str) -> Graph:
+def graph(plan: StudyPlan | Path | str, out: RunFolder | Path | str, prepared: bool = False) -> Graph:
     """All stages of a plan in the run folder `out`; nothing is trained or measured yet, but data are prepared.
 
     The way for scripts to do parts of a study: `for stage in graph(plan, out): ...` with `stage.kind`, `stage.label`,
-    `stage.is_done()`, `stage.run()`, `stage.tables()`.
+    `stage.is_done()`, `stage.run()`, `stage.tables()`. `prepared`: see `StudyModels`.
     """
     plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
     folder = out if isinstance(out, RunFolder) else RunFolder(out)
-    models = StudyModels(plan, folder)
+    models = StudyModels(plan, folder, prepared)
     costs = Costs(folder, plan)
     training = [Train(models=models, recipe=recipe) for recipe in plan.recipes()]
     training.sort(key=estimate, reverse=True)

@@ -22,10 +22,11 @@ def run_stages(stages: Graph, folder: RunFolder, engine: Engine, title: str = "S
         KeyboardInterrupt: It was interrupted; running stages have saved.
     """
     missing = stages.missing()
-    with current_display().progress(title, sum(stage.cost for stage in missing), "s of work") as progress:
-        # A study that is done opens no processes to judge its claims again.
-        with InTurn() if all(isinstance(stage, Check) for stage in missing) else engine as opened:
-            endings = opened.run(missing, _Told(missing, folder, progress))
+    cost = sum(stage.cost for stage in missing)
+    # A study that is done opens no processes to judge its claims again.
+    chosen = InTurn() if all(isinstance(stage, Check) for stage in missing) else engine
+    with current_display().progress(title, cost, "s of work") as progress, chosen as opened:
+        endings = opened.run(missing, _Told(missing, folder, progress))
     check_endings(missing, endings)
 
 

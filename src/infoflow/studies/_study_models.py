@@ -1,15 +1,18 @@
 """The models of a study: what each depends on, where it lies, how it is trained and loaded."""
 
 import dataclasses
+import json
 from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 from transformers import PreTrainedModel
 
-from infoflow.flow import first_then_others
-from infoflow.foundation import UserError, digest
+from infoflow.flow import first_then_others, is_first, wait_for_all
+from infoflow.foundation import SilentDisplay, UserError, atomic_write, digest, use_display, version
 from infoflow.models import Model, load_model
 from infoflow.objectives import AbstractObjective
 from infoflow.results import BERT, Recipe, RunFolder, Subject
@@ -25,12 +28,45 @@ _BOOKKEEPING = ("seed", "device", "log_every", "evaluate_every", "save_every", "
 
 
 class StudyModels:
-    """The models that a plan asks for, in one run folder; its data are prepared when this is made."""
+    """The models that a plan asks for, in one run folder; its data are prepared when this is made.
 
-    def __init__(self, plan: StudyPlan, run: RunFolder) -> None:
+    `prepared`: another process of the same study has done so, and has left what keys depend on.
+    """
+
+    def __init__(self, plan: StudyPlan, run: RunFolder, prepared: bool = False) -> None:
         self.plan, self.run = plan, run
         self.bench = Workbench(run.path / "work")
-        self.data: StudyData = first_then_others(lambda: prepare(plan, self.bench.folder))
+        known = _read(self._note) if prepared else {}
+        self._prepared = known.get("of") == self._of
+        if self._prepared:
+            self.data_key, self.other_domain = known["key"], known["other_domain"]
+        else:
+            self.data_key = self.data.key
+            self.other_domain = None if self.data.other_domain is None else self.data.other_domain.digest
+            self._write_note()
+
+    @cached_property
+    def data(self) -> StudyData:
+        """The sentences, prepared when they are first needed."""
+        with use_display(SilentDisplay()) if self._prepared else nullcontext():  # it was told of once
+            return first_then_others(lambda: prepare(self.plan, self.bench.folder))
+
+    @property
+    def _of(self) -> str:
+        return digest([version("infoflow"), self.plan.corpus])
+
+    @property
+    def _note(self) -> Path:
+        return self.bench.folder / "data.json"
+
+    def _write_note(self) -> None:
+        """For processes of this study, most of which need no sentence but their keys."""
+        if is_first():
+            facts = {"of": self._of, "key": self.data_key, "other_domain": self.other_domain}
+            self._note.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write(self._note) as temporary:
+                temporary.write_text(json.dumps(facts), encoding="utf-8")
+        wait_for_all()
 
     def objective(self, recipe: Recipe) -> AbstractObjective:
         return self.plan.objective(recipe.objective.label)
@@ -43,7 +79,7 @@ class StudyModels:
         settings = [plan.model, training, plan.match, self.objective(recipe)]
         # What all models of earlier versions had in common is left out, so that they are found again.
         more = [] if (recipe.architecture, recipe.start) == (BERT, None) else [recipe.architecture, recipe.start_name]
-        return digest([_VERSION, self.data.key, settings, recipe.objective.label, recipe.seed, *more])
+        return digest([_VERSION, self.data_key, settings, recipe.objective.label, recipe.seed, *more])
 
     def states_key(self, subject: Subject) -> str:
         """What its states on the analysed sentences depend on."""
@@ -119,3 +155,12 @@ class StudyModels:
             model = load_model(module, tokenizer=self.data.tokenizer, device=device)
         target = self.data.target_tokenizer if model.task == "seq2seq" else None
         return dataclasses.replace(model, name=recipe.name, target_tokenizer=target)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What the note holds; nothing where there is none, or a damaged one."""
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        return facts if isinstance(facts, dict) and {"of", "key", "other_domain"} <= facts.keys() else {}
+    except (OSError, ValueError):
+        return {}

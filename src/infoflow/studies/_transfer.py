@@ -1,6 +1,5 @@
 """Whether the heads that matter on a study's own sentences matter on those of another domain."""
 
-from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions, describe_measure
 from infoflow.foundation import digest
 from infoflow.heads import ABLATION_TRANSFER, Ablation, ablation_transfer
@@ -12,12 +11,12 @@ from ._plan import AnalysisPlan
 from ._workbench import Part
 
 
-def transfer_keys(states_key: str, other: Corpus | None, plan: AnalysisPlan) -> dict[str, str]:
-    """What the table depends on; none where the plan names no other domain."""
+def transfer_keys(states_key: str, other: str | None, plan: AnalysisPlan) -> dict[str, str]:
+    """What the table depends on, `other` being the digest of the other domain; none where the plan names none."""
     if other is None:
         return {}
     measure = describe_measure(Ablation(sentences=plan.ablation_sentences))
-    parts = [states_key, ABLATION_TRANSFER.version, other.digest, measure]
+    parts = [states_key, ABLATION_TRANSFER.version, other, measure]
     return {ABLATION_TRANSFER.name: digest(parts)}
 
 

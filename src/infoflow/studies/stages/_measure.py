@@ -159,7 +159,7 @@ class Measure(AbstractMeasureStage):
         plan, states = self.models.plan.analysis, self.models.states_key(self.subject)
         scores = digest([states, TASK_SCORES.version, plan.bleu_sentences, plan.beams])
         keys = {name: digest([states, described(writing)]) for name, writing in self._by_table.items()}
-        return {TASK_SCORES.name: scores} | keys | transfer_keys(states, self.models.data.other_domain, plan)
+        return {TASK_SCORES.name: scores} | keys | transfer_keys(states, self.models.other_domain, plan)
 
     def samples_key(self) -> str:
         return digest([self.models.states_key(self.subject), described(self.pair_measures)])
