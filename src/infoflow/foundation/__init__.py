@@ -15,6 +15,7 @@ from ._digest import file_digest as file_digest
 from ._display import Display as Display
 from ._display import DisplayKind as DisplayKind
 from ._display import Progress as Progress
+from ._display import SilentDisplay as SilentDisplay
 from ._display import clock as clock
 from ._display import current_display as current_display
 from ._display import make_display as make_display
