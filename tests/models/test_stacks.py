@@ -2,7 +2,7 @@
 
 import pytest
 
-from infoflow.models import keys_stack, load_model
+from infoflow.models import keys_stack
 
 
 @pytest.mark.parametrize(
@@ -10,7 +10,7 @@ from infoflow.models import keys_stack, load_model
     [("bert", "encoder", "encoder"), ("gpt2", "decoder", "decoder"), ("bart", "encoder", "decoder")],
 )
 def test_the_stacks_of_the_text_and_of_the_head(models, family, reads, predicts) -> None:
-    anatomy = load_model(models(family)).anatomy
+    anatomy = models(family).anatomy
     assert (anatomy.reads.name, anatomy.predicts.name) == (reads, predicts)
     for attention in anatomy.attentions():
         expected = "encoder" if attention.kind == "cross" else attention.stack
