@@ -49,6 +49,13 @@ class Place(Protocol):
 
     def close(self, client: Client) -> None: ...
 
+    def check(self, stages: Sequence[Stage]) -> None:
+        """
+        Raises:
+            UserError: A stage asks for what no worker of this place will ever have.
+        """
+        ...
+
     def missing_worker(self, folder: str) -> str:
         """What to do where nobody works."""
         ...
@@ -70,6 +77,16 @@ class Here:
         client.close()
         assert self._cluster is not None
         self._cluster.close()
+
+    def check(self, stages: Sequence[Stage]) -> None:
+        offered = {"GPU": len(self.devices)}
+        for stage in stages:
+            for name, amount in stage.resources.items():
+                if amount > offered.get(name, 0):
+                    raise UserError(
+                        f"{stage.label} asks for {amount:g} {name}, and this machine offers {offered.get(name, 0)}. "
+                        "GPUs are those that CUDA_VISIBLE_DEVICES names, else all."
+                    )
 
     def missing_worker(self, folder: str) -> str:
         return "This machine lacks what they need."
@@ -111,6 +128,9 @@ class Listening:
         if self._cluster is not None:
             self._cluster.close()
 
+    def check(self, stages: Sequence[Stage]) -> None:
+        pass  # workers that join may offer it
+
     def missing_worker(self, folder: str) -> str:
         return f"Start a worker, on any machine that sees this folder: infoflow worker {folder}"
 
@@ -140,6 +160,9 @@ class Outside:
     def close(self, client: Client) -> None:
         client.close()
         _LOG.setLevel(self._log_level)
+
+    def check(self, stages: Sequence[Stage]) -> None:
+        pass
 
     def missing_worker(self, folder: str) -> str:
         return f"Give the cluster at {self.address or self.scheduler_file} workers."
@@ -232,6 +255,7 @@ class DaskEngine:
     def run(self, graph: Sequence[Stage], on_event: Callable[[Event], None]) -> dict[str, Ending]:
         """See `Engine.run`."""
         stages = in_order(graph)
+        self._place.check(stages)
         run = _Run(stages=stages, futures=self._submit(stages, self._notes.new_run()), on_event=on_event)
         try:
             while not run.is_over():
@@ -241,7 +265,8 @@ class DaskEngine:
                 run.note(ended)
                 self._watch(run)
         except BaseException:
-            on_event(Event(kind="note", text="Stopping: running stages save. Once more stops at once."))
+            with suppress(Exception):  # it may be what has failed
+                on_event(Event(kind="note", text="Stopping: running stages save. Once more stops at once."))
             self._stop(run)
             raise
         if run.hopeless:
