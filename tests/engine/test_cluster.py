@@ -241,7 +241,7 @@ def test_a_place_that_cannot_be_is_told(folder, where, message, monkeypatch):
     from infoflow.engine import _dask, cluster_engine
     from infoflow.foundation import UserError
 
-    monkeypatch.setattr(_dask, "_PATIENCE", 1.5)
+    monkeypatch.setattr(_dask, "PATIENCE", 1.5)
     with pytest.raises(UserError, match=message):
         cluster_engine(where, folder, entry=ENTRY).__enter__()
     assert not list((Path(folder) / "work").glob(".engine/*/*"))

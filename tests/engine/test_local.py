@@ -142,6 +142,13 @@ def test_stages_share_devices_evenly(folder, monkeypatch):
     assert endings["0"].usage.device == seen[0]
 
 
+def test_what_this_machine_does_not_have_is_told(folder):
+    from infoflow.foundation import UserError
+
+    with pytest.raises(UserError, match="look a asks for 1 GPU, and this machine offers 0"):
+        run([Toy(folder=folder, key="a", action="look", resources={"GPU": 1.0})], devices=())
+
+
 def test_nothing_listens(folder):
     from conftest import sockets
 
@@ -316,3 +323,46 @@ def test_a_folder_that_cannot_be_written_is_told(folder):
     (Path(folder) / "work").write_text("a file")
     with pytest.raises(UserError, match="cannot be written"):
         run([Toy(folder=folder, key="a")])
+
+
+def test_of_two_processes_at_one_stage_one_waits_and_finds_it_done(folder):
+    """As where a worker was cut off, and its stage given to another while it still saves."""
+    from infoflow.engine._child import Order
+    from infoflow.engine._run_notes import RunNotes
+    from infoflow.engine._starting import starter
+    from infoflow.engine._supervisor import Supervisor
+
+    written([Toy(folder=folder, key="a", action="count", argument=60)])
+    notes, processes = RunNotes(folder), starter()
+    notes.open()
+    order = Order(folder=folder, key="a", notes=notes.new_run(), entry=ENTRY)
+    results, told = [], []
+
+    def work() -> None:
+        results.append(Supervisor(processes).supervise(order, 0.0, told.append)["facts"])
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        processes.close()
+        notes.close()
+    assert results == [{"value": counted(60), "updates": 60}] * 2
+    assert state(folder, "a")["starts"] == 1
+    assert any("which is still at it" in message.get("text", "") for message in told)
+
+
+def test_without_fork_processes_are_spawned(folder, monkeypatch):
+    """As on macOS and Windows: without the caller's `__main__` too."""
+    from infoflow.engine import _worker
+    from infoflow.engine._starting import Spawner
+
+    monkeypatch.setattr(_worker, "starter", lambda preload: Spawner())
+    graph = [Toy(folder=folder, key="a", action="count", argument=5)]
+    graph.append(Toy(folder=folder, key="b", action="look", needs=("a",)))
+    endings = run(graph)
+    assert endings["a"].facts["value"] == counted(5)
+    assert (endings["b"].facts["parent"], endings["b"].facts["main"]) == (os.getpid(), "")

@@ -6,7 +6,7 @@ import queue
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from distributed import Client, Future, Scheduler, SpecCluster, Worker
@@ -16,29 +16,22 @@ from distributed.security import Security
 from infoflow.foundation import UserError, missing_extra
 
 from ._child import Order
-from ._failures import Tally
+from ._following import GONE, PATIENCE, WATCH, Following
 from ._joining import Invitation, Versions
-from ._relay import Message, as_event
+from ._relay import Message
 from ._run_notes import RunNotes
-from ._stage import Ending, Event, Stage, Usage, in_order, path_lengths
-from ._supervisor import StageFailed, Stopped
+from ._stage import Ending, Event, Stage, in_order, path_lengths
 from ._where import address_in, parse_listen, require_free, require_private
 from ._worker import StagePlugin, on_worker, own_settings, plugin_name, supervise, visible_devices
 
-_LATE = 60.0
-"""Seconds that a stage's last words may take: they come another way than the news that it has ended."""
 _LOOK = 0.05
 """Seconds between looks at what has ended."""
 _LOG = logging.getLogger("distributed.client")
 _GRACE = 120.0
 """Seconds that running stages have to save in."""
-_PATIENCE = 30.0
-"""Seconds without a worker, or without an answer, until that is told."""
 _RECONNECT = 5.0
 """Seconds until a lost scheduler is given up; a client that comes back has lost its futures in any case."""
 _AGAIN = 300.0
-_WATCH = 5.0
-_GONE = "The cluster's scheduler is gone. What is finished is kept, and the same command goes on."
 
 
 @runtime_checkable
@@ -48,6 +41,13 @@ class Place(Protocol):
     def open(self, notes: RunNotes) -> Client: ...
 
     def close(self, client: Client) -> None: ...
+
+    def check(self, stages: Sequence[Stage]) -> None:
+        """
+        Raises:
+            UserError: A stage asks for what no worker of this place will ever have.
+        """
+        ...
 
     def missing_worker(self, folder: str) -> str:
         """What to do where nobody works."""
@@ -70,6 +70,16 @@ class Here:
         client.close()
         assert self._cluster is not None
         self._cluster.close()
+
+    def check(self, stages: Sequence[Stage]) -> None:
+        offered = {"GPU": len(self.devices)}
+        for stage in stages:
+            for name, amount in stage.resources.items():
+                if amount > offered.get(name, 0):
+                    raise UserError(
+                        f"{stage.label} asks for {amount:g} {name}, and this machine offers {offered.get(name, 0)}. "
+                        "GPUs are those that CUDA_VISIBLE_DEVICES names, else all."
+                    )
 
     def missing_worker(self, folder: str) -> str:
         return "This machine lacks what they need."
@@ -111,6 +121,9 @@ class Listening:
         if self._cluster is not None:
             self._cluster.close()
 
+    def check(self, stages: Sequence[Stage]) -> None:
+        pass  # workers that join may offer it
+
     def missing_worker(self, folder: str) -> str:
         return f"Start a worker, on any machine that sees this folder: infoflow worker {folder}"
 
@@ -141,12 +154,15 @@ class Outside:
         client.close()
         _LOG.setLevel(self._log_level)
 
+    def check(self, stages: Sequence[Stage]) -> None:
+        pass
+
     def missing_worker(self, folder: str) -> str:
         return f"Give the cluster at {self.address or self.scheduler_file} workers."
 
 
 async def _reach(address: str) -> None:
-    comm = await connect(address, timeout=_PATIENCE / 3, **Security().get_connection_args("client"))
+    comm = await connect(address, timeout=PATIENCE / 3, **Security().get_connection_args("client"))
     await comm.close()
 
 
@@ -232,7 +248,8 @@ class DaskEngine:
     def run(self, graph: Sequence[Stage], on_event: Callable[[Event], None]) -> dict[str, Ending]:
         """See `Engine.run`."""
         stages = in_order(graph)
-        run = _Run(stages=stages, futures=self._submit(stages, self._notes.new_run()), on_event=on_event)
+        self._place.check(stages)
+        run = Following(stages=stages, futures=self._submit(stages, self._notes.new_run()), on_event=on_event)
         try:
             while not run.is_over():
                 time.sleep(_LOOK)
@@ -241,7 +258,8 @@ class DaskEngine:
                 run.note(ended)
                 self._watch(run)
         except BaseException:
-            on_event(Event(kind="note", text="Stopping: running stages save. Once more stops at once."))
+            with suppress(Exception):  # it may be what has failed
+                on_event(Event(kind="note", text="Stopping: running stages save. Once more stops at once."))
             self._stop(run)
             raise
         if run.hopeless:
@@ -272,30 +290,30 @@ class DaskEngine:
         folder = self._notes.folder
         return Order(folder=folder, key=stage.key, notes=notes, entry=self._entry, threads=stage.threads)
 
-    def _pass_on(self, run: "_Run") -> None:
+    def _pass_on(self, run: Following) -> None:
         """Tell what the stages have told, in the calling thread."""
         with suppress(queue.Empty):
             while True:
                 run.hear(*self._heard.get_nowait())
 
-    def _watch(self, run: "_Run") -> None:
+    def _watch(self, run: Following) -> None:
         """Tell where stages wait and nobody works.
 
         Raises:
             UserError: The scheduler does not answer.
         """
         if self._client.status != "running":  # it would come back as another client, without its futures
-            raise UserError(_GONE)
+            raise UserError(GONE)
         now = time.monotonic()
         if now < run.next_watch:
             return
-        run.next_watch = now + _WATCH
+        run.next_watch = now + WATCH
         try:
             somebody = bool(self._client.scheduler_info()["workers"])
         except (OSError, RuntimeError, TimeoutError, ValueError):
-            raise UserError(_GONE) from None
+            raise UserError(GONE) from None
         if run.running and somebody:
-            run.next_note = now + _PATIENCE
+            run.next_note = now + PATIENCE
         elif now >= run.next_note:
             run.next_note = now + _AGAIN
             count = len(run.stages) - len(run.endings)
@@ -307,7 +325,7 @@ class DaskEngine:
                 Event(kind="note", text=f"{what}, and {why}{which}. {self._place.missing_worker(self._notes.folder)}")
             )
 
-    def _stop(self, run: "_Run") -> None:
+    def _stop(self, run: Following) -> None:
         """Let running stages save, for two minutes at most; a second Ctrl-C ends them at once."""
         try:
             self._everywhere("stop")
@@ -327,83 +345,3 @@ class DaskEngine:
             return list(self._client.run(on_worker, self._notes.nonce, action, on_error="ignore").values())
         except (OSError, RuntimeError, TimeoutError, ValueError):
             return []
-
-
-@dataclass(kw_only=True, slots=True, eq=False)
-class _Run:
-    """One graph while it runs."""
-
-    stages: Sequence[Stage]
-    futures: dict[str, Future]
-    on_event: Callable[[Event], None]
-    endings: dict[str, Ending] = field(default_factory=dict)
-    hopeless: bool = False
-    running: set[str] = field(default_factory=set)
-    next_watch: float = field(default_factory=lambda: time.monotonic() + _WATCH)
-    next_note: float = field(default_factory=lambda: time.monotonic() + _PATIENCE)
-    _results: dict[str, Message] = field(default_factory=dict)
-    _finished: dict[str, float] = field(default_factory=dict)
-    _tally: Tally = field(default_factory=Tally)
-
-    def is_over(self) -> bool:
-        return self.hopeless or len(self.endings) == len(self.stages)
-
-    def hear(self, key: str, message: Message) -> None:
-        if message["event"] == "done":
-            self._results[key] = message
-        elif key not in self.endings:
-            self.running.add(key)
-            self.on_event(as_event(key, message))
-
-    def ended(self) -> list[Stage]:
-        """Stages that have ended since the last look."""
-        return [stage for stage in self.stages if stage.key not in self.endings and not self._is_open(stage.key)]
-
-    def note(self, ended: Sequence[Stage]) -> None:
-        """Keep and tell how these ended; where that makes the rest hopeless, that it is not done."""
-        for stage in ended:
-            self._end(stage, self._ending(stage))
-        if self.hopeless:
-            for stage in self.stages:
-                if stage.key not in self.endings:
-                    self._end(stage, Ending(state="stopped"))
-
-    def _is_open(self, key: str) -> bool:
-        """Whether the stage runs or waits, or has ended and what it told at its end is still on its way."""
-        status = self.futures[key].status
-        if status != "finished" or key in self._results:
-            return status == "pending"
-        since = self._finished.setdefault(key, time.monotonic())
-        return time.monotonic() - since < _LATE
-
-    def _end(self, stage: Stage, ending: Ending) -> None:
-        self.endings[stage.key] = ending
-        self.running.discard(stage.key)
-        self.on_event(Event(kind="end", stage=stage.key, ending=ending))
-
-    def _ending(self, stage: Stage) -> Ending:
-        future = self.futures[stage.key]
-        if future.status == "finished":
-            if stage.key not in self._results:  # its last words are lost, its files are there
-                return Ending(state="done")
-            result = self._results[stage.key]
-            return Ending(state="done", facts=result["facts"], usage=Usage(**result["usage"]))
-        if future.status != "error":
-            raise UserError(_GONE)
-        error = future.exception()
-        if isinstance(error, Stopped):
-            return Ending(state="stopped")
-        if blame := self._blame(stage, error):
-            return Ending(state="skipped", because=blame)
-        if not isinstance(error, StageFailed):
-            error = StageFailed(stage.key, *[f"{type(error).__name__}: {error}"] * 2, "")
-        self.hopeless |= self._tally.is_hopeless(error.reason)
-        return Ending(state="failed", text=error.text, log=error.log)
-
-    def _blame(self, stage: Stage, error: BaseException | None) -> str:
-        """The failed stage that this one needs, or nothing."""
-        if isinstance(error, StageFailed):
-            return error.key if error.key != stage.key else ""
-        before = [self.endings[need] for need in stage.needs if need in self.endings]
-        blamed = [need for need in stage.needs if need in self.endings and self.endings[need].state == "failed"]
-        return next((ending.because for ending in before if ending.because), next(iter(blamed), ""))

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -73,12 +74,19 @@ class _Running:
                     self._take(self.connection.recv_bytes(), tell)
         self.process.join()
         self.connection.close()
-        code = self.process.exitcode
+        code = self._code()
         if code in (None, _LOST):  # it may live on
             self.kill()
             code = -signal.SIGTERM
         self.process.close()
         return code
+
+    def _code(self) -> int | None:
+        """Its exit code, which another thread that starts a process may be fetching at this moment."""
+        deadline = time.monotonic() + 1
+        while self.process.exitcode is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return self.process.exitcode
 
     def _take(self, line: bytes, tell: Callable[[Message], None]) -> None:
         message = json.loads(line)

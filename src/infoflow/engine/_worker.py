@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Literal
 
 import dask
@@ -127,10 +128,16 @@ def on_worker(nonce: str, action: str, dask_worker: Worker) -> bool:
     return plugin is None or bool(getattr(plugin.supervisor, action)())
 
 
-def visible_devices() -> tuple[str, ...]:
-    """The GPUs that `CUDA_VISIBLE_DEVICES` names, as numbers or UUIDs."""
-    names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    return tuple(name.strip() for name in names if name.strip() not in ("", "-1", "NoDevFiles"))
+def visible_devices(hardware: Path = Path("/dev")) -> tuple[str, ...]:
+    """The GPUs that `CUDA_VISIBLE_DEVICES` names, as numbers or UUIDs; where it is not set, all of this machine.
+
+    CUDA itself is never asked: it cannot be used in a process that is forked afterwards.
+    """
+    setting = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if setting is None:
+        return tuple(map(str, range(len(list(hardware.glob("nvidia[0-9]*"))))))
+    names = [name.strip() for name in setting.split(",")]
+    return tuple(name for name in names if name not in ("", "-1", "NoDevFiles"))
 
 
 def serve(invitation: Invitation, jobs: int, devices: Sequence[str]) -> Literal["ended", "left"]:

@@ -1,0 +1,156 @@
+"""The invitation of a study, and what is asked of a worker."""
+
+import multiprocessing.process
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("2h", 7200), ("1.5m", 90), ("0", 0)])
+def test_patience_is_a_time(text, seconds):
+    from infoflow.engine._joining import seconds_of
+
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1s", "10 minutes", "1d", "inf", "9" * 99])
+def test_what_is_no_time_is_refused(text):
+    from infoflow.engine._joining import seconds_of
+    from infoflow.foundation import UserError
+
+    with pytest.raises(UserError, match="--patience must be a time"):
+        seconds_of(text)
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [("listen:10.0.0.7", ("10.0.0.7", 0)), ("listen:node7:8786", ("node7", 8786)), ("listen:[::1]:1", ("::1", 1))],
+)
+def test_where_to_listen(where, expected):
+    from infoflow.engine._where import parse_listen
+
+    assert parse_listen(where) == expected
+
+
+def test_by_default_the_machines_own_address_is_taken(monkeypatch):
+    import socket
+
+    from infoflow.engine._where import parse_listen
+
+    monkeypatch.setattr(socket, "gethostname", lambda: "node7")
+    monkeypatch.setattr(socket, "gethostbyname", {"node7": "192.0.2.7"}.get)
+    assert parse_listen("listen") == ("192.0.2.7", 0)
+
+
+@pytest.mark.parametrize(
+    ("address", "private"),
+    [
+        ("tls://10.0.0.7:8786", True), ("tcp://127.0.0.1:8786", True), ("tcp://[::1]:8786", True),
+        ("tcp://10.0.0.7:8786", False), ("ws://10.0.0.7:8786", False), ("ucx://127.0.0.1.evil.org:1", False),
+    ],
+)  # fmt: skip
+def test_only_encrypted_or_local_addresses_are_reached(address, private):
+    from infoflow.engine._where import require_private
+    from infoflow.foundation import UserError
+
+    require_private(address, insecure=True)
+    if private:
+        require_private(address, insecure=False)
+    else:
+        with pytest.raises(UserError, match="--insecure"):
+            require_private(address, insecure=False)
+
+
+@pytest.fixture
+def invitation(folder):
+    from infoflow.engine._joining import Invitation, Versions
+
+    texts = {"address": "tls://node7:1", "certificate": "c", "key": "k", "nonce": "n"}
+    return Invitation(folder=folder, versions=Versions.here(), **texts)
+
+
+def test_an_invitation_is_for_its_user_alone(folder, invitation):
+    from infoflow.engine._joining import read_invitation
+
+    old = os.umask(0)
+    try:
+        invitation.write(folder)
+    finally:
+        os.umask(old)
+    path = Path(folder) / "engine.json"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [entry.name for entry in Path(folder).iterdir()] == ["engine.json"]
+    assert read_invitation(folder) == invitation
+    invitation.remove(folder)
+    assert read_invitation(folder) is None
+
+
+def test_another_studys_invitation_stays(folder, invitation):
+    from dataclasses import replace
+
+    from infoflow.engine._joining import read_invitation
+
+    other = replace(invitation, nonce="later")
+    other.write(folder)
+    invitation.remove(folder)
+    assert read_invitation(folder) == other
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"address": 1}', "\x00\xff"])
+def test_a_damaged_invitation_is_told(folder, text):
+    from infoflow.engine._joining import read_invitation
+    from infoflow.foundation import UserError
+
+    path = Path(folder) / "engine.json"
+    path.write_text(text, encoding="latin-1")
+    path.chmod(0o600)
+    with pytest.raises(UserError, match=r"engine\.json"):
+        read_invitation(folder)
+
+
+def test_versions_that_change_numbers_are_refused():
+    from dataclasses import replace
+
+    from infoflow.engine._joining import Versions
+
+    here = Versions.here()
+    assert here.refusal(here) == ""
+    assert here.refusal(replace(here, processor="another")) == ""
+    for name in ("infoflow", "python", "torch"):
+        assert f"another version of {name}" in here.refusal(replace(here, **{name: "0.0"}))
+    assert "another code of infoflow" in here.refusal(replace(here, code="0"))
+
+
+def test_without_a_study_the_worker_says_how_to_start_one(folder):
+    from infoflow.engine import worker
+    from infoflow.foundation import UserError
+
+    with pytest.raises(UserError, match="--cluster listen"):
+        worker(folder, patience="0s")
+
+
+def test_gpus_are_found_without_cuda(tmp_path, monkeypatch):
+    from infoflow.engine._worker import visible_devices
+
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
+        (tmp_path / name).touch()
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert visible_devices(tmp_path) == ("0", "1")
+    for setting, expected in {"": (), "-1": (), "3": ("3",), "GPU-1, MIG-2": ("GPU-1", "MIG-2")}.items():
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", setting)
+        assert visible_devices(tmp_path) == expected
+
+
+def test_a_worker_below_a_nanny_says_what_to_set(monkeypatch):
+    from infoflow.engine._child import Order
+    from infoflow.engine._starting import starter
+    from infoflow.engine._supervisor import Supervisor
+
+    monkeypatch.setitem(multiprocessing.process.current_process()._config, "daemon", True)
+    here = starter()
+    try:
+        with pytest.raises(RuntimeError, match=r"distributed\.worker\.daemon: false"):
+            Supervisor(here).supervise(Order(folder="", key="a", notes="", entry=""), 0.0, lambda message: None)
+    finally:
+        here.close()
