@@ -48,10 +48,13 @@ def test_a_run_without_alignment_is_named(published):
 def test_a_missing_kind_is_named(published):
     table = published["alignment"]
     published["alignment"] = table[table["kind"] != "unaligned"]
-    assert "he table alignment has no mse of kind unaligned" in verdict(published, 3)["reason"]
+    assert (
+        "lignment has no matching rows with kind unaligned and metric mse and states mapped"
+        in verdict(published, 3)["reason"]
+    )
 
 
 def test_undefined_scores_are_named(published):
     table = published["alignment"]
     published["alignment"] = table.assign(value=table["value"].where(table["metric"] != "rsa"))
-    assert "he rsa of kind aligned is not defined" in verdict(published, 3)["reason"]
+    assert "table holds 1 rows for one model, or no number" in verdict(published, 3)["reason"]

@@ -9,14 +9,14 @@ NUM = 50
 def make(values, *, threshold=0.0, side="above", over="all", noise=0.0, key=0, **more):
     """A condition of one seed around `values`, with replicates of standard deviation `noise`."""
     from infoflow.findings import Condition
-    from infoflow.findings._panel import Panel
+    from infoflow.findings._estimates import Estimates
     from infoflow.findings._resampled import resampled_curves
     from infoflow.foundation import stream
 
     estimate = np.atleast_2d(np.asarray(values, dtype=float))
     draws = stream("draws", key).standard_normal((NUM, estimate.shape[1]))
     draws = noise * (draws - draws.mean(axis=0)) / draws.std(axis=0, ddof=1)
-    panel = Panel(units=((0,),), layers=(0,), values_UK=estimate, replicates_URK=estimate[:, None] + draws)
+    panel = Estimates(units=((0,),), values_UK=estimate, replicates_URK=estimate[:, None] + draws)
     return Condition(
         name="margin",
         values=resampled_curves({"": panel}, [0])[0][""],

@@ -1,6 +1,7 @@
 """When a control takes the content out of a claim that holds."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from .test_claims import verdicts
@@ -8,41 +9,41 @@ from .test_claims import verdicts
 
 def simple(curve, other, **conditions):
     """A claim of two conditions on two numbers of three seeds, and a control with other numbers."""
-    from infoflow.findings import Condition, Control, Finding
-    from infoflow.findings._panel import Panel
-
-    class Given:
-        sources = ("given",)
-
-        def __init__(self, numbers, noise=0.01):
-            draws = noise * np.random.default_rng(0).standard_normal((3, 50, 2))
-            values = np.tile(np.asarray(numbers, dtype=float), (3, 1)) + np.array([[-0.01], [0], [0.01]])
-            self.drawn = Panel(
-                units=((0,), (1,), (2,)), layers=(0,), values_UK=values, replicates_URK=values[:, None] + draws
-            )
-
-        def panel(self, tables):
-            return self.drawn
-
-    how = {"unit": "", "labels": ["x"]}
+    from infoflow.findings import Control, Finding, Table, exceeds
+    from infoflow.results import Spec
 
     def test(curves):
-        first = {"threshold": 1.0} | conditions.get("first", {})
+        first = {"threshold": 1.0, "unit": ""} | conditions.get("first", {})
         return [
-            Condition(name="first", values=curves["curve"][:, :1], **how, **first),
-            Condition(name="second", values=curves["curve"][:, 1:], threshold=1.0, **how),
+            exceeds("first", curves["curve"][:, :1], **first),
+            exceeds("second", curves["curve"][:, 1:], 1.0, ""),
         ]
 
-    return Finding(
+    claimed, shown = (Table(name, Spec("masked-lm")).reduce(lambda rows: rows.numbers) for name in ("claimed", "shown"))
+    finding = Finding(
         id="test:1", claim="", source="", published="", statistic="", test=test, learned=(), minimum_seeds=1,
-        reads={"curve": Given(curve)}, controls=(Control(name="the other", reads={"curve": Given(other)}),),
+        reads={"curve": claimed}, controls=(Control(name="the other", reads={"curve": shown}),),
     )  # fmt: skip
+    return {"claimed": given(curve), "shown": given(other)}, finding
+
+
+def given(numbers, noise=0.01):
+    """Two numbers of three seeds, a row each, with replicates."""
+    draws = noise * np.random.default_rng(0).standard_normal((3, 50, 2))
+    rows = [
+        {"objective": "masked-lm", "seed": seed, "trained": True, "value": value + 0.01 * (seed - 1)}
+        | {"replicates": list(value + 0.01 * (seed - 1) + draws[seed, :, column])}
+        for seed in range(3)
+        for column, value in enumerate(numbers)
+    ]
+    return pd.DataFrame(rows)
 
 
 def verdict(*args, **conditions):
     from infoflow.findings import evaluate
 
-    return evaluate({}, [simple(*args, **conditions)]).iloc[0]
+    tables, finding = simple(*args, **conditions)
+    return evaluate(tables, [finding]).iloc[0]
 
 
 def test_a_control_that_meets_the_deciding_condition_alone_counts():

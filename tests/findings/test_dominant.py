@@ -34,21 +34,21 @@ def tables(**changes):
 
 
 def test_numbers_of_each_seed():
-    from infoflow.findings._dominant import DominantHeads
+    from infoflow.findings._head_numbers import dominant_heads
 
-    panel = DominantHeads(objective="translation").panel(models_of(tables()))
+    found = dominant_heads().estimates(models_of(tables()))
     agreement = spearmanr((0.2, 0.1, 0.15, 0.25, 0.6), (0.6, 0.5, 0.3, 0.4, 0.9)).statistic  # without head 0 of layer 0
-    np.testing.assert_allclose(panel.values_UK, [[2.1, 1.8, agreement, 2.1]] * 3)
-    assert panel.replicates_URK.shape == (3, 10, 4)
+    np.testing.assert_allclose(found.values_UK, [[2.1, 1.8, agreement, 2.1]] * 3)
+    assert found.replicates_URK.shape == (3, 10, 4)
 
 
 def test_without_rare_token_scores_all_heads_are_compared():
-    from infoflow.findings._dominant import DominantHeads
+    from infoflow.findings._head_numbers import dominant_heads
 
-    panel = DominantHeads(objective="translation").panel(models_of(tables(head_rare_token=None)))
+    found = dominant_heads().estimates(models_of(tables(head_rare_token=None)))
     relevance, confidence = (sum(part.values(), ()) for part in (RELEVANCE, CONFIDENCE))
-    assert panel.values_UK[0, 2] == pytest.approx(spearmanr(relevance, confidence).statistic)
-    assert np.isnan(panel.values_UK[:, 3]).all()
+    assert found.values_UK[0, 2] == pytest.approx(spearmanr(relevance, confidence).statistic)
+    assert np.isnan(found.values_UK[:, 3]).all()
 
 
 def scores():
@@ -84,5 +84,5 @@ def test_the_claim_holds_and_fails():
 def test_an_untrained_model_that_shows_it_too_leaves_it_open():
     same = {name: table(heads, untrained=heads) for name, heads in (("head_relevance", RELEVANCE),)}
     same["head_confidence"] = table(CONFIDENCE, untrained=CONFIDENCE)
-    same["head_rare_token"] = table(RARE, untrained=RARE)
+    same["head_rare_token"] = table(RARE, untrained=RARE, rarest=1)
     assert verdict(**same)["verdict"] == "undetermined"

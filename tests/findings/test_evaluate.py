@@ -21,14 +21,15 @@ def test_no_tables_at_all():
 def _sources(finding: str) -> set[str]:
     from infoflow.findings import FINDINGS
 
-    return {source for reading in FINDINGS[finding].reads.values() for source in reading.sources}
+    reads = getattr(FINDINGS[finding], "reads", {})  # none of what is untested
+    return {source for reading in reads.values() for source in reading.sources}
 
 
 def _told(tables) -> list[str]:
     """The findings that these tables suffice for; others have tests with tables of their own."""
     from infoflow.findings import FINDINGS
 
-    return [name for name in FINDINGS if _sources(name) <= set(tables)]
+    return [name for name in FINDINGS if _sources(name) and _sources(name) <= set(tables)]
 
 
 def test_table_survives_writing(published, tmp_path):

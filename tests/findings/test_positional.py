@@ -7,36 +7,36 @@ from .groups import models_of
 
 
 def test_numbers_of_each_seed(make_study):
-    from infoflow.findings._positional import PositionalHeads
+    from infoflow.findings._head_numbers import positional_heads
 
-    panel = PositionalHeads(objective="translation").panel(models_of(make_study().tables()))
+    found = positional_heads().estimates(models_of(make_study().tables()))
     # .97 at offset −1; .40 at offset 2; confidence of the two heads whose share reaches .9
-    np.testing.assert_allclose(panel.values_UK, [[0.97, 0.40, (0.93 + 0.88) / 2]] * 3)
-    assert panel.replicates_URK.shape == (3, 40, 3)
+    np.testing.assert_allclose(found.values_UK, [[0.97, 0.40, (0.93 + 0.88) / 2]] * 3)
+    assert found.replicates_URK.shape == (3, 40, 3)
 
 
 def test_heads_may_differ_between_seeds(make_study):
     """A head is selected in its own seed."""
-    from infoflow.findings._positional import PositionalHeads
+    from infoflow.findings._head_numbers import positional_heads
 
     tables = make_study().tables()
     for name in ("head_positional", "head_confidence"):
         table = tables[name]
         moved = table["head"].where(table["seed"] != 2, 1 - table["head"])
         tables[name] = table.assign(head=moved).sample(frac=1, random_state=1)
-    panel = PositionalHeads(objective="translation").panel(models_of(tables))
-    np.testing.assert_allclose(panel.values_UK, [[0.97, 0.40, 0.905]] * 3)
+    found = positional_heads().estimates(models_of(tables))
+    np.testing.assert_allclose(found.values_UK, [[0.97, 0.40, 0.905]] * 3)
 
 
 def test_heads_selected_by_the_estimate_are_followed_through_the_replicates(make_study):
-    from infoflow.findings._positional import PositionalHeads
+    from infoflow.findings._head_numbers import positional_heads
 
     tables = make_study(noise=0.3).tables()
-    panel = PositionalHeads(objective="translation").panel(models_of(tables))
+    found = positional_heads().estimates(models_of(tables))
     table = tables["head_positional"]
     rows = table[table["trained"] & (table["seed"] == 1) & (table["layer"] == 0) & (table["head"] == 0)]
-    np.testing.assert_array_equal(panel.replicates_URK[0, :, 0], rows["replicates"].iloc[0])
-    assert panel.replicates_URK[0, :, 0].mean() == pytest.approx(0.97, abs=0.2)  # not the maximum over heads
+    np.testing.assert_array_equal(found.replicates_URK[0, :, 0], rows["replicates"].iloc[0])
+    assert found.replicates_URK[0, :, 0].mean() == pytest.approx(0.97, abs=0.2)  # not the maximum over heads
 
 
 def test_no_positional_head_refutes_the_claim(make_study):
@@ -51,16 +51,14 @@ def test_no_positional_head_refutes_the_claim(make_study):
 def test_cross_attention_and_decoder_heads_do_not_count(make_study):
     import pandas as pd
 
-    from infoflow.findings._positional import PositionalHeads
+    from infoflow.findings._head_numbers import positional_heads
 
     tables = make_study().tables()
     table = tables["head_positional"]
     cross = table.assign(kind="cross", value=0.99)
     decoder = table.assign(stack="decoder", value=0.99)
-    panel = PositionalHeads(objective="translation").panel(
-        models_of({**tables, "head_positional": pd.concat([cross, table, decoder])})
-    )
-    assert panel.values_UK[0, 0] == 0.97
+    found = positional_heads().estimates(models_of({**tables, "head_positional": pd.concat([cross, table, decoder])}))
+    assert found.values_UK[0, 0] == 0.97
 
 
 def test_only_neighbouring_offsets_measured(make_study):

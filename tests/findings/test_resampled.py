@@ -5,12 +5,11 @@ import pytest
 
 
 def make_panel(units, values, replicates):
-    from infoflow.findings._panel import Panel
+    from infoflow.findings._estimates import Estimates
 
     values = np.asarray(values, dtype=float)
-    return Panel(
+    return Estimates(
         units=tuple(units),
-        layers=tuple(range(values.shape[1])),
         values_UK=values,
         replicates_URK=np.asarray(replicates, dtype=float),
     )

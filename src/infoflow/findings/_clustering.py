@@ -1,26 +1,25 @@
 """What the seed of k-means alone can do to a curve of mutual information."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
 from infoflow.foundation import stream
 
 from ._finding import Control
-from ._reading import Curve
+from ._table import Reading
 
 _NUM_REPLICAS = 1000
 
 
-def clustering_control(reads: Mapping[str, Curve]) -> Control:
+def clustering_control(reads: Mapping[str, Reading]) -> Control:
     """Flat curves that differ between layers only by the spread over clustering seeds.
 
     It needs more than one clustering seed; with one it is reported as not measured.
     """
     return Control(
         name="spread of k-means over its seeds",
-        reads={name: replace(curve, number="clustering_spread") for name, curve in reads.items()},
+        reads={name: curve.changed(number="clustering_spread") for name, curve in reads.items()},
         transform=_noise,
     )
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from ._interval import Spread
-from ._resampled import Rows
+from ._resampled import ResampledRows
 
 Verdict = Literal["holds", "fails", "undetermined", "not testable here"]
 
@@ -19,7 +19,7 @@ SHARE, CORRELATION = (0.0, 1.0), (-1.0, 1.0)
 class Condition:
     """A claim says: `values` lie beyond `threshold`, all of them or any of them.
 
-    Rows are the estimate, each seed, and what other seeds and sentences might have given (see `Rows`); columns are
+    Rows are the estimate, each seed, and what other seeds and sentences might have given; columns are
     what the claim quantifies over, usually layers.
     """
 
@@ -55,6 +55,20 @@ class Condition:
         if np.isnan(estimate).all():
             return 0
         return int(np.nanargmin(estimate) if self.over == "all" else np.nanargmax(estimate))
+
+
+def exceeds(
+    name: str, values: np.ndarray, threshold: float, unit: str, labels: Sequence[str] = ("",), **how: Any
+) -> Condition:
+    """A claim says that `values` lie above `threshold`; of one column no label is needed."""
+    return Condition(name=name, values=values, labels=labels, threshold=threshold, unit=unit, **how)
+
+
+def stays_below(
+    name: str, values: np.ndarray, threshold: float, unit: str, labels: Sequence[str] = ("",), **how: Any
+) -> Condition:
+    """A claim says that `values` lie below `threshold`."""
+    return exceeds(name, values, threshold, unit, labels, side="below", **how)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -128,7 +142,7 @@ def judge(condition: Condition, spread: Spread, num_tests: int) -> Outcome:
     )
 
 
-def judge_all(conditions: Sequence[Condition], rows: Rows) -> list[Outcome]:
+def judge_all(conditions: Sequence[Condition], rows: ResampledRows) -> list[Outcome]:
     """Judge the conditions of one claim together: what none of them clearly meets is a chance to fail by accident."""
     spreads = [Spread.of(condition.oriented, rows) for condition in conditions]
     num_tests = sum(_chances(*pair) for pair in zip(conditions, spreads, strict=True))

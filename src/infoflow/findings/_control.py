@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ._condition import Condition, Outcome, judge_all, short
+from ._estimates import Estimates
 from ._finding import Control, Finding
-from ._model_group import Absent
-from ._panel import Panel
-from ._reading import Tables, gather
+from ._model_group import Absent, ModelGroup
 from ._resampled import resampled_curves
+from ._table import gather
 
 _NULL_LEVEL = 0.95
 
@@ -35,7 +35,7 @@ class ControlOutcome:
 
 
 def try_control(
-    control: Control, finding: Finding, tables: Tables, seeds: set[int], deciding: Outcome, index: int
+    control: Control, finding: Finding, models: ModelGroup, seeds: set[int], deciding: Outcome, index: int
 ) -> ControlOutcome:
     """Run the test on the control's curves; `deciding` is the claim's condition number `index`.
 
@@ -43,18 +43,18 @@ def try_control(
     replicas, when more than 5 % do.
     """
     try:
-        panels = gather(control.reads, tables, within=seeds)
+        found = gather(control.reads, models, within=seeds)
     except Absent as absent:
         return ControlOutcome(
             name=control.name, value=np.nan, unit="", shows_claim=False, decisive=control.decisive, missing=str(absent)
         )
-    curves = {name: panel.estimate() for name, panel in panels.items()}
+    curves = {name: one.estimate() for name, one in found.items()}
     conditions = finding.conditions(control.transform(curves) if control.transform else curves)
     own = conditions[index]
     met = np.logical_and.reduce([condition.met() for condition in conditions])
     alone = own.met() & _meets_alone(own, deciding)
     if own.threshold == 0 and not control.transform and alone.any():
-        alone = alone & _beyond_chance(finding, panels, index)
+        alone = alone & _beyond_chance(finding, found, index)
     return ControlOutcome(
         name=control.name,
         value=_strongest(own),
@@ -75,15 +75,15 @@ def _meets_alone(own: Condition, deciding: Outcome) -> bool:
     return own.alone and not (same and len(own.values) == 1)
 
 
-def _beyond_chance(finding: Finding, panels: dict[str, Panel], index: int) -> bool:
+def _beyond_chance(finding: Finding, found: dict[str, Estimates], index: int) -> bool:
     """Whether the control's own interval lies beyond a threshold of 0, which half of all noise passes.
 
     True without replicates: then there is no interval, and the estimate counts.
     """
-    if min(panel.num_replicates for panel in panels.values()) < 2:
+    if min(one.num_replicates for one in found.values()) < 2:
         return True
-    seeds = sorted(set.intersection(*(panel.seeds for panel in panels.values())))
-    curves, rows = resampled_curves(panels, seeds)
+    seeds = sorted(set.intersection(*(one.seeds for one in found.values())))
+    curves, rows = resampled_curves(found, seeds)
     return judge_all(finding.conditions(curves), rows)[index].verdict == "holds"
 
 

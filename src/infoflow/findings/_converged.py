@@ -1,17 +1,15 @@
 """A claim's test on half of the sentences: a verdict that hangs on an estimate that still moves is none."""
 
-from dataclasses import replace
-
 from ._condition import Condition, Outcome, short
 from ._finding import Finding
-from ._model_group import Absent
-from ._reading import Curve, Reading, Tables, gather
+from ._model_group import Absent, ModelGroup
+from ._table import Reading, gather
 
 _AT_HALF = "at_half"
 """Column of tables that tell what half of the sentences would have given."""
 
 
-def unsettled(finding: Finding, tables: Tables, seeds: set[int], outcomes: list[Outcome], index: int) -> str | None:
+def unsettled(finding: Finding, models: ModelGroup, seeds: set[int], outcomes: list[Outcome], index: int) -> str | None:
     """Why more text might turn the verdict, or None.
 
     The last doubling of the text moved an effect by so much; where a further move as far would pass the threshold, the
@@ -19,19 +17,19 @@ def unsettled(finding: Finding, tables: Tables, seeds: set[int], outcomes: list[
 
     Args:
         finding: The claim.
-        tables: Tables of the run.
+        models: ModelGroup of the run.
         seeds: The seeds that it was tested on.
         outcomes: What its conditions gave on all sentences.
         index: Which of them decides.
     """
-    halves = {name: _at_half(reading, tables) for name, reading in finding.reads.items()}
+    halves = {name: _at_half(reading, models) for name, reading in finding.reads.items()}
     if halves == dict(finding.reads):
         return None
     try:
-        panels = gather(halves, tables, within=seeds)
+        found = gather(halves, models, within=seeds)
     except Absent:
         return None
-    before = finding.conditions({name: panel.estimate() for name, panel in panels.items()})
+    before = finding.conditions({name: one.estimate() for name, one in found.items()})
     at_stake = range(len(outcomes)) if outcomes[index].verdict == "holds" else [index]
     return next((reason for i in at_stake if (reason := _moves(outcomes[i], before[i]))), None)
 
@@ -47,6 +45,6 @@ def _moves(outcome: Outcome, before: Condition) -> str | None:
     )
 
 
-def _at_half(reading: Reading, tables: Tables) -> Reading:
-    told = isinstance(reading, Curve) and _AT_HALF in tables.tables.get(reading.table, ())
-    return replace(reading, number=_AT_HALF) if told else reading  # type: ignore[type-var]
+def _at_half(reading: Reading, models: ModelGroup) -> Reading:
+    told = all(_AT_HALF in models.tables.get(name, ()) for name in reading.sources)
+    return reading.changed(number=_AT_HALF) if told else reading

@@ -12,14 +12,14 @@ from infoflow.results import Spec
 from ._condition import Outcome, Verdict, judge_all, short
 from ._control import ControlOutcome, strongest, try_control
 from ._converged import unsettled
+from ._estimates import Estimates
 from ._finding import Finding, Untested, several
 from ._learned import shortfall
 from ._model_group import Absent, ModelGroup, model_groups
-from ._panel import Panel
-from ._reading import gather
 from ._registry import FINDINGS
 from ._resampled import resampled_curves
 from ._schema import FINDINGS_TABLE
+from ._table import gather
 
 
 def evaluate(tables: Mapping[str, pd.DataFrame], findings: Iterable[Finding | Untested] | None = None) -> pd.DataFrame:
@@ -54,12 +54,12 @@ class _Seeds:
     left_out: list[str]  # seeds that were set aside, with the reason
 
 
-def _row(finding: Finding | Untested, tables: ModelGroup, why_not: _WhyNot) -> dict[str, object]:
+def _row(finding: Finding | Untested, models: ModelGroup, why_not: _WhyNot) -> dict[str, object]:
     row: dict[str, object] = {
         "id": finding.id,
         "claim": finding.claim,
-        "architecture": tables.architecture,
-        "update": tables.update,
+        "architecture": models.architecture,
+        "update": models.update,
         "published": finding.published,
         "source": finding.source,
         "tables": ", ".join(finding.tables),
@@ -71,26 +71,23 @@ def _row(finding: Finding | Untested, tables: ModelGroup, why_not: _WhyNot) -> d
     if isinstance(finding, Untested):
         return {**row, "verdict": "not testable here", "reason": _sentence(finding.why)}
     try:
-        panels = gather(finding.reads, tables)
-        seeds = _seeds(finding, panels, why_not)
-        panels = {name: panel.only(set(seeds.used)) for name, panel in panels.items()}
-        if min(panel.num_replicates for panel in panels.values()) < 2:
+        found = gather(finding.reads, models)
+        seeds = _seeds(finding, found, why_not)
+        found = {name: one.only(set(seeds.used)) for name, one in found.items()}
+        if min(one.num_replicates for one in found.values()) < 2:
             raise Absent("the tables hold no bootstrap replicates, so there is no interval")
     except Absent as absent:
         return {**row, "verdict": "not testable here", "reason": _sentence(str(absent))}
-    return {**row, **_tested(finding, tables, panels, seeds)}
+    return {**row, **_tested(finding, models, found, seeds)}
 
 
-def _seeds(finding: Finding, panels: dict[str, Panel], why_not: _WhyNot) -> _Seeds:
+def _seeds(finding: Finding, found: dict[str, Estimates], why_not: _WhyNot) -> _Seeds:
     """Seeds whose models have all learned their tasks; where those are too few, every seed, with the obstacles.
 
     Of a study of several seeds no claim is tested on the lucky one: three must have learned, or all there are.
     """
-    present = sorted(set.intersection(*(panel.seeds for panel in panels.values())))
-    reasons = {
-        seed: [r for o in finding.learned if (r := why_not(Spec(o) if isinstance(o, str) else o, seed))]
-        for seed in present
-    }
+    present = sorted(set.intersection(*(one.seeds for one in found.values())))
+    reasons = {seed: [r for o in finding.learned if (r := why_not(o, seed))] for seed in present}
     learned = [seed for seed in present if not reasons[seed]]
     failures = [reason for seed in present for reason in reasons[seed]]
     if len(learned) >= max(finding.minimum_seeds, min(3, len(present))):
@@ -101,15 +98,15 @@ def _seeds(finding: Finding, panels: dict[str, Panel], why_not: _WhyNot) -> _See
     return _Seeds(used=present, obstacles=[*obstacles, *failures], left_out=[])
 
 
-def _tested(finding: Finding, tables: ModelGroup, panels: dict[str, Panel], seeds: _Seeds) -> dict[str, object]:
-    curves, rows = resampled_curves(panels, seeds.used)
+def _tested(finding: Finding, models: ModelGroup, found: dict[str, Estimates], seeds: _Seeds) -> dict[str, object]:
+    curves, rows = resampled_curves(found, seeds.used)
     outcomes = judge_all(finding.conditions(curves), rows)
     index = min(range(len(outcomes)), key=lambda i: outcomes[i].strength)
     deciding = outcomes[index]
-    controls = [try_control(c, finding, tables, set(seeds.used), deciding, index) for c in finding.controls]
+    controls = [try_control(c, finding, models, set(seeds.used), deciding, index) for c in finding.controls]
     shown = strongest(controls, deciding.condition.side)
     verdict, reason = _verdict(deciding, shown, seeds.obstacles)
-    if verdict in ("holds", "fails") and (moves := unsettled(finding, tables, set(seeds.used), outcomes, index)):
+    if verdict in ("holds", "fails") and (moves := unsettled(finding, models, set(seeds.used), outcomes, index)):
         verdict, reason = "undetermined", f"{reason} {_sentence(moves)}"
     if verdict != "not testable here" and len(seeds.used) == 1:
         reason += " One seed: the interval covers the choice of sentences, not that of first weights."
@@ -119,7 +116,7 @@ def _tested(finding: Finding, tables: ModelGroup, panels: dict[str, Panel], seed
         "effect": deciding.effect,
         "low": deciding.low,
         "high": deciding.high,
-        "covers": _covers(deciding, panels),
+        "covers": _covers(deciding, found),
         "effects": deciding.effects,
         "threshold": deciding.condition.threshold,
         "unit": deciding.condition.unit,
@@ -130,9 +127,9 @@ def _tested(finding: Finding, tables: ModelGroup, panels: dict[str, Panel], seed
     }
 
 
-def _covers(deciding: Outcome, panels: dict[str, Panel]) -> str:
+def _covers(deciding: Outcome, found: dict[str, Estimates]) -> str:
     """Whose choice the interval allows for; numbers without a bootstrap repeat themselves in every replicate."""
-    sentences = any(np.ptp(np.nan_to_num(panel.replicates_URK), axis=1).any() for panel in panels.values())
+    sentences = any(np.ptp(np.nan_to_num(one.replicates_URK), axis=1).any() for one in found.values())
     return " and ".join(
         ["seeds"] * deciding.covers_seeds + ["sentences"] * bool(sentences or not deciding.covers_seeds)
     )

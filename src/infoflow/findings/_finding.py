@@ -8,7 +8,7 @@ import numpy as np
 from infoflow.results import Spec
 
 from ._condition import Condition
-from ._reading import Objective, Reading
+from ._table import Reading
 
 Curves = Mapping[str, np.ndarray]  # rows of curves (N, K), by the name of their reading
 Test = Callable[[Curves], list[Condition]]
@@ -41,7 +41,7 @@ class Finding:
     reads: Mapping[str, Reading]
     test: Test
     controls: tuple[Control, ...]
-    learned: tuple[Objective | Spec, ...]  # objectives whose models must have learned their task
+    learned: tuple[Spec, ...]  # objectives whose models must have learned their task
     minimum_seeds: int = 3  # 1 for a claim about each model by itself: nothing in it is a difference between models
 
     def conditions(self, curves: Curves) -> list[Condition]:

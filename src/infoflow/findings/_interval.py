@@ -18,7 +18,7 @@ import numpy as np
 
 from infoflow.foundation import join_halves, seed_deviations, sentence_df, shared_part, t_quantile
 
-from ._resampled import Rows
+from ._resampled import ResampledRows
 
 TAIL = 0.025
 _ROUGH = 0.2  # of the median draw, what a linear approximation may miss
@@ -74,7 +74,7 @@ class _Part:
 class Spread:
     """What seeds and sentences do to the columns of a statistic."""
 
-    rows: Rows
+    rows: ResampledRows
     estimate_C: np.ndarray
     sentences: _Part
     seeds: _Part | None  # None where one seed, or no two pairs of seeds, were measured
@@ -82,13 +82,13 @@ class Spread:
     joint_NC: np.ndarray  # draws of both together, less the estimate
 
     @classmethod
-    def of(cls, values: np.ndarray, rows: Rows) -> "Spread":
+    def of(cls, values: np.ndarray, rows: ResampledRows) -> "Spread":
         """From a statistic's values on all rows, (rows, C); what is undefined in the estimate stays so."""
         with np.errstate(invalid="ignore"):
             return cls._of(values, rows)
 
     @classmethod
-    def _of(cls, values: np.ndarray, rows: Rows) -> "Spread":
+    def _of(cls, values: np.ndarray, rows: ResampledRows) -> "Spread":
         estimate_C, replicates_RC = values[0], values[rows.replicates]
         noise_RC = _finite(replicates_RC - replicates_RC.mean(axis=0))
         sentences = _Part(

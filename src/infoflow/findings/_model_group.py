@@ -3,15 +3,17 @@
 Readings get rows of models from here alone, so that no number is ever of two models of one objective and seed.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from typing import TypeVar
 
 import pandas as pd
 
 from infoflow.results import END, UNTRAINED, AmbiguousModels, Spec, first_architecture, select, with_keys
 
 Tables = Mapping[str, pd.DataFrame]
+Found = TypeVar("Found")
 
 CAUSAL, MASKED, TRANSLATION = Spec("causal-lm"), Spec("masked-lm"), Spec("translation")
 TOKEN_DROPOUT = Spec("translation", "token-dropout")
@@ -46,6 +48,10 @@ _MADE_BY = {
     "pruning": _PRUNING,
     "tag_neighbours": "it needs a corpus with tags, such as grammar, a CoNLL-U treebank or a .tagged file" + _LEFT_OUT,
 }
+_SEVERAL_RUNS = {
+    "allocation_corpora": "it needs recordings on several corpora, and a study has one: run one study for each and "
+    "compare their folders, infoflow dynamics RUN RUN ..."
+}
 
 
 class Absent(Exception):
@@ -67,7 +73,7 @@ class _KeyedTables(Mapping[str, pd.DataFrame]):
             frame = self._tables[name]
             if name == "alignment" and "objective" not in frame:  # its models were not named, but always the same
                 frame = frame.assign(objective=MASKED.name)
-            frame = with_keys(frame)
+            frame = frame if frame.empty else with_keys(frame)
             columns = [c for c in ("architecture", "architecture_a", "architecture_b") if c in frame]
             unnamed = {c: self.first_architecture for c in columns if not any(frame[c])}
             self._known[name] = frame.assign(**unnamed)
@@ -87,7 +93,7 @@ class ModelGroup:
     tables: Tables
     architecture: str
     update: int
-    _known: dict = field(default_factory=dict, repr=False)
+    _known: dict = field(default_factory=dict, repr=False)  # what was found, of all groups of a run
 
     def rows(self, name: str, objective: Spec, columns: Iterable[str] = (), *, trained: bool = True) -> pd.DataFrame:
         """The rows of a table that are about the objective's models, or about the same models before training.
@@ -96,52 +102,49 @@ class ModelGroup:
             Absent: The table is absent or lacks one of the columns, or two models have one seed.
         """
         frame = self.table(name, ["objective", *columns])
-        return self._select(frame, name, objective, trained, "")
+        return self.once((name, objective), lambda: self._select(frame, objective, trained), trained=trained)
 
     def pairs(
         self, name: str, first: Spec, second: Spec, columns: Iterable[str] = (), *, trained: bool = True
     ) -> pd.DataFrame:
         """The rows of a table of pairs that are about models of these objectives, `first` always as model a."""
         frame = self.table(name, ["objective_a", "objective_b", *columns])
-        key = (name, first, second, trained)
-        if key not in self._known:
-            own = self._select(self._select(frame, name, first, trained, "_a"), name, second, trained, "_b")
-            if first != second:
-                other = self._select(self._select(frame, name, second, trained, "_a"), name, first, trained, "_b")
-                parts = [part for part in (own, other.rename(columns=_other_side)) if not part.empty]
-                own = pd.concat(parts).sort_index(kind="stable") if parts else own
-            self._known[key] = own
-        return self._known[key]
+
+        def select_both(one: Spec, other: Spec) -> pd.DataFrame:
+            return self._select(self._select(frame, one, trained, "_a"), other, trained, "_b")
+
+        def select_pairs() -> pd.DataFrame:
+            parts = [select_both(first, second)]
+            parts += [select_both(second, first).rename(columns=_other_side)] if first != second else []
+            filled = [part for part in parts if not part.empty]
+            return pd.concat(filled).sort_index(kind="stable") if filled else parts[0]
+
+        return self.once((name, first, second), select_pairs, trained=trained)
 
     def table(self, name: str, columns: Iterable[str] = ()) -> pd.DataFrame:
         """The whole table, of all models, which must have these columns."""
         frame = self.tables.get(name)
         if frame is None or frame.empty:
-            raise Absent(f"the table {name} is absent{f': {_MADE_BY[name]}' if name in _MADE_BY else ''}")
+            made_by = f": {_MADE_BY[name]}" if name in _MADE_BY else ""
+            raise Absent(_SEVERAL_RUNS.get(name, f"the table {name} is absent{made_by}"))
         missing = [column for column in columns if column not in frame.columns]
         if missing:
             raise Absent(f"the table {name} has no column {', '.join(missing)}")
         return frame
 
-    def _select(self, frame: pd.DataFrame, name: str, objective: Spec, trained: bool, side: str) -> pd.DataFrame:
-        key = (name, objective, trained, side)
-        if side != "_b" and key in self._known:
-            return self._known[key]
-        update = self.update if trained else UNTRAINED
+    def once(self, key: Hashable, find: Callable[[], Found], *, trained: bool) -> Found:
+        """What `find` gives, found once: of untrained models once for all updates of an architecture."""
+        where = (self.architecture, self.update if trained else UNTRAINED, trained, key)
+        if where not in self._known:
+            self._known[where] = find()
+        return self._known[where]
+
+    def _select(self, frame: pd.DataFrame, objective: Spec, trained: bool, side: str = "") -> pd.DataFrame:
+        how = {"variant": objective.variant, "architecture": self.architecture, "side": side}
         try:
-            found = select(
-                frame,
-                objective.name,
-                variant=objective.variant,
-                architecture=self.architecture,
-                update=update,
-                side=side,
-            )
+            return select(frame, objective.name, update=self.update if trained else UNTRAINED, **how)
         except AmbiguousModels as ambiguous:
             raise Absent(str(ambiguous).rstrip(".")) from None
-        if side != "_b":
-            self._known[key] = found
-        return found
 
 
 def model_groups(tables: Tables, names: Iterable[str]) -> list[ModelGroup]:
@@ -154,7 +157,8 @@ def model_groups(tables: Tables, names: Iterable[str]) -> list[ModelGroup]:
     found = found or {(keyed.first_architecture, END): None}
     order = list(dict.fromkeys([keyed.first_architecture, *(architecture for architecture, _ in found)]))
     places = sorted(found, key=lambda place: (order.index(place[0]), place[1] != END, place[1]))
-    return [ModelGroup(keyed, architecture, update) for architecture, update in places]
+    known: dict = {}
+    return [ModelGroup(keyed, architecture, update, known) for architecture, update in places]
 
 
 def _places(frame: pd.DataFrame) -> Iterator[tuple[str, int]]:

@@ -39,7 +39,7 @@ def _section(finding: Finding | Untested) -> str:
     if isinstance(finding, Untested):
         return "\n".join([*head, f"- Not tested: {finding.why}", f"- Published: {finding.published}", tail])
     controls = "; ".join(c.name if c.decisive else f"{c.name} (for comparison only)" for c in finding.controls)
-    learned = ", ".join(one if isinstance(one, str) else one.label for one in finding.learned)
+    learned = ", ".join(one.label for one in finding.learned)
     return "\n".join(
         [
             *head,

@@ -15,14 +15,14 @@ import numpy as np
 
 from infoflow.foundation import means_without_each, seed_deviations, sentence_df, stream
 
-from ._panel import Panel
+from ._estimates import Estimates
 
 NUM_DRAWS = 600
 _NUM_APART = 600  # rows of replicates without each seed
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Rows:
+class ResampledRows:
     """Which row is what.
 
     Draws are the estimate plus random sums of deviations, times the scale of Student's t: of the seeds' deviations
@@ -85,13 +85,13 @@ class Rows:
 
 
 @lru_cache(maxsize=16)
-def plan_rows(num_seeds: int, num_replicates: int, redraw: int = 0) -> Rows:
+def plan_rows(num_seeds: int, num_replicates: int, redraw: int = 0) -> ResampledRows:
     """The rows for so many seeds and replicates; the same draws serve every claim. `redraw` asks for other draws."""
     weights_NS = np.empty((0, num_seeds))
     if num_seeds > 1:
         weights_NS = _mirrored("seeds", num_seeds, num_seeds - 1, redraw)
     weights_NR = _mirrored("sentences", num_replicates, sentence_df(num_replicates), redraw)
-    return Rows(
+    return ResampledRows(
         num_seeds=num_seeds,
         num_replicates=num_replicates,
         seed_weights_NS=weights_NS,
@@ -99,10 +99,12 @@ def plan_rows(num_seeds: int, num_replicates: int, redraw: int = 0) -> Rows:
     )
 
 
-def resampled_curves(panels: Mapping[str, Panel], seeds: list[int], redraw: int = 0) -> tuple[dict, Rows]:
-    """Each panel as rows of curves, and which row is what."""
-    rows = plan_rows(len(seeds), min(panel.num_replicates for panel in panels.values()), redraw)
-    return {name: _rows_of(panel, seeds, rows) for name, panel in panels.items()}, rows
+def resampled_curves(
+    estimates: Mapping[str, Estimates], seeds: list[int], redraw: int = 0
+) -> tuple[dict, ResampledRows]:
+    """Each one as rows of curves, and which row is what."""
+    rows = plan_rows(len(seeds), min(one.num_replicates for one in estimates.values()), redraw)
+    return {name: _rows_of(one, seeds, rows) for name, one in estimates.items()}, rows
 
 
 def _mirrored(name: str, num_deviations: int, df: float, redraw: int) -> np.ndarray:
@@ -113,15 +115,15 @@ def _mirrored(name: str, num_deviations: int, df: float, redraw: int) -> np.ndar
     return np.concatenate([half, -half])
 
 
-def _rows_of(panel: Panel, seeds: list[int], rows: Rows) -> np.ndarray:
-    mean_1K = panel.estimate()
-    noise_URK = panel.noise(rows.num_replicates)
+def _rows_of(one: Estimates, seeds: list[int], rows: ResampledRows) -> np.ndarray:
+    mean_1K = one.estimate()
+    noise_URK = one.noise(rows.num_replicates)
     noise_RK = noise_URK.mean(axis=0)
     by_sentence_NK = rows.sentence_weights_NR @ (noise_RK / np.sqrt(len(noise_RK) - 1))
-    parts = [mean_1K, *(panel.alone(seed) for seed in seeds)]
+    parts = [mean_1K, *(one.alone(seed) for seed in seeds)]
     if rows.num_seeds > 1:
-        without_SU = means_without_each(panel.units, seeds)
-        without_SK = without_SU @ panel.values_UK
+        without_SU = means_without_each(one.units, seeds)
+        without_SK = without_SU @ one.values_UK
         by_seed_NK = rows.seed_weights_NS @ seed_deviations(mean_1K, without_SK)
         parts += [without_SK, mean_1K + by_seed_NK, mean_1K + by_seed_NK + by_sentence_NK]
     parts += [mean_1K + by_sentence_NK, mean_1K + noise_RK]

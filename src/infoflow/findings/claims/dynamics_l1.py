@@ -2,24 +2,23 @@
 
 import numpy as np
 
-from .._allocation import WindowMean
-from .._condition import Condition
+from .._condition import Condition, exceeds, stays_below
 from .._finding import Control, Curves, Finding
-from .._reading import OBJECTIVE_NAMES, Reading
+from .._loss_change import window_mean
+from .._model_group import NAMES, OBJECTIVES
 from .._sources import LOSS_CHANGE
+from .._table import Reading
 
-OBJECTIVES = ("causal-lm", "masked-lm", "translation")
-READS: dict[str, Reading] = {name: WindowMean(objective=name, column="helping") for name in OBJECTIVES}
+READS: dict[str, Reading] = {NAMES[one]: window_mean(one, "helping") for one in OBJECTIVES}
 
 
 def test(curves: Curves) -> list[Condition]:
-    values = np.concatenate([curves[name] for name in OBJECTIVES], axis=1)
-    labels = [OBJECTIVE_NAMES[name] for name in OBJECTIVES]
+    values, labels = np.concatenate(list(curves.values()), axis=1), list(curves)
     # Chance lies below the upper limit too: that limit counts with the lower one.
     name, unit = "share that helps, of the parameters whose allocation is not 0", "share of parameters"
     return [
-        Condition(name=name, values=values, labels=labels, threshold=0.5, unit=unit),
-        Condition(name=name, values=values, labels=labels, threshold=0.6, unit=unit, side="below", alone=False),
+        exceeds(name, values, 0.5, unit, labels),
+        stays_below(name, values, 0.6, unit, labels, alone=False),
     ]
 
 

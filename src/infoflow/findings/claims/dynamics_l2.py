@@ -2,30 +2,29 @@
 
 import numpy as np
 
-from .._allocation import MAIN_STACK, Profile, by_layer
-from .._condition import Condition
+from .._condition import Condition, stays_below
 from .._finding import Control, Curves, Finding
-from .._reading import OBJECTIVE_NAMES, Reading, baselines
+from .._loss_change import components_by_layer, profile
+from .._model_group import NAMES, OBJECTIVES, TRANSLATION
 from .._shapes import layer_names
 from .._sources import LOSS_CHANGE
+from .._table import Reading, baselines
 
-OBJECTIVES = ("causal-lm", "masked-lm", "translation")
 READS: dict[str, Reading] = {
-    **{OBJECTIVE_NAMES[name]: Profile(objective=name, stack=MAIN_STACK[name]) for name in OBJECTIVES},
-    "translation decoder": Profile(objective="translation", stack="decoder"),
+    **{NAMES[one]: profile(one) for one in OBJECTIVES},
+    "translation decoder": profile(TRANSLATION, "decoder"),
 }
 
 
 def test(curves: Curves) -> list[Condition]:
-    totals = {name: by_layer(curve).sum(axis=2) for name, curve in curves.items()}
+    totals = {name: components_by_layer(curve).sum(axis=2) for name, curve in curves.items()}
     return [
-        Condition(
-            name="share of some layer in the loss change of its stack",
-            values=np.concatenate(list(totals.values()), axis=1),
-            labels=[f"{name}, {layer}" for name, total in totals.items() for layer in layer_names(total.shape[1], 0)],
-            threshold=0.0,
-            unit="share",
-            side="below",
+        stays_below(
+            "share of some layer in the loss change of its stack",
+            np.concatenate(list(totals.values()), axis=1),
+            0.0,
+            "share",
+            [f"{name}, {layer}" for name, total in totals.items() for layer in layer_names(total.shape[1], 0)],
             over="any",
         )
     ]

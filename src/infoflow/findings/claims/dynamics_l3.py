@@ -2,24 +2,25 @@
 
 import numpy as np
 
-from .._allocation import MAIN_STACK, Synchrony
-from .._condition import SHARE, Condition
+from .._condition import SHARE, Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._reading import OBJECTIVE_NAMES, Reading, baselines
+from .._loss_change import synchrony
+from .._model_group import NAMES, OBJECTIVES
 from .._sources import LOSS_CHANGE
+from .._table import Reading
 
-OBJECTIVES = ("causal-lm", "masked-lm", "translation")
-READS: dict[str, Reading] = {name: Synchrony(objective=name, stack=MAIN_STACK[name]) for name in OBJECTIVES}
+READS: dict[str, Reading] = {NAMES[one]: synchrony(one) for one in OBJECTIVES}
+TURNED: dict[str, Reading] = {NAMES[one]: synchrony(one, turned=True) for one in OBJECTIVES}
 
 
 def test(curves: Curves) -> list[Condition]:
     return [
-        Condition(
-            name="share of a layer's peaks that are peaks of another layer too",
-            values=np.concatenate([curves[name] for name in OBJECTIVES], axis=1),
-            labels=[OBJECTIVE_NAMES[name] for name in OBJECTIVES],
-            threshold=0.5,
-            unit="share of peaks",
+        exceeds(
+            "share of a layer's peaks that are peaks of another layer too",
+            np.concatenate(list(curves.values()), axis=1),
+            0.5,
+            "share of peaks",
+            list(curves),
             bounds=SHARE,
         )
     ]
@@ -36,6 +37,6 @@ FINDING = Finding(
     ),
     reads=READS,
     test=test,
-    controls=(Control(name="each layer's series turned round by a random number of windows", reads=baselines(READS)),),
+    controls=(Control(name="each layer's series turned round by a random number of windows", reads=TURNED),),
     learned=OBJECTIVES,
 )

@@ -2,17 +2,15 @@
 
 import numpy as np
 
-from .._allocation import WindowMean
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._reading import OBJECTIVE_NAMES, Reading
+from .._loss_change import window_mean
+from .._model_group import NAMES, OBJECTIVES
 from .._sources import LOSS_CHANGE
+from .._table import Reading
 
-OBJECTIVES = ("causal-lm", "masked-lm", "translation")
 READS: dict[str, Reading] = {
-    f"{name} {column}": WindowMean(objective=name, column=column)
-    for name in OBJECTIVES
-    for column in ("top_share", "alternated")
+    f"{one.name} {column}": window_mean(one, column) for one in OBJECTIVES for column in ("top_share", "alternated")
 }
 NORMAL = 0.0362  # what the largest 1 % of |x| make up of their sum in a normal distribution
 
@@ -32,12 +30,12 @@ def test(curves: Curves) -> list[Condition]:
 
 
 def _each(name: str, curves: Curves, column: str, threshold: float, unit: str, alone: bool = True) -> Condition:
-    return Condition(
-        name=name,
-        values=np.concatenate([curves[f"{objective} {column}"] for objective in OBJECTIVES], axis=1),
-        labels=[OBJECTIVE_NAMES[objective] for objective in OBJECTIVES],
-        threshold=threshold,
-        unit=unit,
+    return exceeds(
+        name,
+        np.concatenate([curves[f"{one.name} {column}"] for one in OBJECTIVES], axis=1),
+        threshold,
+        unit,
+        [NAMES[one] for one in OBJECTIVES],
         alone=alone,
     )
 

@@ -2,41 +2,32 @@
 
 import numpy as np
 
-from .._allocation import Reliability
-from .._condition import Condition
+from .._condition import Condition, exceeds, stays_below
 from .._finding import Control, Curves, Finding
-from .._reading import OBJECTIVE_NAMES, Reading
+from .._loss_change import reliability
+from .._model_group import NAMES, OBJECTIVES
 from .._sources import LOSS_CHANGE
+from .._table import Reading
 
-OBJECTIVES = ("causal-lm", "masked-lm", "translation")
 RULES = ("simpson", "first-order")
 READS: dict[str, Reading] = {
-    f"{name} {rule}": Reliability(objective=name, statistic="mean residual", rule=rule)
-    for name in OBJECTIVES
-    for rule in RULES
+    f"{one.name} {rule}": reliability(one, "mean residual", rule) for one in OBJECTIVES for rule in RULES
 }
 
 
 def test(curves: Curves) -> list[Condition]:
-    simpson, first = (np.concatenate([curves[f"{name} {rule}"] for name in OBJECTIVES], axis=1) for rule in RULES)
-    labels = [OBJECTIVE_NAMES[name] for name in OBJECTIVES]
+    simpson, first = (np.concatenate([curves[f"{one.name} {rule}"] for one in OBJECTIVES], axis=1) for rule in RULES)
+    labels = [NAMES[one] for one in OBJECTIVES]
     return [
-        Condition(
-            name="mean residual of Simpson's rule",
-            values=simpson,
-            labels=labels,
-            threshold=1e-3,
-            unit="nats per step",
-            side="below",
+        stays_below(
+            "mean residual of Simpson's rule",
+            simpson,
+            1e-3,
+            "nats per step",
+            labels,
             alone=False,  # where steps are small, first order passes too: it counts with the ratio of the two
         ),
-        Condition(
-            name="residual of first order over that of Simpson's rule",
-            values=first / simpson,
-            labels=labels,
-            threshold=5.0,
-            unit="ratio",
-        ),
+        exceeds("residual of first order over that of Simpson's rule", first / simpson, 5.0, "ratio", labels),
     ]
 
 
@@ -52,8 +43,8 @@ FINDING = Finding(
         Control(
             name="first order in place of Simpson's rule",
             reads={
-                f"{name} {rule}": Reliability(objective=name, statistic="mean residual", rule="first-order")
-                for name in OBJECTIVES
+                f"{one.name} {rule}": reliability(one, "mean residual", "first-order")
+                for one in OBJECTIVES
                 for rule in RULES
             },
         ),

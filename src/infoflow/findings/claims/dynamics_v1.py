@@ -2,41 +2,22 @@
 
 from itertools import combinations
 
-import numpy as np
-
-from .._allocation import MAIN_STACK, ProfileSimilarity
 from .._condition import Condition
 from .._finding import Control, Curves, Finding
-from .._reading import OBJECTIVE_NAMES, Objective, Reading
+from .._loss_change import own_over_others, profile_similarity
+from .._model_group import OBJECTIVES
 from .._sources import PARAMETER_CONTRIBUTIONS
+from .._table import Reading
 
-OBJECTIVES: tuple[Objective, ...] = ("causal-lm", "masked-lm", "translation")
 PAIRS = tuple(combinations(OBJECTIVES, 2))
-
-
-def _similarity(first: Objective, second: Objective) -> ProfileSimilarity:
-    return ProfileSimilarity(first=(first, MAIN_STACK[first]), second=(second, MAIN_STACK[second]))
-
-
-WITHIN: dict[str, Reading] = {name: _similarity(name, name) for name in OBJECTIVES}
-READS: dict[str, Reading] = WITHIN | {f"{one}, {other}": _similarity(one, other) for one, other in PAIRS}
+WITHIN: dict[str, Reading] = {one.name: profile_similarity(one, one) for one in OBJECTIVES}
+READS: dict[str, Reading] = WITHIN | {
+    f"{one.name}, {other.name}": profile_similarity(one, other) for one, other in PAIRS
+}
 
 
 def test(curves: Curves) -> list[Condition]:
-    gaps = [curves[own] - curves[f"{one}, {other}"] for one, other in PAIRS for own in (one, other)]
-    return [
-        Condition(
-            name="similarity under two seeds of one objective, less that of two objectives",
-            values=np.concatenate(gaps, axis=1),
-            labels=[
-                f"{OBJECTIVE_NAMES[own]}, over {OBJECTIVE_NAMES[one]} and {OBJECTIVE_NAMES[other]}"
-                for one, other in PAIRS
-                for own in (one, other)
-            ],
-            threshold=0.0,
-            unit="rank correlation",
-        )
-    ]
+    return [own_over_others("similarity under two seeds of one objective, less that of two objectives", curves)]
 
 
 FINDING = Finding(
@@ -55,7 +36,7 @@ FINDING = Finding(
     controls=(
         Control(
             name="two seeds of one objective in place of two objectives",
-            reads=WITHIN | {f"{one}, {other}": _similarity(one, one) for one, other in PAIRS},
+            reads=WITHIN | {f"{one.name}, {other.name}": WITHIN[one.name] for one, other in PAIRS},
         ),
     ),
     learned=OBJECTIVES,

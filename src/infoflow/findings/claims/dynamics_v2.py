@@ -2,19 +2,17 @@
 
 import numpy as np
 
-from .._allocation import ATTENTION, FEED_FORWARD, MAIN_STACK, Profile, total_of
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._reading import OBJECTIVE_NAMES, Reading, baselines
+from .._loss_change import ATTENTION, FEED_FORWARD, profile, total_of
+from .._model_group import NAMES, OBJECTIVES
 from .._shapes import layer_names
 from .._sources import PARAMETER_CONTRIBUTIONS
+from .._table import Reading, baselines
 
-OBJECTIVES = ("causal-lm", "masked-lm", "translation")
 OTHERS = (*ATTENTION, "norm")
-SIZES: dict[str, Reading] = {
-    f"{name} parameters": Profile(objective=name, stack=MAIN_STACK[name], number="parameters") for name in OBJECTIVES
-}
-SHARES: dict[str, Reading] = {name: Profile(objective=name, stack=MAIN_STACK[name]) for name in OBJECTIVES}
+SIZES: dict[str, Reading] = {f"{one.name} parameters": profile(one, number="parameters") for one in OBJECTIVES}
+SHARES: dict[str, Reading] = {one.name: profile(one) for one in OBJECTIVES}
 
 
 def test(curves: Curves) -> list[Condition]:
@@ -27,18 +25,12 @@ def test(curves: Curves) -> list[Condition]:
 def _margin(name: str, curves: Curves, per_parameter: bool) -> Condition:
     margins, labels = [], []
     for objective in OBJECTIVES:
-        share, size = curves[objective], curves[f"{objective} parameters"]
+        share, size = curves[objective.name], curves[f"{objective.name} parameters"]
         feed = total_of(share, FEED_FORWARD) / (total_of(size, FEED_FORWARD) if per_parameter else 1)
         for other in OTHERS:
             margins.append(feed - total_of(share, (other,)) / (total_of(size, (other,)) if per_parameter else 1))
-            labels += [f"{OBJECTIVE_NAMES[objective]}, {layer}, {other}" for layer in layer_names(feed.shape[1], 0)]
-    return Condition(
-        name=name,
-        values=np.concatenate(margins, axis=1),
-        labels=labels,
-        threshold=0.0,
-        unit="mean parameters" if per_parameter else "share",
-    )
+            labels += [f"{NAMES[objective]}, {layer}, {other}" for layer in layer_names(feed.shape[1], 0)]
+    return exceeds(name, np.concatenate(margins, axis=1), 0.0, "mean parameters" if per_parameter else "share", labels)
 
 
 FINDING = Finding(

@@ -1,43 +1,24 @@
 """dynamics:V3. Share profiles of the stacks that read the text, on several corpora and under different seeds."""
 
 from itertools import combinations
-from typing import Literal
 
-import numpy as np
-
-from .._allocation import MAIN_STACK, CorpusSimilarity
 from .._condition import Condition
 from .._finding import Control, Curves, Finding
-from .._reading import OBJECTIVE_NAMES, Objective, Reading
+from .._loss_change import corpus_similarity, own_over_others
+from .._model_group import OBJECTIVES
 from .._sources import PARAMETER_CONTRIBUTIONS
+from .._table import Reading
 
-OBJECTIVES: tuple[Objective, ...] = ("causal-lm", "masked-lm", "translation")
 PAIRS = tuple(combinations(OBJECTIVES, 2))
-
-
-def _similarity(first: Objective, second: Objective, corpora: Literal["same", "other"]) -> CorpusSimilarity:
-    return CorpusSimilarity(first=(first, MAIN_STACK[first]), second=(second, MAIN_STACK[second]), corpora=corpora)
-
-
-ACROSS: dict[str, Reading] = {name: _similarity(name, name, "other") for name in OBJECTIVES}
-READS: dict[str, Reading] = ACROSS | {f"{one}, {other}": _similarity(one, other, "same") for one, other in PAIRS}
+ACROSS: dict[str, Reading] = {one.name: corpus_similarity(one, one, "other") for one in OBJECTIVES}
+READS: dict[str, Reading] = ACROSS | {
+    f"{one.name}, {other.name}": corpus_similarity(one, other, "same") for one, other in PAIRS
+}
 
 
 def test(curves: Curves) -> list[Condition]:
-    gaps = [curves[own] - curves[f"{one}, {other}"] for one, other in PAIRS for own in (one, other)]
-    return [
-        Condition(
-            name="similarity of one objective on two corpora, less that of two objectives on one corpus",
-            values=np.concatenate(gaps, axis=1),
-            labels=[
-                f"{OBJECTIVE_NAMES[own]}, over {OBJECTIVE_NAMES[one]} and {OBJECTIVE_NAMES[other]}"
-                for one, other in PAIRS
-                for own in (one, other)
-            ],
-            threshold=0.0,
-            unit="rank correlation",
-        )
-    ]
+    name = "similarity of one objective on two corpora, less that of two objectives on one corpus"
+    return [own_over_others(name, curves)]
 
 
 FINDING = Finding(
@@ -55,7 +36,7 @@ FINDING = Finding(
     controls=(
         Control(
             name="two seeds of one objective on one corpus in place of two objectives",
-            reads=ACROSS | {f"{one}, {other}": _similarity(one, one, "same") for one, other in PAIRS},
+            reads=ACROSS | {f"{one.name}, {other.name}": corpus_similarity(one, one, "same") for one, other in PAIRS},
         ),
     ),
     learned=OBJECTIVES,

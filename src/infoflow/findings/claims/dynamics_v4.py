@@ -2,22 +2,18 @@
 
 import numpy as np
 
-from .._allocation import ProfileSimilarity, Stack
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._reading import Objective, Reading, baselines
+from .._loss_change import profile_similarity
+from .._model_group import CAUSAL, MASKED, OBJECTIVES, TRANSLATION
 from .._sources import PARAMETER_CONTRIBUTIONS
-
-
-def _similarity(stack: Stack, objective: Objective, other: Stack) -> ProfileSimilarity:
-    return ProfileSimilarity(first=("translation", stack), second=(objective, other))
-
+from .._table import Reading, baselines
 
 READS: dict[str, Reading] = {
-    "encoder, masked": _similarity("encoder", "masked-lm", "encoder"),
-    "encoder, causal": _similarity("encoder", "causal-lm", "decoder"),
-    "decoder, causal": _similarity("decoder", "causal-lm", "decoder"),
-    "decoder, masked": _similarity("decoder", "masked-lm", "encoder"),
+    "encoder, masked": profile_similarity(TRANSLATION, MASKED, "encoder", "encoder"),
+    "encoder, causal": profile_similarity(TRANSLATION, CAUSAL, "encoder", "decoder"),
+    "decoder, causal": profile_similarity(TRANSLATION, CAUSAL, "decoder", "decoder"),
+    "decoder, masked": profile_similarity(TRANSLATION, MASKED, "decoder", "encoder"),
 }
 
 
@@ -27,12 +23,12 @@ def test(curves: Curves) -> list[Condition]:
         curves["decoder, causal"] - curves["decoder, masked"],
     ]
     return [
-        Condition(
-            name="similarity to the language model of its kind, less that to the other",
-            values=np.concatenate(gaps, axis=1),
-            labels=["translation encoder", "translation decoder"],
-            threshold=0.0,
-            unit="rank correlation",
+        exceeds(
+            "similarity to the language model of its kind, less that to the other",
+            np.concatenate(gaps, axis=1),
+            0.0,
+            "rank correlation",
+            ["translation encoder", "translation decoder"],
         )
     ]
 
@@ -50,5 +46,5 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(Control(name="shuffled profiles", reads=baselines(READS)),),
-    learned=("causal-lm", "masked-lm", "translation"),
+    learned=OBJECTIVES,
 )

@@ -2,16 +2,17 @@
 
 import numpy as np
 
-from .._allocation import FEED_FORWARD, Profile, total_of
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._reading import Reading, baselines
+from .._loss_change import FEED_FORWARD, profile, total_of
+from .._model_group import TRANSLATION
 from .._shapes import layer_names
 from .._sources import PARAMETER_CONTRIBUTIONS
+from .._table import Reading, baselines
 
 READS: dict[str, Reading] = {
-    "encoder": Profile(objective="translation", stack="encoder"),
-    "decoder": Profile(objective="translation", stack="decoder"),
+    "encoder": profile(TRANSLATION, "encoder"),
+    "decoder": profile(TRANSLATION, "decoder"),
 }
 
 
@@ -23,12 +24,12 @@ def test(curves: Curves) -> list[Condition]:
         margins.append(feed[:, -upper:].max(axis=1, keepdims=True) - feed[:, :-upper])
         labels += [f"{stack}, {layer}" for layer in layer_names(feed.shape[1] - upper, 0)]
     return [
-        Condition(
-            name="largest share of W1 and W2 in the upper third, less that of each layer below",
-            values=np.concatenate(margins, axis=1),
-            labels=labels,
-            threshold=0.0,
-            unit="share",
+        exceeds(
+            "largest share of W1 and W2 in the upper third, less that of each layer below",
+            np.concatenate(margins, axis=1),
+            0.0,
+            "share",
+            labels,
         )
     ]
 
@@ -42,5 +43,5 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(Control(name="the same allocation for every parameter", reads=baselines(READS)),),
-    learned=("translation",),
+    learned=(TRANSLATION,),
 )

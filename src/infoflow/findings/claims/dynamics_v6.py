@@ -2,15 +2,16 @@
 
 import numpy as np
 
-from .._allocation import BlockHurts
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._reading import Reading
+from .._loss_change import hurting
+from .._model_group import CAUSAL, MASKED, TRANSLATION
 from .._sources import PARAMETER_CONTRIBUTIONS
+from .._table import Reading
 
 LOOKING, OTHERS = ("key", "query"), ("value", "output", "mlp_in", "mlp_out")
 READS: dict[str, Reading] = {
-    "hurt": BlockHurts(objective="masked-lm", stack="encoder", components=(*LOOKING, *OTHERS)),
+    "hurt": hurting(MASKED, (*LOOKING, *OTHERS)),
 }
 
 
@@ -18,20 +19,14 @@ def test(curves: Curves) -> list[Condition]:
     hurt = curves["hurt"]
     looking, others = hurt[:, :2], hurt[:, 2:]
     return [
-        Condition(
-            name="steps in which keys or queries hurt, less those of another component",
-            values=(looking[:, :, None] - others[:, None, :]).reshape(len(hurt), -1),
-            labels=[f"{one} and {other}" for one in LOOKING for other in OTHERS],
-            threshold=0.0,
-            unit="share of steps",
+        exceeds(
+            "steps in which keys or queries hurt, less those of another component",
+            (looking[:, :, None] - others[:, None, :]).reshape(len(hurt), -1),
+            0.0,
+            "share of steps",
+            [f"{one} and {other}" for one in LOOKING for other in OTHERS],
         ),
-        Condition(
-            name="steps in which keys or queries hurt",
-            values=np.asarray(looking),
-            labels=LOOKING,
-            threshold=0.01,
-            unit="share of steps",
-        ),
+        exceeds("steps in which keys or queries hurt", np.asarray(looking), 0.01, "share of steps", LOOKING),
     ]
 
 
@@ -54,13 +49,13 @@ FINDING = Finding(
     controls=(
         Control(
             name="causal LM in place of the masked LM",
-            reads={"hurt": BlockHurts(objective="causal-lm", stack="decoder", components=(*LOOKING, *OTHERS))},
+            reads={"hurt": hurting(CAUSAL, (*LOOKING, *OTHERS))},
         ),
         Control(
             name="translation encoder",
-            reads={"hurt": BlockHurts(objective="translation", stack="encoder", components=(*LOOKING, *OTHERS))},
+            reads={"hurt": hurting(TRANSLATION, (*LOOKING, *OTHERS))},
             decisive=False,
         ),
     ),
-    learned=("masked-lm",),
+    learned=(MASKED,),
 )

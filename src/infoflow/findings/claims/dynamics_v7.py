@@ -2,18 +2,17 @@
 
 import numpy as np
 
-from .._allocation import ATTENTION, FEED_FORWARD, LastHurt
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._reading import Reading
+from .._loss_change import last_hurting
+from .._model_group import CAUSAL, MASKED, OBJECTIVES, TRANSLATION
 from .._sources import PARAMETER_CONTRIBUTIONS
+from .._table import Reading
 
-BLOCKS = (*ATTENTION, *FEED_FORWARD)
-CAUSAL = LastHurt(objective="causal-lm", stacks=("decoder",), components=BLOCKS)
 READS: dict[str, Reading] = {
-    "causal": CAUSAL,
-    "masked": LastHurt(objective="masked-lm", stacks=("encoder",), components=BLOCKS),
-    "translation": LastHurt(objective="translation", stacks=("encoder", "decoder"), components=BLOCKS),
+    "causal": last_hurting(CAUSAL),
+    "masked": last_hurting(MASKED),
+    "translation": last_hurting(TRANSLATION),
 }
 
 
@@ -26,7 +25,7 @@ def test(curves: Curves) -> list[Condition]:
 
 
 def _later(name: str, values: np.ndarray) -> Condition:
-    return Condition(name=name, values=values, labels=["any component"], threshold=0.0, unit="share of the training")
+    return exceeds(name, values, 0.0, "share of the training")
 
 
 FINDING = Finding(
@@ -44,6 +43,6 @@ FINDING = Finding(
     ),
     reads=READS,
     test=test,
-    controls=(Control(name="causal LM in place of all", reads=dict.fromkeys(READS, CAUSAL)),),
-    learned=("causal-lm", "masked-lm", "translation"),
+    controls=(Control(name="causal LM in place of all", reads=dict.fromkeys(READS, READS["causal"])),),
+    learned=OBJECTIVES,
 )

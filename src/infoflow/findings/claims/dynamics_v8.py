@@ -2,24 +2,24 @@
 
 import numpy as np
 
-from .._allocation import MAIN_STACK, HeadSpread
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._reading import OBJECTIVE_NAMES, Reading, baselines
+from .._loss_change import head_spread
+from .._model_group import NAMES, OBJECTIVES
 from .._sources import PARAMETER_CONTRIBUTIONS
+from .._table import Reading, baselines
 
-OBJECTIVES = ("causal-lm", "masked-lm", "translation")
-READS: dict[str, Reading] = {name: HeadSpread(objective=name, stack=MAIN_STACK[name]) for name in OBJECTIVES}
+READS: dict[str, Reading] = {NAMES[one]: head_spread(one) for one in OBJECTIVES}
 
 
 def test(curves: Curves) -> list[Condition]:
     return [
-        Condition(
-            name="standard deviation over the heads of a layer beyond noise, over their mean absolute contribution",
-            values=np.concatenate([curves[name] for name in OBJECTIVES], axis=1),
-            labels=[OBJECTIVE_NAMES[name] for name in OBJECTIVES],
-            threshold=0.25,
-            unit="ratio",
+        exceeds(
+            "standard deviation over the heads of a layer beyond noise, over their mean absolute contribution",
+            np.concatenate(list(curves.values()), axis=1),
+            0.25,
+            "ratio",
+            list(curves),
         )
     ]
 

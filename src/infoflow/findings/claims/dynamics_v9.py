@@ -2,25 +2,26 @@
 
 import numpy as np
 
-from .._allocation import ATTENTION, Profile, total_of
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._reading import Reading, baselines
+from .._loss_change import ATTENTION, profile, total_of
+from .._model_group import CAUSAL, MASKED
 from .._sources import PARAMETER_CONTRIBUTIONS
+from .._table import Reading, baselines
 
-READS: dict[str, Reading] = {"causal": Profile(objective="causal-lm", stack="decoder")}
+READS: dict[str, Reading] = {"causal": profile(CAUSAL)}
 
 
 def test(curves: Curves) -> list[Condition]:
     attention = total_of(curves["causal"], ATTENTION)
     middle = attention[:, 1:-1].sum(axis=1) / (attention.shape[1] - 2)  # NaN where there are but two layers
     return [
-        Condition(
-            name="mean share of attention in the layers between, less that of the first and of the last",
-            values=np.stack([middle - attention[:, 0], middle - attention[:, -1]], axis=1),
-            labels=["first layer", "last layer"],
-            threshold=0.0,
-            unit="share",
+        exceeds(
+            "mean share of attention in the layers between, less that of the first and of the last",
+            np.stack([middle - attention[:, 0], middle - attention[:, -1]], axis=1),
+            0.0,
+            "share",
+            ["first layer", "last layer"],
         )
     ]
 
@@ -38,9 +39,9 @@ FINDING = Finding(
         Control(name="the same allocation for every parameter", reads=baselines(READS)),
         Control(
             name="masked LM",
-            reads={"causal": Profile(objective="masked-lm", stack="encoder")},
+            reads={"causal": profile(MASKED)},
             decisive=False,
         ),
     ),
-    learned=("causal-lm",),
+    learned=(CAUSAL,),
 )

@@ -2,25 +2,25 @@
 
 import numpy as np
 
-from .._allocation import Reliability
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._reading import OBJECTIVE_NAMES, Reading
+from .._loss_change import reliability
+from .._model_group import NAMES, OBJECTIVES
 from .._sources import TRANSLATION_DYNAMICS
+from .._table import Reading
 
-OBJECTIVES = ("causal-lm", "masked-lm", "translation")
 STATISTIC = "half correlation of groups without embeddings"
-READS: dict[str, Reading] = {name: Reliability(objective=name, statistic=STATISTIC) for name in OBJECTIVES}
+READS: dict[str, Reading] = {NAMES[one]: reliability(one, STATISTIC) for one in OBJECTIVES}
 
 
 def test(curves: Curves) -> list[Condition]:
     return [
-        Condition(
-            name="correlation of the groups' totals on two halves of the sentences, embeddings left out",
-            values=np.concatenate([curves[name] for name in OBJECTIVES], axis=1),
-            labels=[OBJECTIVE_NAMES[name] for name in OBJECTIVES],
-            threshold=0.9,
-            unit="correlation",
+        exceeds(
+            "correlation of the groups' totals on two halves of the sentences, embeddings left out",
+            np.concatenate(list(curves.values()), axis=1),
+            0.9,
+            "correlation",
+            list(curves),
         )
     ]
 

@@ -1,37 +1,32 @@
 """heads:C1. Heads of the masked LM that follow one dependency relation each."""
 
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._heads import BestHeads
-from .._reading import Reading, untrained
+from .._head_numbers import best_heads, heads
+from .._model_group import MASKED
 from .._sources import CLARK
+from .._table import Reading, untrained
 
 _RELATIONS = {"determiners": ("det",), "objects": ("obj", "dobj"), "subjects": ("nsubj",), "adjectives": ("amod",)}
 
 READS: dict[str, Reading] = {
-    "gain": BestHeads(
-        table="head_relations",
-        objective="masked-lm",
-        columns=tuple({"convention": "clark", "relation": relation} for relation in _RELATIONS.values()),
+    "gain": best_heads(
+        *(heads("head_relations", MASKED, convention="clark", relation=relation) for relation in _RELATIONS.values()),
         less="baseline",
     )
 }
 
 
 def test(curves: Curves) -> list[Condition]:
-    each = Condition(
-        name="accuracy of the relation's best head above that of the best fixed offset",
-        values=curves["gain"],
-        labels=list(_RELATIONS),
-        threshold=0.0,
-        unit="share of words",
+    each = exceeds(
+        "accuracy of the relation's best head above that of the best fixed offset",
+        curves["gain"],
+        0.0,
+        "share of words",
+        list(_RELATIONS),
     )
-    mean = Condition(
-        name="the same, averaged over these relations",
-        values=curves["gain"].mean(axis=1, keepdims=True),
-        labels=["all of them"],
-        threshold=0.1,
-        unit="share of words",
+    mean = exceeds(
+        "the same, averaged over these relations", curves["gain"].mean(axis=1, keepdims=True), 0.1, "share of words"
     )
     return [each, mean]
 
@@ -50,6 +45,6 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(Control(name="untrained model", reads=untrained(READS)),),
-    learned=("masked-lm",),
+    learned=(MASKED,),
     minimum_seeds=1,
 )

@@ -1,14 +1,15 @@
 """heads:C2. The masked LM's attention, all heads together, holds syntax."""
 
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._heads import BestHeads
-from .._reading import Reading, untrained
+from .._head_numbers import best_heads
+from .._model_group import MASKED
 from .._sources import CLARK
+from .._table import Reading, Table, untrained
 
 
-def _score(probe: str, less: str | None = None) -> BestHeads:
-    return BestHeads(table="head_probe", objective="masked-lm", columns=({"probe": probe},), less=less)
+def _score(probe: str, less: str = "") -> Reading:
+    return best_heads(Table("head_probe", MASKED, known=True).where(probe=(probe,)), less=less)
 
 
 READS: dict[str, Reading] = {
@@ -20,19 +21,17 @@ READS: dict[str, Reading] = {
 
 def test(curves: Curves) -> list[Condition]:
     return [
-        Condition(
-            name="unlabelled attachment of the attention-only probe above that of the word beside",
-            values=curves["attention"],
-            labels=["all heads"],
-            threshold=0.0,
-            unit="share of words",
+        exceeds(
+            "unlabelled attachment of the attention-only probe above that of the word beside",
+            curves["attention"],
+            0.0,
+            "share of words",
         ),
-        Condition(
-            name="the attention-and-words probe above the distance-and-words probe",
-            values=curves["words"] - curves["distance"],
-            labels=["all heads"],
-            threshold=0.0,
-            unit="share of words",
+        exceeds(
+            "the attention-and-words probe above the distance-and-words probe",
+            curves["words"] - curves["distance"],
+            0.0,
+            "share of words",
         ),
     ]
 
@@ -50,6 +49,6 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(Control(name="untrained model", reads=untrained(READS)),),
-    learned=("masked-lm",),
+    learned=(MASKED,),
     minimum_seeds=1,
 )

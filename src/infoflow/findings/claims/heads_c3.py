@@ -1,14 +1,15 @@
 """heads:C3. A coreference head of the masked LM."""
 
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._heads import BestHeads
-from .._reading import Reading, untrained
+from .._head_numbers import best_heads, heads
+from .._model_group import MASKED
 from .._sources import CLARK
+from .._table import Reading, untrained
 
 
-def _gain(less: str) -> BestHeads:
-    return BestHeads(table="head_coreference", objective="masked-lm", columns=({"mention": "all"},), less=less)
+def _gain(less: str) -> Reading:
+    return best_heads(heads("head_coreference", MASKED, mention="all"), less=less)
 
 
 READS: dict[str, Reading] = {"nearest": _gain("baseline"), "match": _gain("head_match")}
@@ -16,13 +17,7 @@ READS: dict[str, Reading] = {"nearest": _gain("baseline"), "match": _gain("head_
 
 def test(curves: Curves) -> list[Condition]:
     return [
-        Condition(
-            name=f"accuracy of the best head above that of {control}",
-            values=curves[name],
-            labels=["all mentions"],
-            threshold=0.0,
-            unit="share of mentions",
-        )
+        exceeds(f"accuracy of the best head above that of {control}", curves[name], 0.0, "share of mentions")
         for name, control in (("nearest", "the nearest mention"), ("match", "the last mention with the same head word"))
     ]
 
@@ -37,6 +32,6 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(Control(name="untrained model", reads=untrained(READS)),),
-    learned=("masked-lm",),
+    learned=(MASKED,),
     minimum_seeds=1,
 )

@@ -2,26 +2,22 @@
 
 import numpy as np
 
-from .._condition import Condition
+from .._condition import Condition, exceeds, stays_below
 from .._finding import Control, Curves, Finding
-from .._heads import LayerMeans
-from .._reading import Reading, untrained
+from .._head_numbers import heads, layer_means
+from .._model_group import MASKED
 from .._sources import CLARK
+from .._table import Reading, untrained
 
 
-def _surface(statistic: str) -> LayerMeans:
-    return LayerMeans(table="head_surface", objective="masked-lm", where={"statistic": statistic})
+def _surface(statistic: str) -> Reading:
+    return layer_means(heads("head_surface", MASKED, statistic=statistic))
 
 
 READS: dict[str, Reading] = {
     "mass": _surface("sep"),
     "own": _surface("sep_to_sep"),
-    "gradient": LayerMeans(
-        table="head_special_gradient",
-        objective="masked-lm",
-        where={},
-        ratio=True,
-    ),
+    "gradient": layer_means(heads("head_special_gradient", MASKED), ratio=True),
 }
 
 
@@ -30,15 +26,14 @@ def test(curves: Curves) -> list[Condition]:
     at = [f"block {layer}, where SEP has most attention"]
     mass, own, gradient = (curves[name][:, layer : layer + 1] for name in ("mass", "own", "gradient"))
     return [
-        Condition(name="attention to SEP", values=mass, labels=at, threshold=0.5, unit="share of attention"),
-        Condition(name="attention of SEP to SEP", values=own, labels=at, threshold=0.5, unit="share of attention"),
-        Condition(
-            name="gradient of the loss with respect to attention to SEP, relative to other frequent tokens",
-            values=gradient,
-            labels=at,
-            threshold=1.0,
-            unit="ratio",
-            side="below",
+        exceeds("attention to SEP", mass, 0.5, "share of attention", at),
+        exceeds("attention of SEP to SEP", own, 0.5, "share of attention", at),
+        stays_below(
+            "gradient of the loss with respect to attention to SEP, relative to other frequent tokens",
+            gradient,
+            1.0,
+            "ratio",
+            at,
         ),
     ]
 
@@ -56,6 +51,6 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(Control(name="untrained model", reads=untrained(READS)),),
-    learned=("masked-lm",),
+    learned=(MASKED,),
     minimum_seeds=1,
 )

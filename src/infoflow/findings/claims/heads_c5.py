@@ -1,24 +1,21 @@
 """heads:C5. Positional and broad heads of the masked LM, and heads of one layer alike."""
 
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._heads import BestHeads
-from .._reading import Reading, untrained
+from .._head_numbers import best_heads, heads
+from .._model_group import MASKED
 from .._sources import CLARK
+from .._table import Reading, Table, untrained
 
 
-def _surface(statistic: str) -> dict[str, str]:
-    return {"statistic": statistic}
+def _surface(statistic: str) -> Table:
+    return heads("head_surface", MASKED, statistic=statistic)
 
 
 READS: dict[str, Reading] = {
-    "positions": BestHeads(
-        table="head_surface", objective="masked-lm", columns=(_surface("previous"), _surface("next"))
-    ),
-    "broad": BestHeads(table="head_surface", objective="masked-lm", columns=(_surface("entropy"),), less="baseline"),
-    "layers": BestHeads(
-        table="head_layer_distance", objective="masked-lm", columns=({"pairs": "difference"},), less="baseline"
-    ),
+    "positions": best_heads(_surface("previous"), _surface("next")),
+    "broad": best_heads(_surface("entropy"), less="baseline"),
+    "layers": best_heads(heads("head_layer_distance", MASKED, pairs="difference"), less="baseline"),
 }
 
 BROAD = -1.05  # nats from uniform attention: 3.8 where uniform attention over 128 tokens has 4.85
@@ -26,26 +23,16 @@ BROAD = -1.05  # nats from uniform attention: 3.8 where uniform attention over 1
 
 def test(curves: Curves) -> list[Condition]:
     return [
-        Condition(
-            name="mean attention of the most positional head",
-            values=curves["positions"],
-            labels=["previous token", "next token"],
-            threshold=0.5,
-            unit="share of attention",
+        exceeds(
+            "mean attention of the most positional head",
+            curves["positions"],
+            0.5,
+            "share of attention",
+            ["previous token", "next token"],
         ),
-        Condition(
-            name="entropy of the broadest head, less that of uniform attention",
-            values=curves["broad"],
-            labels=["all layers"],
-            threshold=BROAD,
-            unit="nats",
-        ),
-        Condition(
-            name="divergence of heads between layers less that within, beyond permuted layers",
-            values=curves["layers"],
-            labels=["all layers"],
-            threshold=0.0,
-            unit="nats",
+        exceeds("entropy of the broadest head, less that of uniform attention", curves["broad"], BROAD, "nats"),
+        exceeds(
+            "divergence of heads between layers less that within, beyond permuted layers", curves["layers"], 0.0, "nats"
         ),
     ]
 
@@ -64,6 +51,6 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(Control(name="untrained model", reads=untrained(READS)),),
-    learned=("masked-lm",),
+    learned=(MASKED,),
     minimum_seeds=1,
 )

@@ -1,43 +1,38 @@
 """heads:M1. Self-attention heads of the translation encoder, each ablated alone."""
 
-from .._ablated_heads import MATTERS, HeadChanges, MatteringShare, RemovalCurve
-from .._condition import SHARE, Condition
+from .._condition import SHARE, Condition, exceeds, stays_below
 from .._finding import Control, Curves, Finding
-from .._reading import Reading
+from .._head_numbers import MATTERS, ablations, mattering_share, removal_curve
+from .._model_group import TRANSLATION
 from .._sources import SIXTEEN_HEADS
+from .._table import Reading, untrained
 
 TOGETHER = 0.05  # nats per token
 
 
-def _reads(trained: bool = True) -> dict[str, Reading]:
-    changes = HeadChanges(objective="translation", stack="encoder", kind="self", trained=trained)
-    curve = RemovalCurve(objective="translation", order="random", kind="encoder-self", trained=trained)
-    return {"share": MatteringShare(changes=changes), "together": curve}
-
-
-READS = _reads()
-KEPT_ALONE = HeadChanges(objective="translation", stack="decoder", kind="cross", removed="others")
+READS: dict[str, Reading] = {
+    "share": mattering_share(ablations("encoder", "self", "head")),
+    "together": removal_curve("random", kind="encoder-self"),
+}
+KEPT_ALONE = ablations("decoder", "cross", "others")
 
 
 def test(curves: Curves) -> list[Condition]:
     """Where nothing that attention does matters, no single head does: together they must."""
     return [
-        Condition(
-            name=f"share of ablations that change the loss by more than {MATTERS} nats per token",
-            values=curves["share"],
-            labels=["all heads"],
-            threshold=0.5,
-            unit="share of heads",
+        stays_below(
+            f"share of ablations that change the loss by more than {MATTERS} nats per token",
+            curves["share"],
+            0.5,
+            "share of heads",
             bounds=SHARE,
-            side="below",
             alone=False,
         ),
-        Condition(
-            name="rise of the loss with 80 % of these heads removed, in random order",
-            values=curves["together"][:, -1:] - curves["together"][:, :1],
-            labels=["80 %"],
-            threshold=TOGETHER,
-            unit="nats per token",
+        exceeds(
+            "rise of the loss with 80 % of these heads removed, in random order",
+            curves["together"][:, -1:] - curves["together"][:, :1],
+            TOGETHER,
+            "nats per token",
         ),
     ]
 
@@ -55,13 +50,13 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(
-        Control(name="untrained model", reads=_reads(trained=False)),
+        Control(name="untrained model", reads=untrained(READS)),
         Control(
             name="all but one cross-attention head of a layer removed",
-            reads={**READS, "share": MatteringShare(changes=KEPT_ALONE)},
+            reads={**READS, "share": mattering_share(KEPT_ALONE)},
             decisive=False,
         ),
     ),
-    learned=("translation",),
+    learned=(TRANSLATION,),
     minimum_seeds=1,
 )

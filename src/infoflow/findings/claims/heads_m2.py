@@ -2,18 +2,19 @@
 
 import numpy as np
 
-from .._ablated_heads import MATTERS, BestHeadLeft
-from .._condition import SHARE, Condition
+from .._condition import SHARE, Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._reading import Reading, baselines, untrained
+from .._head_numbers import MATTERS, best_head_left
+from .._model_group import TRANSLATION
 from .._sources import SIXTEEN_HEADS
+from .._table import Reading, baselines, untrained
 
 ENOUGH = 0.05  # nats per token
 
 READS: dict[str, Reading] = {
-    "encoder": BestHeadLeft(objective="translation", stack="encoder", kind="self"),
-    "decoder": BestHeadLeft(objective="translation", stack="decoder", kind="self"),
-    "cross": BestHeadLeft(objective="translation", stack="decoder", kind="cross"),
+    "encoder": best_head_left("encoder", "self"),
+    "decoder": best_head_left("decoder", "self"),
+    "cross": best_head_left("decoder", "cross"),
 }
 
 
@@ -21,21 +22,19 @@ def test(curves: Curves) -> list[Condition]:
     others = np.concatenate([curves["encoder"], curves["decoder"]], axis=1)
     layers = np.concatenate([others, curves["cross"]], axis=1)
     return [
-        Condition(
-            name=f"share of layers that lose less than {ENOUGH} nats per token with one head left",
-            values=(layers < ENOUGH).mean(axis=1, keepdims=True),
-            labels=["all layers and kinds"],
-            threshold=0.5,
-            unit="share of layers",
+        exceeds(
+            f"share of layers that lose less than {ENOUGH} nats per token with one head left",
+            (layers < ENOUGH).mean(axis=1, keepdims=True),
+            0.5,
+            "share of layers",
             bounds=SHARE,
             alone=False,  # nothing costs an untrained model anything: it counts with what does cost
         ),
-        Condition(
-            name="loss of the last cross-attention with one head left, less that of the worst self-attention",
-            values=curves["cross"][:, -1:] - others.max(axis=1, keepdims=True),
-            labels=["last layer"],
-            threshold=MATTERS,
-            unit="nats per token",
+        exceeds(
+            "loss of the last cross-attention with one head left, less that of the worst self-attention",
+            curves["cross"][:, -1:] - others.max(axis=1, keepdims=True),
+            MATTERS,
+            "nats per token",
         ),
     ]
 
@@ -58,6 +57,6 @@ FINDING = Finding(
         Control(name="untrained model", reads=untrained(READS)),
         Control(name="a random head left", reads=baselines(READS), decisive=False),
     ),
-    learned=("translation",),
+    learned=(TRANSLATION,),
     minimum_seeds=1,
 )

@@ -1,37 +1,36 @@
 """heads:M3. Heads of the translation model ablated in the order of their importance, without training."""
 
-from .._ablated_heads import MATTERS, SHARES, RemovalCurve
-from .._condition import Condition
+from .._condition import Condition, exceeds, stays_below
 from .._finding import Control, Curves, Finding
-from .._reading import Reading, untrained
+from .._head_numbers import MATTERS, SHARES, removal_curve
+from .._model_group import TRANSLATION
 from .._sources import SIXTEEN_HEADS
+from .._table import Reading, untrained
 
 CHEAP = 0.05  # nats per token
 
 READS: dict[str, Reading] = {
-    "importance": RemovalCurve(objective="translation", order="importance"),
-    "random": RemovalCurve(objective="translation", order="random"),
+    "importance": removal_curve("importance"),
+    "random": removal_curve("random"),
 }
 
 
 def test(curves: Curves) -> list[Condition]:
     importance, random = curves["importance"], curves["random"]
     return [
-        Condition(
-            name="rise of the loss with a fifth of the heads removed",
-            values=importance[:, 1:2] - importance[:, :1],
-            labels=["20 %"],
-            threshold=CHEAP,
-            unit="nats per token",
-            side="below",
+        stays_below(
+            "rise of the loss with a fifth of the heads removed",
+            importance[:, 1:2] - importance[:, :1],
+            CHEAP,
+            "nats per token",
             alone=False,  # nothing costs an untrained model anything: it counts with what other heads cost
         ),
-        Condition(
-            name="loss in random order less that in order of importance",
-            values=(random - importance)[:, 1:4],
-            labels=[f"{share:.0%}" for share in SHARES[1:4]],
-            threshold=MATTERS,
-            unit="nats per token",
+        exceeds(
+            "loss in random order less that in order of importance",
+            (random - importance)[:, 1:4],
+            MATTERS,
+            "nats per token",
+            [f"{share:.0%}" for share in SHARES[1:4]],
         ),
     ]
 
@@ -50,10 +49,10 @@ FINDING = Finding(
     controls=(
         Control(
             name="one random order for the order of importance",
-            reads={**READS, "importance": RemovalCurve(objective="translation", order="random", draw=0)},
+            reads={**READS, "importance": removal_curve("random", draw=0)},
         ),
         Control(name="untrained model", reads=untrained(READS)),
     ),
-    learned=("translation",),
+    learned=(TRANSLATION,),
     minimum_seeds=1,
 )

@@ -2,30 +2,27 @@
 
 import numpy as np
 
-from .._ablated_heads import MATTERS, SHARES, RemovalCurve
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._reading import Reading, untrained
+from .._head_numbers import MATTERS, SHARES, removal_curve
+from .._model_group import TRANSLATION
 from .._sources import SIXTEEN_HEADS
+from .._table import Reading, untrained
 
 KINDS = {"encoder": "encoder-self", "decoder": "decoder-self", "cross": "decoder-cross"}
-READS: dict[str, Reading] = {
-    name: RemovalCurve(objective="translation", order="importance", kind=kind) for name, kind in KINDS.items()
-}
-RANDOM: dict[str, Reading] = {
-    name: RemovalCurve(objective="translation", order="random", kind=kind) for name, kind in KINDS.items()
-}
+READS: dict[str, Reading] = {name: removal_curve("importance", kind) for name, kind in KINDS.items()}
+RANDOM: dict[str, Reading] = {name: removal_curve("random", kind) for name, kind in KINDS.items()}
 
 
 def test(curves: Curves) -> list[Condition]:
     gaps = [curves["cross"][:, 3:] - curves[name][:, 3:] for name in ("encoder", "decoder")]
     return [
-        Condition(
-            name="loss without cross-attention heads less that without as many of another kind",
-            values=np.concatenate(gaps, axis=1),
-            labels=[f"{share:.0%}, {name} self-attention" for name in ("encoder", "decoder") for share in SHARES[3:]],
-            threshold=MATTERS,
-            unit="nats per token",
+        exceeds(
+            "loss without cross-attention heads less that without as many of another kind",
+            np.concatenate(gaps, axis=1),
+            MATTERS,
+            "nats per token",
+            [f"{share:.0%}, {name} self-attention" for name in ("encoder", "decoder") for share in SHARES[3:]],
         )
     ]
 
@@ -45,6 +42,6 @@ FINDING = Finding(
         Control(name="untrained model", reads=untrained(READS)),
         Control(name="random orders", reads=RANDOM, decisive=False),
     ),
-    learned=("translation",),
+    learned=(TRANSLATION,),
     minimum_seeds=1,
 )

@@ -1,23 +1,17 @@
 """heads:M5. Effects of single ablations on two domains: the study's own sentences and those of `transfer_name`."""
 
-from .._ablated_heads import SeedNumber
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._reading import Reading, baselines
+from .._model_group import TRANSLATION
 from .._sources import SIXTEEN_HEADS
+from .._table import Reading, Table, baselines, one_number
 
-READS: dict[str, Reading] = {"correlation": SeedNumber(table="ablation_transfer", objective="translation")}
+READS: dict[str, Reading] = {"correlation": Table("ablation_transfer", TRANSLATION).reduce(one_number)}
 
 
 def test(curves: Curves) -> list[Condition]:
     return [
-        Condition(
-            name="correlation of the effects of ablation between two domains",
-            values=curves["correlation"],
-            labels=["all heads"],
-            threshold=0.3,
-            unit="Pearson's r",
-        )
+        exceeds("correlation of the effects of ablation between two domains", curves["correlation"], 0.3, "Pearson's r")
     ]
 
 
@@ -33,6 +27,6 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(Control(name="shuffled heads", reads=baselines(READS)),),
-    learned=("translation",),
+    learned=(TRANSLATION,),
     minimum_seeds=1,
 )

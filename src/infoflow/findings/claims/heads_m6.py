@@ -1,27 +1,26 @@
 """heads:M6. Order of importance against the order of what each head's own ablation costs."""
 
-from .._ablated_heads import MATTERS, RemovalCurve
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._reading import Reading, untrained
+from .._head_numbers import MATTERS, removal_curve
+from .._model_group import TRANSLATION
 from .._sources import SIXTEEN_HEADS
+from .._table import Reading, untrained
 
 READS: dict[str, Reading] = {
-    "importance": RemovalCurve(objective="translation", order="importance"),
-    "oracle": RemovalCurve(objective="translation", order="oracle"),
+    "importance": removal_curve("importance"),
+    "oracle": removal_curve("oracle"),
 }
 
 
 def test(curves: Curves) -> list[Condition]:
     gap = (curves["oracle"] - curves["importance"])[:, 1:]
     return [
-        Condition(
-            name="mean loss over 20 to 80 % of the heads removed: in order of single ablations less in order of "
-            "importance",
-            values=gap.mean(axis=1, keepdims=True),
-            labels=["all shares"],
-            threshold=MATTERS,
-            unit="nats per token",
+        exceeds(
+            "mean loss over 20 to 80 % of the heads removed: in order of single ablations less in order of importance",
+            gap.mean(axis=1, keepdims=True),
+            MATTERS,
+            "nats per token",
         )
     ]
 
@@ -37,10 +36,10 @@ FINDING = Finding(
     controls=(
         Control(
             name="a random order for the order of importance",
-            reads={**READS, "importance": RemovalCurve(objective="translation", order="random", draw=0)},
+            reads={**READS, "importance": removal_curve("random", draw=0)},
         ),
         Control(name="untrained model", reads=untrained(READS)),
     ),
-    learned=("translation",),
+    learned=(TRANSLATION,),
     minimum_seeds=1,
 )

@@ -1,22 +1,22 @@
 """heads:V1. Encoder heads that learned gates remove from the converged translation model."""
 
-from .._condition import SHARE, Condition
+from .._condition import SHARE, Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._pruned_quality import CHEAP, RANDOM, RemovableShare
-from .._reading import Reading
+from .._model_group import TRANSLATION
+from .._pruned_models import CHEAP, RANDOM, removable_share
 from .._sources import HEAVY_LIFTING
+from .._table import Reading
 
-READS: dict[str, Reading] = {"removable": RemovableShare(objective="translation")}
+READS: dict[str, Reading] = {"removable": removable_share()}
 
 
 def test(curves: Curves) -> list[Condition]:
     return [
-        Condition(
-            name="largest share of the encoder's heads that goes at almost no cost",
-            values=curves["removable"],
-            labels=["learned gates"],
-            threshold=0.5,
-            unit="share of heads",
+        exceeds(
+            "largest share of the encoder's heads that goes at almost no cost",
+            curves["removable"],
+            0.5,
+            "share of heads",
             bounds=SHARE,
         )
     ]
@@ -39,8 +39,8 @@ FINDING = Finding(
     controls=(
         Control(
             name="random heads, as many, without further training",
-            reads={"removable": RemovableShare(objective="translation", method=RANDOM)},
+            reads={"removable": removable_share(RANDOM)},
         ),
     ),
-    learned=("translation",),
+    learned=(TRANSLATION,),
 )

@@ -2,25 +2,25 @@
 
 import numpy as np
 
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._pruned_quality import RANDOM, PrunedLessScratch
-from .._reading import Reading
+from .._model_group import TRANSLATION
+from .._pruned_models import RANDOM, pruned_less_scratch
 from .._sources import HEAVY_LIFTING
+from .._table import Reading
 
-READS: dict[str, Reading] = {"gap": PrunedLessScratch(objective="translation")}
+READS: dict[str, Reading] = {"gap": pruned_less_scratch()}
 _UNITS = ("BLEU", "nats per token")
 
 
 def test(curves: Curves) -> list[Condition]:
     column = int(np.isnan(curves["gap"][0, 0]))  # the loss where BLEU was not scored
     return [
-        Condition(
-            name="quality of the pruned model beyond that of the same heads trained from scratch",
-            values=curves["gap"][:, column : column + 1],
-            labels=["mean over the sweep"],
-            threshold=0.0,
-            unit=_UNITS[column],
+        exceeds(
+            "quality of the pruned model beyond that of the same heads trained from scratch",
+            curves["gap"][:, column : column + 1],
+            0.0,
+            _UNITS[column],
         )
     ]
 
@@ -43,8 +43,8 @@ FINDING = Finding(
     controls=(
         Control(
             name="as many random heads of the converged model for the pruned one",
-            reads={"gap": PrunedLessScratch(objective="translation", pruned=RANDOM)},
+            reads={"gap": pruned_less_scratch(RANDOM)},
         ),
     ),
-    learned=("translation",),
+    learned=(TRANSLATION,),
 )

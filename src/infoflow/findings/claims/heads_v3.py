@@ -2,39 +2,39 @@
 
 import numpy as np
 
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._pruned_heads import AliveByKind
-from .._pruned_quality import ALL, RANDOM
-from .._reading import Reading
+from .._model_group import TRANSLATION
+from .._pruned_models import ALL, RANDOM, alive_by_kind
 from .._sources import HEAVY_LIFTING
+from .._table import Reading
 
-READS: dict[str, Reading] = {"alive": AliveByKind(objective="translation")}
+READS: dict[str, Reading] = {"alive": alive_by_kind()}
 
 
 def test(curves: Curves) -> list[Condition]:
     encoder, decoder, cross, low, high = curves["alive"].T
     conditions = [
-        Condition(
-            name="alive share of heads, mean over the sweep: difference of two kinds of attention",
-            values=np.stack([decoder - encoder, cross - encoder, cross - decoder], axis=1),
-            labels=[
+        exceeds(
+            "alive share of heads, mean over the sweep: difference of two kinds of attention",
+            np.stack([decoder - encoder, cross - encoder, cross - decoder], axis=1),
+            0.0,
+            "share of heads",
+            [
                 "decoder self-attention less encoder",
                 "cross-attention less encoder",
                 "cross-attention less decoder self-attention",
             ],
-            threshold=0.0,
-            unit="share of heads",
         )
     ]
     if np.isnan([low[0], high[0]]).any():  # one layer has no halves
         return conditions
-    halves = Condition(
-        name="alive share of the half of the layers that keeps its heads, less the other half's",
-        values=np.stack([low, high], axis=1),
-        labels=["decoder self-attention, lower layers", "cross-attention, upper layers"],
-        threshold=0.0,
-        unit="share of heads",
+    halves = exceeds(
+        "alive share of the half of the layers that keeps its heads, less the other half's",
+        np.stack([low, high], axis=1),
+        0.0,
+        "share of heads",
+        ["decoder self-attention, lower layers", "cross-attention, upper layers"],
     )
     return [*conditions, halves]
 
@@ -58,13 +58,13 @@ FINDING = Finding(
     controls=(
         Control(
             name="the same share removed of every kind and layer",
-            reads={"alive": AliveByKind(objective="translation", uniform=True)},
+            reads={"alive": alive_by_kind(uniform=True)},
         ),
         Control(
             name="random orders of all heads",
-            reads={"alive": AliveByKind(objective="translation", method=RANDOM + ALL)},
+            reads={"alive": alive_by_kind(RANDOM + ALL)},
             decisive=False,
         ),
     ),
-    learned=("translation",),
+    learned=(TRANSLATION,),
 )

@@ -1,24 +1,24 @@
 """heads:V4. The functions of the translation encoder's heads when few of them are left."""
 
-from .._condition import SHARE, Condition
+from .._condition import SHARE, Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._pruned_heads import SurvivingRoles
-from .._reading import Reading
+from .._model_group import TRANSLATION
+from .._pruned_models import surviving_roles
 from .._sources import HEAVY_LIFTING
+from .._table import Reading
 
 MOST = 0.8
 
-READS: dict[str, Reading] = {"survive": SurvivingRoles(objective="translation")}
+READS: dict[str, Reading] = {"survive": surviving_roles()}
 
 
 def test(curves: Curves) -> list[Condition]:
     return [
-        Condition(
-            name="share of the functions that some living head still has",
-            values=curves["survive"],
-            labels=["about a third of the heads left"],
-            threshold=MOST,
-            unit="share of functions",
+        exceeds(
+            "share of the functions that some living head still has",
+            curves["survive"],
+            MOST,
+            "share of functions",
             bounds=SHARE,
         )
     ]
@@ -39,8 +39,8 @@ FINDING = Finding(
     controls=(
         Control(
             name="as many random heads of the converged model (expected share)",
-            reads={"survive": SurvivingRoles(objective="translation", kept="random")},
+            reads={"survive": surviving_roles("random")},
         ),
     ),
-    learned=("translation",),
+    learned=(TRANSLATION,),
 )

@@ -1,26 +1,25 @@
 """heads:V5. Learned gates at the end of the sweep of penalties."""
 
-from .._condition import SHARE, Condition
+from .._condition import SHARE, Condition, stays_below
 from .._finding import Control, Curves, Finding
-from .._pruned_heads import UndecidedGates
-from .._reading import Reading
+from .._model_group import TRANSLATION
+from .._pruned_models import undecided_gates
 from .._sources import HEAVY_LIFTING
+from .._table import Reading
 
 FEW = 0.05
 
-READS: dict[str, Reading] = {"undecided": UndecidedGates(objective="translation")}
+READS: dict[str, Reading] = {"undecided": undecided_gates()}
 
 
 def test(curves: Curves) -> list[Condition]:
     return [
-        Condition(
-            name="share of the gates that are neither 0 nor 1 at the largest penalty",
-            values=curves["undecided"],
-            labels=["largest penalty"],
-            threshold=FEW,
-            unit="share of gates",
+        stays_below(
+            "share of the gates that are neither 0 nor 1 at the largest penalty",
+            curves["undecided"],
+            FEW,
+            "share of gates",
             bounds=SHARE,
-            side="below",
         )
     ]
 
@@ -36,8 +35,8 @@ FINDING = Finding(
     controls=(
         Control(
             name="gates without a penalty",
-            reads={"undecided": UndecidedGates(objective="translation", at="zero")},
+            reads={"undecided": undecided_gates("zero")},
         ),
     ),
-    learned=("translation",),
+    learned=(TRANSLATION,),
 )

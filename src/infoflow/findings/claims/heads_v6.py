@@ -2,13 +2,14 @@
 
 import numpy as np
 
-from .._condition import Condition
-from .._dominant import DominantHeads
+from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._reading import Reading, untrained
+from .._head_numbers import dominant_heads
+from .._model_group import TRANSLATION
 from .._sources import HEAVY_LIFTING
+from .._table import Reading, untrained
 
-READS: dict[str, Reading] = {"heads": DominantHeads(objective="translation")}
+READS: dict[str, Reading] = {"heads": dominant_heads()}
 
 DOMINANT = 1.5  # the most relevant head's share, in equal shares; the paper shows no number
 EQUAL = 1.0
@@ -18,30 +19,18 @@ def test(curves: Curves) -> list[Condition]:
     numbers = curves["heads"]
     top, agreement, rare = numbers[:, :-2], numbers[:, -2:-1], numbers[:, -1:]
     conditions = [
-        Condition(
-            name="share of the most relevant head of each layer",
-            values=top,
-            labels=[f"block {layer}" for layer in range(top.shape[1])],
-            threshold=DOMINANT,
-            unit="times an equal share",
+        exceeds(
+            "share of the most relevant head of each layer",
+            top,
+            DOMINANT,
+            "times an equal share",
+            [f"block {layer}" for layer in range(top.shape[1])],
         ),
-        Condition(
-            name="agreement of relevance and confidence over heads",
-            values=agreement,
-            labels=["all layers"],
-            threshold=0.0,
-            unit="Spearman's correlation",
-        ),
+        exceeds("agreement of relevance and confidence over heads", agreement, 0.0, "Spearman's correlation"),
     ]
     if np.isnan(rare[0]).all():  # rare-token scores were not measured
         return conditions
-    exception = Condition(
-        name="share of the first layer's rare-token head",
-        values=rare,
-        labels=["block 0"],
-        threshold=EQUAL,
-        unit="times an equal share",
-    )
+    exception = exceeds("share of the first layer's rare-token head", rare, EQUAL, "times an equal share")
     return [*conditions, exception]
 
 
@@ -59,6 +48,6 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(Control(name="untrained model", reads=untrained(READS)),),
-    learned=("translation",),
+    learned=(TRANSLATION,),
     minimum_seeds=1,
 )

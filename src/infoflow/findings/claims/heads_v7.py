@@ -1,18 +1,16 @@
 """heads:V7. The rare-token head of the translation encoder's first layer."""
 
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._heads import OneHead
-from .._reading import Reading, untrained
+from .._head_numbers import heads, one_head
+from .._model_group import TRANSLATION
 from .._sources import HEAVY_LIFTING
+from .._table import Reading, untrained
 
-_FIRST = {"layer": 0}
 MOST, CHANCE = 0.5, 0.0
 READS: dict[str, Reading] = {
-    "head": OneHead(
-        table="head_rare_token",
-        objective="translation",
-        columns=({**_FIRST, "rarest": 2}, {**_FIRST, "rarest": 1}),
+    "head": one_head(
+        *(heads("head_rare_token", TRANSLATION, layer=0, rarest=rarest) for rarest in (2, 1)),
         less_baseline=(False, True),
         thresholds=(MOST, CHANCE),
     )
@@ -22,19 +20,17 @@ READS: dict[str, Reading] = {
 def test(curves: Curves) -> list[Condition]:
     """Both numbers are of one head."""
     return [
-        Condition(
-            name="share of queries at which one head of block 0 attends most to one of the two rarest tokens",
-            values=curves["head"][:, :1],
-            labels=["block 0"],
-            threshold=MOST,
-            unit="share of queries",
+        exceeds(
+            "share of queries at which one head of block 0 attends most to one of the two rarest tokens",
+            curves["head"][:, :1],
+            MOST,
+            "share of queries",
         ),
-        Condition(
-            name="share of the same head for the rarest token, beyond its share with frequency ranks shuffled",
-            values=curves["head"][:, 1:],
-            labels=["block 0"],
-            threshold=CHANCE,
-            unit="share of queries",
+        exceeds(
+            "share of the same head for the rarest token, beyond its share with frequency ranks shuffled",
+            curves["head"][:, 1:],
+            CHANCE,
+            "share of queries",
         ),
     ]
 
@@ -53,6 +49,6 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(Control(name="untrained model", reads=untrained(READS)),),
-    learned=("translation",),
+    learned=(TRANSLATION,),
     minimum_seeds=1,
 )

@@ -2,42 +2,34 @@
 
 import numpy as np
 
-from .._condition import Condition
+from .._condition import Condition, exceeds, stays_below
 from .._finding import Control, Curves, Finding
-from .._positional import POSITIONAL, PositionalHeads
-from .._reading import Reading, baselines, untrained
+from .._head_numbers import POSITIONAL, positional_heads
+from .._model_group import TRANSLATION
 from .._sources import HEAVY_LIFTING
+from .._table import Reading, baselines, untrained
 
-READS: dict[str, Reading] = {"heads": PositionalHeads(objective="translation")}
+READS: dict[str, Reading] = {"heads": positional_heads()}
 
 
 def test(curves: Curves) -> list[Condition]:
     adjacent, other, confidence = (curves["heads"][:, column : column + 1] for column in range(3))
     conditions = [
-        Condition(
-            name="mean confidence of the positional heads",
-            values=confidence,
-            labels=["all layers"],
-            threshold=0.8,
-            unit="attention weight",
-        ),
-        Condition(
-            name="share of tokens at which the most positional head attends most to a neighbour (offset −1 or +1)",
-            values=adjacent,
-            labels=["all layers"],
-            threshold=POSITIONAL,
-            unit="share of tokens",
+        exceeds("mean confidence of the positional heads", confidence, 0.8, "attention weight"),
+        exceeds(
+            "share of tokens at which the most positional head attends most to a neighbour (offset −1 or +1)",
+            adjacent,
+            POSITIONAL,
+            "share of tokens",
         ),
     ]
     if np.isnan(other[0]).all():  # no other offset was measured
         return conditions
-    elsewhere = Condition(
-        name="the same at any other offset",
-        values=other,
-        labels=["all layers"],
-        threshold=POSITIONAL,
-        unit="share of tokens",
-        side="below",
+    elsewhere = stays_below(
+        "the same at any other offset",
+        other,
+        POSITIONAL,
+        "share of tokens",
         alone=False,  # a model without positional heads has none at other offsets
     )
     return [*conditions, elsewhere]
@@ -61,6 +53,6 @@ FINDING = Finding(
         Control(name="untrained model", reads=untrained(READS)),
         Control(name="a random admissible key, uniform attention", reads=baselines(READS)),
     ),
-    learned=("translation",),
+    learned=(TRANSLATION,),
     minimum_seeds=1,
 )

@@ -1,18 +1,19 @@
 """heads:V9. Syntactic heads of the translation encoder."""
 
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._heads import BestHeads
-from .._reading import Reading, untrained
+from .._head_numbers import best_heads, heads
+from .._model_group import TRANSLATION
 from .._sources import HEAVY_LIFTING
+from .._table import Reading, untrained
 
 _SUBJECT, _OBJECT = ("nsubj",), ("obj", "dobj")
 MARGIN = 0.10  # percentage points above the best fixed offset
 
 
-def _gain(*relations: tuple[str, ...]) -> BestHeads:
-    columns = tuple({"convention": "voita", "relation": relation} for relation in relations)
-    return BestHeads(table="head_relations", objective="translation", columns=columns, less="baseline")
+def _gain(*relations: tuple[str, ...]) -> Reading:
+    tables = [heads("head_relations", TRANSLATION, convention="voita", relation=relation) for relation in relations]
+    return best_heads(*tables, less="baseline")
 
 
 READS: dict[str, Reading] = {
@@ -22,19 +23,18 @@ READS: dict[str, Reading] = {
 
 
 def test(curves: Curves) -> list[Condition]:
-    core = Condition(
-        name="accuracy of the best head, in its better direction, above that of the best fixed offset",
-        values=curves["core"],
-        labels=["subjects", "objects"],
-        threshold=MARGIN,
-        unit="share of edges",
+    core = exceeds(
+        "accuracy of the best head, in its better direction, above that of the best fixed offset",
+        curves["core"],
+        MARGIN,
+        "share of edges",
+        ["subjects", "objects"],
     )
-    modifiers = Condition(
-        name="the same, averaged over adjectives and adverbs",
-        values=curves["modifiers"].mean(axis=1, keepdims=True),
-        labels=["modifiers"],
-        threshold=0.0,
-        unit="share of edges",
+    modifiers = exceeds(
+        "the same, averaged over adjectives and adverbs",
+        curves["modifiers"].mean(axis=1, keepdims=True),
+        0.0,
+        "share of edges",
     )
     return [core, modifiers]
 
@@ -54,6 +54,6 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(Control(name="untrained model", reads=untrained(READS)),),
-    learned=("translation",),
+    learned=(TRANSLATION,),
     minimum_seeds=1,
 )

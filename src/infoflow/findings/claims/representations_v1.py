@@ -1,33 +1,22 @@
 """representations:V-1. Layers are 0..L."""
 
 from .._clustering import clustering_control
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._curves import information
 from .._finding import Control, Curves, Finding
-from .._reading import untrained
+from .._model_group import CAUSAL
 from .._shapes import falls, step_names, total_fall
 from .._sources import BOTTOM_UP
+from .._table import untrained
 
-READS = {"causal": information("causal-lm", "input")}
+READS = {"causal": information(CAUSAL, "input")}
 
 
 def test(curves: Curves) -> list[Condition]:
     steps = falls(curves["causal"])
     return [
-        Condition(
-            name="total fall of the information about the input",
-            values=total_fall(curves["causal"]),
-            labels=["the top"],
-            threshold=0.33,
-            unit="nats",
-        ),
-        Condition(
-            name="fall at every layer",
-            values=steps,
-            labels=step_names(steps.shape[1], 0),
-            threshold=0.0,
-            unit="nats",
-        ),
+        exceeds("total fall of the information about the input", total_fall(curves["causal"]), 0.33, "nats"),
+        exceeds("fall at every layer", steps, 0.0, "nats", step_names(steps.shape[1], 0)),
     ]
 
 
@@ -40,6 +29,6 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(Control(name="untrained model", reads=untrained(READS)), clustering_control(READS)),
-    learned=("causal-lm",),
+    learned=(CAUSAL,),
     minimum_seeds=1,
 )

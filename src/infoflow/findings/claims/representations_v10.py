@@ -2,17 +2,18 @@
 
 import numpy as np
 
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._finding import Control, Curves, Finding
-from .._rank_grid import change_by_rank, frequent_over_rarest, permuted_bins, rank_correlation
-from .._reading import untrained
+from .._frequency_bins import change_by_rank, frequent_over_rarest, permuted_bins, rank_correlation
+from .._model_group import CAUSAL, MASKED, OBJECTIVES, TRANSLATION
 from .._shapes import step_names
 from .._sources import BOTTOM_UP
+from .._table import untrained
 
 READS = {
-    "translation": change_by_rank("translation"),
-    "causal": change_by_rank("causal-lm"),
-    "masked": change_by_rank("masked-lm"),
+    "translation": change_by_rank(TRANSLATION),
+    "causal": change_by_rank(CAUSAL),
+    "masked": change_by_rank(MASKED),
 }
 
 
@@ -21,19 +22,19 @@ def test(curves: Curves) -> list[Condition]:
     correlations = {name: -rank_correlation(curve) for name, curve in curves.items()}
     ratios = {name: frequent_over_rarest(curve) for name, curve in curves.items()}
     return [
-        Condition(
-            name="rank correlation of change with frequency",
-            values=_where_it_counts(correlations, -correlations["masked"][:, -1:]),
-            labels=_labels(correlations["translation"].shape[1]),
-            threshold=0.62,
-            unit="rank correlation",
+        exceeds(
+            "rank correlation of change with frequency",
+            _where_it_counts(correlations, -correlations["masked"][:, -1:]),
+            0.62,
+            "rank correlation",
+            _labels(correlations["translation"].shape[1]),
         ),
-        Condition(
-            name="change of the most frequent tokens over that of the rarest",
-            values=_where_it_counts(ratios, 1 / ratios["masked"][:, -1:]),
-            labels=_labels(correlations["translation"].shape[1]),
-            threshold=1.25,
-            unit="ratio",
+        exceeds(
+            "change of the most frequent tokens over that of the rarest",
+            _where_it_counts(ratios, 1 / ratios["masked"][:, -1:]),
+            1.25,
+            "ratio",
+            _labels(correlations["translation"].shape[1]),
             alone=False,  # two bins of eleven are in order by chance: they count with the correlation over all
         ),
     ]
@@ -77,5 +78,5 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(permuted_bins(READS), Control(name="untrained models", reads=untrained(READS))),
-    learned=("causal-lm", "masked-lm", "translation"),
+    learned=OBJECTIVES,
 )

@@ -2,17 +2,18 @@
 
 import numpy as np
 
-from .._condition import Condition
+from .._condition import Condition, exceeds, stays_below
 from .._finding import Control, Curves, Finding
-from .._rank_grid import influence_by_rank, permuted_bins, rank_correlation, rarest_over_next
-from .._reading import untrained
+from .._frequency_bins import influence_by_rank, permuted_bins, rank_correlation, rarest_over_next
+from .._model_group import CAUSAL, MASKED, OBJECTIVES, TRANSLATION
 from .._shapes import layer_names
 from .._sources import BOTTOM_UP
+from .._table import untrained
 
 READS = {
-    "translation": influence_by_rank("translation"),
-    "causal": influence_by_rank("causal-lm"),
-    "masked": influence_by_rank("masked-lm"),
+    "translation": influence_by_rank(TRANSLATION),
+    "causal": influence_by_rank(CAUSAL),
+    "masked": influence_by_rank(MASKED),
 }
 
 
@@ -20,28 +21,25 @@ def test(curves: Curves) -> list[Condition]:
     correlations = {name: rank_correlation(curve) for name, curve in curves.items()}
     layers = layer_names(correlations["causal"].shape[1], 1)
     return [
-        Condition(
-            name="rank correlation of influence with rarity",
-            values=np.concatenate([correlations["causal"], correlations["translation"][:, :1]], axis=1),
-            labels=[*(f"{layer}, causal LM" for layer in layers), f"{layers[0]}, translation"],
-            threshold=0.62,
-            unit="rank correlation",
+        exceeds(
+            "rank correlation of influence with rarity",
+            np.concatenate([correlations["causal"], correlations["translation"][:, :1]], axis=1),
+            0.62,
+            "rank correlation",
+            [*(f"{layer}, causal LM" for layer in layers), f"{layers[0]}, translation"],
         ),
-        Condition(
-            name="influence of the rarest tokens over that of the next bin, layer 1 of the translation encoder",
-            values=rarest_over_next(curves["translation"])[:, :1],
-            labels=["layer 1"],
-            threshold=2.0,
-            unit="ratio",
+        exceeds(
+            "influence of the rarest tokens over that of the next bin, layer 1 of the translation encoder",
+            rarest_over_next(curves["translation"])[:, :1],
+            2.0,
+            "ratio",
             alone=False,  # two bins of eleven may lie apart by chance: they count with the correlation over all
         ),
-        Condition(
-            name="rank correlation of influence with rarity, layer 1 of the masked LM",
-            values=correlations["masked"][:, :1],
-            labels=["layer 1"],
-            threshold=0.62,
-            unit="rank correlation",
-            side="below",
+        stays_below(
+            "rank correlation of influence with rarity, layer 1 of the masked LM",
+            correlations["masked"][:, :1],
+            0.62,
+            "rank correlation",
             alone=False,  # every null lies below
         ),
     ]
@@ -64,5 +62,5 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(permuted_bins(READS), Control(name="untrained models", reads=untrained(READS))),
-    learned=("causal-lm", "masked-lm", "translation"),
+    learned=OBJECTIVES,
 )

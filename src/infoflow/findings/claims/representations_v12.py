@@ -1,35 +1,27 @@
 """representations:V-12. Influence in layer 1 of translation encoders, by frequency bin."""
 
-from .._condition import Condition
+from .._condition import Condition, exceeds, stays_below
 from .._finding import Control, Curves, Finding
-from .._model_group import TOKEN_DROPOUT
-from .._rank_grid import influence_by_rank, rarest_over_next
-from .._reading import Reading, untrained
+from .._frequency_bins import influence_by_rank, rarest_over_next
+from .._model_group import TOKEN_DROPOUT, TRANSLATION
 from .._sources import BOTTOM_UP
+from .._table import Reading, untrained
 
-PLAIN = influence_by_rank("translation")
-READS: dict[str, Reading] = {"plain": PLAIN, "dropout": influence_by_rank("translation", "token-dropout")}
+PLAIN = influence_by_rank(TRANSLATION)
+READS: dict[str, Reading] = {"plain": PLAIN, "dropout": influence_by_rank(TOKEN_DROPOUT)}
 
 
 def test(curves: Curves) -> list[Condition]:
     plain, dropout = (rarest_over_next(curves[name])[:, :1] for name in ("plain", "dropout"))
     return [
-        Condition(
-            name="influence of the rarest tokens over that of the next bin, layer 1, with token dropout",
-            values=dropout,
-            labels=["layer 1"],
-            threshold=1.2,
-            unit="ratio",
-            side="below",
+        stays_below(
+            "influence of the rarest tokens over that of the next bin, layer 1, with token dropout",
+            dropout,
+            1.2,
+            "ratio",
             alone=False,  # a model without any outlier lies below: what counts is that dropout takes it away
         ),
-        Condition(
-            name="share of that ratio which token dropout takes away",
-            values=1 - dropout / plain,
-            labels=["layer 1"],
-            threshold=0.25,
-            unit="share",
-        ),
+        exceeds("share of that ratio which token dropout takes away", 1 - dropout / plain, 0.25, "share"),
     ]
 
 
@@ -52,5 +44,5 @@ FINDING = Finding(
         Control(name="the same model without token dropout", reads={"plain": PLAIN, "dropout": PLAIN}),
         Control(name="untrained models", reads=untrained(READS)),
     ),
-    learned=("translation", TOKEN_DROPOUT),
+    learned=(TRANSLATION, TOKEN_DROPOUT),
 )

@@ -2,24 +2,25 @@
 
 import numpy as np
 
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._curves import identity
 from .._finding import Control, Curves, Finding
-from .._reading import baselines, untrained
+from .._model_group import CAUSAL, MASKED, OBJECTIVES, TRANSLATION
 from .._sources import BOTTOM_UP
+from .._table import baselines, untrained
 
-READS = {"causal": identity("causal-lm"), "masked": identity("masked-lm"), "translation": identity("translation")}
+READS = {"causal": identity(CAUSAL), "masked": identity(MASKED), "translation": identity(TRANSLATION)}
 
 
 def test(curves: Curves) -> list[Condition]:
     causal, masked, translation = (curves[name][:, -1:] for name in ("causal", "masked", "translation"))
     return [
-        Condition(
-            name="gap of the share of neighbours with the same token, top layer",
-            values=np.concatenate([masked - translation, translation - causal], axis=1),
-            labels=["masked LM over translation", "translation over causal LM"],
-            threshold=0.015,
-            unit="share of neighbours",
+        exceeds(
+            "gap of the share of neighbours with the same token, top layer",
+            np.concatenate([masked - translation, translation - causal], axis=1),
+            0.015,
+            "share of neighbours",
+            ["masked LM over translation", "translation over causal LM"],
         )
     ]
 
@@ -39,5 +40,5 @@ FINDING = Finding(
         Control(name="chance", reads=baselines(READS)),
         Control(name="untrained models", reads=untrained(READS)),
     ),
-    learned=("causal-lm", "masked-lm", "translation"),
+    learned=OBJECTIVES,
 )

@@ -2,14 +2,15 @@
 
 import numpy as np
 
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._curves import position
 from .._finding import Control, Curves, Finding
-from .._reading import baselines, untrained
+from .._model_group import CAUSAL, MASKED, OBJECTIVES, TRANSLATION
 from .._shapes import falls, layer_names, step_names
 from .._sources import BOTTOM_UP
+from .._table import baselines, untrained
 
-READS = {"causal LM": position("causal-lm"), "masked LM": position("masked-lm"), "translation": position("translation")}
+READS = {"causal LM": position(CAUSAL), "masked LM": position(MASKED), "translation": position(TRANSLATION)}
 
 
 def test(curves: Curves) -> list[Condition]:
@@ -18,19 +19,19 @@ def test(curves: Curves) -> list[Condition]:
     layers = layer_names(translation.shape[1], 1)
     steps = {name: -falls(curve) for name, curve in curves.items()}
     return [
-        Condition(
-            name="distance in position to neighbours, beyond that of the translation encoder",
-            values=np.concatenate(list(gaps.values()), axis=1),
-            labels=[f"{layer}, {name}" for name in gaps for layer in layers],
-            threshold=0.3,
-            unit="tokens",
+        exceeds(
+            "distance in position to neighbours, beyond that of the translation encoder",
+            np.concatenate(list(gaps.values()), axis=1),
+            0.3,
+            "tokens",
+            [f"{layer}, {name}" for name in gaps for layer in layers],
         ),
-        Condition(
-            name="rise of the distance at every layer",
-            values=np.concatenate(list(steps.values()), axis=1),
-            labels=[f"{step}, {name}" for name in steps for step in step_names(len(layers) - 1, 1)],
-            threshold=0.0,
-            unit="tokens",
+        exceeds(
+            "rise of the distance at every layer",
+            np.concatenate(list(steps.values()), axis=1),
+            0.0,
+            "tokens",
+            [f"{step}, {name}" for name in steps for step in step_names(len(layers) - 1, 1)],
         ),
     ]
 
@@ -53,5 +54,5 @@ FINDING = Finding(
         Control(name="all pairs of occurrences", reads=baselines(READS)),
         Control(name="untrained models", reads=untrained(READS)),
     ),
-    learned=("causal-lm", "masked-lm", "translation"),
+    learned=OBJECTIVES,
 )

@@ -2,19 +2,20 @@
 
 import numpy as np
 
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._curves import context
 from .._finding import Control, Curves, Finding
-from .._reading import baselines, untrained
+from .._model_group import CAUSAL, MASKED, OBJECTIVES, TRANSLATION
 from .._shapes import early_layer, falls, layer_names, step_names
 from .._sources import BOTTOM_UP
+from .._table import baselines, untrained
 
 READS = {
-    "causal left": context("causal-lm", "left"),
-    "causal right": context("causal-lm", "right"),
-    "masked left": context("masked-lm", "left"),
-    "masked right": context("masked-lm", "right"),
-    "translation left": context("translation", "left"),
+    "causal left": context(CAUSAL, "left"),
+    "causal right": context(CAUSAL, "right"),
+    "masked left": context(MASKED, "left"),
+    "masked right": context(MASKED, "right"),
+    "translation left": context(TRANSLATION, "left"),
 }
 UNIT = "share of neighbours"
 
@@ -30,19 +31,19 @@ def test(curves: Curves) -> list[Condition]:
     return [
         _rise("fall of the causal LM's left token, layer 2 of 6 to the top", left[:, early] - left[:, -1], 0.03),
         _rise("rise of the causal LM's right token, layer 1 to the top", right[:, -1] - right[:, 0], 0.007),
-        Condition(
-            name="fall of the causal LM's left token at every layer after layer 2 of 6",
-            values=drop,
-            labels=step_names(drop.shape[1], early + 1),
-            threshold=0.0,
-            unit=UNIT,
+        exceeds(
+            "fall of the causal LM's left token at every layer after layer 2 of 6",
+            drop,
+            0.0,
+            UNIT,
+            step_names(drop.shape[1], early + 1),
         ),
-        Condition(
-            name="the masked LM's peak at layer 2 of 6 over every other layer",
-            values=np.concatenate([curve[:, [early]] - curve[:, others] for curve in masked.values()], axis=1),
-            labels=[f"{names[layer]}, {side}" for side in masked for layer in others],
-            threshold=0.0,
-            unit=UNIT,
+        exceeds(
+            "the masked LM's peak at layer 2 of 6 over every other layer",
+            np.concatenate([curve[:, [early]] - curve[:, others] for curve in masked.values()], axis=1),
+            0.0,
+            UNIT,
+            [f"{names[layer]}, {side}" for side in masked for layer in others],
         ),
         _rise(
             "rise of the translation encoder's left token, layer 1 to the top",
@@ -53,7 +54,7 @@ def test(curves: Curves) -> list[Condition]:
 
 
 def _rise(name: str, values: np.ndarray, threshold: float) -> Condition:
-    return Condition(name=name, values=values[:, None], labels=["the top"], threshold=threshold, unit=UNIT)
+    return exceeds(name, values[:, None], threshold, UNIT)
 
 
 FINDING = Finding(
@@ -75,5 +76,5 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(Control(name="chance", reads=baselines(READS)), Control(name="untrained models", reads=untrained(READS))),
-    learned=("causal-lm", "masked-lm", "translation"),
+    learned=OBJECTIVES,
 )

@@ -2,18 +2,19 @@
 
 import numpy as np
 
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._curves import tag
 from .._finding import Control, Curves, Finding
-from .._reading import baselines, untrained
+from .._model_group import CAUSAL, MASKED, OBJECTIVES, TRANSLATION
 from .._shapes import falls, layer_names, middle_layer, step_names
 from .._sources import BOTTOM_UP
+from .._table import baselines, untrained
 
 READS = {
-    "masked full": tag("masked-lm", "ccg"),
-    "translation full": tag("translation", "ccg"),
-    "causal left": tag("causal-lm", "ccg_left"),
-    "causal right": tag("causal-lm", "ccg_right"),
+    "masked full": tag(MASKED, "ccg"),
+    "translation full": tag(TRANSLATION, "ccg"),
+    "causal left": tag(CAUSAL, "ccg_left"),
+    "causal right": tag(CAUSAL, "ccg_right"),
 }
 UNIT = "share of neighbours"
 
@@ -27,19 +28,19 @@ def test(curves: Curves) -> list[Condition]:
     return [
         _peak("the masked LM's category", curves["masked full"], 0.005),
         _peak("the causal LM's left part", curves["causal left"], 0.012),
-        Condition(
-            name="a quarter of the translation encoder's rise up to layer 3 of 6, less its change since",
-            values=plateau,
-            labels=layer_names(plateau.shape[1], first_late),
-            threshold=0.0,
-            unit=UNIT,
+        exceeds(
+            "a quarter of the translation encoder's rise up to layer 3 of 6, less its change since",
+            plateau,
+            0.0,
+            UNIT,
+            layer_names(plateau.shape[1], first_late),
         ),
-        Condition(
-            name="rise of the causal LM's right part at every layer but the last",
-            values=steps,
-            labels=step_names(steps.shape[1], 1),
-            threshold=0.0,
-            unit=UNIT,
+        exceeds(
+            "rise of the causal LM's right part at every layer but the last",
+            steps,
+            0.0,
+            UNIT,
+            step_names(steps.shape[1], 1),
         ),
     ]
 
@@ -47,12 +48,12 @@ def test(curves: Curves) -> list[Condition]:
 def _peak(what: str, curve: np.ndarray, fall: float) -> Condition:
     """One inner layer lies above layer 1, and by `fall` above the top."""
     inner = curve[:, 1:-1]
-    return Condition(
-        name=f"height of {what} at an inner layer over the top, or over layer 1 and {fall} more, whichever is less",
-        values=np.minimum(inner - curve[:, -1:], inner - curve[:, :1] + fall),
-        labels=layer_names(inner.shape[1], 2),
-        threshold=fall,
-        unit=UNIT,
+    return exceeds(
+        f"height of {what} at an inner layer over the top, or over layer 1 and {fall} more, whichever is less",
+        np.minimum(inner - curve[:, -1:], inner - curve[:, :1] + fall),
+        fall,
+        UNIT,
+        layer_names(inner.shape[1], 2),
         over="any",
     )
 
@@ -87,13 +88,13 @@ FINDING = Finding(
         Control(
             name="translation encoder in place of the language models",
             reads={
-                "masked full": tag("translation", "ccg"),
-                "translation full": tag("translation", "ccg"),
-                "causal left": tag("translation", "ccg_left"),
-                "causal right": tag("translation", "ccg_right"),
+                "masked full": tag(TRANSLATION, "ccg"),
+                "translation full": tag(TRANSLATION, "ccg"),
+                "causal left": tag(TRANSLATION, "ccg_left"),
+                "causal right": tag(TRANSLATION, "ccg_right"),
             },
         ),
         Control(name="untrained models", reads=untrained(READS)),
     ),
-    learned=("causal-lm", "masked-lm", "translation"),
+    learned=OBJECTIVES,
 )

@@ -1,6 +1,5 @@
 """representations:V-17. Layers are 1..L."""
 
-from dataclasses import replace
 from itertools import permutations
 from math import factorial
 
@@ -8,29 +7,29 @@ import numpy as np
 
 from infoflow.foundation import stream
 
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._curves import identity, information
 from .._finding import Control, Curves, Finding
-from .._reading import OBJECTIVE_NAMES, Objective, Reading
+from .._model_group import NAMES, OBJECTIVES
 from .._shapes import spearman
 from .._sources import BOTTOM_UP
+from .._table import Reading
 
-OBJECTIVES: tuple[Objective, ...] = ("causal-lm", "masked-lm", "translation")
 READS: dict[str, Reading] = {
-    **{f"{o} identity": identity(o) for o in OBJECTIVES},
-    **{f"{o} information": replace(information(o, "input"), first_layer=1) for o in OBJECTIVES},
+    **{f"{o.name} identity": identity(o) for o in OBJECTIVES},
+    **{f"{o.name} information": information(o, "input", first=1) for o in OBJECTIVES},
 }
 
 
 def test(curves: Curves) -> list[Condition]:
-    agreement = [spearman(curves[f"{o} identity"], curves[f"{o} information"]) for o in OBJECTIVES]
+    agreement = [spearman(curves[f"{o.name} identity"], curves[f"{o.name} information"]) for o in OBJECTIVES]
     return [
-        Condition(
-            name="rank correlation over layers of identity neighbours and information about the input",
-            values=np.concatenate(agreement, axis=1),
-            labels=[OBJECTIVE_NAMES[o] for o in OBJECTIVES],
-            threshold=0.8,
-            unit="Spearman's rho",
+        exceeds(
+            "rank correlation over layers of identity neighbours and information about the input",
+            np.concatenate(agreement, axis=1),
+            0.8,
+            "Spearman's rho",
+            [NAMES[o] for o in OBJECTIVES],
         )
     ]
 

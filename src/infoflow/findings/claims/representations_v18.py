@@ -1,32 +1,29 @@
 """representations:V-18. Layers are 1..L."""
 
-from dataclasses import replace
-
 import numpy as np
 
-from .._condition import Condition
+from .._condition import Condition, stays_below
 from .._curves import identity
 from .._finding import Control, Curves, Finding
-from .._reading import OBJECTIVE_NAMES, Objective
+from .._model_group import CAUSAL, NAMES, OBJECTIVES
 from .._shapes import layer_names
 from .._sources import LESSONS
+from .._table import untrained
 
-OBJECTIVES: tuple[Objective, ...] = ("causal-lm", "masked-lm", "translation")
-READS = {OBJECTIVE_NAMES[o]: replace(identity(o), trained=False) for o in OBJECTIVES}
-TRAINED = identity("causal-lm")
+READS = untrained({NAMES[o]: identity(o) for o in OBJECTIVES})
+TRAINED = identity(CAUSAL)
 
 
 def test(curves: Curves) -> list[Condition]:
     losses = {name: curve[:, :1] - curve[:, 1:] for name, curve in curves.items()}
     layers = layer_names(next(iter(losses.values())).shape[1], 2)
     return [
-        Condition(
-            name="loss of identity neighbours from layer 1, untrained",
-            values=np.concatenate(list(losses.values()), axis=1),
-            labels=[f"{layer}, {name}" for name in losses for layer in layers],
-            threshold=0.02,
-            unit="share of neighbours",
-            side="below",
+        stays_below(
+            "loss of identity neighbours from layer 1, untrained",
+            np.concatenate(list(losses.values()), axis=1),
+            0.02,
+            "share of neighbours",
+            [f"{layer}, {name}" for name in losses for layer in layers],
         )
     ]
 
@@ -43,6 +40,6 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(Control(name="trained causal LM, which must lose it", reads=dict.fromkeys(READS, TRAINED)),),
-    learned=("causal-lm",),
+    learned=(CAUSAL,),
     minimum_seeds=1,
 )

@@ -1,33 +1,27 @@
 """representations:V-2. Layers are 0..L."""
 
 from .._clustering import clustering_control
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._curves import information
 from .._finding import Control, Curves, Finding
-from .._reading import untrained
+from .._model_group import CAUSAL, TRANSLATION
 from .._shapes import falls, step_names, total_fall
 from .._sources import BOTTOM_UP
+from .._table import untrained
 
-READS = {"causal": information("causal-lm", "input"), "translation": information("translation", "input")}
+READS = {"causal": information(CAUSAL, "input"), "translation": information(TRANSLATION, "input")}
 
 
 def test(curves: Curves) -> list[Condition]:
     steps = falls(curves["translation"])
     return [
-        Condition(
-            name="total fall of the causal LM minus that of the translation encoder",
-            values=total_fall(curves["causal"]) - total_fall(curves["translation"]),
-            labels=["the top"],
-            threshold=0.15,
-            unit="nats",
+        exceeds(
+            "total fall of the causal LM minus that of the translation encoder",
+            total_fall(curves["causal"]) - total_fall(curves["translation"]),
+            0.15,
+            "nats",
         ),
-        Condition(
-            name="fall of the translation encoder at every layer",
-            values=steps,
-            labels=step_names(steps.shape[1], 0),
-            threshold=0.0,
-            unit="nats",
-        ),
+        exceeds("fall of the translation encoder at every layer", steps, 0.0, "nats", step_names(steps.shape[1], 0)),
     ]
 
 
@@ -43,5 +37,5 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(Control(name="untrained models", reads=untrained(READS)), clustering_control(READS)),
-    learned=("causal-lm", "translation"),
+    learned=(CAUSAL, TRANSLATION),
 )

@@ -1,14 +1,15 @@
 """representations:V-3. Layers are 0..L; nothing is masked."""
 
 from .._clustering import clustering_control
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._curves import information
 from .._finding import Control, Curves, Finding
-from .._reading import untrained
+from .._model_group import CAUSAL, MASKED
 from .._shapes import layer_names
 from .._sources import BOTTOM_UP
+from .._table import untrained
 
-READS = {"masked": information("masked-lm", "input")}
+READS = {"masked": information(MASKED, "input")}
 
 
 def test(curves: Curves) -> list[Condition]:
@@ -17,20 +18,20 @@ def test(curves: Curves) -> list[Condition]:
     interior = curve[:, 1:-1]
     names = layer_names(interior.shape[1], 1)
     return [
-        Condition(
-            name="rise from the lowest layer between the ends to the top",
-            values=curve[:, -1:] - interior,
-            labels=names,
-            threshold=0.04,
-            unit="nats",
+        exceeds(
+            "rise from the lowest layer between the ends to the top",
+            curve[:, -1:] - interior,
+            0.04,
+            "nats",
+            names,
             over="any",
         ),
-        Condition(
-            name="fall from layer 0 to the lowest layer between the ends",
-            values=curve[:, :1] - interior,
-            labels=names,
-            threshold=0.0,
-            unit="nats",
+        exceeds(
+            "fall from layer 0 to the lowest layer between the ends",
+            curve[:, :1] - interior,
+            0.0,
+            "nats",
+            names,
             over="any",
             alone=False,  # a causal LM falls too: what counts is that the masked LM rises again
         ),
@@ -51,10 +52,10 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(
-        Control(name="causal LM", reads={"masked": information("causal-lm", "input")}),
+        Control(name="causal LM", reads={"masked": information(CAUSAL, "input")}),
         Control(name="untrained model", reads=untrained(READS)),
         clustering_control(READS),
     ),
-    learned=("masked-lm",),
+    learned=(MASKED,),
     minimum_seeds=1,
 )

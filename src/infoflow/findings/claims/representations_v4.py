@@ -1,11 +1,12 @@
 """representations:V-4. Layers are 0..L; the masked LM sees inputs corrupted as in training."""
 
-from .._condition import Condition
+from .._condition import Condition, exceeds, stays_below
 from .._curves import LANGUAGE_MODEL_INFORMATION as READS
 from .._finding import Control, Curves, Finding
-from .._reading import baselines, untrained
+from .._model_group import CAUSAL, MASKED
 from .._shapes import depth_correlation, total_fall
 from .._sources import BOTTOM_UP
+from .._table import baselines, untrained
 
 MODELS = {"causal": "causal LM", "masked": "masked LM"}
 LEAST_RISE = {"causal": 0.13, "masked": 0.4}
@@ -19,27 +20,18 @@ def test(curves: Curves) -> list[Condition]:
 def _conditions(curves: Curves, model: str) -> list[Condition]:
     source, target, name = curves[f"{model} input"], curves[f"{model} output"], MODELS[model]
     return [
-        Condition(
-            name=f"rise of the information about the output, {name}",
-            values=-total_fall(target),
-            labels=["the top"],
-            threshold=LEAST_RISE[model],
-            unit="nats",
+        exceeds(f"rise of the information about the output, {name}", -total_fall(target), LEAST_RISE[model], "nats"),
+        exceeds(
+            f"rank correlation of depth and information about the output, {name}",
+            depth_correlation(target),
+            LEAST_CORRELATION,
+            "Spearman's rho",
         ),
-        Condition(
-            name=f"rank correlation of depth and information about the output, {name}",
-            values=depth_correlation(target),
-            labels=["all layers"],
-            threshold=LEAST_CORRELATION,
-            unit="Spearman's rho",
-        ),
-        Condition(
-            name=f"rank correlation of depth and information about the input, {name}",
-            values=depth_correlation(source),
-            labels=["all layers"],
-            threshold=-LEAST_CORRELATION,
-            unit="Spearman's rho",
-            side="below",
+        stays_below(
+            f"rank correlation of depth and information about the input, {name}",
+            depth_correlation(source),
+            -LEAST_CORRELATION,
+            "Spearman's rho",
         ),
     ]
 
@@ -62,6 +54,6 @@ FINDING = Finding(
         Control(name="shuffled labels", reads=baselines(READS)),
         Control(name="untrained models", reads=untrained(READS)),
     ),
-    learned=("causal-lm", "masked-lm"),
+    learned=(CAUSAL, MASKED),
     minimum_seeds=1,
 )

@@ -2,25 +2,25 @@
 
 import numpy as np
 
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._curves import LANGUAGE_MODEL_INFORMATION as READS
 from .._finding import Control, Curves, Finding
-from .._reading import Reading, baselines, untrained
+from .._model_group import CAUSAL, MASKED
 from .._shapes import total_fall
 from .._sources import BOTTOM_UP
+from .._table import Reading, baselines, untrained
 
 # In a control only the masked LM is replaced: a ratio of two changes that are both noise would mean nothing.
-MASKED: dict[str, Reading] = {name: reading for name, reading in READS.items() if name.startswith("masked")}
+REPLACED: dict[str, Reading] = {name: reading for name, reading in READS.items() if name.startswith("masked")}
 
 
 def test(curves: Curves) -> list[Condition]:
     return [
-        Condition(
-            name="change of the masked LM over change of the causal LM",
-            values=_change(curves, "masked") / _change(curves, "causal"),
-            labels=["the top"],
-            threshold=1.5,
-            unit="ratio",
+        exceeds(
+            "change of the masked LM over change of the causal LM",
+            _change(curves, "masked") / _change(curves, "causal"),
+            1.5,
+            "ratio",
         )
     ]
 
@@ -48,8 +48,8 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(
-        Control(name="masked LM with shuffled labels", reads={**READS, **baselines(MASKED)}),
-        Control(name="untrained masked LM", reads={**READS, **untrained(MASKED)}),
+        Control(name="masked LM with shuffled labels", reads={**READS, **baselines(REPLACED)}),
+        Control(name="untrained masked LM", reads={**READS, **untrained(REPLACED)}),
     ),
-    learned=("causal-lm", "masked-lm"),
+    learned=(CAUSAL, MASKED),
 )

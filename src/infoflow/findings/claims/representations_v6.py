@@ -4,12 +4,13 @@ from itertools import product
 
 import numpy as np
 
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._curves import SEED_DISTANCES, TASK_DISTANCES
 from .._finding import Control, Curves, Finding
-from .._reading import untrained
+from .._model_group import OBJECTIVES
 from .._shapes import layer_names
 from .._sources import BOTTOM_UP
+from .._table import untrained
 
 READS = {**TASK_DISTANCES, **SEED_DISTANCES}
 
@@ -20,12 +21,12 @@ def test(curves: Curves) -> list[Condition]:
     gaps = np.concatenate([curves[task] - curves[seed] for task, seed in pairs], axis=1)
     layers = layer_names(curves[pairs[0][0]].shape[1], 1)
     return [
-        Condition(
-            name="distance between objectives minus distance between seeds",
-            values=gaps,
-            labels=[f"{layer}, {task} against {seed}" for task, seed in pairs for layer in layers],
-            threshold=0.02,
-            unit="1 − PWCCA",
+        exceeds(
+            "distance between objectives minus distance between seeds",
+            gaps,
+            0.02,
+            "1 − PWCCA",
+            [f"{layer}, {task} against {seed}" for task, seed in pairs for layer in layers],
         )
     ]
 
@@ -42,5 +43,5 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(Control(name="untrained models", reads=untrained(READS)),),
-    learned=("causal-lm", "masked-lm", "translation"),
+    learned=OBJECTIVES,
 )

@@ -2,12 +2,13 @@
 
 import numpy as np
 
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._curves import TASK_DISTANCES
 from .._finding import Control, Curves, Finding
-from .._reading import baselines, untrained
+from .._model_group import OBJECTIVES
 from .._shapes import layer_names
 from .._sources import BOTTOM_UP
+from .._table import baselines, untrained
 
 CLOSEST, *OTHERS = TASK_DISTANCES
 
@@ -16,12 +17,12 @@ def test(curves: Curves) -> list[Condition]:
     gaps = [curves[other][:, 1:] - curves[CLOSEST][:, 1:] for other in OTHERS]
     layers = layer_names(gaps[0].shape[1], 2)
     return [
-        Condition(
-            name=f"distance of another pair minus distance {CLOSEST}",
-            values=np.concatenate(gaps, axis=1),
-            labels=[f"{layer}, {other}" for other in OTHERS for layer in layers],
-            threshold=0.0,
-            unit="1 − PWCCA",
+        exceeds(
+            f"distance of another pair minus distance {CLOSEST}",
+            np.concatenate(gaps, axis=1),
+            0.0,
+            "1 − PWCCA",
+            [f"{layer}, {other}" for other in OTHERS for layer in layers],
         )
     ]
 
@@ -46,5 +47,5 @@ FINDING = Finding(
             decisive=False,
         ),
     ),
-    learned=("causal-lm", "masked-lm", "translation"),
+    learned=OBJECTIVES,
 )

@@ -2,31 +2,32 @@
 
 import numpy as np
 
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._curves import SEED_DISTANCES, TASK_DISTANCES
 from .._finding import Control, Curves, Finding
-from .._reading import baselines
+from .._model_group import OBJECTIVES
 from .._shapes import falls, step_names, total_fall
 from .._sources import BOTTOM_UP
+from .._table import baselines
 
 
 def test(curves: Curves) -> list[Condition]:
     steps = {pair: -falls(curves[pair]) for pair in TASK_DISTANCES}
     layers = step_names(next(iter(steps.values())).shape[1], 1)
     return [
-        Condition(
-            name="growth of the distance between two objectives, layer 1 to the top",
-            values=np.concatenate([-total_fall(curves[pair]) for pair in TASK_DISTANCES], axis=1),
-            labels=list(TASK_DISTANCES),
-            threshold=0.03,
-            unit="1 − PWCCA",
+        exceeds(
+            "growth of the distance between two objectives, layer 1 to the top",
+            np.concatenate([-total_fall(curves[pair]) for pair in TASK_DISTANCES], axis=1),
+            0.03,
+            "1 − PWCCA",
+            list(TASK_DISTANCES),
         ),
-        Condition(
-            name="growth at every layer",
-            values=np.concatenate(list(steps.values()), axis=1),
-            labels=[f"{layer}, {pair}" for pair in steps for layer in layers],
-            threshold=0.0,
-            unit="1 − PWCCA",
+        exceeds(
+            "growth at every layer",
+            np.concatenate(list(steps.values()), axis=1),
+            0.0,
+            "1 − PWCCA",
+            [f"{layer}, {pair}" for pair in steps for layer in layers],
         ),
     ]
 
@@ -46,5 +47,5 @@ FINDING = Finding(
         Control(name="seeds of one objective", reads=dict(zip(TASK_DISTANCES, SEED_DISTANCES.values(), strict=True))),
         Control(name="shuffled rows", reads=baselines(TASK_DISTANCES)),
     ),
-    learned=("causal-lm", "masked-lm", "translation"),
+    learned=OBJECTIVES,
 )

@@ -2,14 +2,15 @@
 
 import numpy as np
 
-from .._condition import Condition
+from .._condition import Condition, exceeds, stays_below
 from .._curves import change
 from .._finding import Control, Curves, Finding
-from .._reading import untrained
+from .._model_group import CAUSAL, MASKED, OBJECTIVES, TRANSLATION
 from .._shapes import later_over_earlier, pair_names
 from .._sources import BOTTOM_UP
+from .._table import untrained
 
-READS = {"translation": change("translation"), "causal": change("causal-lm"), "masked": change("masked-lm")}
+READS = {"translation": change(TRANSLATION), "causal": change(CAUSAL), "masked": change(MASKED)}
 
 # "Non-increasing" must allow for equal layers, and an interval around equality always includes it. An increase
 # below the claim's own least effect counts as none.
@@ -22,29 +23,26 @@ def test(curves: Curves) -> list[Condition]:
     num = masked.shape[1]
     names = pair_names(num, 1)
     return [
-        Condition(
-            name="last change of the masked LM over each earlier one",
-            values=masked[:, -1:] / masked[:, :-1],
-            labels=[f"{layer}-{layer + 1}" for layer in range(1, num)],
-            threshold=1.1,
-            unit="ratio",
+        exceeds(
+            "last change of the masked LM over each earlier one",
+            masked[:, -1:] / masked[:, :-1],
+            1.1,
+            "ratio",
+            [f"{layer}-{layer + 1}" for layer in range(1, num)],
         ),
-        Condition(
-            name="a later change of the translation encoder over an earlier one",
-            values=ratios["translation"],
-            labels=names,
-            threshold=TOLERANCE,
-            unit="ratio",
-            side="below",
+        stays_below(
+            "a later change of the translation encoder over an earlier one",
+            ratios["translation"],
+            TOLERANCE,
+            "ratio",
+            names,
             alone=False,  # a model whose layers all change tokens alike never changes them more
         ),
-        Condition(
-            name="the last change of the translation encoder over its first",
-            values=curves["translation"][:, -1:] / curves["translation"][:, :1],
-            labels=[names[-1]],
-            threshold=1 / TOLERANCE,
-            unit="ratio",
-            side="below",
+        stays_below(
+            "the last change of the translation encoder over its first",
+            curves["translation"][:, -1:] / curves["translation"][:, :1],
+            1 / TOLERANCE,
+            "ratio",
         ),
         _somewhere("a rise of the causal LM's change", ratios["causal"], names),
         _somewhere("a fall of the causal LM's change", 1 / ratios["causal"], names),
@@ -54,7 +52,7 @@ def test(curves: Curves) -> list[Condition]:
 
 def _somewhere(name: str, ratios: np.ndarray, labels: list[str]) -> Condition:
     """Any noise rises somewhere and falls somewhere: such a condition counts with the others only."""
-    return Condition(name=name, values=ratios, labels=labels, threshold=1.0, unit="ratio", over="any", alone=False)
+    return exceeds(name, ratios, 1.0, "ratio", labels, over="any", alone=False)
 
 
 FINDING = Finding(
@@ -76,5 +74,5 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(Control(name="untrained models", reads=untrained(READS)),),
-    learned=("causal-lm", "masked-lm", "translation"),
+    learned=OBJECTIVES,
 )

@@ -1,32 +1,26 @@
 """representations:Z-1. Layers are 0..L; BERT's part is played by the study's masked LM."""
 
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._curves import geometry
 from .._finding import Control, Curves, Finding
-from .._reading import baselines, untrained
+from .._model_group import MASKED
 from .._shapes import depth_correlation
 from .._sources import GEOMETRY
+from .._table import baselines, untrained
 
-READS = {"masked": geometry("masked-lm", "average_similarity")}
+READS = {"masked": geometry(MASKED, "average_similarity")}
 
 
 def test(curves: Curves) -> list[Condition]:
     curve = curves["masked"]
     return [
-        Condition(
-            name="rank correlation of average similarity with depth, last layer aside",
-            values=depth_correlation(curve[:, :-1]),
-            labels=["masked LM"],
-            threshold=0.8,
-            unit="Spearman's rho",
+        exceeds(
+            "rank correlation of average similarity with depth, last layer aside",
+            depth_correlation(curve[:, :-1]),
+            0.8,
+            "Spearman's rho",
         ),
-        Condition(
-            name="fall of average similarity at the last layer",
-            values=curve[:, -2:-1] - curve[:, -1:],
-            labels=["the top"],
-            threshold=0.05,
-            unit="cosine",
-        ),
+        exceeds("fall of average similarity at the last layer", curve[:, -2:-1] - curve[:, -1:], 0.05, "cosine"),
     ]
 
 
@@ -52,10 +46,10 @@ FINDING = Finding(
         Control(name="untrained model", reads=untrained(READS)),
         Control(
             name="Spearman's correlation in place of the cosine",
-            reads={"masked": geometry("masked-lm", "average_similarity", space="rank")},
+            reads={"masked": geometry(MASKED, "average_similarity", space="rank")},
             decisive=False,
         ),
     ),
-    learned=("masked-lm",),
+    learned=(MASKED,),
     minimum_seeds=1,
 )

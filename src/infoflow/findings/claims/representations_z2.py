@@ -2,42 +2,42 @@
 
 import numpy as np
 
-from .._condition import Condition
+from .._condition import Condition, exceeds, stays_below
 from .._curves import geometry
 from .._finding import Control, Curves, Finding
-from .._reading import OBJECTIVE_NAMES, Objective, Reading, untrained
+from .._model_group import CAUSAL, MASKED, NAMES
 from .._shapes import depth_correlation
 from .._sources import GEOMETRY
+from .._table import Reading, untrained
 
-OBJECTIVES: tuple[Objective, ...] = ("masked-lm", "causal-lm")
+LANGUAGE_MODELS = (MASKED, CAUSAL)
 
 
 def _reads(measure: str) -> dict[str, Reading]:
     names = {"self": measure, "average": "average_similarity"}
-    return {f"{o} {name}": geometry(o, each) for o in OBJECTIVES for name, each in names.items()}
+    return {f"{o.name} {name}": geometry(o, each) for o in LANGUAGE_MODELS for name, each in names.items()}
 
 
 READS = _reads("self_similarity")
 
 
 def test(curves: Curves) -> list[Condition]:
-    corrected = [(curves[f"{o} self"] - curves[f"{o} average"])[:, :-1] for o in OBJECTIVES]
-    names = [OBJECTIVE_NAMES[o] for o in OBJECTIVES]
+    corrected = [(curves[f"{o.name} self"] - curves[f"{o.name} average"])[:, :-1] for o in LANGUAGE_MODELS]
+    names = [NAMES[o] for o in LANGUAGE_MODELS]
     return [
-        Condition(
-            name="rank correlation of corrected self-similarity with depth, last layer aside",
-            values=np.concatenate([depth_correlation(curve) for curve in corrected], axis=1),
-            labels=names,
-            threshold=-0.8,
-            unit="Spearman's rho",
-            side="below",
+        stays_below(
+            "rank correlation of corrected self-similarity with depth, last layer aside",
+            np.concatenate([depth_correlation(curve) for curve in corrected], axis=1),
+            -0.8,
+            "Spearman's rho",
+            names,
         ),
-        Condition(
-            name="fall of corrected self-similarity from layer 0 to the last layer but one",
-            values=np.concatenate([curve[:, :1] - curve[:, -1:] for curve in corrected], axis=1),
-            labels=names,
-            threshold=0.05,
-            unit="cosine",
+        exceeds(
+            "fall of corrected self-similarity from layer 0 to the last layer but one",
+            np.concatenate([curve[:, :1] - curve[:, -1:] for curve in corrected], axis=1),
+            0.05,
+            "cosine",
+            names,
         ),
     ]
 
@@ -61,6 +61,6 @@ FINDING = Finding(
         # Random attention mixes words too: not a null of this claim, but what training adds to is worth knowing.
         Control(name="untrained models", reads=untrained(READS), decisive=False),
     ),
-    learned=OBJECTIVES,
+    learned=LANGUAGE_MODELS,
     minimum_seeds=1,
 )

@@ -1,9 +1,9 @@
 """representations:Z-3. Held-out words, states after the map."""
 
-from .._alignment import gain, in_place_of_aligned, pair
-from .._condition import Condition
-from .._finding import Control, Curves, Finding
-from .._reading import Reading
+from .._alignment import controls, gain, pairs
+from .._condition import Condition, exceeds
+from .._finding import Curves, Finding
+from .._model_group import MASKED, TRANSLATION
 from .._sources import ENCODER_SPACES
 
 UNITS = {
@@ -12,17 +12,12 @@ UNITS = {
     "rsa": "rank correlation",
     "pwcca": "PWCCA",
 }
-READS: dict[str, Reading] = {name: one for metric in ("mse", *UNITS) for name, one in pair(metric, "mapped").items()}
+METRICS = ("mse", *UNITS)
 
 
 def test(curves: Curves) -> list[Condition]:
-    falls = Condition(
-        name="fall of the squared error", values=-gain(curves, "mse"), labels=[""], threshold=0, unit="squared units"
-    )
-    rises = [
-        Condition(name=f"rise of {metric}", values=gain(curves, metric), labels=[""], threshold=0, unit=unit)
-        for metric, unit in UNITS.items()
-    ]
+    falls = exceeds("fall of the squared error", -gain(curves, "mse"), 0, "squared units")
+    rises = [exceeds(f"rise of {metric}", gain(curves, metric), 0, unit) for metric, unit in UNITS.items()]
     return [falls, *rises]
 
 
@@ -35,11 +30,8 @@ FINDING = Finding(
         "aligned encoder against the unaligned one under its best linear map, on held-out words: squared error lower; "
         "retrieval both ways, RSA and PWCCA to the translation encoder higher"
     ),
-    reads=READS,
+    reads=pairs(METRICS, "mapped"),
     test=test,
-    controls=(
-        Control(name="trained on shuffled links", reads=in_place_of_aligned(READS, "shuffled")),
-        Control(name="trained on the regulariser only", reads=in_place_of_aligned(READS, "regulariser only")),
-    ),
-    learned=("masked-lm", "translation"),
+    controls=controls(METRICS, "mapped"),
+    learned=(MASKED, TRANSLATION),
 )

@@ -1,22 +1,22 @@
 """representations:Z-5. Layer 0."""
 
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._curves import geometry
 from .._finding import Control, Curves, Finding
-from .._reading import baselines, untrained
+from .._model_group import MASKED, TRANSLATION
 from .._sources import ENCODER_SPACES
+from .._table import baselines, untrained
 
-READS = {o: geometry(o, "average_similarity") for o in ("translation", "masked-lm")}
+READS = {o.name: geometry(o, "average_similarity") for o in (TRANSLATION, MASKED)}
 
 
 def test(curves: Curves) -> list[Condition]:
     return [
-        Condition(
-            name="average similarity of the translation encoder's embeddings over the masked LM's",
-            values=curves["translation"][:, :1] - curves["masked-lm"][:, :1],
-            labels=["layer 0"],
-            threshold=0.05,
-            unit="cosine",
+        exceeds(
+            "average similarity of the translation encoder's embeddings over the masked LM's",
+            curves["translation"][:, :1] - curves["masked-lm"][:, :1],
+            0.05,
+            "cosine",
         )
     ]
 
@@ -36,5 +36,5 @@ FINDING = Finding(
         Control(name="isotropic Gaussian", reads=baselines(READS)),
         Control(name="untrained models", reads=untrained(READS)),
     ),
-    learned=("translation", "masked-lm"),
+    learned=(TRANSLATION, MASKED),
 )

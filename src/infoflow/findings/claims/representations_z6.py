@@ -2,14 +2,15 @@
 
 import numpy as np
 
-from .._condition import Condition
+from .._condition import Condition, exceeds
 from .._curves import geometry
 from .._finding import Control, Curves, Finding
-from .._reading import untrained
+from .._model_group import MASKED, TRANSLATION
 from .._shapes import step_names
 from .._sources import ENCODER_SPACES
+from .._table import untrained
 
-READS = {"translation": geometry("translation", "average_similarity")}
+READS = {"translation": geometry(TRANSLATION, "average_similarity")}
 _RATIO = 1.5
 
 
@@ -18,12 +19,12 @@ def test(curves: Curves) -> list[Condition]:
     steps = np.diff(curves["translation"], axis=1)
     earlier, last = steps[:, :-1], steps[:, -1:]
     return [
-        Condition(
-            name=f"rise at the last layer, by itself and less {_RATIO} times each earlier one",
-            values=np.concatenate([last, last - _RATIO * earlier], axis=1),
-            labels=["by itself", *step_names(earlier.shape[1], 0)],
-            threshold=0.0,
-            unit="cosine",
+        exceeds(
+            f"rise at the last layer, by itself and less {_RATIO} times each earlier one",
+            np.concatenate([last, last - _RATIO * earlier], axis=1),
+            0.0,
+            "cosine",
+            ["by itself", *step_names(earlier.shape[1], 0)],
         ),
     ]
 
@@ -43,8 +44,8 @@ FINDING = Finding(
     reads=READS,
     test=test,
     controls=(
-        Control(name="masked LM", reads={"translation": geometry("masked-lm", "average_similarity")}),
+        Control(name="masked LM", reads={"translation": geometry(MASKED, "average_similarity")}),
         Control(name="untrained model", reads=untrained(READS)),
     ),
-    learned=("translation", "masked-lm"),
+    learned=(TRANSLATION, MASKED),
 )

@@ -7,12 +7,12 @@ import pytest
 from .groups import models_of
 
 
-def read(tables, **fields):
-    from infoflow.findings._reading import Curve
+def read(tables, name="layer_distance", first=1, where=None, **changes):
+    from infoflow.findings import Table
+    from infoflow.results import Spec
 
-    return Curve(**{"table": "layer_distance", "objective": "causal-lm", "first_layer": 1, **fields}).panel(
-        models_of(tables)
-    )
+    curve = Table(name, Spec("causal-lm")).where(**(where or {})).by("layer", first=first)
+    return curve.changed(**changes).estimates(models_of(tables))
 
 
 def absence(tables, **fields):
@@ -25,24 +25,24 @@ def absence(tables, **fields):
 
 def test_curve_in_order_whatever_the_order_of_rows(published):
     published["layer_distance"] = published["layer_distance"].sample(frac=1, random_state=0)
-    panel = read(published)
-    assert panel.units == ((1,), (2,), (3,))
-    assert panel.layers == (1, 2, 3, 4, 5)
-    np.testing.assert_allclose(panel.values_UK, [[0.075, 0.067, 0.065, 0.079, 0.0705]] * 3)
-    assert panel.replicates_URK.shape == (3, 40, 5)
+    curve = read(published)
+    assert curve.units == ((1,), (2,), (3,))
+    assert curve.depth == 5
+    np.testing.assert_allclose(curve.values_UK, [[0.075, 0.067, 0.065, 0.079, 0.0705]] * 3)
+    assert curve.replicates_URK.shape == (3, 40, 5)
 
 
 def test_replicates_belong_to_their_layer_and_seed(make_study):
     table = make_study(noise=0.1, between=0.1).tables()["layer_distance"]
-    panel = read({"layer_distance": table})
+    curve = read({"layer_distance": table})
     rows = table[(table["objective"] == "causal-lm") & table["trained"] & (table["seed"] == 2) & (table["layer"] == 4)]
-    np.testing.assert_array_equal(panel.replicates_URK[1, :, 3], rows["replicates"].iloc[0])
+    np.testing.assert_array_equal(curve.replicates_URK[1, :, 3], rows["replicates"].iloc[0])
 
 
 def test_first_layer_leaves_the_layers_below_out(published):
     where = {"side": "input", "regime": "clean"}
-    panel = read(published, table="mutual_information", where=where, first_layer=1)
-    assert panel.layers == (1, 2, 3, 4, 5, 6)
+    curve = read(published, "mutual_information", where=where, first=1)
+    assert curve.depth == 6
 
 
 def test_untrained_and_baseline(published):
@@ -91,7 +91,8 @@ def test_what_is_missing_is_named(published):
 
 
 def test_distance_between_tasks_is_found_in_either_order(published):
-    from infoflow.findings._reading import TaskDistance
+    from infoflow.findings._curves import task_distance
+    from infoflow.results import Spec
 
     table = published["model_distance"]
     swapped = table.rename(
@@ -99,44 +100,46 @@ def test_distance_between_tasks_is_found_in_either_order(published):
     )
     mixed = pd.concat([table[table["seed_a"] != 2], swapped[swapped["seed_a"] == 2]])
     for first, second in (("translation", "masked-lm"), ("masked-lm", "translation")):
-        panel = TaskDistance(first=first, second=second).panel(models_of({"model_distance": mixed}))
-        assert panel.units == ((1,), (2,), (3,))
-        np.testing.assert_allclose(panel.values_UK, [[0.423, 0.430, 0.438, 0.453, 0.470, 0.535]] * 3)
+        curve = task_distance(Spec(first), Spec(second)).estimates(models_of({"model_distance": mixed}))
+        assert curve.units == ((1,), (2,), (3,))
+        np.testing.assert_allclose(curve.values_UK, [[0.423, 0.430, 0.438, 0.453, 0.470, 0.535]] * 3)
 
 
 def test_distance_between_tasks_takes_encoders(published):
-    from infoflow.findings._reading import TaskDistance
+    from infoflow.findings._curves import task_distance
+    from infoflow.results import Spec
 
     table = published["model_distance"]
     decoder = table[table["objective_a"] == "translation"].assign(stack_a="decoder", value=9.0)
-    panel = TaskDistance(first="masked-lm", second="translation").panel(
+    curve = task_distance(Spec("masked-lm"), Spec("translation")).estimates(
         models_of({"model_distance": pd.concat([decoder, table])})
     )
-    assert panel.values_UK.max() < 1
+    assert curve.values_UK.max() < 1
 
 
 def test_distance_between_seeds(published):
-    from infoflow.findings._reading import SeedDistance
+    from infoflow.findings._curves import seed_distance
+    from infoflow.results import Spec
 
-    panel = SeedDistance(objective="translation").panel(models_of(published))
-    assert panel.units == ((1, 2), (1, 3), (2, 3))
-    np.testing.assert_allclose(panel.alone(2), [[0.302, 0.305, 0.310, 0.315, 0.313, 0.309]])
+    curve = seed_distance(Spec("translation")).estimates(models_of(published))
+    assert curve.units == ((1, 2), (1, 3), (2, 3))
+    np.testing.assert_allclose(curve.alone(2), [[0.302, 0.305, 0.310, 0.315, 0.313, 0.309]])
 
 
 def test_only_seeds_that_every_table_has_are_used(published):
     from infoflow.findings import FINDINGS
-    from infoflow.findings._reading import gather
+    from infoflow.findings._table import gather
 
     table = published["identity_neighbours"]
     published["identity_neighbours"] = table[(table["seed"] != 2) | (table["objective"] != "masked-lm")]
-    panels = gather(FINDINGS["representations:V-17"].reads, models_of(published))
-    assert {panel.units for panel in panels.values()} == {((1,), (3,))}
+    found = gather(FINDINGS["representations:V-17"].reads, models_of(published))
+    assert {curve.units for curve in found.values()} == {((1,), (3,))}
 
 
 def test_models_of_different_depth_are_not_compared(published):
     from infoflow.findings import FINDINGS
     from infoflow.findings._model_group import Absent
-    from infoflow.findings._reading import gather
+    from infoflow.findings._table import gather
 
     table = published["identity_neighbours"]
     published["identity_neighbours"] = table[(table["layer"] < 6) | (table["objective"] != "masked-lm")]

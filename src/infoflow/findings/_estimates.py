@@ -1,16 +1,17 @@
-"""One measured curve, seed by seed, with its bootstrap replicates."""
+"""Numbers of each seed, with their bootstrap replicates."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ._model_group import Absent
 
-# U units (a seed, or a pair of seeds), R sentence replicates, K points of the curve
+# U units (a seed, or a pair of seeds), R sentence replicates, K numbers, such as the points of a curve
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Panel:
+class Estimates:
     """A curve of K points for each unit.
 
     A unit is what one row of the underlying table belongs to: one seed, or two seeds where the number is a distance
@@ -18,9 +19,19 @@ class Panel:
     """
 
     units: tuple[tuple[int, ...], ...]
-    layers: tuple[int, ...]
     values_UK: np.ndarray
     replicates_URK: np.ndarray
+    depth: int = 0  # the highest layer of a curve over layers
+
+    @classmethod
+    def of(cls, found: Mapping[tuple[int, ...], np.ndarray], depth: int = 0) -> "Estimates":
+        """Of each unit's numbers (1 + R, K), the estimate first; replicates are cut to their common number."""
+        common = min(len(rows) for rows in found.values())
+        rows_URK = np.stack([rows[:common] for rows in found.values()])
+        # Replicates of one point of a curve lie side by side, so that sums over them are exact to the last bit.
+        by_point_UKR = np.ascontiguousarray(rows_URK[:, 1:].transpose(0, 2, 1)) if depth else None
+        replicates_URK = rows_URK[:, 1:] if by_point_UKR is None else by_point_UKR.transpose(0, 2, 1)
+        return cls(units=tuple(found), values_UK=rows_URK[:, 0], replicates_URK=replicates_URK, depth=depth)
 
     @property
     def seeds(self) -> set[int]:
@@ -30,7 +41,7 @@ class Panel:
     def num_replicates(self) -> int:
         return self.replicates_URK.shape[1]
 
-    def only(self, seeds: set[int]) -> "Panel":
+    def only(self, seeds: set[int]) -> "Estimates":
         """The units whose seeds are all among `seeds`.
 
         Raises:

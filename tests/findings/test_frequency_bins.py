@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 
-from infoflow.findings._model_group import Absent
-from infoflow.findings._rank_grid import (
+from infoflow.findings._frequency_bins import (
     RANK_BINS,
     by_layer,
     change_by_rank,
@@ -16,6 +15,7 @@ from infoflow.findings._rank_grid import (
     rank_correlation,
     rarest_over_next,
 )
+from infoflow.findings._model_group import CAUSAL, Absent
 
 from .groups import models_of
 
@@ -45,22 +45,21 @@ def make_table(bins=range(11), layers=LAYERS, seeds=(1, 2), **changes):
 
 
 def test_values_and_replicates_lie_where_they_belong():
-    panel = change_by_rank("causal-lm").panel(models_of(make_table()))
-    assert panel.units == ((1,), (2,))
-    assert panel.layers == LAYERS
-    values = panel.values_UK.reshape(2, 3, 11)
+    curve = change_by_rank(CAUSAL).estimates(models_of(make_table()))
+    assert curve.units == ((1,), (2,))
+    values = curve.values_UK.reshape(2, 3, 11)
     assert values[1, 2].tolist() == [200 + 30 + index for index in range(11)]
-    replicates = panel.replicates_URK.reshape(2, 2, 3, 11)
+    replicates = curve.replicates_URK.reshape(2, 2, 3, 11)
     assert (replicates[1, 0] == 2).all()
     assert (replicates[0, 1] == np.arange(11)).all()
 
 
 def test_bins_that_were_left_out_are_passed_over():
-    panel = change_by_rank("causal-lm").panel(models_of(make_table(bins=(0, 1, 3, 4, 5, 8))))
-    grid = by_layer(panel.values_UK)
+    curve = change_by_rank(CAUSAL).estimates(models_of(make_table(bins=(0, 1, 3, 4, 5, 8))))
+    grid = by_layer(curve.values_UK)
     assert grid.shape == (2, 3, 6)
-    assert frequent_over_rarest(panel.values_UK)[0].tolist() == [110 / 118, 120 / 128, 130 / 138]
-    assert rarest_over_next(panel.values_UK)[0, 0] == 118 / 115
+    assert frequent_over_rarest(curve.values_UK)[0].tolist() == [110 / 118, 120 / 128, 130 / 138]
+    assert rarest_over_next(curve.values_UK)[0, 0] == 118 / 115
 
 
 def test_rank_correlation_is_scipys():
@@ -75,7 +74,7 @@ def test_rank_correlation_is_scipys():
 def test_permuted_bins_are_the_same_numbers_in_the_same_order_in_every_layer():
     curve = np.arange(33.0)[None]
     curve[:, [10, 21, 32]] = np.nan
-    control = permuted_bins({"a": change_by_rank("causal-lm")})
+    control = permuted_bins({"a": change_by_rank(CAUSAL)})
     replicas = by_layer(control.transform({"a": curve})["a"])
     assert replicas.shape == (1000, 3, 10)
     assert (np.sort(replicas, axis=2) == by_layer(curve)).all()
@@ -96,13 +95,13 @@ def test_permuted_bins_are_the_same_numbers_in_the_same_order_in_every_layer():
 )
 def test_what_is_missing_is_named(tables, text):
     with pytest.raises(Absent, match=text):
-        change_by_rank("causal-lm").panel(models_of(tables))
+        change_by_rank(CAUSAL).estimates(models_of(tables))
 
 
 def test_influence_is_read_on_all_other_tokens_and_from_block_0():
     table = make_table()["change_by_frequency"].rename(columns={"layer": "block"})
     table["block"] -= 1
     both = pd.concat([table.assign(pool="others"), table.assign(pool="after", value=-1.0)])
-    panel = influence_by_rank("causal-lm").panel(models_of({"influence_by_frequency": both}))
-    assert panel.layers == (0, 1, 2)
-    assert (panel.values_UK > 0).all()
+    curve = influence_by_rank(CAUSAL).estimates(models_of({"influence_by_frequency": both}))
+    assert curve.values_UK.shape == (2, 33)
+    assert (curve.values_UK > 0).all()

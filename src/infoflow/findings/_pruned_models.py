@@ -1,0 +1,255 @@
+"""What claims read of pruned models: how many heads can go, whether training from scratch does as well, and which heads
+are left: of which kind, in which layers, with which functions, how decided.
+
+Shares of heads have no bootstrap over sentences: their replicates repeat them, so that intervals come from seeds alone.
+"""
+
+# R bootstrap replicates, P points of a sweep; rows of numbers hold the estimate first, then its replicates: (1 + R, …)
+
+from dataclasses import replace
+from math import comb
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from ._model_group import TRANSLATION, Absent
+from ._table import Reading, SeedRows, Table, exact, together
+
+CHEAP = {"bleu": 0.5, "loss": 0.05}
+"""What heads may cost to count as removable: BLEU, or nats per token."""
+GATES, SCRATCH, RANDOM = "hard-concrete", "scratch", "random"
+ALL = "-all"
+"""Ends the name of a method that could choose among all heads, not among the encoder's alone."""
+WHOLE = ("unpruned", "importance", "iterative", "confidence", "relevance", "random", SCRATCH)
+"""Methods of which a point with all heads is the converged model itself."""
+KINDS = ("encoder-self", "decoder-self", "decoder-cross")
+PUBLISHED_LEFT = 17 / 48
+"""Share of the encoder's heads that the paper left in the model whose functions it counted."""
+
+_METRICS = ("bleu", "loss")
+_HEAD = ("stack", "kind", "layer", "head")
+_CONVERGED = -1  # the point before the sweep, in the table of roles
+
+
+def removable_share(method: str = GATES) -> Reading:
+    """Largest share of the encoder's heads whose removal costs at most `CHEAP`, in BLEU or, without it, in loss.
+
+    The curve of each seed and draw starts at the unpruned model, is straight between points, and is followed up to
+    where it first costs more; seeds' numbers are means over draws. Where some curve holds the unpruned model as a
+    point, costs are differences on the same sentences; elsewhere intervals count the sentences of the pruned one alone.
+    """
+    table = _quality().where(metric=_METRICS)
+    return together(_removable_share, _of_method(table, method), table)
+
+
+def pruned_less_scratch(pruned: str = GATES) -> Reading:
+    """Quality of the pruned models less that of models trained from scratch with the same heads, in BLEU and in loss.
+
+    Mean over the points that have both, positive where the pruned model is better; NaN for a metric that was not
+    scored. All heads where they were pruned, else the encoder's. With `pruned="random"`: as many random heads of the
+    converged model, interpolated along the mean random order.
+    """
+    return _quality().where(metric=...).reduce(_pruned_less_scratch, pruned=pruned)
+
+
+def alive_by_kind(method: str = GATES + ALL, *, uniform: bool = False) -> Reading:
+    """Mean share of the heads that are alive, over the points of a sweep that left some heads but not all.
+
+    One number for each of `KINDS`, then the lower half of the layers less the upper half for the decoder's
+    self-attention, and the upper less the lower for cross-attention (the middle layer of an odd number in neither; NaN
+    with one layer). `uniform`: what removing the same share of every kind and layer would leave.
+    """
+    table = _sweep("pruned_heads", *_HEAD, number="alive").where(stack=...)
+    return _of_method(table, method).reduce(_alive_by_kind, uniform=uniform)
+
+
+def surviving_roles(kept: Literal["sweep", "random"] = "sweep") -> Reading:
+    """Share of the functions of the encoder's heads that some living head still has, where under half of them are left.
+
+    Of the points of a sweep with fewer than half of the heads left the one nearest to `PUBLISHED_LEFT`. A function is a
+    role of the table `head_roles`, which some head of the converged model holds. `kept="random"`: expected share for as
+    many heads drawn at random from the converged model, exactly: 1 − C(n − m, k) / C(n, k) for a function that m of n
+    heads hold, k of them drawn.
+    """
+    table = _sweep("pruned_roles", *_HEAD, "role", "present", number="alive")
+    table = replace(table, absent="no head of the converged models held a function, or none of the sweeps was told of")
+    return table.where(stack="encoder", kind="self").reduce(_surviving_roles, kept=kept)
+
+
+def undecided_gates(at: Literal["largest", "zero"] = "largest") -> Reading:
+    """Share of the gates that are neither 0 nor 1 in evaluation, at one end of the sweep of penalties.
+
+    `at="largest"` penalty, or at a penalty of 0. Gates on the encoder's heads where they were learned, else on all.
+    """
+    curve = _sweep("pruning", "setting", number="undecided").where(metric=...)
+    return together(_undecided, curve, _sweep("pruned_heads", number="log_alpha").where(stack=...), at=at)
+
+
+def removable(removed_P: np.ndarray, cost_RP: np.ndarray) -> np.ndarray:
+    """Where each row of costs, in units of what is allowed, first exceeds 1; (rows,).
+
+    Args:
+        removed_P: Shares removed, rising.
+        cost_RP: Costs there; nothing removed costs nothing.
+    """
+    share_P = np.concatenate([[0.0], removed_P])
+    cost_RP = np.concatenate([np.zeros((len(cost_RP), 1)), cost_RP], axis=1)
+    found = np.full(len(cost_RP), share_P[-1])
+    for row, cost_P in enumerate(cost_RP):
+        dear = np.flatnonzero(cost_P > 1)
+        if len(dear):
+            after, before = dear[0], dear[0] - 1
+            part = (1 - cost_P[before]) / (cost_P[after] - cost_P[before])
+            found[row] = share_P[before] + part * (share_P[after] - share_P[before])
+    return found
+
+
+def _sweep(name: str, *needs: str, number: str) -> Table:
+    return Table(name, TRANSLATION, needs=("method", "draw", "point", *needs), number=number)
+
+
+def _quality() -> Table:
+    needs = ("method", "draw", "point", "baseline", "replicates", "kept", "total", "kept_decoder_self")
+    return Table("pruning", TRANSLATION, needs=(*needs, "kept_decoder_cross"), known=True)
+
+
+def _of_method(table: Table, method: str) -> Table:
+    return replace(table.where(method=method), absent=_not_chosen(method))
+
+
+def _not_chosen(method: str) -> str:
+    return f"no heads of a {TRANSLATION.name} model were chosen by {method}: set it in the plan's [pruning]"
+
+
+def _method(rows: SeedRows, method: str) -> SeedRows:
+    found = rows.at(rows.frame["method"] == method)
+    if found.frame.empty:
+        raise Absent(_not_chosen(method))
+    return found
+
+
+def _removable_share(rows: SeedRows, every: SeedRows) -> np.ndarray:
+    metric = rows.frame["metric"].iloc[0]
+    frame = every.frame
+    whole = every.at(
+        (frame["metric"] == metric)
+        & (frame["kept"] == frame["total"])
+        & frame["method"].str.removesuffix(ALL).isin(WHOLE)
+    )
+    draws = [removable(*_cost_curve(draw, metric, whole)) for _, draw in rows.groups("draw")]
+    return np.mean(draws, axis=0)[:, None]
+
+
+def _cost_curve(rows: SeedRows, metric: str, whole: SeedRows) -> tuple[np.ndarray, np.ndarray]:
+    """Shares of the encoder's heads removed, and costs there in units of what is allowed, (1 + R, P)."""
+    heads = rows.frame["total"] - rows.frame["kept_decoder_self"] - rows.frame["kept_decoder_cross"]
+    removed = ((rows.frame["total"] - rows.frame["kept"]) / heads).to_numpy(dtype=float)
+    start = SeedRows(whole.frame.head(1)).numbers if len(whole.frame) else np.full((1, 1), rows.column("baseline")[0])
+    cost_RP = (-1 if metric == "bleu" else 1) * _difference(rows.numbers, start) / CHEAP[metric]
+    points = np.unique(removed[removed > 0])
+    if not len(points):
+        raise Absent("no point of the sweep removed a head of the encoder: sweep larger penalties")
+    return points, np.stack([cost_RP[:, removed == point].mean(axis=1) for point in points], axis=1)
+
+
+def _pruned_less_scratch(rows: SeedRows, pruned: str) -> np.ndarray:
+    end = ALL if SCRATCH + ALL in set(rows.frame["method"]) else ""
+    scratch = _method(rows, SCRATCH + end)
+    scratch = scratch.at(scratch.frame["kept"] < scratch.frame["total"])  # with all heads there is nothing to compare
+    both = (_method(rows, pruned + end), scratch)
+    gaps = [_gap(*(one.at(one.frame["metric"] == metric) for one in both), metric, pruned) for metric in _METRICS]
+    common = min((len(gap) for gap in gaps if gap is not None), default=1)
+    return np.stack([np.full(common, np.nan) if gap is None else gap[:common] for gap in gaps], axis=1)
+
+
+def _gap(pruned: SeedRows, scratch: SeedRows, metric: str, method: str) -> np.ndarray | None:
+    """Mean difference over the points of one seed, (1 + R,); None where the metric was not scored."""
+    if pruned.frame.empty or scratch.frame.empty:
+        return None
+    sign = 1 if metric == "bleu" else -1
+    if method == RANDOM:
+        order = pruned.frame.groupby("kept")["value"].mean()
+        expected = np.interp(scratch.frame["kept"], order.index.to_numpy(dtype=float), order.to_numpy())
+        return np.array([sign * float((expected - scratch.frame["value"]).mean())])
+    both = pruned.frame.merge(scratch.frame, on=["draw", "point"], suffixes=("", "_scratch"))
+    if both.empty:
+        raise Absent("pruning has no point at which the pruned map was also trained from scratch")
+    other = both[["value_scratch", "replicates_scratch"]].set_axis(["value", "replicates"], axis=1)
+    return sign * _difference(SeedRows(both).numbers, SeedRows(other).numbers).mean(axis=1)
+
+
+def _difference(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Paired, replicate by replicate; a single row is a number without replicates."""
+    common = min(len(first), len(second)) if len(second) > 1 else len(first)
+    return first[:common] - (second[:common] if len(second) > 1 else second)
+
+
+def _alive_by_kind(rows: SeedRows, uniform: bool) -> np.ndarray:
+    frame = rows.frame.assign(alive=rows.column("alive"), kind=rows.frame["stack"] + "-" + rows.frame["kind"])
+    left = frame.groupby(["draw", "point"])["alive"].transform("mean")
+    frame = frame[(left > 0) & (left < 1)]
+    if frame.empty:
+        raise Absent("no point of the sweep left some heads but not all")
+    own = {kind: frame[frame["kind"] == kind] for kind in KINDS}
+    if missing := [kind for kind in KINDS if own[kind].empty]:
+        raise Absent(f"pruned_heads has no heads of {', '.join(missing)} in the sweep")
+    if uniform:
+        return exact([frame["alive"].mean()] * len(KINDS) + [0.0, 0.0])
+    shares = [own[kind]["alive"].mean() for kind in KINDS]
+    return exact([*shares, -_rise(own["decoder-self"]), _rise(own["decoder-cross"])])
+
+
+def _rise(frame: pd.DataFrame) -> float:
+    """Alive share of the upper half of the layers less that of the lower half."""
+    layers = sorted(set(frame["layer"]))
+    half = len(layers) // 2
+    if not half:
+        return float("nan")
+    low, high = (frame[frame["layer"].isin(part)]["alive"].mean() for part in (layers[:half], layers[-half:]))
+    return float(high - low)
+
+
+def _surviving_roles(rows: SeedRows, kept: str) -> np.ndarray | None:
+    before = rows.frame[rows.frame["point"] == _CONVERGED]
+    if before.empty:
+        raise Absent(f"pruned_roles has no roles of the converged model (point {_CONVERGED})")
+    sweep = _method(rows.at(rows.frame["point"] != _CONVERGED), GATES)
+    holders = before[before["present"]].drop_duplicates([*_HEAD, "role"]).groupby("role").size()
+    if holders.empty:
+        return None
+    return exact([np.mean([_surviving_share(holders, draw.frame, kept) for _, draw in sweep.groups("draw")])])
+
+
+def _surviving_share(holders: pd.Series, sweep: pd.DataFrame, kept: str) -> float:
+    """Of one draw, where so many heads held each role of the converged model."""
+    heads = sweep.drop_duplicates(["point", *_HEAD])
+    left = heads.groupby("point")["alive"].mean()
+    few = left[left < 0.5]
+    if few.empty:
+        raise Absent(f"no point of the sweep {GATES} left fewer than half of the encoder's heads")
+    point = (few - PUBLISHED_LEFT).abs().idxmin()
+    if kept == "random":
+        alive = heads[heads["point"] == point]["alive"]
+        num, drawn = len(alive), int(alive.sum())
+        return float(np.mean([1 - comb(num - int(m), drawn) / comb(num, drawn) for m in holders]))
+    at = sweep[sweep["point"] == point]
+    there = set(at[at["present"].astype(bool) & at["alive"].astype(bool)]["role"])
+    return float(np.mean([role in there for role in holders.index]))
+
+
+def _undecided(curve: SeedRows, heads: SeedRows, at: str) -> np.ndarray:
+    method = GATES if GATES in set(curve.frame["method"]) else GATES + ALL
+    key = ["method", "draw", "point"]
+    gates = heads.frame.dropna(subset="log_alpha").groupby(key).size().rename("gates").reset_index()
+    rows = _method(curve, method).frame.drop_duplicates(key).merge(gates, on=key)
+    if rows.empty:
+        raise Absent(f"pruned_heads has no gates of the sweep {method}")
+    return exact([np.mean([_undecided_share(draw, at) for _, draw in rows.groupby("draw")])])
+
+
+def _undecided_share(rows: pd.DataFrame, at: str) -> float:
+    end = rows.loc[rows["setting"].idxmax() if at == "largest" else rows["setting"].idxmin()]
+    if at == "zero" and end["setting"] > 0:
+        raise Absent(f"the sweep begins at a penalty of {end['setting']:g}: let the plan's penalties begin at 0")
+    return float(end["undecided"] / end["gates"])

@@ -1,0 +1,296 @@
+"""What a claim reads: `Table(name, objective).where(...)`, and what becomes of the rows that each seed has there.
+
+`Table(...).by("layer")` is a curve, `Table(...).reduce(function)` any numbers of the rows; `together` takes rows of
+several tables.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from types import EllipsisType
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from infoflow.foundation import NUM_REPLICATES
+from infoflow.results import Spec
+
+from ._estimates import Estimates
+from ._model_group import NAMES, Absent, ModelGroup
+
+# R bootstrap replicates, N rows of one seed, K numbers
+
+Unit = tuple[int, ...]
+_Open = tuple | EllipsisType  # of a setting: alternatives, or all
+
+# Where a table holds several settings of a measure, claims read the one that the published numbers used.
+_SETTINGS: dict[str, Any] = {
+    "stack": "encoder",
+    "stack_a": "encoder",
+    "stack_b": "encoder",
+    "side": "mean",
+    "metric": "cosine",
+    "neighbours": 50,
+    "few": "require",
+    "regime": "clean",
+    "space": "raw",
+    "words": "mean",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SeedRows:
+    """What one seed has in a table."""
+
+    frame: pd.DataFrame
+    number: str = "value"
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """Each row's number and, of values, its replicates: (1 + R, N)."""
+        values = self.column(self.number)[None]
+        return np.concatenate([values, self.replicates]) if self.number == "value" else values
+
+    @property
+    def replicates(self) -> np.ndarray:
+        """The replicates of each row, (R, N), cut to their common length; R is 0 where a row has none."""
+        if "replicates" not in self.frame.columns or self.frame.empty:
+            return np.empty((0, len(self.frame)))
+        lists = [np.asarray([] if row is None else row, dtype=float).ravel() for row in self.frame["replicates"]]
+        common = min(len(row) for row in lists)
+        return np.stack([row[:common] for row in lists]).T
+
+    def column(self, name: str) -> np.ndarray:
+        return self.frame[name].to_numpy(dtype=float)
+
+    def at(self, keep: Any) -> "SeedRows":
+        """Some of the rows."""
+        return SeedRows(self.frame[keep], self.number)
+
+    def groups(self, column: str) -> list[tuple[Any, "SeedRows"]]:
+        """The rows of each value of a column, in order."""
+        return [(value, SeedRows(own, self.number)) for value, own in self.frame.groupby(column)]
+
+
+Function = Callable[..., np.ndarray | None]
+"""Of the rows that one seed has in each table: K numbers, (1 + R, K), the estimate first; None leaves the seed out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of a table that are about the models of an objective, or about pairs of models of two.
+
+    A value of `where` that is a tuple gives alternatives, of which the first that occurs is read; `...` stands for all.
+    """
+
+    name: str
+    objective: Spec
+    other: Spec | None = None  # pairs with models of this objective
+    seeds: Literal["one", "ordered", "unordered"] = "one"  # of a pair: the same one, or two
+    settings: tuple[tuple[str, Any], ...] = ()
+    needs: tuple[str, ...] = ()  # further columns
+    known: bool = False  # rows without the number are passed over
+    trained: bool = True
+    number: str = "value"
+    absent: str = ""  # what to say where there are no such rows
+    no_model: str = ""  # what to say where the table has no model of the objective
+
+    def where(self, **settings: Any) -> "Table":
+        return replace(self, settings=(*self.settings, *settings.items()))
+
+    def by(self, column: str = "layer", *, first: int = 0) -> "Reading":
+        """A curve over layers, from layer `first` on."""
+        table = replace(self, needs=(*self.needs, column))
+        return Reading((table,), partial(_curve, column=column, first=first, name=self.name), first)
+
+    def reduce(self, function: Function, **options: Any) -> "Reading":
+        return Reading((self,), partial(function, **options) if options else function)
+
+    def units(self, models: ModelGroup) -> dict[Unit, SeedRows]:
+        """The rows of each seed, or pair of seeds.
+
+        Raises:
+            Absent: There are none.
+        """
+        frame = self._rows(models)
+        columns = ["seed"] if self.other is None else ["seed_a"] if self.seeds == "one" else ["seed_a", "seed_b"]
+        keys = frame[columns].to_numpy(dtype=int)
+        keys = np.sort(keys, axis=1) if self.seeds == "unordered" else keys
+        units = [tuple(map(int, key)) for key in np.unique(keys, axis=0)]
+        return {unit: SeedRows(frame[(keys == unit).all(axis=1)], self.number) for unit in units}
+
+    def _rows(self, models: ModelGroup) -> pd.DataFrame:
+        keys = ("seed_a", "seed_b") if self.other else ("seed",)
+        columns = [*keys, self.number, *self.needs, *(name for name, _ in self.settings)]
+        if self.other is None:
+            frame = models.rows(self.name, self.objective, columns, trained=self.trained)
+        else:
+            frame = models.pairs(self.name, self.objective, self.other, columns, trained=self.trained)
+            frame = frame[(frame["seed_a"] == frame["seed_b"]) == (self.seeds == "one")]
+        found = _chosen(frame, dict(self.settings))
+        self._require(found, models)
+        found = found.dropna(subset=[self.number]) if self.known else found
+        for column, wanted in self.settings:
+            if isinstance(wanted, tuple):
+                found = _first_of(found, column, wanted, self.name)
+        return found
+
+    def _require(self, found: pd.DataFrame, models: ModelGroup) -> None:
+        """Say what is missing where no rows were found."""
+        if not found.empty:
+            return
+        if self.other is None:
+            whole = models.table(self.name)
+            present = sorted({Spec(*one).label for one in zip(whole["objective"], whole["variant"], strict=True)})
+            if self.objective.label not in present:
+                none = f"there is no {NAMES[self.objective]} among the models (there are: {', '.join(present)})"
+                raise Absent(self.no_model or none)
+        plain = [f"{name} {value}" for name, value in self.settings if not isinstance(value, _Open)]
+        which = f" with {' and '.join(plain)}" if plain else ""
+        state = "trained" if self.trained else "untrained"
+        raise Absent(
+            self.absent.format(state=state)
+            or f"{self.name} has no matching rows{which} of the {state} {NAMES[self.objective]}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Numbers of each seed, from its rows in one or several tables."""
+
+    tables: tuple[Table, ...]
+    function: Function
+    first_layer: int | None = None  # of curves over layers: those of one claim must be of models of one depth
+    optional: int = 0  # how many of the last tables may be absent: the function gets None for their rows
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The names of the tables it reads."""
+        return tuple(dict.fromkeys(table.name for table in self.tables))
+
+    def changed(self, **changes: Any) -> "Reading":
+        """The same of other rows: of untrained models (`trained=False`), of baselines (`number="baseline"`)."""
+        return replace(self, tables=tuple(replace(table, **changes) for table in self.tables))
+
+    def estimates(self, models: ModelGroup) -> Estimates:
+        """The numbers of all seeds that have rows in every table.
+
+        Raises:
+            Absent: The tables do not hold them.
+        """
+        state = any(table.trained for table in self.tables)
+        return models.once(self, lambda: self._estimates(models), trained=state)
+
+    def _estimates(self, models: ModelGroup) -> Estimates:
+        needed = len(self.tables) - self.optional
+        parts = [table.units(models) for table in self.tables[:needed]]
+        parts += [_units_or_none(table, models) for table in self.tables[needed:]]
+        units = sorted(set.intersection(*(set(part) for part in parts[:needed])))
+        found = {unit: self.function(*(part.get(unit) for part in parts)) for unit in units}
+        known = {unit: rows for unit, rows in found.items() if rows is not None}
+        names = " and ".join(self.sources)
+        if not known:
+            raise Absent(self.tables[0].absent or f"{names} hold no seed with all that the claim needs")
+        sizes = {rows.shape[1] for rows in known.values()}
+        if len(sizes) > 1:
+            what = "rows" if self.first_layer is None else "layers"
+            raise Absent(f"{names} holds different {what} for different seeds")
+        return Estimates.of(known, depth=0 if self.first_layer is None else self.first_layer + sizes.pop() - 1)
+
+
+def together(function: Function, *tables: Table, optional: int = 0, **options: Any) -> Reading:
+    """Numbers of the rows that a seed has in several tables."""
+    return Reading(tables, partial(function, **options) if options else function, optional=optional)
+
+
+def untrained(reads: Mapping[str, Reading]) -> dict[str, Reading]:
+    """The same readings of the untrained controls."""
+    return {name: reading.changed(trained=False) for name, reading in reads.items()}
+
+
+def baselines(reads: Mapping[str, Reading]) -> dict[str, Reading]:
+    """The baselines of the same readings (shuffled labels, shuffled rows, or chance)."""
+    return {name: reading.changed(number="baseline") for name, reading in reads.items()}
+
+
+def one_number(rows: SeedRows) -> np.ndarray:
+    """The number of the only row, (1 + R, 1)."""
+    numbers = rows.numbers
+    if numbers.shape[1] != 1 or not np.isfinite(numbers[0]).all():
+        raise Absent(f"a table holds {numbers.shape[1]} rows for one model, or no number: one was needed")
+    return numbers
+
+
+def exact(values: Any) -> np.ndarray:
+    """Numbers without a bootstrap over sentences: replicates repeat them, so that intervals come from seeds alone."""
+    return np.tile(np.asarray(values, dtype=float), (1 + NUM_REPLICATES, 1))
+
+
+def gather(reads: Mapping[str, Reading], models: ModelGroup, within: set[int] | None = None) -> dict[str, Estimates]:
+    """The numbers of a claim over the seeds that all of its readings have.
+
+    Raises:
+        Absent: One is not there, or they are of models of different depth.
+    """
+    found, missing = {}, []
+    for name, reading in reads.items():
+        try:
+            found[name] = reading.estimates(models)
+        except Absent as absent:
+            missing.append(str(absent))
+        except (KeyError, ValueError, TypeError, IndexError):  # a damaged table concerns only its claims
+            missing.append(
+                f"the table {', '.join(reading.sources)} lacks rows or columns, or holds values of other kinds"
+            )
+    if missing:
+        raise Absent("; ".join(dict.fromkeys(missing)))
+    seeds = set.intersection(*(one.seeds for one in found.values()), *([within] if within is not None else []))
+    if len({one.depth for one in found.values()}) > 1:
+        raise Absent("the models differ in depth")
+    return {name: one.only(seeds) for name, one in found.items()}
+
+
+def _curve(rows: SeedRows, column: str, first: int, name: str) -> np.ndarray:
+    frame = rows.frame
+    ordered = SeedRows(frame[frame[column] >= first].sort_values(column), rows.number)
+    layers = tuple(int(layer) for layer in ordered.frame[column])
+    check_layers(layers, first, name)
+    numbers = ordered.numbers
+    if not np.isfinite(numbers[0]).all():
+        raise Absent(f"{name} holds no number ({rows.number}) at some layers")
+    return numbers
+
+
+def check_layers(layers: tuple[int, ...], first: int, name: str) -> None:
+    """Say which layers of a model are missing, doubled or too few."""
+    if layers != tuple(range(first, first + len(layers))):
+        raise Absent(f"{name} lacks a layer or holds one twice: it has {', '.join(map(str, layers)) or 'none'}")
+    if len(layers) < 3:
+        raise Absent(f"the model is too shallow: {name} has {len(layers)} layers from layer {first} on, needed 3")
+
+
+def _units_or_none(table: Table, models: ModelGroup) -> dict[Unit, SeedRows]:
+    try:
+        return table.units(models)
+    except Absent:
+        return {}
+
+
+def _chosen(frame: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
+    """The rows of `where` and, for settings it leaves open, of the published setting or the only one there is."""
+    keep = np.ones(len(frame), dtype=bool)
+    for column, wanted in where.items():
+        if not isinstance(wanted, _Open):
+            keep &= np.asarray(frame[column] == wanted, dtype=bool)
+    for column, wanted in _SETTINGS.items():
+        if column in frame.columns and column not in where and len(set(frame[column].to_numpy()[keep])) > 1:
+            keep &= np.asarray(frame[column] == wanted, dtype=bool)
+    return frame[keep]
+
+
+def _first_of(frame: pd.DataFrame, column: str, alternatives: tuple, name: str) -> pd.DataFrame:
+    for wanted in alternatives:
+        if (keep := frame[column] == wanted).any():
+            return frame[keep]
+    raise Absent(f"{name} has no rows with {column} {' or '.join(map(str, alternatives))}")
