@@ -89,16 +89,23 @@ def test_two_models_of_one_seed_leave_sentences_instead_of_figures(run) -> None:
         assert section.id == "alignment" or "there are several: model" in section.notes[0]
 
 
-def test_the_page_says_what_it_does_not_draw(study, tmp_path) -> None:
+def test_the_page_says_what_it_does_not_draw(study, tmp_path, monkeypatch) -> None:
+    from infoflow.report import _page
+
+    monkeypatch.setattr(_page, "_static_pictures", lambda figure: [""] * len(figure.panels))
     run = RunFolder(tmp_path)
     run.update(**study.read())
     for name, other in (("identity_neighbours", "name"), ("layer_distance", "checkpoint"), ("task_scores", "start")):
         stored = study.tables.stored(name)
         write_again(run, whole_study.with_another(stored.frame, OTHERS[other]), stored.schema)
     page = write_report(run).read_text(encoding="utf-8")
-    assert "Not drawn: what the table identity_neighbours tells. One model for each objective and seed" in page
-    assert "Not drawn: the state after 500 updates." in page
-    assert "Not drawn: models that began from causal-lm/seed-1." in page
+    notes = [part.split("<")[0] for part in page.split('<p class="small">')]
+    told = [note for note in notes if note.startswith("Not drawn")]
+    assert told[0].startswith("Not drawn: what the table identity_neighbours tells. One model for each objective")
+    assert told[1:] == [
+        "Not drawn: the state after 500 updates.",
+        "Not drawn: models that began from causal-lm/seed-1.",
+    ]
     assert 'id="identity"' not in page
     assert 'id="layer-change"' in page
 
@@ -123,5 +130,5 @@ def test_verdicts_elsewhere_stand_beside_the_first(run) -> None:
     both = pd.concat([frame, elsewhere], ignore_index=True)
     found = tell(InMemory(run.read(), {"findings": both})).findings
     assert len(found) == len(frame)
-    assert found[0].elsewhere == "albert, after 500 updates: ✗ fails (0.2)"
+    assert found[0].elsewhere == "albert, after 500 updates: ✗ fails (0.20)"
     assert {finding.elsewhere for finding in found[1:]} == {""}
