@@ -154,3 +154,15 @@ def test_a_worker_below_a_nanny_says_what_to_set(monkeypatch):
             Supervisor(here).supervise(Order(folder="", key="a", notes="", entry=""), 0.0, lambda message: None)
     finally:
         here.close()
+
+
+def test_two_files_import_dask():
+    import infoflow.engine
+
+    importing = {
+        path.name
+        for path in Path(infoflow.engine.__file__).parent.glob("*.py")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line.split()[:1] in (["import"], ["from"]) and line.split()[1].split(".")[0] in ("dask", "distributed")
+    }
+    assert importing == {"_dask.py", "_worker.py"}

@@ -73,6 +73,8 @@ class Following:
     def _is_open(self, key: str) -> bool:
         """Whether the stage runs or waits, or has ended and what it told at its end is still on its way."""
         status = self.futures[key].status
+        if status == "lost":  # its worker died after it; it is looked up again elsewhere
+            return key not in self._results
         if status != "finished" or key in self._results:
             return status == "pending"
         since = self._finished.setdefault(key, time.monotonic())
@@ -85,7 +87,7 @@ class Following:
 
     def _ending(self, stage: Stage) -> Ending:
         future = self.futures[stage.key]
-        if future.status == "finished":
+        if future.status in ("finished", "lost"):
             if stage.key not in self._results:  # its last words are lost, its files are there
                 return Ending(state="done")
             result = self._results[stage.key]

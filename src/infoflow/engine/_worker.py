@@ -26,6 +26,8 @@ from ._relay import Message
 from ._starting import starter
 from ._supervisor import Leaving, StageFailed, Stopped, Supervisor
 
+_REACH = 15.0
+"""Seconds until a study that does not answer is taken for gone."""
 _GRACE = 120.0
 """Seconds that running stages have to save in."""
 
@@ -157,7 +159,7 @@ async def _serve(invitation: Invitation, jobs: int, devices: Sequence[str]) -> L
             resources={"GPU": len(devices)} if devices else {},
             dashboard=False,
             dashboard_address="127.0.0.1:0",  # None would open a port on all interfaces
-            death_timeout=30,
+            death_timeout=_REACH,
         )
         with suppress(OSError, TimeoutError, asyncio.TimeoutError):
             await worker
