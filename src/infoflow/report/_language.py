@@ -62,6 +62,7 @@ class Series:
     slot: int
     second_slot: int | None = None  # a pair of models: its line is drawn in two colours
     style: int | None = None  # another dash and mark than the slot's own
+    solid: bool = False  # without dashes, whatever the style
 
     @property
     def color(self) -> str:
@@ -73,7 +74,7 @@ class Series:
 
     @property
     def dash(self) -> tuple[int, ...]:
-        return _DASHES[self._style % len(_DASHES)] if self.second_slot is None else (1, 0)
+        return (1, 0) if self.solid or self.second_slot is not None else _DASHES[self._style % len(_DASHES)]
 
     @property
     def shape(self) -> str:

@@ -1,6 +1,6 @@
 """A run's tables with the rows that a page shows: the one place where the report's figures get their models from."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 
 import pandas as pd
 
@@ -10,7 +10,7 @@ from ._language import Cast
 from ._numbers import listed
 
 
-class ModelTables(Mapping[str, pd.DataFrame]):
+class ModelTables:
     """The rows of the models that are shown, with the keys of their lines (see `Cast.named`).
 
     A table without such rows is not among them, nor is one in which two models of an objective and a seed are left;
@@ -37,11 +37,15 @@ class ModelTables(Mapping[str, pd.DataFrame]):
             raise KeyError(name)
         return self._found[name]
 
-    def __iter__(self) -> Iterator[str]:
-        return (name for name in self._run.tables if name in self)
+    def __contains__(self, name: str) -> bool:
+        return self.get(name) is not None
 
-    def __len__(self) -> int:
-        return len(list(iter(self)))
+    def get(self, name: str) -> pd.DataFrame | None:
+        """The table; None where there is none."""
+        try:
+            return self[name]
+        except KeyError:
+            return None
 
     def some(self, names: Iterable[str]) -> dict[str, pd.DataFrame]:
         """Those of the tables that there are."""

@@ -137,6 +137,7 @@ def _training_figure(frame: pd.DataFrame, owner: Series) -> Figure:
             label=f"{side} token",
             slot=owner.slot,
             style=own_style(owner.slot) + 3 * (side == "output"),
+            solid=side == "output",
         )
         for side in sides
     ]
