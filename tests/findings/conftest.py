@@ -375,7 +375,7 @@ def ablation_tables(study):
                     row = {"kind": keys[0], "order": keys[1], "draw": 0, "removed": index / 5}
                     tables["head_pruning_curve"].append(model | own | row | number)
                 else:
-                    tables["ablation_transfer"].append(model | number)
+                    tables["ablation_transfer"] += [model | number | {"kind": kind} for kind in ("all", "encoder-self")]
     return {name: pd.DataFrame(rows) for name, rows in tables.items()}
 
 

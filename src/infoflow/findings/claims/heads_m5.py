@@ -6,7 +6,8 @@ from .._model_group import TRANSLATION
 from .._sources import SIXTEEN_HEADS
 from .._table import Reading, Table, baselines, one_number
 
-READS: dict[str, Reading] = {"correlation": Table("ablation_transfer", TRANSLATION).reduce(one_number)}
+TRANSFER = Table("ablation_transfer", TRANSLATION).where(kind="all")
+READS: dict[str, Reading] = {"correlation": TRANSFER.reduce(one_number)}
 
 
 def test(curves: Curves) -> list[Condition]:
