@@ -52,6 +52,13 @@ def state(folder: str, key: str) -> dict:
     return json.loads((Path(folder) / f"{key}.state").read_text())
 
 
+def wait_for_line(process: subprocess.Popen, beginning: str) -> None:
+    for line in process.stderr:
+        if line.startswith(beginning):
+            return
+    raise AssertionError(f"it never says: {beginning}")
+
+
 def processes_of(event) -> psutil.Process:
     return psutil.Process(event.fields["process"])
 
@@ -76,6 +83,8 @@ def test_workers_join_and_stay_for_the_next_study(folder, start):
 
     with listening(folder) as engine:
         assert invitation.stat().st_mode & 0o777 == 0o600
+        for worker in workers:
+            wait_for_line(worker, "Joined the study")
         endings = engine.run(graph, tell)
     assert not invitation.exists()
     assert {ending.state for ending in endings.values()} == {"done"}

@@ -20,6 +20,8 @@ from distributed.comm.addressing import get_address_host
 from distributed.security import Security
 from distributed.utils import get_ip
 
+from infoflow.foundation import current_display
+
 from ._child import Order
 from ._joining import Invitation, Versions
 from ._relay import Message
@@ -167,6 +169,7 @@ async def _serve(invitation: Invitation, jobs: int, devices: Sequence[str]) -> L
         await worker.close()
         return "ended"
     worker.http_server.stop()
+    current_display().note(f"Joined the study: {jobs} at a time, {len(devices)} GPUs.")
     leaving = asyncio.Event()
     with _on_signals(leaving.set):
         ends = [asyncio.ensure_future(worker.finished()), asyncio.ensure_future(leaving.wait())]
