@@ -98,6 +98,7 @@ def main() -> None:
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "infoflow-campaign")
     chosen = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what runs in its background
     os.environ |= {"INFOFLOW_CACHE": str(chosen.work / "cache"), "OMP_NUM_THREADS": "1"}
     for room in _IMPORTS:
         importlib.import_module(f"infoflow.{room}")
@@ -185,7 +186,7 @@ def tried(case: Case, work: Path) -> tuple[str, int]:
     )
     if code in (-signal.SIGALRM, -signal.SIGXCPU, -signal.SIGKILL):
         return "hangs", code
-    if code < 0:
+    if code < 0 and code not in case.codes:
         return f"killed by signal {-code}", code
     wrong = list(_faults(case, code, error))
     if code == 2 and not case.writes and (new := _listing(folder) - before):

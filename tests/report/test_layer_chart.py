@@ -1,13 +1,18 @@
 import itertools
 import json
 
+import altair as alt
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from infoflow.report._language import Series
+<<<<<<< HEAD
 from infoflow.report.forms._layer_chart import layer_chart, spread
+=======
+from infoflow.report._layer_chart import finished, layer_chart, spread
+>>>>>>> rest
 
 LINE = Series(key="a", label="model a", slot=0)
 
@@ -87,3 +92,11 @@ def test_labels_keep_their_order_and_distance(positions):
 @pytest.mark.parametrize("positions", [[1.0, 5.0, 9.0], [9.0, 1.0]])
 def test_labels_that_do_not_collide_stay_where_they_are(positions):
     assert spread(positions, 0.5, 10.0) == positions
+
+
+def test_charts_of_very_many_models_are_drawn() -> None:
+    rows = pd.DataFrame({"layer": range(5_310)})  # three layers of all pairs of 60 models
+    spec = finished(alt.layer(alt.Chart(rows).mark_point().encode(x="layer:Q")), 100)
+    assert sum(map(len, spec["datasets"].values())) == len(rows)
+    with pytest.raises(alt.MaxRowsError):  # the user's own limit stays
+        alt.Chart(rows).mark_point().to_dict()

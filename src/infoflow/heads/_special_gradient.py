@@ -113,19 +113,19 @@ class SpecialGradient(Intervention):
 
 def attention_gradients(scorer: SentenceScorer, batch: ScoredBatch) -> dict[tuple[AttentionKey, int], Tensor]:
     """Gradient (B, H, Q, K) of the sum of the sentences' mean losses by the attention of each layer."""
-    held: dict[tuple[AttentionKey, int], Tensor] = {}
+    leaves: dict[tuple[AttentionKey, int], Tensor] = {}
 
-    def hold(call: AttentionCall) -> AttentionCall:
-        # Where parameters are frozen and nothing below has a gradient, the weights themselves begin the graph.
-        weights = call.weights if call.weights.requires_grad else call.weights.detach().requires_grad_()
-        held[(call.stack, call.kind), call.layer] = weights
-        return call.edited(weights=weights)
+    def open_leaf(call: AttentionCall) -> AttentionCall:
+        # A zero that is added: the weights keep depending on what lies below, and parameters may be frozen.
+        leaf = torch.zeros_like(call.weights, requires_grad=True)
+        leaves[(call.stack, call.kind), call.layer] = leaf
+        return call.edited(weights=call.weights + leaf)
 
-    with torch.inference_mode(False), torch.enable_grad(), tap(scorer.model, on_attention=hold):
+    with torch.inference_mode(False), torch.enable_grad(), tap(scorer.model, on_attention=open_leaf):
         loss = (scorer.losses(batch) / batch.counts.clamp(min=1)).sum()
-        gradients = torch.autograd.grad(loss, list(held.values()), allow_unused=True)
-    found = zip(held.items(), gradients, strict=True)
-    return {key: torch.zeros_like(weights) if gradient is None else gradient for (key, weights), gradient in found}
+        gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+    found = zip(leaves.items(), gradients, strict=True)
+    return {key: torch.zeros_like(leaf) if gradient is None else gradient for (key, leaf), gradient in found}
 
 
 def _rows(key: AttentionKey, layer: int, sums: np.ndarray) -> Iterator[dict[str, Any]]:

@@ -93,7 +93,8 @@ def finished(chart: alt.LayerChart, height: int) -> dict[str, Any]:
 
     The page sets `highlight` to a line's key and `at_layer` to a layer, in all charts of a section at once.
     """
-    spec = chart.to_dict(validate=False)  # what follows costs Altair two copies of the chart
+    with alt.data_transformers.disable_max_rows():  # 60 models have more pairs than its 5,000 rows
+        spec = chart.to_dict(validate=False)  # what follows costs Altair two copies of the chart
     shared = [{"name": "highlight", "value": ""}, {"name": "at_layer", "value": -1}]
     size = {"height": height, "params": [*spec.pop("params", []), *shared], "width": "container"}
     return {**spec, **size, "config": vega_config(), "padding": PADDING}
