@@ -8,11 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infoflow.report._language import Series
-<<<<<<< HEAD
-from infoflow.report.forms._layer_chart import layer_chart, spread
-=======
-from infoflow.report._layer_chart import finished, layer_chart, spread
->>>>>>> rest
+from infoflow.report.forms._layer_chart import finished, layer_chart, spread
 
 LINE = Series(key="a", label="model a", slot=0)
 
