@@ -12,7 +12,11 @@ _VERDICTS = ("holds", "fails", "undetermined", _UNTESTABLE)
 
 
 def show_scorecard(findings: "pd.DataFrame", *, untestable: bool) -> None:
-    """Print one line per claim, those that could not be tested only if asked, and how many verdicts there are."""
+    """Print one line per claim, those that could not be tested only if asked, and how many verdicts there are.
+
+    Verdicts on further architectures and checkpoints are in the table and in the report: here they are counted.
+    """
+    findings, elsewhere = _first_models(findings)
     rows = [
         [
             row["id"],
@@ -31,6 +35,17 @@ def show_scorecard(findings: "pd.DataFrame", *, untestable: bool) -> None:
         _show_reasons(findings[findings["verdict"] == _UNTESTABLE])
     counts = findings["verdict"].value_counts()
     show(", ".join(f"{counts.get(verdict, 0)} {verdict}" for verdict in _VERDICTS))
+    if elsewhere:
+        show(f"{elsewhere} verdicts on further architectures and checkpoints: see the table findings.")
+
+
+def _first_models(findings: "pd.DataFrame") -> "tuple[pd.DataFrame, int]":
+    """The rows of the first architecture at the end of training, and how many others there are."""
+    if "architecture" not in findings.columns or findings.empty:  # of an earlier version
+        return findings, 0
+    first = findings.iloc[0]
+    own = (findings["architecture"] == first["architecture"]) & (findings["update"] == first["update"])
+    return findings[own], int((~own).sum())
 
 
 def _show_reasons(findings: "pd.DataFrame") -> None:
