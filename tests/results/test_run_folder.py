@@ -119,7 +119,7 @@ def test_another_ones_tables_are_neither_read_nor_removed_nor_replaced(tmp_path,
     run.tables.clear()
     run.tables.remove(["mine", "kept", "notes"])
     assert sorted(path.name for path in folder.iterdir()) == [
-        "folder.parquet", "kept.parquet", "mine.parquet", "notes.parquet"
+        ".names", "folder.parquet", "kept.parquet", "mine.parquet", "notes.parquet"
     ]  # fmt: skip
     for content in (b"of somebody else", (folder / "mine.parquet").read_bytes()):
         (folder / "training_runs.parquet").write_bytes(content)
@@ -129,36 +129,19 @@ def test_another_ones_tables_are_neither_read_nor_removed_nor_replaced(tmp_path,
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 900, b"PAR1 and no more"])
-def test_a_file_without_content_is_told_by_its_name(tmp_path, content: bytes) -> None:
+def test_a_file_without_content_is_told_by_its_name(tmp_path, schema, content: bytes) -> None:
     from infoflow.foundation import UserError
     from infoflow.results import RunFolder
 
     run = RunFolder(tmp_path)
-    (tmp_path / "tables").mkdir()
-    for name in ("mine", "head_entropy"):
+    run.tables.write(pd.DataFrame({"seed": [1]}), schema)
+    for name in ("mine", "training_runs"):
         (tmp_path / "tables" / f"{name}.parquet").write_bytes(content)
-    assert list(run.tables) == ["head_entropy"]
-    with pytest.raises(UserError, match=r"head_entropy\.parquet is not a readable Parquet table"):
-        run.tables["head_entropy"]
+    assert list(run.tables) == ["training_runs"]
+    with pytest.raises(UserError, match=r"training_runs\.parquet is not a readable Parquet table"):
+        RunFolder(tmp_path).tables["training_runs"]
     run.tables.clear()
     assert (tmp_path / "tables" / "mine.parquet").read_bytes() == content
-
-
-def test_every_schema_of_the_package_is_known_by_name() -> None:
-    import importlib
-    import pkgutil
-
-    import infoflow
-    from infoflow.results import TableSchema
-    from infoflow.results._names import TABLE_NAMES
-
-    found = set()
-    for module in pkgutil.walk_packages(infoflow.__path__, "infoflow."):
-        if not module.name.endswith("__main__"):
-            values = vars(importlib.import_module(module.name)).values()
-            found |= {value.name for value in values if isinstance(value, TableSchema)}
-            found |= {value.table.name for value in values if isinstance(getattr(value, "table", None), TableSchema)}
-    assert found == TABLE_NAMES
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 900, "cut"])

@@ -11,12 +11,12 @@ import pandas as pd
 from infoflow.foundation import UserError, atomic_write
 
 from ._manifest import read_manifest
-from ._names import TABLE_NAMES
 from ._schema import TableSchema
 from ._select import with_keys
 from ._tables import StoredTable, name_inside, read_table, write_table
 
 RUN_VERSION = 1
+_NAMES = ".names"  # in the folder of tables: an emptied file is told by its name alone
 
 
 class RunFolder:
@@ -129,10 +129,23 @@ class Tables(Mapping[str, pd.DataFrame]):
         key = (path.name, stat.st_mtime_ns, stat.st_size)
         if key not in self._names:
             inside = name_inside(path)
-            self._names[key] = "" if inside is None and path.stem not in TABLE_NAMES else inside
+            self._names[key] = "" if inside is None and not self._may_be_ours(path.stem) else inside
         return self._names[key]
+
+    def _may_be_ours(self, name: str) -> bool:
+        """Whether a file without content may be what a damage left of a table: an earlier version kept no names."""
+        names = self._written()
+        return not names or name in names
+
+    def _written(self) -> list[str]:
+        """Names of all tables that were written here."""
+        path = self._path / _NAMES
+        return path.read_text(encoding="utf-8", errors="replace").split() if path.exists() else []
 
     def write(self, frame: pd.DataFrame, schema: TableSchema, origin: dict[str, Any] | None = None) -> Path:
         """Write the table under its schema's name."""
         self._cache.pop(schema.name, None)
+        if schema.name not in (names := self._written()):
+            with atomic_write(self._path / _NAMES) as temporary:
+                temporary.write_text("\n".join([*names, schema.name]) + "\n", encoding="utf-8")
         return write_table(self._path / f"{schema.name}.parquet", frame, schema, origin)
