@@ -7,7 +7,7 @@ import pytest
 NUMBERS = {  # option: a command that has it, and what fits
     "--seed": ("study quick", "a whole number from 0 to 4,294,967,295"),
     "--threads": ("study quick", "a whole number from 1 to 1,024"),
-    "--processes": ("study quick", "a whole number from 1 to 1,024"),
+    "--processes": ("study quick", "a whole number from 0 to 1,024"),
     "--sentences": ("analyze m", "a whole number from 0 to 1,000,000,000"),
     "--max-length": ("compare m n", "a whole number from 3 to 1,000,000"),
     "--keep": ("prune m", "a whole number from 0 to 1,000,000,000"),

@@ -1,6 +1,7 @@
 """What tests of the engine share. After each of them no thread, process or socket may be left."""
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -12,6 +13,8 @@ import pytest
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # what a shell starts in the background does not hear Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 OURS = ("OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM", "CUDA_VISIBLE_DEVICES")
 """Variables that the engine sets for its processes, and never for the caller."""
 
@@ -34,14 +37,10 @@ def _threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if not thread.name.startswith("Dask-Offload")}
 
 
-def sockets(process: int | None = None) -> set[tuple]:
-    """Addresses of the network that a process listens at or speaks through."""
-    found = psutil.Process(process).net_connections(kind="inet")
-    return {(connection.laddr, connection.raddr, connection.status) for connection in found}
-
-
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
+    from open_sockets import sockets
+
     import infoflow.engine._dask  # noqa: F401 (it is imported once, and not by the test alone)
 
     before = _processes(), _threads(), sockets()

@@ -69,7 +69,7 @@ def worker_of(event) -> int:
 
 
 def test_workers_join_and_stay_for_the_next_study(folder, start):
-    from conftest import sockets
+    from open_sockets import sockets
 
     workers = [start(patience="4s"), start(patience="4s")]
     graph = [*counts(folder, "abcd", 50), *written([Toy(folder=folder, key="z", needs=("a", "d"), action="look")])]

@@ -150,7 +150,7 @@ def test_what_this_machine_does_not_have_is_told(folder):
 
 
 def test_nothing_listens(folder):
-    from conftest import sockets
+    from open_sockets import sockets
 
     before = sockets()
     seen: list[set] = []

@@ -472,7 +472,7 @@ def _write_plain(run: RunFolder, name: str, rows: list[dict], known: dict[str, C
 def write_again(run: RunFolder, frame: pd.DataFrame, schema: TableSchema) -> None:
     """A table that was read, changed: with the columns of its models' keys, which reading may have filled in."""
     known = {column.name: column for column in (*schema.columns, *KEYS, *PAIR_KEYS)}
-    columns = tuple(known[name] for name in frame.columns)
+    columns = tuple(known.get(name) or _column(name, frame[name]) for name in frame.columns)
     run.tables.write(frame, TableSchema(name=schema.name, version=1, description=schema.description, columns=columns))
 
 

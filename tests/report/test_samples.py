@@ -35,13 +35,12 @@ def test_several_seeds_without_replicates_give_the_t_interval_of_their_mean():
 def test_figures_have_the_intervals_of_verdicts(values):
     from infoflow.findings import Condition
     from infoflow.findings._condition import judge_all
-    from infoflow.findings._panel import Panel
+    from infoflow.findings._estimates import Estimates
     from infoflow.findings._resampled import resampled_curves
 
     rows = _rows(values)
-    panel = Panel(
+    panel = Estimates(
         units=tuple((seed,) for seed in range(len(values))),
-        layers=(0,),
         values_UK=np.array(values)[:, None],
         replicates_URK=np.array(rows["replicates"].to_list())[:, :, None],
     )

@@ -18,7 +18,7 @@ def study(
     plan: str = "quick",
     /,
     *,
-    processes: Annotated[int | None, Parameter(converter=limited("CountOrNone"))] = None,
+    processes: Annotated[int | None, Parameter(converter=limited("Processes"))] = None,
     settings: Settings = (),
     seed: Annotated[
         tuple[int, ...],

@@ -58,6 +58,10 @@ class Absent(Exception):
     """What a claim needs was not measured; the message says what, for the findings table."""
 
 
+class Ambiguous(Absent):
+    """More than one model was measured where one was meant: no table that a claim may do without is left out for it."""
+
+
 class _KeyedTables(Mapping[str, pd.DataFrame]):
     """Tables with all columns that tell models apart, completed when first asked for.
 
@@ -144,7 +148,7 @@ class ModelGroup:
         try:
             return select(frame, objective.name, update=self.update if trained else UNTRAINED, **how)
         except AmbiguousModels as ambiguous:
-            raise Absent(str(ambiguous).rstrip(".")) from None
+            raise Ambiguous(str(ambiguous).rstrip(".")) from None
 
 
 def model_groups(tables: Tables, names: Iterable[str]) -> list[ModelGroup]:

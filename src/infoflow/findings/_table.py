@@ -17,7 +17,7 @@ from infoflow.foundation import NUM_REPLICATES
 from infoflow.results import Spec
 
 from ._estimates import Estimates
-from ._model_group import NAMES, Absent, ModelGroup
+from ._model_group import NAMES, Absent, Ambiguous, ModelGroup
 
 # R bootstrap replicates, N rows of one seed, K numbers
 
@@ -273,6 +273,8 @@ def check_layers(layers: tuple[int, ...], first: int, name: str) -> None:
 def _units_or_none(table: Table, models: ModelGroup) -> dict[Unit, SeedRows]:
     try:
         return table.units(models)
+    except Ambiguous:
+        raise
     except Absent:
         return {}
 

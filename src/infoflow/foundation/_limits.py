@@ -70,6 +70,8 @@ Device = Annotated[
 ]
 Threads = Annotated[int, Limits(at_least=1, at_most=1024)]
 """Threads or processes of one machine: thousands of them end it."""
+Processes = Annotated[int, Limits(at_least=0, at_most=1024)]
+"""Of this machine, where others may work too."""
 MaxLength = Annotated[int, Limits(at_least=3, at_most=10**6)]
 """Tokens of a sentence: a start, an end, and one between."""
 Inches = Annotated[float, Limits(at_least=2, at_most=20)]
