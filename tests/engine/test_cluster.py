@@ -78,7 +78,8 @@ def test_workers_join_and_stay_for_the_next_study(folder, start):
 
     def tell(event):
         if event.kind == "start":
-            hosts.add(worker_of(event))
+            with suppress(psutil.NoSuchProcess):  # the last stage is done before it is heard of
+                hosts.add(worker_of(event))
             listens.update({local.ip for local, _, status in sockets() - before if status == "LISTEN"})
 
     with listening(folder) as engine:
