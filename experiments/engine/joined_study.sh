@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# A real study on two workers that are started separately, over TLS; both are killed, and one is asked to leave.
+#   bash experiments/engine/joined_study.sh OUT BEFORE.json     # see experiments/same-numbers for BEFORE.json
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+out=$1 before=$2 python=.venv/bin/python
+$python -m infoflow study experiments/same-numbers/plan.toml --out "$out" --cluster listen:127.0.0.1 --processes 0 2>"$out.log" &
+study=$!
+worker() { $python -m infoflow worker "$out" --jobs 1 --patience 60s --log plain >"$out-worker.log" 2>&1 & echo $!; }
+first=$(worker); second=$(worker)
+sleep 45; kill -9 "$first"; sleep 3; first=$(worker)
+sleep 35; kill -9 "$second"; sleep 3; second=$(worker)
+sleep 30; kill -TERM "$first"; sleep 3; first=$(worker)
+wait $study; echo "study: exit $?"
+$python experiments/same-numbers/hashes.py "$out" --against "$before" | tail -1
+kill -TERM "$first" "$second"; sleep 5
+echo "fork servers left: $(pgrep -fc 'multiprocessing.forkserver' || true)"
