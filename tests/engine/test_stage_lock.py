@@ -27,7 +27,7 @@ def test_the_second_waits_for_the_first_and_says_for_whom(locks, tmp_path):
     inside, most, told = [], [], []
 
     def work(number):
-        with locks.stage_lock(tmp_path / "locks" / "a") as waited:
+        with use_display(Relay(told.append)), locks.stage_lock(tmp_path / "locks" / "a") as waited:
             inside.append(number)
             most.append(len(inside))
             time.sleep(0.1)
@@ -36,11 +36,10 @@ def test_the_second_waits_for_the_first_and_says_for_whom(locks, tmp_path):
 
     results: list[bool] = []
     threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
-    with use_display(Relay(told.append)):  # one for the whole process, threads included
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert most == [1, 1, 1]
     assert sorted(results) == [False, True, True]
     assert any(f"process {os.getpid()} on " in message["text"] for message in told)
