@@ -30,13 +30,17 @@ def test_the_second_waits_for_the_first_and_says_for_whom(locks, tmp_path):
         with use_display(Relay(told.append)), locks.stage_lock(tmp_path / "locks" / "a") as waited:
             inside.append(number)
             most.append(len(inside))
-            time.sleep(0.1)
+            time.sleep(0.3)
             inside.remove(number)
             results.append(waited)
 
     results: list[bool] = []
     threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
-    for thread in threads:
+    threads[0].start()
+    deadline = time.monotonic() + 10
+    while not inside and time.monotonic() < deadline:  # it has said who it is
+        time.sleep(0.01)
+    for thread in threads[1:]:
         thread.start()
     for thread in threads:
         thread.join()
