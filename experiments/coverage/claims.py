@@ -18,11 +18,21 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from infoflow.findings import Condition, Control, Finding, evaluate
-from infoflow.findings._condition import CORRELATION, SHARE
-from infoflow.findings._panel import Panel
-from infoflow.findings._shapes import depth_correlation, total_fall
+from infoflow.findings import (
+    CORRELATION,
+    SHARE,
+    Condition,
+    Control,
+    Finding,
+    Reading,
+    SeedRows,
+    Table,
+    depth_correlation,
+    evaluate,
+    total_fall,
+)
 from infoflow.foundation import NUM_BLOCKS, NUM_REPLICATES, replicate_weights, stream
+from infoflow.results import Spec
 
 SEEDS = (2, 3, 5, 10)
 REGIMES = {"seeds ≫ sentences": 10.0, "seeds ≈ sentences": 1.0, "seeds ≪ sentences": 0.1}  # ratio of their deviations
@@ -30,8 +40,10 @@ SHARED = 0.5  # of the sentences' variance, what moves all seeds together
 WEIGHTS_RB = replicate_weights(NUM_REPLICATES) / NUM_BLOCKS
 
 Curves = Mapping[str, np.ndarray]
-Draw = Callable[[np.random.Generator, int, float, float], dict[str, Panel]]
-"""Panels of a study with so many seeds, whose numbers have these deviations by seed and by sentence."""
+Draw = Callable[[np.random.Generator, int, float, float], dict[str, pd.DataFrame]]
+"""Tables of a study with so many seeds, whose numbers have these deviations by seed and by sentence."""
+
+DRAWN = Spec("drawn")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +59,9 @@ class Kind:
     of: int = 0
     least_seeds: int = 2
 
-    def finding(self, panels: dict[str, Panel]) -> Finding:
-        reads = {name: Drawn(panel) for name, panel in panels.items()}
+    def finding(self, tables: Mapping[str, pd.DataFrame], study: int) -> Finding:
+        """The claim, read from the tables of this study."""
+        reads = {name: reading(f"{name} {study}", table) for name, table in tables.items()}
         return Finding(
             id=f"simulated:{self.name}",
             claim="",
@@ -79,18 +92,15 @@ class Kind:
         ]
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """What a claim reads, drawn instead of read from a table."""
+def reading(name: str, table: pd.DataFrame) -> Reading:
+    """Each seed's rows of a table, or each pair of seeds'."""
+    if "seed" in table:
+        return Table(name, DRAWN).reduce(_numbers)
+    return Table(name, DRAWN, DRAWN, seeds="unordered").reduce(_numbers)
 
-    drawn: Panel
 
-    @property
-    def sources(self) -> tuple[str, ...]:
-        return ("simulated",)
-
-    def panel(self, tables: Mapping[str, pd.DataFrame]) -> Panel:
-        return self.drawn
+def _numbers(rows: SeedRows) -> np.ndarray:
+    return rows.numbers
 
 
 def _undefined(curves: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -113,22 +123,31 @@ def seeds_of(rng: np.random.Generator, num: int, points: int, deviation: float) 
     return deviation * (common + own) / np.sqrt(2)
 
 
-def panel(truth: np.ndarray, by_seed: np.ndarray, noise: tuple[np.ndarray, np.ndarray], units=None) -> Panel:
-    values = truth + by_seed + noise[0]
-    return Panel(
-        units=tuple((seed,) for seed in range(len(values))) if units is None else tuple(units),
-        layers=tuple(range(values.shape[1])),
-        values_UK=values,
-        replicates_URK=(truth + by_seed)[:, None] + noise[1],
+def table_of(values_UK: np.ndarray, replicates_URK: np.ndarray, pairs: list[tuple[int, int]] | None = None):
+    """A table with one row for each seed (or pair of them) and number."""
+    num_U, num_K = values_UK.shape
+    rows = {
+        "value": values_UK.ravel(),
+        "replicates": list(replicates_URK.transpose(0, 2, 1).reshape(num_U * num_K, -1)),
+    }
+    if pairs is None:
+        return pd.DataFrame({"objective": DRAWN.name, "seed": np.repeat(np.arange(num_U), num_K), **rows})
+    first, second = np.repeat(np.array(pairs), num_K, axis=0).T
+    return pd.DataFrame(
+        {"objective_a": DRAWN.name, "seed_a": first, "objective_b": DRAWN.name, "seed_b": second, **rows}
     )
+
+
+def measured(truth: np.ndarray, by_seed: np.ndarray, noise: tuple[np.ndarray, np.ndarray], pairs=None) -> pd.DataFrame:
+    return table_of(truth + by_seed + noise[0], (truth + by_seed)[:, None] + noise[1], pairs)
 
 
 def curves_around(**truths: np.ndarray) -> Draw:
     """Each curve has its own seeds; sentences move points and curves independently."""
 
-    def draw(rng: np.random.Generator, num: int, by_seed: float, by_sentence: float) -> dict[str, Panel]:
+    def draw(rng: np.random.Generator, num: int, by_seed: float, by_sentence: float) -> dict[str, pd.DataFrame]:
         return {
-            name: panel(
+            name: measured(
                 truth,
                 seeds_of(rng, num, len(truth), by_seed),
                 sentences(rng, num, len(truth), by_sentence),
@@ -139,15 +158,15 @@ def curves_around(**truths: np.ndarray) -> Draw:
     return draw
 
 
-def pair_distances(rng: np.random.Generator, num: int, by_seed: float, by_sentence: float) -> dict[str, Panel]:
+def pair_distances(rng: np.random.Generator, num: int, by_seed: float, by_sentence: float) -> dict[str, pd.DataFrame]:
     """Distances between the seeds of one objective (both seeds and each pair of them count), and between objectives."""
     pairs = list(combinations(range(num), 2))
     own = np.sqrt(0.5) * seeds_of(rng, num, 1, by_seed)
     each = np.array([own[a] + own[b] for a, b in pairs]) / np.sqrt(2) + np.sqrt(0.5) * seeds_of(
         rng, len(pairs), 1, by_seed
     )
-    within = panel(np.array([0.3]), each, sentences(rng, len(pairs), 1, by_sentence), pairs)
-    across = panel(np.array([0.5]), seeds_of(rng, num, 1, by_seed), sentences(rng, num, 1, by_sentence))
+    within = measured(np.array([0.3]), each, sentences(rng, len(pairs), 1, by_sentence), pairs)
+    across = measured(np.array([0.5]), seeds_of(rng, num, 1, by_seed), sentences(rng, num, 1, by_sentence))
     return {"within": within, "across": across}
 
 
@@ -157,7 +176,7 @@ def heads_that_matter(share: float, of: int) -> Draw:
     Sentences make a head count or not: of each seed, binomially many more or fewer.
     """
 
-    def draw(rng: np.random.Generator, num: int, by_seed: float, by_sentence: float) -> dict[str, Panel]:
+    def draw(rng: np.random.Generator, num: int, by_seed: float, by_sentence: float) -> dict[str, pd.DataFrame]:
         size = 1 / max(by_seed, 0.01) ** 2  # beta-binomial
         chance = rng.beta(share * size, (1 - share) * size, num) if by_seed > 0.02 else np.full(num, share)
         counted = rng.binomial(of, chance)[:, None] / of
@@ -166,11 +185,7 @@ def heads_that_matter(share: float, of: int) -> Draw:
             replicates = np.zeros_like(replicates)
         values = np.clip(np.round((counted + noise) * of) / of, 0, 1)
         drawn = np.clip(np.round((counted[:, None] + noise[:, None] + replicates - noise[:, None]) * of) / of, 0, 1)
-        return {
-            "share": Panel(
-                units=tuple((seed,) for seed in range(num)), layers=(0,), values_UK=values, replicates_URK=drawn
-            )
-        }
+        return {"share": table_of(values, drawn)}
 
     return draw
 
@@ -300,7 +315,8 @@ def cell(kind: Kind, num_seeds: int, regime: str, num_studies: int) -> dict[str,
     parts = []
     for start in range(0, num_studies, TOGETHER):
         drawn = [kind.draw(rng, num_seeds, by_seed, by_sentence) for _ in range(min(TOGETHER, num_studies - start))]
-        parts.append(evaluate({}, [kind.finding(panels) for panels in drawn]))
+        tables = {f"{name} {study}": table for study, own in enumerate(drawn) for name, table in own.items()}
+        parts.append(evaluate(tables, [kind.finding(own, study) for study, own in enumerate(drawn)]))
     found = pd.concat(parts)
     low, high, verdicts = found["low"].to_numpy(), found["high"].to_numpy(), list(found["verdict"])
     return {
