@@ -10,6 +10,7 @@ renamed one (`RENAMED`) or another order of rows is told of but is no difference
 import argparse
 import hashlib
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -56,6 +57,9 @@ def _columns(path: Path) -> dict[str, str]:
         frame = frame.drop(columns=[name for name in frame if name in NEW_KEYS])
     else:
         frame = frame.rename(columns=RENAMED.get(path.stem, {}))
+    if {"method", "draw", "point"} <= set(frame):  # earlier versions packed the scope of pruning into the method
+        frame = frame.drop(columns=[name for name in frame if name == "scope"])
+        frame["method"] = [re.sub("-(all|decoder-self|decoder-cross)$", "", name) for name in frame["method"]]
     for side in ("", "_a", "_b"):  # earlier versions packed the variant into the objective
         if f"objective{side}" in frame:
             frame[f"objective{side}"] = [str(name).partition("+")[0] for name in frame[f"objective{side}"]]

@@ -47,7 +47,7 @@ class Sweeps:
     objectives: tuple[str, ...] = ("translation",)
     seeds: tuple[int, ...] = (1, 2, 3)
     metrics: tuple[str, ...] = ("bleu", "loss")
-    ends: tuple[str, ...] = ("", "-all")
+    scopes: tuple[str, ...] = ("encoder-self", "all")  # the first: of a decoder alone, its own heads
     methods: tuple[str, ...] = tuple(COST)
     draws: int = 3  # random orders
     penalties: tuple[float, ...] = PENALTIES
@@ -86,19 +86,20 @@ class Sweeps:
         """Each model, method and draw, with the heads left of each kind at each point."""
         for model in self._models():
             kinds = KINDS[model["objective"]]
-            for end in self.ends:
-                if end and len(kinds) == 1:
+            for scope in self.scopes:
+                if scope == "all" and len(kinds) == 1:
                     continue
+                own = scope if scope in ("all", *kinds) else kinds[0]
                 for method in self.methods:
                     for draw in range(self.draws if method == "random" else 1):
-                        name = method + ("" if end or "encoder-self" in kinds else f"-{kinds[0]}") + end
-                        yield {**model, "method": name, "draw": draw}, self._left(kinds, end, method)
+                        keys = {**model, "method": method, "scope": own, "draw": draw}
+                        yield keys, self._left(kinds, scope, method)
 
-    def _left(self, kinds: tuple[str, ...], end: str, method: str) -> list[dict[str, int]]:
+    def _left(self, kinds: tuple[str, ...], scope: str, method: str) -> list[dict[str, int]]:
         """Heads left of each kind; greedy methods take the same share of every kind."""
         size = self.size
         lefts = [round(left * size / 16) for left in self.left]
-        if not end:
+        if scope != "all":
             first, *others = kinds
             return [{first: left} | dict.fromkeys(others, size) for left in lefts]
         if method in ("hard-concrete", "scratch"):
@@ -107,9 +108,9 @@ class Sweeps:
 
     def _points(self) -> Iterator[dict[str, Any]]:
         for keys, left in self._sweeps():
-            method, learned = _way(keys["method"]), "hard-concrete" in keys["method"]
+            method, learned = keys["method"], keys["method"] == "hard-concrete"
             total = len(left[0]) * self.size
-            pool = total if keys["method"].endswith("-all") else self.size
+            pool = total if keys["scope"] == "all" else self.size
             for point, kinds in enumerate(left):
                 if method == "scratch" and point == 0:
                     continue
@@ -129,7 +130,9 @@ class Sweeps:
     def _score(self, keys: dict[str, Any], method: str, metric: str, removed: float) -> dict[str, Any]:
         most, late = self.cost[method]
         seed = [keys["seed"], sum(map(ord, keys["model"]))]
-        rng = np.random.default_rng([*seed, keys["draw"], sum(map(ord, keys["method"])), int(1000 * removed)])
+        rng = np.random.default_rng(
+            [*seed, keys["draw"], sum(map(ord, keys["method"] + keys["scope"])), int(1000 * removed)]
+        )
         cost = most * removed**late + 0.2 * keys["draw"] * removed
         cost += self.between * rng.standard_normal() if removed else 0.0
         shared = np.random.default_rng(seed).standard_normal(REPLICATES)  # the sentences' part: paired
@@ -150,7 +153,7 @@ class Sweeps:
     def _alive(self, keys: dict[str, Any], kind: str, number: int) -> set[tuple[int, int]]:
         """The (layer, head) that stay: those of random orders drawn, others by what the claims say."""
         places = [(layer, head) for layer in range(self.layers) for head in range(self.heads)]
-        if keys["method"].startswith("random"):
+        if keys["method"] == "random":
             order = np.random.default_rng([keys["seed"], keys["draw"], len(kind)]).permutation(len(places))
             return {places[index] for index in order[:number]}
         rising = kind == "decoder-cross"
@@ -165,15 +168,13 @@ class Sweeps:
 
     def _heads(self) -> Iterator[dict[str, Any]]:
         for keys, left in self._sweeps():
-            if keys["method"].startswith("scratch"):
+            if keys["method"] == "scratch":
                 continue
             first = KINDS[keys["objective"]][0]
             for point, kinds in enumerate(left):
                 for kind, number in kinds.items():
                     alive = self._alive(keys, kind, number)
-                    gated = keys["method"].startswith(("hard-concrete", "subset")) and (
-                        keys["method"].endswith("-all") or kind == first
-                    )
+                    gated = keys["method"] in ("hard-concrete", "subset") and (keys["scope"] == "all" or kind == first)
                     for layer in range(self.layers):
                         for head in range(self.heads):
                             lives = (layer, head) in alive
@@ -185,7 +186,7 @@ class Sweeps:
     def _roles(self) -> Iterator[dict[str, Any]]:
         """Roles of heads of the first kind, measured again with gates: heads keep the ones they had."""
         for keys, left in self._sweeps():
-            if keys["method"] not in ("hard-concrete", "hard-concrete-decoder-self"):
+            if keys["method"] != "hard-concrete" or keys["scope"] == "all":
                 continue
             kind = KINDS[keys["objective"]][0]
             place = dict(zip(("stack", "kind"), kind.split("-"), strict=True))
@@ -198,10 +199,6 @@ class Sweeps:
                             score = {"score": 0.95 if holds else 0.1, "baseline": 0.2, "low": 0.09, "high": 0.96}
                             yield {**keys, "point": point, **place, "layer": layer, "head": head, "role": role,
                                    **score, "present": holds, "alive": (layer, head) in alive}  # fmt: skip
-
-
-def _way(method: str) -> str:
-    return method.removesuffix("-all").removesuffix("-decoder-self")
 
 
 def task_scores(sweeps: Sweeps) -> pd.DataFrame:

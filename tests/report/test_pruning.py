@@ -57,14 +57,20 @@ def test_every_question_is_answered_from_the_data(figures) -> None:
 
 def test_curves_are_means_over_seeds_with_random_choices_as_control(run, figures) -> None:
     data, table = figures["pruning-quality"].data, run.tables["pruning"]
-    own = table[(table["method"] == "importance-all") & (table["metric"] == "loss") & (table["point"] == 3)]
-    row = data[(data["scope"] == "-all") & (data["way"] == "importance") & (data["metric"] == "loss")]
+    own = table[
+        (table["method"] == "importance")
+        & (table["scope"] == "all")
+        & (table["metric"] == "loss")
+        & (table["point"] == 3)
+    ]
+    row = data[(data["scope"] == "all") & (data["way"] == "importance") & (data["metric"] == "loss")]
     row = row[row["point"] == 3].iloc[0]
     assert row["value"] == pytest.approx(own["value"].mean(), abs=1e-4)
     assert (row["left"], row["size"]) == (18, 48)
     assert row["low"] < row["value"] < row["high"]
-    drawn = table[(table["method"] == "random") & (table["metric"] == "bleu") & (table["point"] == 2)]
-    band = data[(data["scope"] == "") & (data["way"] == "random") & (data["metric"] == "bleu")]
+    drawn = table[(table["method"] == "random") & (table["scope"] == "encoder-self")]
+    drawn = drawn[(drawn["metric"] == "bleu") & (drawn["point"] == 2)]
+    band = data[(data["scope"] == "encoder-self") & (data["way"] == "random") & (data["metric"] == "bleu")]
     band = band[band["point"] == 2].iloc[0]
     assert (band["low"], band["high"]) == pytest.approx((drawn["value"].min(), drawn["value"].max()), abs=1e-4)
     assert set(data["unpruned"].round(6)) == {30.0, 2.0}
@@ -81,7 +87,8 @@ def test_metrics_can_be_chosen_and_one_needs_no_choice(figures, tmp_path) -> Non
 
 def test_shares_by_kind_agree_with_the_table(run, figures) -> None:
     data, heads = figures["pruning-kinds"].data, run.tables["pruned_heads"]
-    own = heads[(heads["method"] == "hard-concrete-all") & (heads["point"] == 2) & (heads["kind"] == "cross")]
+    own = heads[(heads["method"] == "hard-concrete") & (heads["scope"] == "all") & (heads["point"] == 2)]
+    own = own[own["kind"] == "cross"]
     for layer, rows in own.groupby("layer"):
         cell = data[(data["point"] == 2) & (data["name"] == "cross-attention") & (data["layer"] == layer)].iloc[0]
         assert cell["share"] == pytest.approx(rows["alive"].mean(), abs=1e-4)
@@ -121,7 +128,7 @@ def _t_interval(values: pd.Series) -> tuple[float, float]:
 
 def test_shares_by_kind_have_bands_over_seeds(run, tmp_path) -> None:
     stored = run.tables.stored("pruned_heads")
-    swept = stored.frame["method"].eq("hard-concrete-all") & stored.frame["point"].eq(2)
+    swept = stored.frame["method"].eq("hard-concrete") & stored.frame["scope"].eq("all") & stored.frame["point"].eq(2)
     frame = stored.frame.copy()
     frame.loc[swept & frame["seed"].eq(1) & frame["kind"].eq("cross") & frame["layer"].eq(0), "alive"] = False
     uneven = RunFolder(tmp_path)
@@ -166,7 +173,8 @@ def test_a_single_point_from_scratch_has_whiskers(run, figures, tmp_path) -> Non
 
 def test_difference_to_scratch_is_paired(run, figures) -> None:
     table = run.tables["pruning"]
-    table = table[(table["metric"] == "bleu") & table["method"].isin(["hard-concrete", "scratch"])]
+    table = table[(table["metric"] == "bleu") & (table["scope"] == "encoder-self")]
+    table = table[table["method"].isin(["hard-concrete", "scratch"])]
     wide = table.pivot(index=["seed", "point"], columns="method", values="value").dropna()
     wide = wide[wide.index.get_level_values("point") > 0]
     gap = (wide["hard-concrete"] - wide["scratch"]).mean()
@@ -228,7 +236,7 @@ def test_the_page_holds_the_section_and_is_small(page) -> None:
 def test_names_of_roles_and_methods_are_escaped(tmp_path) -> None:
     evil = "<script>alert(1)</script>"
     roles = {evil: ((0, 0),), "rarest token": ((1, 1),)}
-    sweeps = Sweeps(seeds=(0,), metrics=("loss",), methods=("hard-concrete",), ends=("",), roles=roles)
+    sweeps = Sweeps(seeds=(0,), metrics=("loss",), methods=("hard-concrete",), scopes=("encoder-self",), roles=roles)
     run = write_run(tmp_path, sweeps, judged=False)
     page = write_report(run).read_text(encoding="utf-8")
     assert evil not in page

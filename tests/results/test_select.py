@@ -135,6 +135,19 @@ def test_tables_of_earlier_versions_get_the_columns() -> None:
     pd.testing.assert_frame_equal(with_keys(new), new)
 
 
+def test_tables_of_pruning_that_named_method_and_scope_as_one_text_get_both() -> None:
+    names = ["unpruned", "random", "straight-through-all", "hard-concrete-decoder-self", "random-decoder-cross"]
+    old = pd.DataFrame({"objective": "translation", "method": names, "draw": 0, "point": 0, "value": range(5)})
+    new = with_keys(old)
+    assert new["method"].tolist() == ["unpruned", "random", "straight-through", "hard-concrete", "random"]
+    assert new["scope"].tolist() == ["", "encoder-self", "all", "decoder-self", "decoder-cross"]
+    assert list(new)[1:4] == ["method", "scope", "draw"]
+    assert new["value"].tolist() == old["value"].tolist()
+    pd.testing.assert_frame_equal(with_keys(new), new)
+    others = pd.DataFrame({"objective": ["translation"], "method": ["random-all"], "value": [0.0]})
+    assert with_keys(others)["method"].tolist() == ["random-all"]  # a method of something else
+
+
 @pytest.mark.parametrize("side", ["", "_a"])
 def test_an_earlier_table_without_rows_gets_the_columns(side: str) -> None:
     new = with_keys(pd.DataFrame({f"objective{side}": pd.Series([], dtype="string")}))

@@ -1,6 +1,7 @@
 """Pruning in a study: curves of every way of choosing heads, point by point, beside the models that it leaves alone."""
 
 import dataclasses
+import itertools
 import shutil
 import warnings
 
@@ -15,7 +16,7 @@ from infoflow.flow import PassOptions, measure
 from infoflow.foundation import UserError, file_digest
 from infoflow.heads import HEAD_ROLES, head_roles
 from infoflow.pruning import PRUNED_HEADS, PRUNED_ROLES, PRUNING, quality, role_measures
-from infoflow.results import KEYS, Subject
+from infoflow.results import KEYS, Subject, read_table, write_table
 from infoflow.studies import (
     Graph,
     Prune,
@@ -105,33 +106,37 @@ def published(models: StudyModels):
     return models.load(Subject(recipe=recipe))
 
 
-def removed(run, method: str, draw: int, point: int) -> frozenset:
-    heads = run.tables["pruned_heads"].set_index(["method", "draw", "point"]).sort_index().loc[(method, draw, point)]
+def removed(run, method: str, point: int, scope: str = "encoder-self") -> frozenset:
+    heads = run.tables["pruned_heads"].query("method == @method and scope == @scope and draw == 0 and point == @point")
+    assert len(heads) == 12
     return frozenset(map(tuple, heads.loc[~heads["alive"], HEAD].to_numpy().tolist()))
 
 
-def row(run, method: str, draw: int, point: int, metric: str) -> pd.Series:
-    table = run.tables["pruning"].set_index(["method", "draw", "point", "metric"]).sort_index()
-    return table.loc[(method, draw, point, metric)]
+def row(run, method: str, point: int, metric: str, scope: str = "encoder-self") -> pd.Series:
+    table = run.tables["pruning"].set_index(["method", "scope", "draw", "point", "metric"]).sort_index()
+    return table.loc[(method, scope, 0, point, metric)]
 
 
 def test_every_way_of_choosing_gives_a_curve(run) -> None:
     curve = run.tables["pruning"]
     assert set(curve["model"]) == {MODEL}
     assert curve["trained"].all()
-    ways = {"hard-concrete", "random"}
-    assert set(curve["method"]) == ways | {f"{way}-all" for way in ways} | {"scratch", "unpruned"}
+    assert set(zip(curve["method"], curve["scope"], strict=True)) == {
+        *itertools.product(("hard-concrete", "random"), ("encoder-self", "all")),
+        ("scratch", "encoder-self"),
+        ("unpruned", ""),
+    }
     assert set(curve["metric"]) == {"loss", "bleu"}
     assert (curve["signature"].str.startswith("nrefs:1|case:lc") == (curve["metric"] == "bleu")).all()
-    loss = curve[curve["metric"] == "loss"].set_index(["method", "draw", "point"])["setting"].sort_index()
-    assert loss["hard-concrete", 0].tolist() == [0.0, 500.0]
-    assert loss["scratch", 0].tolist() == [0.0]
-    assert loss["random", 0].tolist() == [3]  # three quarters of four heads, which have no 40
-    assert loss["random-all", 0].tolist() == [9]
+    loss = curve[curve["metric"] == "loss"].set_index(["method", "scope", "draw", "point"])["setting"].sort_index()
+    assert loss["hard-concrete", "encoder-self", 0].tolist() == [0.0, 500.0]
+    assert loss["scratch", "encoder-self", 0].tolist() == [0.0]
+    assert loss["random", "encoder-self", 0].tolist() == [3]  # three quarters of four heads, which have no 40
+    assert loss["random", "all", 0].tolist() == [9]
     unpruned = curve[curve["method"] == "unpruned"]
     assert (unpruned["value"] == unpruned["baseline"]).all()
     assert (unpruned[["point", "kept"]] == [-1, 12]).all(axis=None)
-    encoder = curve[~curve["method"].str.endswith("-all") & (curve["point"] >= 0)]
+    encoder = curve[curve["scope"] == "encoder-self"]
     assert (encoder[["kept_decoder_self", "kept_decoder_cross"]] == 4).all(axis=None)
     assert (curve["baseline"].groupby(curve["metric"]).nunique() == 1).all()
     assert set(curve.columns) == {*PRUNING.column_names, *OF_MODELS}
@@ -140,21 +145,21 @@ def test_every_way_of_choosing_gives_a_curve(run) -> None:
 def test_what_cannot_be_kept_and_gates_that_do_not_decide_are_told(told) -> None:
     _, texts = told
     assert any("fewer heads than 40 in encoder-self: random leaves it out" in text for text in texts)
-    assert any("fewer heads than 40 in all: random-all leaves it out" in text for text in texts)
+    assert any("fewer heads than 40 in all: random leaves it out" in text for text in texts)
     assert any("penalty 500 closed every gate" in text for text in texts)
     assert any("gates are still between 0 and 1 at penalty 0:" in text for text in texts)
 
 
 def test_a_penalty_that_kills_every_head_is_a_point(run) -> None:
-    assert row(run, "hard-concrete-all", 0, 1, "loss")["kept"] == 0
-    assert len(removed(run, "hard-concrete-all", 0, 1)) == 12
-    assert len(removed(run, "hard-concrete", 0, 1)) == 4
+    assert row(run, "hard-concrete", 1, "loss", "all")["kept"] == 0
+    assert len(removed(run, "hard-concrete", 1, "all")) == 12
+    assert len(removed(run, "hard-concrete", 1)) == 4
     assert np.isfinite(run.tables["pruning"]["value"]).all()
 
 
 def test_scratch_has_the_map_and_the_place_of_its_sweep(run) -> None:
-    assert removed(run, "scratch", 0, 0) == removed(run, "hard-concrete", 0, 0)
-    assert 0 < len(removed(run, "scratch", 0, 0)) < 4
+    assert removed(run, "scratch", 0) == removed(run, "hard-concrete", 0)
+    assert 0 < len(removed(run, "scratch", 0)) < 4
     heads = run.tables["pruned_heads"]
     scratch = heads[heads["method"] == "scratch"]
     assert (scratch["gate"] == scratch["alive"]).all()
@@ -164,10 +169,10 @@ def test_scratch_has_the_map_and_the_place_of_its_sweep(run) -> None:
 def test_a_greedy_point_is_the_published_model_without_its_heads(run, models) -> None:
     model, held_out = published(models), at_most(models.data.analysed, 12)
     for metric in ("loss", "bleu"):
-        found = quality(model, held_out, removed(run, "random-all", 0, 0), metric, beams=2)
-        assert row(run, "random-all", 0, 0, metric)["value"] == pytest.approx(found["scores"][0], rel=1e-6)
+        found = quality(model, held_out, removed(run, "random", 0, "all"), metric, beams=2)
+        assert row(run, "random", 0, metric, "all")["value"] == pytest.approx(found["scores"][0], rel=1e-6)
     full = quality(model, held_out, frozenset(), "loss")["scores"][0]
-    assert row(run, "random", 0, 0, "loss")["baseline"] == pytest.approx(full, rel=1e-6)
+    assert row(run, "random", 0, "loss")["baseline"] == pytest.approx(full, rel=1e-6)
 
 
 def test_a_learned_point_is_its_weights_times_its_gates(run, models) -> None:
@@ -180,7 +185,7 @@ def test_a_learned_point_is_its_weights_times_its_gates(run, models) -> None:
     weights = every[gates.index(max(gates))]  # those of all kinds of attention
     model.module.load_state_dict({name: w for name, w in weights.items() if "gates" not in name}, strict=False)
     heads = run.tables["pruned_heads"]
-    heads = heads[(heads["method"] == "hard-concrete-all") & (heads["point"] == 0)]
+    heads = heads[(heads["method"] == "hard-concrete") & (heads["scope"] == "all") & (heads["point"] == 0)]
     outputs = {(a.stack, a.kind, a.layer): a.output for a in model.anatomy.attentions()}
     with torch.no_grad():
         for head in heads.itertuples():
@@ -188,7 +193,7 @@ def test_a_learned_point_is_its_weights_times_its_gates(run, models) -> None:
                 weight = model.module.get_parameter(piece.parameter)
                 weight[piece.mask(weight)] *= head.gate
     found = quality(model, at_most(models.data.analysed, 12), frozenset(), "loss")["scores"][0]
-    stored = row(run, "hard-concrete-all", 0, 0, "loss")
+    stored = row(run, "hard-concrete", 0, "loss", "all")
     assert stored["value"] == pytest.approx(found, rel=1e-5)
     assert 0 < heads["alive"].sum() < 12
     assert stored["kept"] == heads["alive"].sum()
@@ -197,12 +202,13 @@ def test_a_learned_point_is_its_weights_times_its_gates(run, models) -> None:
 def test_roles_are_measured_again_at_each_point(run, models) -> None:
     roles = run.tables["pruned_roles"]
     assert set(roles.columns) == {*PRUNED_ROLES.column_names, *OF_MODELS}
-    assert set(roles["method"]) == {m for w in ("hard-concrete", "random") for m in (w, f"{w}-all")} | {"scratch"}
+    ways = {*itertools.product(("hard-concrete", "random"), ("encoder-self", "all")), ("scratch", "encoder-self")}
+    assert set(zip(roles["method"], roles["scope"], strict=True)) == ways
     assert {"positional -1", "positional +1"} < set(roles["role"])
     assert roles["role"].str.contains("dependent").any()  # the grammar's trees
     before = roles[roles["point"] == -1]
     assert before["alive"].all()
-    assert set(before["method"]) == set(roles["method"])
+    assert set(zip(before["method"], before["scope"], strict=True)) == ways
     sentences = at_most(models.data.analysed, 60)
     options = PassOptions(tokens_per_batch=models.plan.analysis.tokens_per_batch)
     found = head_roles(measure(published(models), sentences, role_measures(), options, models.data.train))
@@ -212,8 +218,8 @@ def test_roles_are_measured_again_at_each_point(run, models) -> None:
         one.sort_index(),
         found.set_index([*HEAD, "role"])[["value", "holds"]].set_axis(["score", "present"], axis=1).sort_index(),
     )
-    later = roles[(roles["method"] == "hard-concrete") & (roles["point"] == 0)]
-    gone = removed(run, "hard-concrete", 0, 0)
+    later = roles.query("method == 'hard-concrete' and scope == 'encoder-self' and point == 0")
+    gone = removed(run, "hard-concrete", 0)
     assert {tuple(head) for head in later.loc[~later["alive"], HEAD].to_numpy().tolist()} == set(gone)
 
 
@@ -259,7 +265,7 @@ def test_an_interrupted_study_ends_with_the_same_tables(run, plan, tmp_path, mon
     assert all(stage.is_done() for stage in todo)
     for name, frame in stacked(stages).items():
         whole = run.tables[name]
-        whole = whole[whole["method"].isin(set(frame["method"])) & (whole["draw"] == 0)]
+        whole = whole[whole["scope"].isin({"", "encoder-self"}) & (whole["draw"] == 0)]
         assert len(frame) == len(whole) > 0
         pd.testing.assert_frame_equal(
             frame[whole.columns], whole.reset_index(drop=True), check_dtype=False, rtol=0, atol=0
@@ -280,6 +286,23 @@ def test_a_larger_plan_does_only_what_is_missing(run, plan) -> None:
     assert missing(penalties=(0.0, 500.0, 600.0), scopes=("encoder-self",)) == pieces
 
 
+def test_points_that_an_earlier_version_wrote_are_read_and_not_made_again(run, plan, tmp_path) -> None:
+    """It had no column for the scope, and named it behind the method."""
+    folder = tmp_path / "earlier"
+    shutil.copytree(run.path, folder)
+    for path in (folder / "work" / "pruned").rglob("*.parquet"):
+        frame, schema, _ = read_table(path)
+        ends = frame["scope"].map({"": "", "encoder-self": "", "all": "-all"})
+        columns = tuple(column for column in schema.columns if column.name != "scope")
+        earlier = frame.assign(method=frame["method"] + ends).drop(columns="scope")
+        write_table(path, earlier, dataclasses.replace(schema, columns=columns))
+    stages = graph(plan, folder)
+    assert [stage.kind for stage in stages.missing()] == ["check"]
+    for name, frame in stacked(stages).items():
+        whole = run.tables[name]
+        pd.testing.assert_frame_equal(frame[whole.columns], whole, check_dtype=False, rtol=0, atol=0)
+
+
 @pytest.mark.filterwarnings("ignore:.*closed every gate", "ignore:.*still between 0 and 1")
 def test_a_longer_sweep_goes_on_from_its_last_penalty(run, plan, tmp_path, monkeypatch) -> None:
     folder = tmp_path / "longer"
@@ -288,7 +311,7 @@ def test_a_longer_sweep_goes_on_from_its_last_penalty(run, plan, tmp_path, monke
     original, updates = torch.optim.AdamW.step, []
     monkeypatch.setattr(torch.optim.AdamW, "step", lambda *args: updates.append(1) or original(*args))
     (sweep,) = (stage for stage in graph(longer, folder).of(Prune) if str(stage.piece).startswith("hard-concrete"))
-    before = run.tables["pruning"].query("method == 'hard-concrete'")
+    before = run.tables["pruning"].query("method == 'hard-concrete' and scope == 'encoder-self'")
     sweep.run()
     assert len(updates) == plan.pruning.updates
     after = sweep.tables()["pruning"]

@@ -19,8 +19,8 @@ from ._table import Reading, SeedRows, Table, exact, together
 CHEAP = {"bleu": 0.5, "loss": 0.05}
 """What heads may cost to count as removable: BLEU, or nats per token."""
 GATES, SCRATCH, RANDOM = "hard-concrete", "scratch", "random"
-ALL = "-all"
-"""Ends the name of a method that could choose among all heads, not among the encoder's alone."""
+ENCODER, ALL = "encoder-self", "all"
+"""Scopes: the heads of the encoder, or those of every kind of attention."""
 WHOLE = ("unpruned", "importance", "iterative", "confidence", "relevance", "random", SCRATCH)
 """Methods of which a point with all heads is the converged model itself."""
 KINDS = ("encoder-self", "decoder-self", "decoder-cross")
@@ -40,7 +40,7 @@ def removable_share(method: str = GATES) -> Reading:
     point, costs are differences on the same sentences; elsewhere intervals count the sentences of the pruned one alone.
     """
     table = _quality().where(metric=_METRICS)
-    return together(_removable_share, _of_method(table, method), table)
+    return together(_removable_share, _chosen_by(table, method, ENCODER), table.where(scope=...))
 
 
 def pruned_less_scratch(pruned: str = GATES) -> Reading:
@@ -50,18 +50,19 @@ def pruned_less_scratch(pruned: str = GATES) -> Reading:
     scored. All heads where they were pruned, else the encoder's. With `pruned="random"`: as many random heads of the
     converged model, interpolated along the mean random order.
     """
-    return _quality().where(metric=...).reduce(_pruned_less_scratch, pruned=pruned)
+    return _quality().where(metric=..., scope=...).reduce(_pruned_less_scratch, pruned=pruned)
 
 
-def alive_by_kind(method: str = GATES + ALL, *, uniform: bool = False) -> Reading:
-    """Mean share of the heads that are alive, over the points of a sweep that left some heads but not all.
+def alive_by_kind(method: str = GATES, *, uniform: bool = False) -> Reading:
+    """Mean share of the heads that are alive, over the points of a sweep among all heads that left
+    some but not all.
 
     One number for each of `KINDS`, then the lower half of the layers less the upper half for the decoder's
     self-attention, and the upper less the lower for cross-attention (the middle layer of an odd number in neither; NaN
     with one layer). `uniform`: what removing the same share of every kind and layer would leave.
     """
     table = _sweep("pruned_heads", *_HEAD, number="alive").where(stack=...)
-    return _of_method(table, method).reduce(_alive_by_kind, uniform=uniform)
+    return _chosen_by(table, method, ALL).reduce(_alive_by_kind, uniform=uniform)
 
 
 def surviving_roles(kept: Literal["sweep", "random"] = "sweep") -> Reading:
@@ -74,7 +75,7 @@ def surviving_roles(kept: Literal["sweep", "random"] = "sweep") -> Reading:
     """
     table = _sweep("pruned_roles", *_HEAD, "role", "present", number="alive")
     table = replace(table, absent="no head of the converged models held a function, or none of the sweeps was told of")
-    return table.where(stack="encoder", kind="self").reduce(_surviving_roles, kept=kept)
+    return table.where(stack="encoder", kind="self", scope=ENCODER).reduce(_surviving_roles, kept=kept)
 
 
 def undecided_gates(at: Literal["largest", "zero"] = "largest") -> Reading:
@@ -82,8 +83,9 @@ def undecided_gates(at: Literal["largest", "zero"] = "largest") -> Reading:
 
     `at="largest"` penalty, or at a penalty of 0. Gates on the encoder's heads where they were learned, else on all.
     """
-    curve = _sweep("pruning", "setting", number="undecided").where(metric=...)
-    return together(_undecided, curve, _sweep("pruned_heads", number="log_alpha").where(stack=...), at=at)
+    curve = _sweep("pruning", "setting", number="undecided").where(metric=..., method=GATES, scope=(ENCODER, ALL))
+    gates = _sweep("pruned_heads", number="log_alpha").where(stack=..., method=GATES, scope=(ENCODER, ALL))
+    return together(_undecided, replace(curve, absent=_not_chosen(GATES, ENCODER)), gates, at=at)
 
 
 def removable(removed_P: np.ndarray, cost_RP: np.ndarray) -> np.ndarray:
@@ -106,37 +108,34 @@ def removable(removed_P: np.ndarray, cost_RP: np.ndarray) -> np.ndarray:
 
 
 def _sweep(name: str, *needs: str, number: str) -> Table:
-    return Table(name, TRANSLATION, needs=("method", "draw", "point", *needs), number=number)
+    return Table(name, TRANSLATION, needs=("method", "scope", "draw", "point", *needs), number=number)
 
 
 def _quality() -> Table:
-    needs = ("method", "draw", "point", "baseline", "replicates", "kept", "total", "kept_decoder_self")
+    needs = ("method", "scope", "draw", "point", "baseline", "replicates", "kept", "total", "kept_decoder_self")
     return Table("pruning", TRANSLATION, needs=(*needs, "kept_decoder_cross"), known=True)
 
 
-def _of_method(table: Table, method: str) -> Table:
-    return replace(table.where(method=method), absent=_not_chosen(method))
+def _chosen_by(table: Table, method: str, scope: str) -> Table:
+    return replace(table.where(method=method, scope=scope), absent=_not_chosen(method, scope))
 
 
-def _not_chosen(method: str) -> str:
-    return f"no heads of a {TRANSLATION.name} model were chosen by {method}: set it in the plan's [pruning]"
+def _not_chosen(method: str, scope: str) -> str:
+    heads = "heads among all" if scope == ALL else "heads of the encoder"
+    return f"no {heads} were chosen by {method} in a {TRANSLATION.name} model: set it in the plan's [pruning]"
 
 
-def _method(rows: SeedRows, method: str) -> SeedRows:
-    found = rows.at(rows.frame["method"] == method)
+def _method(rows: SeedRows, method: str, scope: str) -> SeedRows:
+    found = rows.at((rows.frame["method"] == method) & (rows.frame["scope"] == scope))
     if found.frame.empty:
-        raise Absent(_not_chosen(method))
+        raise Absent(_not_chosen(method, scope))
     return found
 
 
 def _removable_share(rows: SeedRows, every: SeedRows) -> np.ndarray:
     metric = rows.frame["metric"].iloc[0]
     frame = every.frame
-    whole = every.at(
-        (frame["metric"] == metric)
-        & (frame["kept"] == frame["total"])
-        & frame["method"].str.removesuffix(ALL).isin(WHOLE)
-    )
+    whole = every.at((frame["metric"] == metric) & (frame["kept"] == frame["total"]) & frame["method"].isin(WHOLE))
     draws = [removable(*_cost_curve(draw, metric, whole)) for _, draw in rows.groups("draw")]
     return np.mean(draws, axis=0)[:, None]
 
@@ -154,10 +153,11 @@ def _cost_curve(rows: SeedRows, metric: str, whole: SeedRows) -> tuple[np.ndarra
 
 
 def _pruned_less_scratch(rows: SeedRows, pruned: str) -> np.ndarray:
-    end = ALL if SCRATCH + ALL in set(rows.frame["method"]) else ""
-    scratch = _method(rows, SCRATCH + end)
+    scopes = set(rows.frame.loc[rows.frame["method"] == SCRATCH, "scope"])
+    scope = ALL if ALL in scopes else ENCODER
+    scratch = _method(rows, SCRATCH, scope)
     scratch = scratch.at(scratch.frame["kept"] < scratch.frame["total"])  # with all heads there is nothing to compare
-    both = (_method(rows, pruned + end), scratch)
+    both = (_method(rows, pruned, scope), scratch)
     gaps = [_gap(*(one.at(one.frame["metric"] == metric) for one in both), metric, pruned) for metric in _METRICS]
     common = min((len(gap) for gap in gaps if gap is not None), default=1)
     return np.stack([np.full(common, np.nan) if gap is None else gap[:common] for gap in gaps], axis=1)
@@ -214,7 +214,7 @@ def _surviving_roles(rows: SeedRows, kept: str) -> np.ndarray | None:
     before = rows.frame[rows.frame["point"] == _CONVERGED]
     if before.empty:
         raise Absent(f"pruned_roles has no roles of the converged model (point {_CONVERGED})")
-    sweep = _method(rows.at(rows.frame["point"] != _CONVERGED), GATES)
+    sweep = _method(rows.at(rows.frame["point"] != _CONVERGED), GATES, ENCODER)
     holders = before[before["present"]].drop_duplicates([*_HEAD, "role"]).groupby("role").size()
     if holders.empty:
         return None
@@ -239,12 +239,11 @@ def _surviving_share(holders: pd.Series, sweep: pd.DataFrame, kept: str) -> floa
 
 
 def _undecided(curve: SeedRows, heads: SeedRows, at: str) -> np.ndarray:
-    method = GATES if GATES in set(curve.frame["method"]) else GATES + ALL
-    key = ["method", "draw", "point"]
+    key = ["scope", "draw", "point"]
     gates = heads.frame.dropna(subset="log_alpha").groupby(key).size().rename("gates").reset_index()
-    rows = _method(curve, method).frame.drop_duplicates(key).merge(gates, on=key)
+    rows = curve.frame.drop_duplicates(key).merge(gates, on=key)
     if rows.empty:
-        raise Absent(f"pruned_heads has no gates of the sweep {method}")
+        raise Absent(f"pruned_heads has no gates of the sweep {GATES}")
     return exact([np.mean([_undecided_share(draw, at) for _, draw in rows.groupby("draw")])])
 
 

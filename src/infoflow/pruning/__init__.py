@@ -2,6 +2,7 @@
 
 from infoflow.models import save_pruned as save_pruned
 
+from ._curve import ALL_HEADS as ALL_HEADS
 from ._curve import KINDS as KINDS
 from ._curve import PRUNED_HEADS as PRUNED_HEADS
 from ._curve import PRUNING as PRUNING

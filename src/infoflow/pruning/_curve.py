@@ -1,6 +1,6 @@
 """Quality against heads kept: one kind of result for every way of choosing heads."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
 
 KINDS = ("encoder-self", "decoder-self", "decoder-cross")
+ALL_HEADS = "all"
+"""The scope of a choice among the heads of every kind of attention."""
 
 PRUNING = TableSchema(
     name="pruning",
@@ -35,9 +37,14 @@ PRUNING = TableSchema(
             unit="",
             description="hard-concrete (learned gates), subset (exactly k), straight-through (exactly k at every "
             "update), importance, iterative, confidence, relevance or random; scratch: trained from the start with the "
-            "heads of the hard-concrete point of the same place; unpruned: the model before, at point -1. In "
-            "studies these choose among the heads of the encoder's self-attention; with -all behind them (hard-"
-            "concrete-all) among all heads, with another kind (random-decoder-self) among that kind's",
+            "heads of the hard-concrete point of the same place; unpruned: the model before, at point -1",
+        ),
+        Column(
+            name="scope",
+            dtype="string",
+            unit="",
+            description="heads that could go: all, those of one kind (encoder-self, decoder-self, decoder-cross) or of "
+            "several (with commas between); empty for unpruned",
         ),
         Column(name="draw", dtype="int64", unit="", description="seed of the gates, or number of the random order"),
         Column(name="point", dtype="int64", unit="", description="place in the sweep, from 0"),
@@ -82,6 +89,7 @@ PRUNED_HEADS = TableSchema(
     description="which heads are left at each point of a pruning sweep",
     columns=(
         Column(name="method", dtype="string", unit="", description="how heads were chosen, as in the table pruning"),
+        Column(name="scope", dtype="string", unit="", description="heads that could go, as in the table pruning"),
         Column(name="draw", dtype="int64", unit="", description="as in the table pruning"),
         Column(name="point", dtype="int64", unit="", description="as in the table pruning"),
         Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
@@ -165,7 +173,7 @@ def point_tables(
         model: The model, with learned gates attached or not.
         corpus: Held-out sentences.
         removed: Heads to ablate.
-        keys: `method`, `draw`, `point`, `setting`, and `undecided` for learned gates.
+        keys: `method`, `scope`, `draw`, `point`, `setting`, and `undecided` for learned gates.
         full: Metrics ("loss", "bleu") and the unpruned model's score by each.
         learned: Gate and log α of the heads that have one.
         beams: Of the beam search behind BLEU.
@@ -173,8 +181,13 @@ def point_tables(
     """
     scores = [quality(model, corpus, removed, metric, beams=beams, options=options) for metric in full]
     rows = [curve_row(model, keys, removed, found, full[found["metric"]]) for found in scores]
-    place = {name: keys[name] for name in ("method", "draw", "point")}
+    place = {name: keys[name] for name in ("method", "scope", "draw", "point")}
     return frames(rows, head_rows(model, place, removed, learned))
+
+
+def scope_of(kinds: Sequence[str] | None) -> str:
+    """How tables name the heads that may go, by the kinds of attention that were asked for."""
+    return ALL_HEADS if kinds is None else ", ".join(kinds)
 
 
 def curve_row(model: Model, keys: Mapping[str, Any], removed: HeadSet, found: Mapping[str, Any], full: float) -> dict:

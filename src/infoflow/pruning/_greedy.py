@@ -10,7 +10,7 @@ from infoflow.foundation import UserError, current_display, stream
 from infoflow.heads import Confidence, Head, HeadSet, Importance, Relevance, SentenceFunction, ablate, importance
 from infoflow.models import Model
 
-from ._curve import curve_row, frames, head_rows, quality
+from ._curve import curve_row, frames, head_rows, quality, scope_of
 from ._head_gates import gated_heads
 
 GREEDY = ("importance", "iterative", "confidence", "relevance", "random")
@@ -88,7 +88,7 @@ def greedy_pruning(
     rows, heads = [], []
     with current_display().progress(f"Pruning {model.name} by {by}", len(keep), "points") as progress:
         for point, (k, removed) in enumerate(choices):
-            keys = {"method": by, "draw": draw, "point": point}
+            keys = {"method": by, "scope": scope_of(kinds), "draw": draw, "point": point}
             found = quality(model, scored_on, removed, metric, options=options)
             rows.append(curve_row(model, {**keys, "setting": float(k)}, removed, found, full))
             heads += head_rows(model, keys, removed)

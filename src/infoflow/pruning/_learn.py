@@ -13,6 +13,7 @@ from infoflow.models import Model
 from infoflow.objectives import AbstractObjective
 from infoflow.training import TrainConfig, TrainingData, train
 
+from ._curve import scope_of
 from ._gated_objective import GatedObjective
 from ._head_gates import AbstractHeadGates, HardConcreteGates, SubsetHeadGates, attached
 
@@ -23,6 +24,7 @@ class GatedPoint:
     next one is asked for."""
 
     method: str  # "hard-concrete", "subset" or "straight-through"
+    scope: str  # "all", or the kinds of attention whose heads have a gate
     setting: float  # weight of the penalty, or k
     heads: tuple[Head, ...]  # that have a gate
     values: tuple[float, ...]  # log α, or logits
@@ -92,7 +94,7 @@ def learn_gates(
             folder = Path(out) / f"penalty-{index:02}-{penalty:g}-{before}"
             train(weighed, config, data, model.module, folder)
             model.module.eval()
-            point = _point("hard-concrete", float(penalty), gates, gates.log_alpha, folder)
+            point = _point("hard-concrete", kinds, float(penalty), gates, gates.log_alpha, folder)
             _tell(point)
             yield point
 
@@ -129,14 +131,21 @@ def learn_subset(
         folder = Path(out) / f"keep-{k:03}"
         train(weighed, config, data, model.module, folder)
         model.module.eval()
-    return _point("straight-through" if straight_through else "subset", float(k), gates, gates.logits, folder)
+    method = "straight-through" if straight_through else "subset"
+    return _point(method, kinds, float(k), gates, gates.logits, folder)
 
 
 def _point(
-    method: str, setting: float, gates: HardConcreteGates | SubsetHeadGates, values: torch.Tensor, folder: Path
+    method: str,
+    kinds: Sequence[str] | None,
+    setting: float,
+    gates: HardConcreteGates | SubsetHeadGates,
+    values: torch.Tensor,
+    folder: Path,
 ) -> GatedPoint:
     return GatedPoint(
         method=method,
+        scope=scope_of(kinds),
         setting=setting,
         heads=tuple(gates.heads),
         values=tuple(values.detach().tolist()),

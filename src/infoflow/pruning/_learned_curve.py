@@ -38,7 +38,7 @@ def learned_curve(
     """
     rows, heads = [], []
     for index, point in enumerate(points):
-        keys = {"method": point.method, "draw": draw, "point": index}
+        keys = {"method": point.method, "scope": point.scope, "draw": draw, "point": index}
         found = quality(model, scored_on, point.removed, metric, beams=beams, options=options)
         more = {**keys, "setting": point.setting, "undecided": point.undecided}
         rows.append(curve_row(model, more, point.removed, found, full))

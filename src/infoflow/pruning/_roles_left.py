@@ -28,6 +28,7 @@ PRUNED_ROLES = TableSchema(
     "sentences. A removed head still attends, so it has scores; what it attends to reaches nobody",
     columns=(
         Column(name="method", dtype="string", unit="", description="how heads were chosen, as in the table pruning"),
+        Column(name="scope", dtype="string", unit="", description="heads that could go, as in the table pruning"),
         Column(name="draw", dtype="int64", unit="", description="as in the table pruning"),
         Column(
             name="point",
@@ -70,7 +71,7 @@ def roles_left(
         model: The model, with learned gates attached or not.
         corpus: Sentences to measure roles on; with trees for the syntactic ones.
         removed: Heads to ablate.
-        keys: `method`, `draw` and `point`.
+        keys: `method`, `scope`, `draw` and `point`.
         options: How the corpus is run.
         ranks_from: Tells how frequent tokens are, see `measure`.
     """

@@ -97,8 +97,9 @@ def with_keys(frame: pd.DataFrame) -> pd.DataFrame:
     """A table with all columns of `KEYS` or `PAIR_KEYS`, where an earlier version left some out.
 
     It wrote "translation+token-dropout" as objective, trained every model with BERT's blocks from random weights, and
-    measured each at the end of its training or before it.
+    measured each at the end of its training or before it. Of pruned models it wrote method and scope as one text.
     """
+    frame = _with_scope(frame)
     sides = [side for side in ("", "_a", "_b") if f"objective{side}" in frame and f"variant{side}" not in frame]
     if sides:
         frame = frame.rename(columns=_EARLIER)
@@ -114,6 +115,28 @@ def with_keys(frame: pd.DataFrame) -> pd.DataFrame:
         }
         frame = frame.assign(**added)
     return frame
+
+
+def _with_scope(frame: pd.DataFrame) -> pd.DataFrame:
+    """Tables of pruning have columns `method` and `scope`; before, "random-all" was a method, and "random" the
+    encoder's."""
+    if "scope" in frame or not {"method", "draw", "point"} <= set(frame):
+        return frame
+    pairs = [_method_and_scope(str(method)) for method in frame["method"]]
+    columns = {
+        name: pd.array([pair[place] for pair in pairs], dtype="string")
+        for place, name in enumerate(("method", "scope"))
+    }
+    names = list(frame)
+    names.insert(names.index("method") + 1, "scope")
+    return frame.assign(**columns)[names]
+
+
+def _method_and_scope(name: str) -> tuple[str, str]:
+    if name == "unpruned":
+        return name, ""
+    ends = [scope for scope in ("all", "decoder-self", "decoder-cross") if name.endswith(f"-{scope}")]
+    return (name.removesuffix(f"-{ends[0]}"), ends[0]) if ends else (name, "encoder-self")
 
 
 def _renamed(frame: pd.DataFrame, side: str) -> pd.DataFrame:

@@ -34,8 +34,6 @@ from infoflow.training import Match, ModelConfig, TrainConfig
 
 PRESETS = ("quick", "laptop", "paper", "replicate")
 _LARGEST_PLAN = 1_000_000
-ALL_HEADS = "all"
-"""In `PruningPlan.scopes`: the heads of every kind of attention."""
 Scope = Literal["encoder-self", "decoder-self", "decoder-cross", "all"]
 Heads = Annotated[float, Limits(at_least=0, at_most=10**6)]
 Penalties = Annotated[tuple[Weight, ...], Limits(filled=True)]

@@ -15,14 +15,13 @@ CHEAP = {"bleu": 0.5, "loss": 0.05}
 """What the sentences call almost no cost, as the claim heads:V1 does."""
 METRICS = {"bleu": ("BLEU", ""), "loss": ("loss", " (nats per token)")}
 
-_ENCODER = ""  # how the method's name ends where the encoder's self-attention was pruned
 _SCOPES = {
-    "-all": "all heads",
-    "-decoder-self": "decoder self-attention heads",
-    "-decoder-cross": "cross-attention heads",
-    _ENCODER: "encoder heads",
+    "all": "all heads",
+    "decoder-self": "decoder self-attention heads",
+    "decoder-cross": "cross-attention heads",
+    "encoder-self": "encoder heads",
 }
-_KEPT = {"-decoder-self": "kept_decoder_self", "-decoder-cross": "kept_decoder_cross", _ENCODER: "kept_encoder_self"}
+_KEPT = {scope: f"kept_{scope.replace('-', '_')}" for scope in _SCOPES if scope != "all"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,11 +74,9 @@ class Pool:
 
 
 def scoped(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of trained models with `way` and `scope` for `method`."""
-    frame = frame.loc[frame["trained"] & frame["method"].ne(_UNPRUNED)]
-    ends = [next(end for end in _SCOPES if str(method).endswith(end)) for method in frame["method"]]
-    ways = [str(method).removesuffix(end) for method, end in zip(frame["method"], ends, strict=True)]
-    return frame.assign(scope=ends, way=ways)
+    """The rows of trained models with `way` for `method`, of the scopes that are drawn."""
+    frame = frame.loc[frame["trained"] & frame["method"].ne(_UNPRUNED) & frame["scope"].isin(_SCOPES)]
+    return frame.assign(way=frame["method"].astype(str), scope=frame["scope"].astype(str))
 
 
 def pools_of(frame: pd.DataFrame, cast: Cast) -> list[Pool]:

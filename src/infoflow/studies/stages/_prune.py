@@ -93,7 +93,7 @@ class Prune(AbstractStage):
         models, recipe = self.models, self.recipe
         for k in too_many(models, recipe, curve):
             current_display().warn(
-                f"{recipe.name} has fewer heads than {k} in {curve.scope}: {curve.method} leaves it out."
+                f"{recipe.name} has fewer heads than {k} in {curve.scope}: {curve.way} leaves it out."
             )
         every = self._places(curve)
         wanted = [place for place in every if self._bench.missing(PRUNED, table_keys(models, curve, place.origin))]
@@ -110,17 +110,18 @@ class Prune(AbstractStage):
         before = self._bench.read_each(PRUNED, self._unpruned_keys)
         if self.piece.way == UNPRUNED:
             scores = before[PRUNING.name]
-            yield {PRUNING.name: scores.assign(baseline=scores["value"])}
+            yield {PRUNING.name: _named(scores.assign(baseline=scores["value"]), UNPRUNED, "")}
             return
         for curve in self._curves:
             every, draw = self._places(curve), curve.draw(self.recipe)
             if every and PRUNED_ROLES.name in table_keys(self.models, curve, ""):
-                yield {PRUNED_ROLES.name: before[PRUNED_ROLES.name].assign(method=curve.method, draw=draw)}
+                yield {PRUNED_ROLES.name: _named(before[PRUNED_ROLES.name], curve.way, curve.scope).assign(draw=draw)}
             for place in every:
                 part = self._bench.read_each(PRUNED, table_keys(self.models, curve, place.origin))
                 # Two points may have the same heads, and so one part.
                 part[PRUNING.name] = part[PRUNING.name].assign(setting=place.setting)
-                yield {name: frame.assign(point=place.index) for name, frame in part.items()}
+                named = {name: _named(frame, curve.way, curve.scope) for name, frame in part.items()}
+                yield {name: frame.assign(point=place.index) for name, frame in named.items()}
 
     # -- one point ----------------------------------------------------------------------------------------------------
 
@@ -133,7 +134,7 @@ class Prune(AbstractStage):
 
         def compute(names: list[str]) -> Part:
             model = self.models.load(Subject(recipe=self.recipe))
-            keys = {"method": UNPRUNED, "draw": self.recipe.seed, "point": -1}
+            keys = {"method": UNPRUNED, "scope": "", "draw": self.recipe.seed, "point": -1}
             current_display().note(f"Scoring {self.recipe.name} before any head goes.")
             part: Part = {}
             if {PRUNING.name, PRUNED_HEADS.name} & set(names):
@@ -146,7 +147,7 @@ class Prune(AbstractStage):
         return self._bench.each_table(PRUNED, self._unpruned_keys, _SCHEMAS, compute)
 
     def _point(self, curve: Curve, point: Point, full: dict[str, float], names: list[str]) -> Part:
-        keys = {"method": curve.method, "draw": curve.draw(self.recipe), "point": point.place.index}
+        keys = {"method": curve.way, "scope": curve.scope, "draw": curve.draw(self.recipe), "point": point.place.index}
         part: Part = {}
         if {PRUNING.name, PRUNED_HEADS.name} & set(names):
             more = {**keys, "setting": point.place.setting, "undecided": point.undecided}
@@ -189,8 +190,15 @@ def prune_stage_key(models: StudyModels, recipe: Recipe, piece: Piece) -> str:
     return digest(["prune", trained, recipe.name, str(piece), plan.pruning, plan.analysis])
 
 
+def _named(frame: pd.DataFrame, method: str, scope: str) -> pd.DataFrame:
+    """A part's rows by their own names: two curves may share one, and earlier versions wrote none for the scope."""
+    return frame.assign(method=method, scope=scope)
+
+
 def _tell(recipe: Recipe, rows: pd.DataFrame) -> None:
     first = rows.iloc[0]
     scores = ", ".join(f"{row.metric} {row.value:.3g} (was {row.baseline:.3g})" for row in rows.itertuples())
     kept = f"{first['kept']} of {first['total']} heads"
-    current_display().note(f"{recipe.name}, {first['method']}, point {first['point']}: {kept}, {scores}")
+    current_display().note(
+        f"{recipe.name}, {first['method']} in {first['scope']}, point {first['point']}: {kept}, {scores}"
+    )

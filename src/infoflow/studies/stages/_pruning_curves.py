@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from infoflow.flow import describe_measure
 from infoflow.foundation import digest
 from infoflow.heads import HeadSet
-from infoflow.pruning import KINDS, PRUNED_HEADS, PRUNED_ROLES, PRUNING, role_measures
+from infoflow.pruning import ALL_HEADS, KINDS, PRUNED_HEADS, PRUNED_ROLES, PRUNING, role_measures
 from infoflow.results import Recipe, Spec
 
-from .._plan import ALL_HEADS, StudyPlan
+from .._plan import StudyPlan
 from .._study_models import StudyModels
 
 PRUNED = "pruned"
@@ -33,11 +33,6 @@ class Curve:
     way: str  # "hard-concrete", "subset", "straight-through", "scratch", or one of `GREEDY`
     scope: str
     order: int = 0  # number of the random order
-
-    @property
-    def method(self) -> str:
-        """Its name in tables: the scope is named unless it is the encoder's self-attention."""
-        return self.way if self.scope == KINDS[0] else f"{self.way}-{self.scope}"
 
     @property
     def kinds(self) -> tuple[str, ...] | None:
