@@ -26,6 +26,7 @@ def study(
     ] = (),
     device: Device = None,
     cluster: str | None = None,
+    insecure: Annotated[bool, Parameter(negative=())] = False,
     anonymous: Annotated[bool, Parameter(negative=(), group=COMMON)] = False,
     out: Out = None,
     session: Session = Session(),  # noqa: B008 (frozen)
@@ -38,6 +39,8 @@ def study(
         processes: Stages at a time on this machine. Default: one per core on a CPU, one on a GPU, none with --cluster.
         cluster: "listen" lets other machines join (infoflow worker), listen:HOST:PORT at that address; tls://HOST:PORT
             or a scheduler file runs the study on a Dask cluster.
+        insecure: Let --cluster name a scheduler elsewhere without encryption (tcp://HOST:PORT): whoever reaches that
+            port runs code as you. Only where the network is yours alone.
         seed: Train this seed instead of the plan's. May be repeated.
         anonymous: Keep no path and no name of a local file in what is written.
     """
@@ -49,7 +52,7 @@ def study(
         if seed:
             changes.append(f"seeds={list(seed)}")
         chosen = with_settings(StudyPlan.load(plan), [*settings, *changes])
-        run = run_study(chosen, run_folder(out, Path(plan).stem), processes, anonymous, cluster)
+        run = run_study(chosen, run_folder(out, Path(plan).stem), processes, anonymous, cluster, insecure)
         scores = run.tables["task_scores"]
         rows = [
             [row["model"], row["metric"], estimate(row["value"], row["low"], row["high"]), f"{row['baseline']:.3f}"]

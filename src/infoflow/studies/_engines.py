@@ -17,10 +17,13 @@ _ENTRY = "infoflow.studies:stage_of"
 _PRELOAD = ("torch", "transformers", "infoflow.studies.stages")
 
 
-def engine_for(plan: StudyPlan, run: RunFolder, num_processes: int | None, cluster: str | None = None) -> Engine:
+def engine_for(
+    plan: StudyPlan, run: RunFolder, num_processes: int | None, cluster: str | None = None, insecure: bool = False
+) -> Engine:
     """The engine for a study on this machine or a cluster."""
     if cluster:
-        return cluster_engine(cluster, run.path, entry=_ENTRY, preload=_PRELOAD, jobs=num_processes or 0)
+        jobs = num_processes or 0
+        return cluster_engine(cluster, run.path, entry=_ENTRY, preload=_PRELOAD, jobs=jobs, insecure=insecure)
     jobs = _jobs(plan, num_processes)
     return InTurn() if jobs == 1 else local_engine(jobs, _PRELOAD, folder=run.path, entry=_ENTRY)
 

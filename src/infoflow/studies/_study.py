@@ -25,7 +25,6 @@ from infoflow.results import RunFolder, Subject
 from infoflow.training import usable_device
 
 from ._clock import CLOCK_FILE, WallClock, wall_clock
-from ._costs import records_of
 from ._engines import engine_for
 from ._graph import Graph, graph
 from ._plan import StudyPlan
@@ -41,6 +40,7 @@ def study(
     num_processes: int | None = None,
     anonymous: bool = False,
     cluster: str | None = None,
+    insecure: bool = False,
 ) -> Run:
     """Run a study, or continue it, in the folder `out` (default: `runs/` and the plan's name).
 
@@ -55,6 +55,8 @@ def study(
             the cores) has room for on a CPU, one on a GPU; under `torchrun` all processes do each stage together.
         cluster: Where else stages run: "listen" lets other machines join (`infoflow worker`), "tls://HOST:PORT" or a
             scheduler file names a running Dask cluster.
+        insecure: Whether that cluster's scheduler may be reached without encryption: who reaches its port runs code as
+            the user.
         anonymous: Whether run.json and the report, when it is done, hold no path and no name of a local file.
 
     Raises:
@@ -63,6 +65,8 @@ def study(
     """
     name = Path(str(plan)).stem if not isinstance(plan, StudyPlan) else "study"
     plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
+    if insecure and not cluster:
+        raise UserError("--insecure goes with --cluster: name the cluster, or leave it out.")
     run = RunFolder(out or Path("runs") / name)
     if not run.path.exists():  # what is trained already needs no device
         usable_device(plan.training.device)
@@ -74,7 +78,7 @@ def study(
             check_replaceable(run.report)
             run.update(anonymous=False, kind="study", title=plan.title, plan=plan.to_json(), provenance=provenance())
         with wall_clock(run, save=is_first()) as clock:
-            _study(plan, run, engine_for(plan, run, num_processes, cluster), clock)
+            _study(plan, run, engine_for(plan, run, num_processes, cluster, insecure), clock)
         if anonymous and is_first():
             anonymize(run)
     return Run(run)
@@ -113,7 +117,7 @@ def _describe(stages: Graph, models: StudyModels, clock: WallClock, split: dict[
         },
         models=[{**row, "sha256": _weights_digest(run, row["model"])} for row in trained],
         timings={name: round(value, 1) for name, value in timings.items()},
-        stages=records_of(stages, run),
+        stages=stages.records(),
         seconds=round(clock.all_calls, 1),
         warnings=run.read().get("warnings", []),
         failures=[asdict(failure) for stage in stages.of(Measure) for failure in stage.failures()],
