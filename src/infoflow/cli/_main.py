@@ -7,15 +7,14 @@
 import json
 import os
 import shlex
-import signal
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import pairwise
-from types import FrameType
 
 from cyclopts import CycloptsError
+
+from infoflow._signals import sigterm_interrupts
 
 from ._app import app
 from ._failures import Incomplete, explain
@@ -50,7 +49,7 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code, once it has returned."""
     try:
-        with _sigterm_as_interrupt():
+        with sigterm_interrupts():
             check_arguments(arguments)
             code = app(list(arguments), exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
@@ -76,20 +75,6 @@ def _silence_libraries() -> None:
         os.environ.setdefault(name, value)
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
-
-
-@contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """A batch queue's SIGTERM stops like Ctrl-C."""
-
-    def interrupt(signum: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _fail(message: str, arguments: Sequence[str]) -> int:

@@ -1,5 +1,7 @@
 """What lies under every room: errors, display, random streams, error bars, provenance, atomic files."""
 
+from infoflow._signals import sigterm_interrupts as sigterm_interrupts
+
 from ._arrays import as_tensor as as_tensor
 from ._block_interval import Scale as Scale
 from ._block_interval import block_effects as block_effects
@@ -77,7 +79,6 @@ from ._sealed import seal as seal
 from ._sealed import sweep_stale as sweep_stale
 from ._stopping import StopRequest as StopRequest
 from ._stopping import request_stop as request_stop
-from ._stopping import sigterm_interrupts as sigterm_interrupts
 from ._stopping import stop_request as stop_request
 from ._threads import available_cores as available_cores
 from ._threads import set_threads as set_threads

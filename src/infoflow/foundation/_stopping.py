@@ -35,20 +35,6 @@ def stop_request() -> Iterator[StopRequest]:
             signal.signal(number, handler)
 
 
-@contextmanager
-def sigterm_interrupts() -> Iterator[None]:
-    """SIGTERM stops what runs in the block as Ctrl-C does (main thread only)."""
-
-    def interrupt(signum: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def request_stop() -> None:
     """Ask this process to stop, from any thread, as SIGTERM does: its handler runs in the main thread."""
     main = threading.main_thread().ident
