@@ -68,6 +68,24 @@ def test_plain_progress_now_and_then(monkeypatch):
     assert lines[-1] == "Training: 100 %, 2 updates/s, 0:50"
 
 
+def test_what_has_not_begun_is_not_estimated(monkeypatch):
+    from infoflow.foundation import _display
+
+    now = [0.0]
+    monkeypatch.setattr(_display.time, "monotonic", lambda: now[0])
+    plain, events = io.StringIO(), io.StringIO()
+    for form, file in ((_display.PlainDisplay, plain), (_display.JsonDisplay, events)):
+        with form(file).progress("Study", total=100, unit="s of work") as progress:
+            for amount in (0, 10):
+                now[0] += 10
+                progress.advance(amount, now="train x")
+    assert plain.getvalue().splitlines()[:2] == [
+        "Study: 0 %, estimating, now train x, 0:10",
+        "Study: 10 %, 0.5 s of work/s, 3:00 left, now train x, 0:20",
+    ]
+    assert [json.loads(line)["seconds_left"] for line in events.getvalue().splitlines()] == [None, 180, 0]
+
+
 def test_json_events_are_one_object_a_line():
     from infoflow.foundation._display import JsonDisplay
 

@@ -99,6 +99,16 @@ def test_costs_are_seconds_on_record_or_those_of_their_kind(tiny_run: Run, tiny_
         assert stages[record["label"].replace("seed-0", "seed-1")].cost == pytest.approx(scale * record["estimate"])
 
 
+def test_records_tell_wall_and_cpu_seconds(tiny_run: Run) -> None:
+    records = tiny_run.stages.records()
+    assert records == tiny_run.folder.read()["stages"]
+    training = [record for record in records if record["kind"] == "train"]
+    assert len(training) == 3
+    for record in training:
+        cores = record["threads"] + 1  # reading and saving run beside
+        assert 0 < record["cpu_seconds"] <= cores * record["seconds"] + 0.1
+
+
 def test_nothing_but_the_check_is_missing_of_a_finished_study(tiny_run: Run, grown_run: Run) -> None:
     for run in (tiny_run, grown_run):
         assert [type(stage) for stage in run.stages.missing()] == [Check]

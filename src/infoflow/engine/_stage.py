@@ -63,6 +63,8 @@ class Usage:
 
     seconds: float
     """Wall time of its last process."""
+    cpu_seconds: float
+    """CPU time of that process and of those that it started and waited for; without those of earlier attempts."""
     peak_memory: int
     """Bytes of that process at most, 0 where the system does not tell."""
     host: str

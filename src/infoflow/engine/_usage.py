@@ -14,11 +14,12 @@ class Meter:
     """Measures from its making on what this process uses."""
 
     def __init__(self) -> None:
-        self._start = time.monotonic()
+        self._start, self._cpu = time.monotonic(), _cpu_seconds()
 
     def usage(self, device: str, threads: int) -> Usage:
         return Usage(
             seconds=round(time.monotonic() - self._start, 3),
+            cpu_seconds=round(_cpu_seconds() - self._cpu, 3),
             peak_memory=_peak_memory(),
             host=platform.node(),
             processor=processor(),
@@ -37,6 +38,11 @@ def use_threads(threads: int) -> None:
 def _threads_in_use(threads: int) -> int:
     torch = sys.modules.get("torch")
     return torch.get_num_threads() if torch else threads
+
+
+def _cpu_seconds() -> float:
+    """Of this process, and of its children as far as they have ended."""
+    return sum(os.times()[:4])
 
 
 def _peak_memory() -> int:

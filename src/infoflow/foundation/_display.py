@@ -72,13 +72,22 @@ class PlainDisplay:
     @contextmanager
     def progress(self, label: str, total: float, unit: str = "") -> Iterator[Progress]:
         def show(counter: "_Counter") -> None:
-            details = "".join(f", {name} {value}" for name, value in counter.fields.items())
             share = f"{counter.percent:.0f} %" if total else f"{counter.done:g}"
-            remaining = "" if counter.finished else f", {clock(counter.remaining)} left"
-            self.note(f"{label}: {share}, {counter.rate:,.4g} {unit}/s{remaining}{details}, {clock(counter.elapsed)}")
+            told = [share, *_pace(counter, unit), clock(counter.elapsed)]
+            told[-1:-1] = [f"{name} {value}" for name, value in counter.fields.items()]
+            self.note(f"{label}: {', '.join(told)}")
 
         with _counted(total, show) as counter:
             yield counter
+
+
+def _pace(counter: "_Counter", unit: str) -> list[str]:
+    """Rate, and time left while there is some."""
+    if counter.finished:
+        return [f"{counter.rate:,.4g} {unit}/s"]
+    if counter.remaining is None:
+        return ["estimating"]
+    return [f"{counter.rate:,.4g} {unit}/s", f"{clock(counter.remaining)} left"]
 
 
 class JsonDisplay:
@@ -104,14 +113,14 @@ class JsonDisplay:
                 unit=unit,
                 rate=round(counter.rate, 3),
                 seconds=round(counter.elapsed, 3),
-                seconds_left=round(counter.remaining, 3),
+                seconds_left=None if counter.remaining is None else round(counter.remaining, 3),
                 **counter.fields,
             )
 
         with _counted(total, show) as counter:
             yield counter
 
-    def _event(self, **fields: float | str) -> None:
+    def _event(self, **fields: float | str | None) -> None:
         # JSON has no NaN or infinity, and a diverged loss is one
         finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in fields.items()}
         _tell(json.dumps(finite, allow_nan=False), self._file)
@@ -150,7 +159,8 @@ class RichDisplay:
             task = bars.add_task(label, total=total or None, details="")
 
             def show(counter: "_Counter") -> None:
-                details = [f"{counter.rate:,.4g} {unit}/s", *(f"{k} {v}" for k, v in counter.fields.items())]
+                rate = [] if counter.remaining is None else [f"{counter.rate:,.4g} {unit}/s"]
+                details = [*rate, *(f"{k} {v}" for k, v in counter.fields.items())]
                 bars.update(task, completed=counter.done, total=counter.total or None, details=", ".join(details))
 
             with _counted(total, show, seconds_between=0.2) as counter:
@@ -194,8 +204,11 @@ class _Counter:
         return self.done / max(self.elapsed, 1e-9)
 
     @property
-    def remaining(self) -> float:
-        return max(self.total - self.done, 0) / max(self.rate, 1e-9)
+    def remaining(self) -> float | None:
+        """Seconds; None as long as nothing is known to be done."""
+        if self.finished:
+            return 0.0
+        return max(self.total - self.done, 0) / self.rate if self.done > 0 else None
 
 
 @contextmanager

@@ -16,7 +16,6 @@ from infoflow.report import anonymize, check_replaceable, write_report
 from infoflow.results import RunFolder
 
 from ._clock import WallClock, reset_clock, wall_clock
-from ._costs import records_of
 from ._data import at_most, distinct
 from ._given import AnalyzeOptions, exists, given_models
 from ._graph import Graph
@@ -120,7 +119,7 @@ def _analysis_graph(run: RunFolder, measuring: Sequence[MeasureGiven]) -> Graph:
     ]
     stages: list[AbstractStage] = [*with_parts.values(), *comparing]
     check = Check(folder=run, stages=stages, needs=tuple(stage.key for stage in stages), claims=False)
-    return Graph(stages=[*stages, check])
+    return Graph(stages=[*stages, check], folder=run)
 
 
 def _pair_key(first: MeasureGiven, second: MeasureGiven) -> str:
@@ -228,7 +227,7 @@ def _describe(run: RunFolder, corpus: Corpus, stages: Graph, clock: WallClock | 
         corpus={"name": corpus.name, "digest": corpus.digest, "sentences": len(corpus), "words": words},
         models=models,
         timings={} if clock is None else {"analysis (this call)": round(clock.this_call, 1)},
-        stages=records_of(stages, run),
+        stages=stages.records(),
         seconds=None if clock is None else round(clock.all_calls, 1),
         warnings=[],
         failures=[dataclasses.asdict(failure) for each in measured for failure in each.failures()],

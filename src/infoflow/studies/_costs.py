@@ -61,6 +61,7 @@ def keep_record(folder: RunFolder, stage: AbstractStage, usage: Any) -> None:
         "label": stage.label,
         "estimate": estimate(stage),
         "seconds": round(usage.seconds, 2),
+        "cpu_seconds": round(usage.cpu_seconds, 2),
         "peak_memory": usage.peak_memory,
         "host": usage.host,
         "device": usage.device,

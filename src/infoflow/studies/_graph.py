@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 from infoflow.foundation import digest
 from infoflow.results import Recipe, RunFolder, Subject
 
-from ._costs import Costs, estimate
+from ._costs import Costs, estimate, records_of
 from ._measures import pair_measures
 from ._plan import StudyPlan
 from ._study_models import StudyModels
@@ -27,6 +28,7 @@ class Graph:
     """Stages in an order in which each finds what it needs."""
 
     stages: Sequence[AbstractStage]
+    folder: RunFolder
 
     def __iter__(self) -> Iterator[AbstractStage]:
         return iter(self.stages)
@@ -48,6 +50,13 @@ class Graph:
     def missing(self) -> list[AbstractStage]:
         """The stages that are not done."""
         return [stage for stage in self.stages if not stage.is_done()]
+
+    def records(self) -> list[dict[str, Any]]:
+        """What stages took that ended here, in order: label, kind, wall and CPU seconds, peak memory, host, threads.
+
+        Stages of less than a twentieth of a second leave none; those of an earlier infoflow have no `cpu_seconds`.
+        """
+        return records_of(self.stages, self.folder)
 
 
 def graph(plan: StudyPlan | Path | str, out: RunFolder | Path | str, prepared: bool = False) -> Graph:
@@ -73,7 +82,7 @@ def graph(plan: StudyPlan | Path | str, out: RunFolder | Path | str, prepared: b
         compared = CompareRecordings(recordings=records, needs=tuple(stage.key for stage in records))
         stages.append(replace(compared, cost=costs.of(compared)))
     check = Check(folder=folder, stages=stages, needs=tuple(stage.key for stage in stages))
-    return Graph(stages=[*stages, replace(check, cost=costs.of(check))])
+    return Graph(stages=[*stages, replace(check, cost=costs.of(check))], folder=folder)
 
 
 def model_pairs(plan: StudyPlan, subjects: Sequence[Subject]) -> list[Pair]:

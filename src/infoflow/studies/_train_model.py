@@ -52,5 +52,5 @@ def train_model(
         with wall_clock(run, save=is_first()):
             stages = graph(plan, run)
             (training,) = stages.of(Train)
-            run_stages(Graph(stages=[training, *stages.of(Record)]), run, InTurn(), title="Training")
+            run_stages(Graph(stages=[training, *stages.of(Record)], folder=run), run, InTurn(), title="Training")
             return TrainedModel(facts=training.facts(), folder=training.models.published(training.recipe))
