@@ -47,14 +47,20 @@ def prune(
     """
     with working(session):
         from infoflow.corpus import load_corpus
+        from infoflow.flow import PassOptions
         from infoflow.models import load_model
         from infoflow.pruning import prune_to
+        from infoflow.training import trained_objective
 
         chosen = names_in("--kinds", kinds)
         loaded = load_model(model, tokenizer=tokenizer, device=device or "auto")
         folder = run_folder(out, run_name("prune", model))
         read = load_corpus(corpus, text_column=text_column, translation_column=translation_column)
-        _show(prune_to(loaded, read, keep, folder, by=by, kinds=chosen or None, sentences=sentences, seed=seed))
+        options = PassOptions(corruption=trained_objective(model))
+        pruned = prune_to(
+            loaded, read, keep, folder, by=by, kinds=chosen or None, sentences=sentences, seed=seed, options=options
+        )
+        _show(pruned)
 
 
 def _show(pruned: "Pruned") -> None:

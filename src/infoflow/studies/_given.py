@@ -12,7 +12,9 @@ import torch
 
 from infoflow.foundation import CountOrNone, Device, MaxLength, Name, Seed, UserError, check_settings, hash64
 from infoflow.models import Model, kept_heads, load_model
+from infoflow.objectives import AbstractObjective, MaskedLM
 from infoflow.pruning import prune
+from infoflow.training import trained_objective
 
 from ._plan import AnalysisPlan
 
@@ -56,6 +58,12 @@ class GivenModel:
         )
         model = model if self.trained else untrained(model, options.seed)
         return dataclasses.replace(model, name=self.name)
+
+    @property
+    def corruption(self) -> AbstractObjective | None:
+        """How its training corrupted text, where its folder says so, and not as it is taken to be without a word."""
+        objective = trained_objective(self.source)
+        return None if objective == MaskedLM() else objective
 
 
 def given_models(sources: Sequence[str], options: AnalyzeOptions) -> list[GivenModel]:

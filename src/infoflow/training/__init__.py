@@ -15,6 +15,7 @@ from ._evaluate import Evaluation as Evaluation
 from ._evaluate import evaluate as evaluate
 from ._hooks import Step as Step
 from ._hooks import TrainingHook as TrainingHook
+from ._key import trained_objective as trained_objective
 from ._log import read_log as read_log
 from ._models import build_models as build_models
 from ._sampler import LengthBucketSampler as LengthBucketSampler

@@ -2,14 +2,15 @@
 
 import dataclasses
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from transformers import PreTrainedModel
 
-from infoflow.foundation import UserError, digest
-from infoflow.objectives import AbstractObjective
+from infoflow.foundation import UserError, current_display, digest
+from infoflow.objectives import AbstractObjective, make_objective
 
 from ._config import TrainConfig
 from ._data import TrainingData
@@ -17,6 +18,9 @@ from ._data import TrainingData
 # Settings that change what is recorded, not what is learned.
 _FREE = {"log_every", "evaluate_every", "save_every", "keep_last", "keep_log_spaced", "device"}
 
+FACTS = "training.json"
+"""In every model folder that infoflow trained: what the training took, and its key."""
+_OPTION = "objective "
 INITIAL_WEIGHTS = "initial weights"
 
 
@@ -30,7 +34,7 @@ def run_key(
     shape = {name: value for name, value in model.config.to_dict().items() if not name.startswith("_")}
     return {
         "objective": objective.name,
-        **{f"objective {name}": value for name, value in options.items()},
+        **{f"{_OPTION}{name}": value for name, value in options.items()},
         **settings,
         "model": digest(shape),
         INITIAL_WEIGHTS: _weights_digest(model),
@@ -80,3 +84,16 @@ def _rows_digest(rows: Any) -> str | None:
     return digest(
         [len(ids), int(lengths.sum()), int((ids * (lengths + 7)).sum()), [rows.row(int(i)).tolist() for i in sample]]
     )
+
+
+def trained_objective(folder: Path | str) -> AbstractObjective | None:
+    """What the model in `folder` was trained for, with its options; None where no training of infoflow says so."""
+    try:
+        key = json.loads((Path(folder) / FACTS).read_text(encoding="utf-8"))["key"]
+        options = {name.removeprefix(_OPTION): value for name, value in key.items() if name.startswith(_OPTION)}
+        return make_objective(key["objective"], **options)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    except UserError as error:  # of another version of infoflow
+        current_display().warn(f"{folder} was trained for something that this infoflow does not know. {error}")
+        return None

@@ -31,7 +31,7 @@ from ._config import Precision, TrainConfig
 from ._data import TrainingData
 from ._evaluate import evaluate
 from ._hooks import Step, TrainingHook
-from ._key import INITIAL_WEIGHTS, check_conditions, check_key, run_key
+from ._key import FACTS, INITIAL_WEIGHTS, check_conditions, check_key, run_key
 from ._log import LogWindow, MetricsLog
 from ._optimizer import make_optimizer, optimizer_state, restore_optimizer
 from ._precision import mixed_precision, resolve_precision
@@ -109,7 +109,7 @@ class _Run:
 
     def result(self) -> TrainResult | None:
         """The result of a run that is complete already; its weights are loaded."""
-        path = self.out / "model" / "training.json"
+        path = self.out / "model" / FACTS
         if not path.exists():
             return None
         saved = json.loads(path.read_text())
@@ -300,7 +300,7 @@ class _Run:
                 part = self.objective.exported(self.model)
                 save_model(part, folder, self.data.tokenizer, self.data.target_tokenizer)
                 save_rest(self.model, part, folder)
-                (folder / "training.json").write_text(json.dumps({**summary, "key": state.key}))
+                (folder / FACTS).write_text(json.dumps({**summary, "key": state.key}))
         self.accelerator.wait_for_everyone()
         return TrainResult(model=self.out / "model", **summary)
 

@@ -58,6 +58,7 @@ class MeasureGiven(AbstractMeasureStage):
     ) -> "MeasureGiven":
         """The stage; the model is read for it, and stays loaded until `release`."""
         model = given.load(options)
+        passes = dataclasses.replace(passes, corruption=given.corruption)
         recipe = Recipe(objective=Spec(model.task), architecture=Spec(_family(model)), seed=0)
         stage = cls(
             subject=Subject(recipe=recipe, update=None if given.trained else 0, given=given.name),
