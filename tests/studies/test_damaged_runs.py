@@ -9,7 +9,7 @@ import pytest
 
 from infoflow.foundation import UserError, file_digest, make_display, use_display
 from infoflow.results import RunFolder
-from infoflow.studies import Measure, Run, StudyPlan, Train, graph, study, train_model
+from infoflow.studies import MeasureModel, Run, StudyPlan, Train, graph, study, train_model
 
 WEIGHTS = "model.safetensors"
 
@@ -116,10 +116,10 @@ def test_leftovers_are_swept(trained, tiny_plan) -> None:
     assert not left.exists()
 
 
-def _measuring(plan: StudyPlan, run: Path) -> Measure:
+def _measuring(plan: StudyPlan, run: Path) -> MeasureModel:
     """The stage that scores the trained model, as a new call finds it."""
     analysis = dataclasses.replace(plan.analysis, tables=("task_scores",), untrained=False)
-    (stage,) = graph(dataclasses.replace(plan, objectives=("masked-lm",), analysis=analysis), run).of(Measure)
+    (stage,) = graph(dataclasses.replace(plan, objectives=("masked-lm",), analysis=analysis), run).of(MeasureModel)
     return stage
 
 

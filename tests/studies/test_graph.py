@@ -10,8 +10,9 @@ from statistics import median
 import pytest
 
 from infoflow.foundation import UserError
-from infoflow.results import KEYS, PAIR_KEYS
+from infoflow.results import KEYS, PAIR_KEYS, Recipe
 from infoflow.studies import (
+    AbstractStage,
     AnalysisPlan,
     Check,
     Compare,
@@ -19,9 +20,10 @@ from infoflow.studies import (
     DynamicsPlan,
     EnginePlan,
     Graph,
-    Measure,
+    MeasureModel,
     PruningPlan,
     Run,
+    StudyModels,
     StudyPlan,
     Train,
     graph,
@@ -63,13 +65,13 @@ def test_stages_stand_behind_what_they_need(whole: Graph) -> None:
     assert len(before) == len(whole), "two stages have one key"
     assert [stage.label for stage in whole if not stage.needs] == [
         *(stage.label for stage in whole.of(Train)),
-        *(stage.label for stage in whole.of(Measure) if not stage.subject.trained),
+        *(stage.label for stage in whole.of(MeasureModel) if not stage.subject.trained),
     ]
     assert set(whole.stages[-1].needs) == before - {whole.stages[-1].key}
 
 
 def test_each_stage_needs_its_own_models(whole: Graph) -> None:
-    for stage in whole.of(Measure):
+    for stage in whole.of(MeasureModel):
         needed = [whole[key].recipe for key in stage.needs]
         assert needed == ([stage.subject.recipe] if stage.subject.trained else [])
     for stage in whole.of(Compare):
@@ -97,6 +99,46 @@ def test_costs_are_seconds_on_record_or_those_of_their_kind(tiny_run: Run, tiny_
         expected = record["seconds"] if record in known else scale * record["estimate"]
         assert stages[record["label"]].cost == pytest.approx(expected)
         assert stages[record["label"].replace("seed-0", "seed-1")].cost == pytest.approx(scale * record["estimate"])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Count(AbstractStage):
+    """A stage that somebody adds: its own class, registered by one name."""
+
+    kind = "count"
+    models: StudyModels
+    recipe: Recipe
+
+    @classmethod
+    def planned(cls, models, before):
+        return [cls(models=models, recipe=one.recipe, needs=(one.key,)) for one in before if isinstance(one, Train)]
+
+    @property
+    def key(self) -> str:
+        return f"count-{self.recipe.name}"
+
+    @property
+    def label(self) -> str:
+        return f"count {self.recipe.name}"
+
+    def is_done(self) -> bool:
+        return False
+
+    def run(self) -> dict:
+        return {}
+
+
+def test_a_stage_is_added_by_its_name_alone(tiny_run: Run, tiny_plan: StudyPlan, monkeypatch) -> None:
+    from infoflow.studies import _graph
+
+    before = [stage.key for stage in tiny_run.stages]
+    monkeypatch.setattr(_graph, "STAGES", (*_graph.STAGES, Count))
+    stages = graph(tiny_plan, tiny_run.folder)
+    assert [stage.key for stage in stages][: len(before) - 1] == before[:-1]
+    counts = stages.of(Count)
+    assert [stage.needs for stage in counts] == [(stage.key,) for stage in stages.of(Train)]
+    assert {stage.key for stage in counts} < set(stages.stages[-1].needs)  # what is checked comes after
+    assert counts[0].cost == 60 * 0.05  # none of its kind is on record
 
 
 def test_records_tell_wall_and_cpu_seconds(tiny_run: Run) -> None:
@@ -162,7 +204,7 @@ def test_a_variant_is_compared_with_its_objective_and_its_own_seeds_only(tiny_pl
     objectives = ("causal-lm", "causal-lm+token-dropout", "masked-lm")
     analysis = AnalysisPlan(tables=("model_distance",))
     stages = graph(with_objectives(tiny_plan, *objectives, seeds=(0, 1), analysis=analysis), tmp_path)
-    untrained = {stage.subject.name for stage in stages.of(Measure) if not stage.subject.trained}
+    untrained = {stage.subject.name for stage in stages.of(MeasureModel) if not stage.subject.trained}
     assert untrained == {f"{name}/seed-{seed}" for name in ("causal-lm", "masked-lm") for seed in (0, 1)}
     expected = [frozenset([f"{name}/seed-0", f"{name}/seed-1"]) for name in objectives]
     for other in objectives[1:]:

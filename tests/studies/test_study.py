@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, EncoderDeco
 
 from infoflow.foundation import UserError, file_digest
 from infoflow.results import Recipe, RunFolder
-from infoflow.studies import AbstractStage, Check, Measure, Run, StudyModels, StudyPlan, study
+from infoflow.studies import AbstractStage, Check, MeasureModel, Run, StudyModels, StudyPlan, study
 
 TABLES = {
     "alignment",
@@ -134,7 +134,7 @@ def test_loss_equals_the_training_rooms_evaluation(tiny_run: Run, tiny_plan: Stu
     from infoflow.training import evaluate
 
     scores = tiny_run.tables["task_scores"]
-    for stage in tiny_run.stages.of(Measure):
+    for stage in tiny_run.stages.of(MeasureModel):
         if not stage.subject.trained:
             continue
         models, recipe = stage.models, stage.subject.recipe

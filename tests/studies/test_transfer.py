@@ -13,7 +13,7 @@ from infoflow.flow import PassOptions
 from infoflow.foundation import UserError
 from infoflow.heads import Ablation, ablation_transfer
 from infoflow.models import load_model
-from infoflow.studies import Measure, Run, StudyModels, StudyPlan, graph, prepare, study
+from infoflow.studies import MeasureModel, Run, StudyModels, StudyPlan, graph, prepare, study
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_another_measure_or_domain_is_another_table(tiny_plan: StudyPlan, other_
     def key(domain: Path) -> str:
         corpus = dataclasses.replace(tiny_plan.corpus, transfer_name=str(domain))
         plan = dataclasses.replace(tiny_plan, objectives=("masked-lm",), corpus=corpus)
-        keys = {stage.table_keys()["ablation_transfer"] for stage in graph(plan, tmp_path / "run").of(Measure)}
+        keys = {stage.table_keys()["ablation_transfer"] for stage in graph(plan, tmp_path / "run").of(MeasureModel)}
         assert len(keys) == 2, "the model's and its control's"
         return max(keys)
 

@@ -38,8 +38,8 @@ from .stages import Align as Align
 from .stages import Check as Check
 from .stages import Compare as Compare
 from .stages import CompareRecordings as CompareRecordings
-from .stages import Measure as Measure
 from .stages import MeasureGiven as MeasureGiven
+from .stages import MeasureModel as MeasureModel
 from .stages import Prune as Prune
 from .stages import Record as Record
 from .stages import Train as Train

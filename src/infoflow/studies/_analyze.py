@@ -26,8 +26,8 @@ from ._run_stages import run_stages
 from ._study import only_one, removed_if_refused
 from ._workbench import Workbench
 from .stages import AbstractStage, Check, Compare, MeasureGiven
-from .stages._measure import described
 from .stages._measure_given import SHARDS, shards_in
+from .stages._pairs import described
 
 
 def analyze(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -10,16 +11,10 @@ from infoflow.foundation import atomic_write
 from infoflow.results import RunFolder
 
 from ._plan import StudyPlan
-from .stages import AbstractStage, Align, Compare, Measure, Prune, Record, Train
-from .stages._pruning_curves import LEARNED, SCRATCH, STRAIGHT, SUBSET, UNPRUNED
+from .stages import AbstractStage
 
 RECORDS = "stages"
 _UNIT = 60.0  # seconds of the training of a masked LM, before anything is on record
-_TRAINING = {"translation": 3.3, "causal-lm": 1.4, "masked-lm": 1.0}
-_MEASURING = {"translation": 0.7, "causal-lm": 0.4, "masked-lm": 0.8}
-_PRUNING = {UNPRUNED: 0.1, LEARNED: 2.0, SUBSET: 2.0, STRAIGHT: 2.0, SCRATCH: 6.0}
-"""Relative to the training of a masked LM, measured on a CPU at width 64: translation runs two stacks and longer
-sentences, a masked LM is measured as it reads and as it was trained."""
 
 
 class Costs:
@@ -31,25 +26,18 @@ class Costs:
         for record in records(folder).values():
             if record.get("estimate"):
                 self._by_kind.setdefault(record["kind"], []).append(record["seconds"] / record["estimate"])
-        self.machine = {"threads": plan.engine.threads, "resources": _resources(plan)}
+        self._machine = {"threads": plan.engine.threads, "resources": _resources(plan)}
+
+    def on(self, stage: AbstractStage) -> AbstractStage:
+        """The stage with its cost, and what it takes of a machine."""
+        return replace(stage, cost=self.of(stage), **(self._machine if stage.runs_models else {}))
 
     def of(self, stage: AbstractStage) -> float:
         """Seconds that the stage took, or will take if it is like others of its kind."""
         if stage.key in self._seconds:
             return self._seconds[stage.key]
         scale = median(self._by_kind[stage.kind]) if stage.kind in self._by_kind else _UNIT
-        return scale * estimate(stage)
-
-
-def estimate(stage: AbstractStage) -> float:
-    """Rough cost relative to the training of a masked LM."""
-    if isinstance(stage, (Train, Record)):
-        return _TRAINING.get(stage.recipe.objective.name, 2.0)
-    if isinstance(stage, Measure):
-        return _MEASURING.get(stage.subject.recipe.objective.name, 0.5)
-    if isinstance(stage, Prune):
-        return _PRUNING.get(stage.piece.way, 0.5)
-    return {Compare: 0.05, Align: 1.5}.get(type(stage), 0.05)
+        return scale * stage.estimate
 
 
 def keep_record(folder: RunFolder, stage: AbstractStage, usage: Any) -> None:
@@ -59,7 +47,7 @@ def keep_record(folder: RunFolder, stage: AbstractStage, usage: Any) -> None:
     record = {
         "kind": stage.kind,
         "label": stage.label,
-        "estimate": estimate(stage),
+        "estimate": stage.estimate,
         "seconds": round(usage.seconds, 2),
         "cpu_seconds": round(usage.cpu_seconds, 2),
         "peak_memory": usage.peak_memory,

@@ -31,7 +31,7 @@ from ._plan import StudyPlan
 from ._run import Run
 from ._run_stages import run_stages
 from ._study_models import StudyModels
-from .stages import Measure, Train
+from .stages import MeasureModel, Train
 
 
 def study(
@@ -120,7 +120,7 @@ def _describe(stages: Graph, models: StudyModels, clock: WallClock, split: dict[
         stages=stages.records(),
         seconds=round(clock.all_calls, 1),
         warnings=run.read().get("warnings", []),
-        failures=[asdict(failure) for stage in stages.of(Measure) for failure in stage.failures()],
+        failures=[asdict(failure) for stage in stages.of(MeasureModel) for failure in stage.failures()],
         command=provenance()["command"],
         provenance=provenance(),
     )

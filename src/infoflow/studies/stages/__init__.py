@@ -4,10 +4,13 @@ from ._align import Align as Align
 from ._check import Check as Check
 from ._compare import Compare as Compare
 from ._measure import AbstractMeasureStage as AbstractMeasureStage
-from ._measure import Measure as Measure
+from ._measure import MeasureModel as MeasureModel
 from ._measure_given import MeasureGiven as MeasureGiven
 from ._prune import Prune as Prune
 from ._record import CompareRecordings as CompareRecordings
 from ._record import Record as Record
 from ._stage import AbstractStage as AbstractStage
 from ._train import Train as Train
+
+STAGES: tuple[type[AbstractStage], ...] = (Train, Prune, MeasureModel, Compare, Record, Align, CompareRecordings)
+"""Those of a study, each behind what it needs; before the last one, which checks the findings on all their tables."""

@@ -1,5 +1,6 @@
 """One seed's masked LM aligned to the same seed's translation encoder."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from .._scores import bleu_scores
 from .._study_models import StudyModels
 from .._workbench import Part
 from ._stage import AbstractStage
+from ._train import Train, train_stage_key
 
 SOURCE, TARGET = "masked-lm", "translation"
 _ALIGNED = "aligned"
@@ -44,6 +46,24 @@ class Align(AbstractStage):
     models: StudyModels
     source: Recipe
     target: Recipe
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Align]":
+        """Each seed's masked LM to its translation model, where the plan has both."""
+        if not models.plan.alignment.on:
+            return []
+        recipes = [stage.recipe for stage in before if isinstance(stage, Train)]
+        plain = {(one.objective.name, one.seed): one for one in recipes if not one.objective.variant}
+        pairs = [(plain.get((SOURCE, seed)), plain.get((TARGET, seed))) for seed in models.plan.seeds]
+        return [
+            cls(models=models, source=a, target=b, needs=(train_stage_key(models, a), train_stage_key(models, b)))
+            for a, b in pairs
+            if a is not None and b is not None
+        ]
+
+    @property
+    def estimate(self) -> float:
+        return 1.5
 
     @property
     def key(self) -> str:

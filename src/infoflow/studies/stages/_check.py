@@ -18,6 +18,7 @@ class Check(AbstractStage):
     """The last stage of a graph: cheap, and done again in every call, since claims may have changed."""
 
     kind = "check"
+    runs_models = False
     folder: RunFolder
     stages: Sequence[AbstractStage]  # whose tables make up the run's
     claims: bool = True

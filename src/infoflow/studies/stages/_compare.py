@@ -1,5 +1,6 @@
 """Distances between two measured models, from the samples that measuring left."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,8 +8,10 @@ from infoflow.flow import agree, compare_samples
 from infoflow.foundation import digest
 from infoflow.results import PAIR_KEYS, TableSchema, pair_values
 
+from .._study_models import StudyModels
 from .._workbench import Part
-from ._measure import AbstractMeasureStage
+from ._measure import AbstractMeasureStage, MeasureModel
+from ._pairs import model_pairs, pair_key
 from ._stage import AbstractStage
 
 _COMPARED = "compared"
@@ -22,6 +25,20 @@ class Compare(AbstractStage):
     first: AbstractMeasureStage
     second: AbstractMeasureStage
     part: str  # what the numbers depend on: the key of their part
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Compare]":
+        measuring = {stage.subject: stage for stage in before if isinstance(stage, MeasureModel)}
+        pairs = [(measuring[a], measuring[b]) for a, b in model_pairs(models.plan, list(measuring))]
+        return [
+            cls(
+                first=a,
+                second=b,
+                part=pair_key(models, a.subject, b.subject),
+                needs=(a.key, b.key),
+            )
+            for a, b in pairs
+        ]
 
     @property
     def key(self) -> str:

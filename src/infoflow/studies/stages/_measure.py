@@ -21,7 +21,6 @@ from infoflow.flow import (
     TokenSample,
     agree,
     collect,
-    describe_measure,
     is_first,
     wait_for_all,
 )
@@ -36,7 +35,9 @@ from .._scores import TASK_SCORES, bleu_scores, task_scores
 from .._study_models import StudyModels
 from .._transfer import transfer, transfer_keys
 from .._workbench import Computed, Part, Schemas, Workbench
+from ._pairs import described, model_pairs, pair_key
 from ._stage import AbstractStage
+from ._train import Train, train_stage_key
 
 MEASURED = "measured"
 _SAMPLES = "samples"
@@ -138,10 +139,39 @@ class AbstractMeasureStage(AbstractStage):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Measure(AbstractMeasureStage):
+class MeasureModel(AbstractMeasureStage):
     """A model of a study, on the sentences that no model was trained on: scored and measured."""
 
     models: StudyModels
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[MeasureModel]":
+        """Controls, then trained models; a variant of an objective begins as the plain one, so it has no control."""
+        trained = [Subject(recipe=stage.recipe) for stage in before if isinstance(stage, Train)]
+        plain = [one for one in trained if not one.recipe.objective.variant]
+        controls = [one.before_training() for one in plain] if models.plan.analysis.untrained else []
+        subjects = [*controls, *trained]
+        parts: dict[Subject, list[str]] = {subject: [] for subject in subjects}
+        for first, second in model_pairs(models.plan, subjects):
+            part = pair_key(models, first, second)
+            parts[first].append(part)
+            parts[second].append(part)
+        return [
+            cls(
+                models=models,
+                subject=subject,
+                bench=models.bench,
+                compared_in=tuple(parts[subject]),
+                needs=(train_stage_key(models, subject.recipe),) if subject.trained else (),
+            )
+            for subject in subjects
+        ]
+
+    @property
+    def estimate(self) -> float:
+        """A masked LM is measured as it reads and as it was trained."""
+        relative = {"translation": 0.7, "causal-lm": 0.4, "masked-lm": 0.8}
+        return relative.get(self.subject.recipe.objective.name, 0.5)
 
     @cached_property
     def _by_table(self) -> Mapping[str, list[AbstractMeasure]]:
@@ -208,8 +238,3 @@ class Measure(AbstractMeasureStage):
             current_display().note(f"Translating {plan.bleu_sentences} sentences with {model.name}.")
             frames.append(bleu_scores(model, data.test, plan.bleu_sentences, plan.beams, "test"))
         return pd.concat(frames, ignore_index=True)
-
-
-def described(measures: Sequence[AbstractMeasure]) -> list[dict[str, Any]]:
-    """What the results of measures depend on beside the states."""
-    return [describe_measure(each) for each in measures]

@@ -5,7 +5,7 @@ continues at the point where it was, and a plan that asks for more does only tha
 are: each stage prunes a copy.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,9 +23,25 @@ from infoflow.results import KEYS, Recipe, Subject, TableSchema
 from .._data import at_most
 from .._study_models import StudyModels
 from .._workbench import Part, stacked
-from ._pruning_curves import PRUNED, UNPRUNED, Curve, Piece, Place, curves, places, table_keys, too_many
+from ._pruning_curves import (
+    LEARNED,
+    PRUNED,
+    SCRATCH,
+    STRAIGHT,
+    SUBSET,
+    UNPRUNED,
+    Curve,
+    Piece,
+    PlannedPoint,
+    curves,
+    pieces,
+    places,
+    table_keys,
+    too_many,
+)
 from ._pruning_points import Point, pass_options, points
 from ._stage import AbstractStage
+from ._train import train_stage_key
 
 _SCHEMAS = {schema.name: schema for schema in (PRUNING, PRUNED_HEADS, PRUNED_ROLES)}
 
@@ -38,6 +54,23 @@ class Prune(AbstractStage):
     models: StudyModels
     recipe: Recipe
     piece: Piece
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Prune]":
+        """The pieces that the plan asks for, each behind what it needs."""
+        plan, stages = models.plan, list[Prune]()
+        for recipe in plan.recipes(plan.pruning.objectives) if plan.pruning.on else []:
+            for piece in pieces(plan, recipe.objective):
+                need = train_stage_key(models, recipe)
+                if piece.before is not None:
+                    need = prune_stage_key(models, recipe, piece.before)
+                stages.append(cls(models=models, recipe=recipe, piece=piece, needs=(need,)))
+        return stages
+
+    @property
+    def estimate(self) -> float:
+        trained = {UNPRUNED: 0.1, LEARNED: 2.0, SUBSET: 2.0, STRAIGHT: 2.0, SCRATCH: 6.0}
+        return trained.get(self.piece.way, 0.5)
 
     @property
     def key(self) -> str:
@@ -75,7 +108,7 @@ class Prune(AbstractStage):
     def _curves(self) -> list[Curve]:
         return [curve for curve in curves(self.models.plan, self.recipe.objective) if curve.piece == self.piece]
 
-    def _places(self, curve: Curve) -> list[Place]:
+    def _places(self, curve: Curve) -> list[PlannedPoint]:
         every = places(self.models, self.recipe, curve)
         assert every is not None, "its sweep comes before"
         return every

@@ -67,7 +67,7 @@ class Piece:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class PlannedPoint:
     """A point of a curve before it is there."""
 
     index: int
@@ -108,13 +108,13 @@ def num_heads(plan: StudyPlan, objective: Spec, scope: str) -> int:
     return plan.model.heads * layers * (len(kinds) if scope == ALL_HEADS else 1)
 
 
-def places(models: StudyModels, recipe: Recipe, curve: Curve) -> list[Place] | None:
+def places(models: StudyModels, recipe: Recipe, curve: Curve) -> list[PlannedPoint] | None:
     """The points of a curve; None as long as the sweep that they follow from is not there."""
     plan = models.plan.pruning
     if curve.way == LEARNED:
         base = learning_key(models, recipe, curve)
         return [
-            Place(index=index, setting=penalty, origin=digest([base, plan.penalties[: index + 1]]))
+            PlannedPoint(index=index, setting=penalty, origin=digest([base, plan.penalties[: index + 1]]))
             for index, penalty in enumerate(plan.penalties)
         ]
     if curve.way in EXACTLY:
@@ -128,7 +128,7 @@ def places(models: StudyModels, recipe: Recipe, curve: Curve) -> list[Place] | N
         points = sorted(set(plan.scratch_points or range(len(plan.penalties))))
         origins = [digest([_VERSION, SCRATCH, models.train_key(recipe), sorted(left[point])]) for point in points]
         pairs = zip(points, origins, strict=True)
-        return [Place(index=point, setting=plan.penalties[point], origin=origin) for point, origin in pairs]
+        return [PlannedPoint(index=point, setting=plan.penalties[point], origin=origin) for point, origin in pairs]
     return _greedy_places(models, recipe, curve, left)
 
 
@@ -175,7 +175,7 @@ def swept(models: StudyModels, recipe: Recipe, scope: str) -> list[HeadSet] | No
     return removed
 
 
-def _greedy_places(models: StudyModels, recipe: Recipe, curve: Curve, left: Sequence[HeadSet]) -> list[Place]:
+def _greedy_places(models: StudyModels, recipe: Recipe, curve: Curve, left: Sequence[HeadSet]) -> list[PlannedPoint]:
     plan = models.plan.pruning
     total = num_heads(models.plan, recipe.objective, curve.scope)
     counts, _ = _counts(models, recipe, curve, plan.keep or [float(total - len(removed)) for removed in left])
@@ -192,6 +192,6 @@ def _counts(models: StudyModels, recipe: Recipe, curve: Curve, asked: Sequence[f
     return [k for k in counts if k <= total], [k for k in counts if k > total]
 
 
-def _numbered(counts: Sequence[int], origins: Sequence[object]) -> list[Place]:
+def _numbered(counts: Sequence[int], origins: Sequence[object]) -> list[PlannedPoint]:
     both = enumerate(zip(counts, origins, strict=True))
-    return [Place(index=index, setting=float(k), origin=digest(origin)) for index, (k, origin) in both]
+    return [PlannedPoint(index=index, setting=float(k), origin=digest(origin)) for index, (k, origin) in both]

@@ -16,7 +16,7 @@ from infoflow.training import TrainConfig
 
 from .._data import at_most
 from .._study_models import StudyModels
-from ._pruning_curves import EXACTLY, LEARNED, SCRATCH, STRAIGHT, Curve, Place, learning_key, swept
+from ._pruning_curves import EXACTLY, LEARNED, SCRATCH, STRAIGHT, Curve, PlannedPoint, learning_key, swept
 
 _FOLDER = "pruning"
 
@@ -25,7 +25,7 @@ _FOLDER = "pruning"
 class Point:
     """A point of a curve: its model, until the next one is asked for, and the heads that are to be ablated in it."""
 
-    place: Place
+    place: PlannedPoint
     model: Model
     removed: HeadSet
     undecided: int = 0
@@ -33,7 +33,7 @@ class Point:
 
 
 def points(
-    models: StudyModels, recipe: Recipe, curve: Curve, wanted: Sequence[Place], every: Sequence[Place]
+    models: StudyModels, recipe: Recipe, curve: Curve, wanted: Sequence[PlannedPoint], every: Sequence[PlannedPoint]
 ) -> Iterator[Point]:
     """The points `wanted` of a curve whose points are `every`; what goes on from point to
     point passes through those before as well."""
@@ -45,7 +45,7 @@ def points(
     return ways.get(curve.way, _chosen)(models, recipe, curve, passed)
 
 
-def _swept(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence[Place]) -> Iterator[Point]:
+def _swept(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence[PlannedPoint]) -> Iterator[Point]:
     plan, model, positions = models.plan.pruning, models.load(Subject(recipe=recipe)), models.plan.model.positions
     sweep = learn_gates(
         model,
@@ -63,7 +63,7 @@ def _swept(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence[P
         _drop_checkpoints(point.folder)
 
 
-def _subsets(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence[Place]) -> Iterator[Point]:
+def _subsets(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence[PlannedPoint]) -> Iterator[Point]:
     for place in places:
         model = models.load(Subject(recipe=recipe))
         point = learn_subset(
@@ -82,7 +82,7 @@ def _subsets(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence
         _drop_checkpoints(point.folder)
 
 
-def _chosen(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence[Place]) -> Iterator[Point]:
+def _chosen(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence[PlannedPoint]) -> Iterator[Point]:
     plan, model = models.plan.pruning, models.load(Subject(recipe=recipe))
     choices = greedy_removals(
         model,
@@ -97,7 +97,7 @@ def _chosen(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence[
         yield Point(place=place, model=model, removed=removed)
 
 
-def _from_scratch(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence[Place]) -> Iterator[Point]:
+def _from_scratch(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence[PlannedPoint]) -> Iterator[Point]:
     """Fixed gates from the first update on: those of the sweep's point. Where no head went, the model itself."""
     left = swept(models, recipe, curve.scope)
     assert left is not None, "its sweep comes before"
@@ -137,7 +137,7 @@ def _config(models: StudyModels, recipe: Recipe) -> TrainConfig:
     )
 
 
-def _gated(place: Place, model: Model, point: GatedPoint) -> Point:
+def _gated(place: PlannedPoint, model: Model, point: GatedPoint) -> Point:
     return Point(
         place=place,
         model=model,

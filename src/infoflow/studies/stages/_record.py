@@ -37,6 +37,17 @@ class Record(AbstractStage):
     models: StudyModels
     recipe: Recipe
 
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Record]":
+        if not models.plan.dynamics.on:
+            return []
+        trainings = [stage for stage in before if stage.kind == "train"]
+        return [cls(models=models, recipe=stage.recipe, needs=(stage.key,)) for stage in trainings]
+
+    @property
+    def estimate(self) -> float:
+        return training_estimate(self.recipe)
+
     @property
     def key(self) -> str:
         return recording_key(self.models, self.recipe)
@@ -80,7 +91,13 @@ class CompareRecordings(AbstractStage):
     """How alike the trainings of a study spread the work: cheap, and of no use without all of them."""
 
     kind = "compare"
+    runs_models = False
     recordings: Sequence[Record]
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[CompareRecordings]":
+        records = [stage for stage in before if isinstance(stage, Record)]
+        return [cls(recordings=records, needs=tuple(stage.key for stage in records))] if records else []
 
     @property
     def key(self) -> str:
@@ -111,6 +128,11 @@ class CompareRecordings(AbstractStage):
     def _compare(self) -> Part:
         groups = pd.concat([one.tables()["allocation_groups"] for one in self.recordings], ignore_index=True)
         return {ALLOCATION_SIMILARITY.name: compare_trainings(groups)}
+
+
+def training_estimate(recipe: Recipe) -> float:
+    """Measured on a CPU at width 64: translation runs two stacks and longer sentences."""
+    return {"translation": 3.3, "causal-lm": 1.4, "masked-lm": 1.0}.get(recipe.objective.name, 2.0)
 
 
 def recording_key(models: StudyModels, recipe: Recipe) -> str:

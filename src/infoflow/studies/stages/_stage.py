@@ -1,16 +1,15 @@
 """What a stage of a study is: a piece of work that is keyed by what it depends on, and done once."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from infoflow.flow import Failure
 from infoflow.results import TableSchema
 
+from .._study_models import StudyModels
 from .._workbench import Part
-
-Kind = Literal["train", "record", "measure", "compare", "align", "prune", "check"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -21,12 +20,20 @@ class AbstractStage(ABC):
     on, so a stage that is done stays done, in every later graph that holds it.
     """
 
-    kind: ClassVar[Kind]
+    kind: ClassVar[str]
+    """The first word of its label; stages of one kind tell of each other what they cost."""
+    runs_models: ClassVar[bool] = True
+    """Whether it takes the plan's threads and, where there is one, the GPU."""
 
     needs: tuple[str, ...] = ()
     cost: float = 1.0  # seconds: on record, else estimated
     threads: int = 1
     resources: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence["AbstractStage"]) -> "Sequence[AbstractStage]":
+        """Those that the plan (`models.plan`) asks for, with their `needs`: keys of stages among those `before`."""
+        return []
 
     @property
     @abstractmethod
@@ -37,6 +44,11 @@ class AbstractStage(ABC):
     @abstractmethod
     def label(self) -> str:
         """For people: "train causal-lm/seed-0"."""
+
+    @property
+    def estimate(self) -> float:
+        """Rough cost relative to the training of a masked LM, for as long as none of its kind is on record."""
+        return 0.05
 
     @abstractmethod
     def is_done(self) -> bool:

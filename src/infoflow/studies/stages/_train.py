@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from .._learning import LEARNING_CURVES, learning_curve
 from .._study_models import TRAINED, StudyModels
 from .._weights import check_target, discard, is_intact, is_published, keep_sums, publish
 from .._workbench import Part
-from ._record import recorders
+from ._record import recorders, training_estimate
 from ._stage import AbstractStage
 
 TRAINING_RUNS = TableSchema(
@@ -43,6 +44,16 @@ class Train(AbstractStage):
     kind = "train"
     models: StudyModels
     recipe: Recipe
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Train]":
+        """One for each recipe, the longest first."""
+        every = [cls(models=models, recipe=recipe) for recipe in models.plan.recipes()]
+        return sorted(every, key=lambda stage: stage.estimate, reverse=True)
+
+    @property
+    def estimate(self) -> float:
+        return training_estimate(self.recipe)
 
     @property
     def key(self) -> str:
