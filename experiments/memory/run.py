@@ -33,7 +33,6 @@ from infoflow.corpus import Corpus, load_corpus
 from infoflow.flow import PassOptions, collect
 from infoflow.foundation import UserError
 from infoflow.models import load_model
-from infoflow.studies._measures import choose, standard_measures
 
 FILE = Path(__file__).with_name("memory.csv")
 COLUMNS = ("part", "size", "table", "seconds", "megabytes", "note")
@@ -78,7 +77,7 @@ def main() -> None:
 
 
 def tables() -> list[str]:
-    measures = standard_measures(studies.AnalysisPlan())
+    measures = studies.standard_measures(studies.AnalysisPlan())
     return ["start", *dict.fromkeys(measure.name for measure in measures)]
 
 
@@ -150,7 +149,7 @@ def _done(table: str, folder: Path) -> str:
         if table == "start":
             corpus.encode(model.require_tokenizer(), side="text", max_length=64)
             return ""
-        chosen = choose(standard_measures(studies.AnalysisPlan()), [table])
+        chosen = studies.standard_measures(studies.AnalysisPlan(tables=(table,)))
         with tempfile.TemporaryDirectory() as samples:
             made = collect(model, corpus, chosen, Path(samples), PassOptions())
             return f"{sum(map(len, made.tables.values())):,} rows"
