@@ -19,10 +19,8 @@ from infoflow.foundation import set_threads
 from infoflow.models import load_model
 from infoflow.objectives import AbstractObjective, Translation, Vocabulary
 from infoflow.pruning import GatedObjective, HardConcreteGates, attached
-from infoflow.training import LengthBucketSampler, TrainConfig, TrainingData
-from infoflow.training._accelerator import make_accelerator
+from infoflow.training import LengthBucketSampler, TrainConfig, TrainingData, Updater, make_accelerator
 from infoflow.training._optimizer import make_optimizer
-from infoflow.training._update import Updater
 
 SCOPES = (("encoder-self",), None)
 Step = Callable[[int], float]  # one update, by its number; returns its processor seconds

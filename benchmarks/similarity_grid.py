@@ -28,15 +28,11 @@ from similarity import pwcca_by_qr
 from threadpoolctl import threadpool_limits
 
 from infoflow.foundation import block_of, set_threads
-from infoflow.representations import pwcca, rsa
+from infoflow.representations import ItemPairs, LayerSpace, RankedSpace, centred_ranks, pwcca, rsa, space_values
 from infoflow.representations._cca import canonical_of_overlap
-from infoflow.representations._layer_space import LayerSpace
 from infoflow.representations._meeting import Meeting
 from infoflow.representations._paired_distance import BlockGroups, LayerView, distance_columns
 from infoflow.representations._pwcca import weighted_mean
-from infoflow.representations._ranked_space import ItemPairs, RankedSpace
-from infoflow.representations._rsa import centred_ranks
-from infoflow.representations._space_metrics import space_values
 
 TIMED_PAIRS = 3
 

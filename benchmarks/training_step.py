@@ -16,11 +16,17 @@ from transformers import PreTrainedModel
 
 from infoflow.foundation import set_threads
 from infoflow.objectives import AbstractObjective, Batch, CausalLM, MaskedLM, Translation, Vocabulary
-from infoflow.training import LengthBucketSampler, ModelConfig, TrainConfig, TrainingData, build_models
-from infoflow.training._accelerator import make_accelerator
+from infoflow.training import (
+    LengthBucketSampler,
+    ModelConfig,
+    TrainConfig,
+    TrainingData,
+    Updater,
+    build_models,
+    make_accelerator,
+)
 from infoflow.training._optimizer import make_optimizer
 from infoflow.training._precision import mixed_precision
-from infoflow.training._update import Updater
 
 NUM_SENTENCES, BATCH_TOKENS = 20_000, 2048
 Step = Callable[[], int]  # one update; returns its source tokens

@@ -12,17 +12,19 @@ from infoflow.alignment import (
     AlignedEncoder,
     EvaluationOptions,
     ExplicitConfig,
+    HeldOutWords,
     IdentityLinks,
     LinkedSentences,
     align_with_controls,
+    encoder_of,
     evaluate_alignment,
+    frozen,
     least_squares_map,
     linearly_aligned,
+    linked_vectors,
     retrieval_accuracy,
 )
-from infoflow.alignment._encoders import encoder_of, frozen
 from infoflow.alignment._evaluate import _at_depth
-from infoflow.alignment._held_out import HeldOutWords, linked_vectors
 from infoflow.foundation import UserError
 from infoflow.representations import average_similarity, rsa, self_similarity
 

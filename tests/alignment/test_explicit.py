@@ -17,10 +17,10 @@ from infoflow.alignment import (
     LinkedSentences,
     ShuffledLinks,
     align_explicit,
+    encoder_of,
     initial_encoder,
 )
 from infoflow.alignment import _explicit as explicit
-from infoflow.alignment._encoders import encoder_of
 from infoflow.foundation import UserError
 from infoflow.models import load_model
 

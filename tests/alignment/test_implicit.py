@@ -6,9 +6,8 @@ import pytest
 import torch
 from transformers import EncoderDecoderModel
 
-from infoflow.alignment import ImplicitConfig, align_implicit, transplanted
+from infoflow.alignment import ImplicitConfig, align_implicit, encoder_of, transplanted
 from infoflow.alignment import _implicit as implicit
-from infoflow.alignment._encoders import encoder_of
 from infoflow.foundation import UserError
 from infoflow.models import load_model, translate
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from infoflow.alignment import IdentityLinks, LinkedSentences, PharaohLinks, ShuffledLinks
-from infoflow.alignment._linked_sentences import word_vectors
+from infoflow.alignment import IdentityLinks, LinkedSentences, PharaohLinks, ShuffledLinks, word_vectors
 from infoflow.foundation import UserError
 
 

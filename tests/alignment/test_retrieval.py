@@ -6,8 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infoflow.alignment import Retrieval, _csls, csls, retrieval_accuracy
-from infoflow.alignment._retrieval import retrieval_hits
+from infoflow.alignment import Retrieval, _csls, csls, retrieval_accuracy, retrieval_hits
 from infoflow.foundation import UserError
 
 

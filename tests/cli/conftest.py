@@ -62,7 +62,7 @@ class Answer(NamedTuple):
 @pytest.fixture
 def infoflow(capsys, monkeypatch, tmp_path) -> Callable[..., Answer]:
     """`infoflow ARGUMENTS...` in an empty folder, in this process."""
-    from infoflow.cli._main import run
+    from infoflow.cli import run
 
     monkeypatch.chdir(tmp_path)
 
@@ -83,7 +83,7 @@ def plan(tmp_path) -> Path:
 @pytest.fixture(scope="session")
 def finished(built_once) -> Path:
     """The run folder of the tiny study, done without an interruption. Tests do not write to it."""
-    from infoflow.cli._main import run
+    from infoflow.cli import run
 
     def build(folder: Path) -> None:
         folder.mkdir()

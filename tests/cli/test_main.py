@@ -22,7 +22,7 @@ def test_every_help_is_shown_without_a_heavy_import(infoflow):
     """In one process, since each import of torch would show in the last one."""
     script = f"""
 import sys
-from infoflow.cli._main import run
+from infoflow.cli import run
 for command in {[[], *([name] for name in COMMANDS), ["data", "get"], ["data", "describe"]]}:
     assert run([*command, "--help"]) == 0
 assert run(["--version"]) == 0

@@ -123,7 +123,7 @@ class _Gone(StringIO):
 @pytest.mark.parametrize("lines", [0, 1])
 @pytest.mark.parametrize("kind", ["plain", "json"])
 def test_a_display_without_a_reader_goes_on(kind: str, lines: int) -> None:
-    from infoflow.foundation._display import JsonDisplay, PlainDisplay
+    from infoflow.foundation import JsonDisplay, PlainDisplay
 
     file, done = _Gone(lines), []
     display = PlainDisplay(file) if kind == "plain" else JsonDisplay(file)
@@ -141,7 +141,7 @@ def test_a_display_without_a_reader_goes_on(kind: str, lines: int) -> None:
 
 
 def test_a_display_on_a_closed_file_goes_on() -> None:
-    from infoflow.foundation._display import JsonDisplay, PlainDisplay
+    from infoflow.foundation import JsonDisplay, PlainDisplay
 
     closed, done = StringIO(), []
     closed.close()

@@ -3,8 +3,7 @@
 import torch
 from models.conftest import build
 
-from infoflow.dynamics import find_cells
-from infoflow.dynamics._histogram import NUM_BINS, Histogram, bin_edges, bins_of
+from infoflow.dynamics import NUM_BINS, Histogram, bin_edges, bins_of, find_cells
 from infoflow.models import load_model
 
 

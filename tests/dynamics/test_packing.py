@@ -8,15 +8,14 @@ import pytest
 import torch
 from training.tiny import tiny_data, tiny_model
 
-from infoflow.dynamics import evaluation_set
-from infoflow.dynamics._gradient import FlatParameters, pass_gradients
-from infoflow.dynamics._packing import _ALIGNMENT, Reader, packed
+from infoflow.dynamics import FlatParameters, evaluation_set, pass_gradients
+from infoflow.dynamics._packing import _ALIGNMENT, PackReader, packed
 from infoflow.dynamics._passes import passes_of
 from infoflow.models import load_model
 from infoflow.objectives import UNSUPERVISED, Batch, CausalLM, MaskedLM, Translation
 
 OBJECTIVES = [MaskedLM(), CausalLM(), Translation()]
-READERS = [Reader(module="a", causal=False), Reader(module="b", causal=True)]
+READERS = [PackReader(module="a", causal=False), PackReader(module="b", causal=True)]
 
 
 def prepared(objective, dtype=torch.float64, parts: int = 2):

@@ -20,10 +20,10 @@ from infoflow.dynamics import (
     Recording,
     adaptive_allocation,
     batch_set,
+    bin_edges,
     evaluation_set,
     loss_change_allocation,
 )
-from infoflow.dynamics._histogram import bin_edges
 from infoflow.foundation import UserError
 from infoflow.models import load_model
 from infoflow.objectives import CausalLM, MaskedLM, Translation
@@ -381,7 +381,7 @@ def test_sets_and_settings_are_checked() -> None:
     with pytest.raises(UserError, match=r"max_splits must be at least dynamics.splits\. Got 2 and 4"):
         RecordConfig(rule="simpson", splits=4, max_splits=2, tolerance=0.1)
     half = tiny_model(MaskedLM()).to(torch.bfloat16)
-    from infoflow.dynamics._gradient import FlatParameters
+    from infoflow.dynamics import FlatParameters
 
     with pytest.raises(UserError, match="needs float32 weights"):
         FlatParameters(half)

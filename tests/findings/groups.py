@@ -2,6 +2,6 @@
 
 
 def models_of(tables):
-    from infoflow.findings._model_group import model_groups
+    from infoflow.findings import model_groups
 
     return model_groups(tables, tables)[0]

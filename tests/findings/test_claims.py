@@ -91,7 +91,7 @@ def test_all_claims_are_evaluated_in_order(published):
 
 
 def test_layer_1_is_outside_the_claim_that_fails_there(published):
-    from infoflow.findings._curves import TASK_DISTANCES
+    from infoflow.findings import TASK_DISTANCES
 
     curves = {name: reading.estimates(models_of(published)).estimate()[0] for name, reading in TASK_DISTANCES.items()}
     closest, *others = curves.values()

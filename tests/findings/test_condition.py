@@ -8,9 +8,7 @@ NUM = 50
 
 def make(values, *, threshold=0.0, side="above", over="all", noise=0.0, key=0, **more):
     """A condition of one seed around `values`, with replicates of standard deviation `noise`."""
-    from infoflow.findings import Condition
-    from infoflow.findings._estimates import Estimates
-    from infoflow.findings._resampled import resampled_curves
+    from infoflow.findings import Condition, Estimates, resampled_curves
     from infoflow.foundation import stream
 
     estimate = np.atleast_2d(np.asarray(values, dtype=float))
@@ -30,15 +28,14 @@ def make(values, *, threshold=0.0, side="above", over="all", noise=0.0, key=0, *
 
 
 def judged(condition):
-    from infoflow.findings._condition import judge_all
-    from infoflow.findings._resampled import plan_rows
+    from infoflow.findings import judge_all, plan_rows
 
     return judge_all([condition], plan_rows(1, NUM))[0]
 
 
 def interval_by_loops(condition, noise):
     """The docstring of `judge`, column by column, for a claim above its threshold."""
-    from infoflow.findings._interval import largest_t
+    from infoflow.findings import largest_t
     from infoflow.foundation import sentence_df
 
     sign = 1 if condition.over == "all" else -1  # a claim on any column, upside down, is one on all
@@ -135,7 +132,7 @@ def test_layers_that_clearly_pass_do_not_protect_the_one_that_fails():
 
 
 def test_an_interval_of_shares_stays_within_0_and_1():
-    from infoflow.findings._condition import SHARE
+    from infoflow.findings import SHARE
 
     free, bound = (judged(make([0.6], threshold=0.5, noise=0.5, bounds=bounds)) for bounds in (None, SHARE))
     assert (free.low < 0, free.high > 1) == (True, True)

@@ -34,7 +34,7 @@ def tables(**changes):
 
 
 def test_numbers_of_each_seed():
-    from infoflow.findings._head_numbers import dominant_heads
+    from infoflow.findings import dominant_heads
 
     found = dominant_heads().estimates(models_of(tables()))
     agreement = spearmanr((0.2, 0.1, 0.15, 0.25, 0.6), (0.6, 0.5, 0.3, 0.4, 0.9)).statistic  # without head 0 of layer 0
@@ -43,7 +43,7 @@ def test_numbers_of_each_seed():
 
 
 def test_without_rare_token_scores_all_heads_are_compared():
-    from infoflow.findings._head_numbers import dominant_heads
+    from infoflow.findings import dominant_heads
 
     found = dominant_heads().estimates(models_of(tables(head_rare_token=None)))
     relevance, confidence = (sum(part.values(), ()) for part in (RELEVANCE, CONFIDENCE))

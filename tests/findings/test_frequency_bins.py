@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 
+from infoflow.findings import Absent
 from infoflow.findings._frequency_bins import (
     RANK_BINS,
     by_layer,
@@ -15,10 +16,11 @@ from infoflow.findings._frequency_bins import (
     rank_correlation,
     rarest_over_next,
 )
-from infoflow.findings._model_group import CAUSAL, Absent
+from infoflow.results import Spec
 
 from .groups import models_of
 
+CAUSAL = Spec("causal-lm")
 LAYERS = (1, 2, 3)
 
 

@@ -10,8 +10,7 @@ FEW = (2, 3, 5)
 
 
 def judged(panel, statistic=lambda curves: curves[:, :1], redraw=0, **how):
-    from infoflow.findings import Condition
-    from infoflow.findings._condition import judge_all
+    from infoflow.findings import Condition, judge_all
 
     curves, rows = rows_of(panel, redraw=redraw)
     values = statistic(curves)
@@ -100,7 +99,7 @@ def test_a_ratio_has_nearly_fieller_s_interval():
 @pytest.mark.parametrize("num", [1, 2, 10])
 @pytest.mark.parametrize("df", [2, 48])
 def test_quantile_of_the_largest_agrees_with_simulation(num, df):
-    from infoflow.findings._interval import largest_t
+    from infoflow.findings import largest_t
 
     rng = np.random.default_rng(df)
     largest = rng.normal(size=(200_000, num)).max(axis=1) / np.sqrt(rng.chisquare(df, 200_000) / df)
@@ -125,7 +124,7 @@ def test_interval_of_the_weakest_layer_covers_it():
 
 
 def test_interval_of_a_rank_correlation_allows_for_near_ties():
-    from infoflow.findings._shapes import depth_correlation
+    from infoflow.findings import depth_correlation
 
     curve = [1.0, 2.0, 3.0, 3.05, 3.1, 4.0, 5.0]
     covered, _ = coverage(depth_correlation, 1.0, 3, 0.2, 0.1, curve, trials=120, bounds=(-1.0, 1.0))

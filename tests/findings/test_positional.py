@@ -7,7 +7,7 @@ from .groups import models_of
 
 
 def test_numbers_of_each_seed(make_study):
-    from infoflow.findings._head_numbers import positional_heads
+    from infoflow.findings import positional_heads
 
     found = positional_heads().estimates(models_of(make_study().tables()))
     # .97 at offset −1; .40 at offset 2; confidence of the two heads whose share reaches .9
@@ -17,7 +17,7 @@ def test_numbers_of_each_seed(make_study):
 
 def test_heads_may_differ_between_seeds(make_study):
     """A head is selected in its own seed."""
-    from infoflow.findings._head_numbers import positional_heads
+    from infoflow.findings import positional_heads
 
     tables = make_study().tables()
     for name in ("head_positional", "head_confidence"):
@@ -29,7 +29,7 @@ def test_heads_may_differ_between_seeds(make_study):
 
 
 def test_heads_selected_by_the_estimate_are_followed_through_the_replicates(make_study):
-    from infoflow.findings._head_numbers import positional_heads
+    from infoflow.findings import positional_heads
 
     tables = make_study(noise=0.3).tables()
     found = positional_heads().estimates(models_of(tables))
@@ -51,7 +51,7 @@ def test_no_positional_head_refutes_the_claim(make_study):
 def test_cross_attention_and_decoder_heads_do_not_count(make_study):
     import pandas as pd
 
-    from infoflow.findings._head_numbers import positional_heads
+    from infoflow.findings import positional_heads
 
     tables = make_study().tables()
     table = tables["head_positional"]

@@ -62,7 +62,7 @@ def test_effects_are_those_of_the_curves(held):
 
 
 def test_alive_shares_are_means_over_the_sweep():
-    from infoflow.findings._pruned_models import alive_by_kind
+    from infoflow.findings import alive_by_kind
 
     found = alive_by_kind().estimates(models_of(Sweeps().tables()))
     expected = [np.mean([round(16 * share) / 16 for share in SHARES[kind][1:]]) for kind in SHARES]
@@ -196,7 +196,7 @@ def test_one_seed_is_not_enough_but_its_numbers_are_given():
 
 
 def test_the_removable_share_is_where_the_curve_first_costs_too_much():
-    from infoflow.findings._pruned_models import removable
+    from infoflow.findings import removable
 
     removed = np.array([0.2, 0.5, 0.9])
     costs = np.array([[0.1, 0.5, 2.5], [0.1, -0.2, 0.9], [2.0, 0.0, 0.0], [1.0, 1.0, 1.0]])

@@ -5,7 +5,7 @@ import pytest
 
 
 def make_panel(units, values, replicates):
-    from infoflow.findings._estimates import Estimates
+    from infoflow.findings import Estimates
 
     values = np.asarray(values, dtype=float)
     return Estimates(
@@ -26,7 +26,7 @@ def random_panel(units, num_replicates=7, num_layers=3, key=0):
 
 
 def rows_of(panel, **more):
-    from infoflow.findings._resampled import resampled_curves
+    from infoflow.findings import resampled_curves
 
     curves, rows = resampled_curves({"curve": panel}, sorted(panel.seeds), **more)
     return curves["curve"], rows
@@ -74,7 +74,7 @@ def test_draws_have_the_spread_of_their_source():
 
 
 def test_lists_of_replicates_are_cut_to_their_common_length():
-    from infoflow.findings._resampled import resampled_curves
+    from infoflow.findings import resampled_curves
 
     long, short = random_panel([(1,), (2,)], num_replicates=9), random_panel([(1,), (2,)], num_replicates=4)
     curves, rows = resampled_curves({"long": long, "short": short}, [1, 2])
@@ -85,7 +85,7 @@ def test_lists_of_replicates_are_cut_to_their_common_length():
 
 def test_models_measured_on_the_same_sentences_stay_paired():
     """A constant difference between two noisy models has an interval of no width."""
-    from infoflow.findings._resampled import resampled_curves
+    from infoflow.findings import resampled_curves
 
     first = random_panel([(1,), (2,), (3,)])
     second = make_panel(first.units, first.values_UK + 0.5, first.replicates_URK + 0.5)
@@ -110,7 +110,7 @@ def test_a_replicate_without_a_number_leaves_the_spread_as_it_is():
 
 
 def test_draws_do_not_depend_on_what_was_drawn_before():
-    from infoflow.findings._resampled import plan_rows
+    from infoflow.findings import plan_rows
 
     first = plan_rows(3, 10)
     plan_rows.cache_clear()

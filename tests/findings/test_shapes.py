@@ -13,7 +13,7 @@ curves = st.lists(st.integers(-3, 3), min_size=6, max_size=6).map(lambda values:
 
 @given(first=curves, second=curves)
 def test_spearman_agrees_with_scipy(first, second):
-    from infoflow.findings._shapes import spearman
+    from infoflow.findings import spearman
 
     ours = spearman(first, second)
     assert ours.shape == (1, 1)
@@ -25,7 +25,7 @@ def test_spearman_agrees_with_scipy(first, second):
 
 @given(curves)
 def test_ratios_of_later_to_earlier(curve):
-    from infoflow.findings._shapes import later_over_earlier, pair_names
+    from infoflow.findings import later_over_earlier, pair_names
 
     curve = curve + 10
     expected = [curve[0, later] / curve[0, earlier] for earlier, later in combinations(range(6), 2)]
@@ -34,7 +34,7 @@ def test_ratios_of_later_to_earlier(curve):
 
 
 def test_falls_and_their_names():
-    from infoflow.findings._shapes import falls, step_names, total_fall
+    from infoflow.findings import falls, step_names, total_fall
 
     curve = np.array([[5.0, 4.0, 4.5]])
     assert falls(curve).tolist() == [[1.0, -0.5]]
@@ -44,6 +44,6 @@ def test_falls_and_their_names():
 
 @pytest.mark.parametrize(("layers", "early", "middle"), [(6, 2, 3), (12, 4, 6), (3, 1, 2), (4, 1, 2)])
 def test_named_layers_keep_their_place_in_models_of_other_depth(layers, early, middle):
-    from infoflow.findings._shapes import early_layer, middle_layer
+    from infoflow.findings import early_layer, middle_layer
 
     assert (early_layer(layers), middle_layer(layers)) == (early, middle)

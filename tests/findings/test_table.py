@@ -16,7 +16,7 @@ def read(tables, name="layer_distance", first=1, where=None, **changes):
 
 
 def absence(tables, **fields):
-    from infoflow.findings._model_group import Absent
+    from infoflow.findings import Absent
 
     with pytest.raises(Absent) as caught:
         read(tables, **fields)
@@ -91,7 +91,7 @@ def test_what_is_missing_is_named(published):
 
 
 def test_distance_between_tasks_is_found_in_either_order(published):
-    from infoflow.findings._curves import task_distance
+    from infoflow.findings import task_distance
     from infoflow.results import Spec
 
     table = published["model_distance"]
@@ -106,7 +106,7 @@ def test_distance_between_tasks_is_found_in_either_order(published):
 
 
 def test_distance_between_tasks_takes_encoders(published):
-    from infoflow.findings._curves import task_distance
+    from infoflow.findings import task_distance
     from infoflow.results import Spec
 
     table = published["model_distance"]
@@ -118,7 +118,7 @@ def test_distance_between_tasks_takes_encoders(published):
 
 
 def test_distance_between_seeds(published):
-    from infoflow.findings._curves import seed_distance
+    from infoflow.findings import seed_distance
     from infoflow.results import Spec
 
     curve = seed_distance(Spec("translation")).estimates(models_of(published))
@@ -127,8 +127,7 @@ def test_distance_between_seeds(published):
 
 
 def test_only_seeds_that_every_table_has_are_used(published):
-    from infoflow.findings import FINDINGS
-    from infoflow.findings._table import gather
+    from infoflow.findings import FINDINGS, gather
 
     table = published["identity_neighbours"]
     published["identity_neighbours"] = table[(table["seed"] != 2) | (table["objective"] != "masked-lm")]
@@ -137,9 +136,7 @@ def test_only_seeds_that_every_table_has_are_used(published):
 
 
 def test_models_of_different_depth_are_not_compared(published):
-    from infoflow.findings import FINDINGS
-    from infoflow.findings._model_group import Absent
-    from infoflow.findings._table import gather
+    from infoflow.findings import FINDINGS, Absent, gather
 
     table = published["identity_neighbours"]
     published["identity_neighbours"] = table[(table["layer"] < 6) | (table["objective"] != "masked-lm")]

@@ -304,7 +304,7 @@ def test_long_sentences_run_in_smaller_batches_where_attention_is_held(matched_m
 
 def test_training_noise_gives_every_token_the_same_chance(matched_models) -> None:
     from infoflow.corpus import generate_grammar
-    from infoflow.flow._reader import Reader
+    from infoflow.flow import Reader
 
     corpus = generate_grammar(1500)
     reader = Reader(matched_models["masked-lm"], corpus, max_length=512, seed=0, decoder=False)

@@ -36,7 +36,7 @@ def test_display_is_used_inside_the_block_only():
 
 
 def test_plain_lines():
-    from infoflow.foundation._display import PlainDisplay
+    from infoflow.foundation import PlainDisplay
 
     file = io.StringIO()
     display = PlainDisplay(file)
@@ -87,7 +87,7 @@ def test_what_has_not_begun_is_not_estimated(monkeypatch):
 
 
 def test_json_events_are_one_object_a_line():
-    from infoflow.foundation._display import JsonDisplay
+    from infoflow.foundation import JsonDisplay
 
     file = io.StringIO()
     display = JsonDisplay(file)
@@ -111,7 +111,7 @@ def test_json_events_are_one_object_a_line():
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf")])
 def test_json_stays_json_when_a_loss_diverges(loss):
-    from infoflow.foundation._display import JsonDisplay
+    from infoflow.foundation import JsonDisplay
 
     def refuse(constant):
         raise AssertionError(f"{constant} is not JSON")
@@ -123,7 +123,7 @@ def test_json_stays_json_when_a_loss_diverges(loss):
 
 
 def test_a_job_that_breaks_does_not_claim_to_have_ended():
-    from infoflow.foundation._display import PlainDisplay
+    from infoflow.foundation import PlainDisplay
 
     file = io.StringIO()
     with pytest.raises(KeyboardInterrupt), PlainDisplay(file).progress("Training", total=10):
@@ -132,7 +132,7 @@ def test_a_job_that_breaks_does_not_claim_to_have_ended():
 
 
 def test_a_job_that_ends_ends_at_all_of_it():
-    from infoflow.foundation._display import JsonDisplay, PlainDisplay
+    from infoflow.foundation import JsonDisplay, PlainDisplay
 
     lines = []
     for form in (PlainDisplay, JsonDisplay):

@@ -9,10 +9,7 @@ import torch
 
 from infoflow.flow import NO_LABEL, PassOptions, Reader, measure
 from infoflow.foundation import NUM_BLOCKS, UserError
-from infoflow.heads import Ablation, PruningCurve, ablate, ablation
-from infoflow.heads._ablation_scores import loss_scores
-from infoflow.heads._head_sets import all_heads
-from infoflow.heads._scored import SentenceScorer
+from infoflow.heads import Ablation, PruningCurve, SentenceScorer, ablate, ablation, all_heads, loss_scores
 from infoflow.heads._variant_losses import DonorChoice
 from infoflow.models import bleu, load_model, model_inputs, tap, translate
 
@@ -181,7 +178,7 @@ def test_curves_remove_what_their_order_says(model, corpus):
 
 def test_iterative_order_ranks_again_and_protected_heads_stay(model, corpus):
     reader = Reader(model, corpus, max_length=512, seed=0, decoder=model.task == "seq2seq")
-    from infoflow.heads._importance_measure import importance
+    from infoflow.heads import importance
     from infoflow.heads._pruning_curve import _Rankings
 
     curve = PruningCurve(shares=(0.5, 1.0), keep=1, ranked_on=None)

@@ -7,8 +7,7 @@ import torch
 
 from infoflow.flow import PassOptions
 from infoflow.foundation import UserError
-from infoflow.heads import AttentionProbe
-from infoflow.heads._annotation import Annotation
+from infoflow.heads import Annotation, AttentionProbe
 from infoflow.heads._attention_probe import _sentences
 from infoflow.heads._tree_probes import (
     AttentionTree,

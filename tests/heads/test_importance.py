@@ -9,8 +9,7 @@ import torch
 from infoflow.corpus import Corpus
 from infoflow.flow import NO_LABEL, PassOptions, Reader, measure
 from infoflow.foundation import UserError
-from infoflow.heads import Ablation, Entropy, Importance, PruningCurve, importance
-from infoflow.heads._scored import SentenceScorer
+from infoflow.heads import Ablation, Entropy, Importance, PruningCurve, SentenceScorer, importance
 from infoflow.models import load_model, tap
 
 TASKS = ("causal-lm", "masked-lm", "translation")

@@ -7,10 +7,15 @@ import torch
 
 from infoflow.flow import PassOptions, measure
 from infoflow.foundation import UserError
-from infoflow.heads import PatternScores, pattern_mask, pattern_sums
-from infoflow.heads._copying import copying_scores, logit_directions
-from infoflow.heads._repeats import make_repeats
-from infoflow.heads._value_weighted import output_weight
+from infoflow.heads import (
+    PatternScores,
+    copying_scores,
+    logit_directions,
+    make_repeats,
+    output_weight,
+    pattern_mask,
+    pattern_sums,
+)
 from infoflow.models import readout, tap
 
 TOKENS = torch.tensor([[-1, 5, 7, 5, 9, 5, 7, -1], [3, 3, 4, 3, 4, 4, 3, 4]])

@@ -7,9 +7,7 @@ import torch
 
 from infoflow.flow import PassOptions
 from infoflow.foundation import UserError
-from infoflow.heads import SpecialGradient
-from infoflow.heads._scored import SentenceScorer
-from infoflow.heads._special_gradient import attention_gradients
+from infoflow.heads import SentenceScorer, SpecialGradient, attention_gradients
 from infoflow.models import tap
 
 ROWS = np.arange(6)

@@ -107,7 +107,7 @@ def test_discovery_leaves_the_model_as_it_was(build_module):
     module.model.decoder.eval()
     modes = [child.training for child in module.modules()]
     state = torch.get_rng_state()
-    from infoflow.models._discovery import discover
+    from infoflow.models import discover
 
     discover(module)
     assert [child.training for child in module.modules()] == modes

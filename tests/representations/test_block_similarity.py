@@ -7,11 +7,15 @@ import pytest
 import torch
 
 from infoflow.foundation import NUM_BLOCKS
-from infoflow.representations import average_similarity, maximum_explainable_variance, self_similarity
-from infoflow.representations._block_similarity import Cells, average_cosine, average_within_words
+from infoflow.representations import (
+    average_similarity,
+    maximum_explainable_variance,
+    rogue_share,
+    self_similarity,
+    unit_rows,
+)
+from infoflow.representations._block_similarity import WordBlocks, average_cosine, average_within_words
 from infoflow.representations._block_variance import variance_within_words
-from infoflow.representations._rogue_dimensions import rogue_share
-from infoflow.representations._similarity import unit_rows
 
 
 def cloud(num=300, width=5, words=12, blocks=9, seed=0):
@@ -68,7 +72,7 @@ def test_average_similarity_without_each_block():
 
 def test_self_similarity_without_each_block():
     states, word, block = cloud()
-    found = average_within_words(unit_rows(states), Cells.of(word, block))
+    found = average_within_words(unit_rows(states), WordBlocks.of(word, block))
     assert found.value == pytest.approx(mean_by_word(states, word, self_similarity), abs=1e-12)
     np.testing.assert_allclose(found.without_block, pseudo_values(states, word, block, self_similarity), atol=1e-12)
 
@@ -76,7 +80,7 @@ def test_self_similarity_without_each_block():
 def test_words_that_a_block_leaves_with_one_occurrence_count_nowhere_without_it():
     states, _, _ = cloud(num=6)
     word, block = np.array([0, 0, 1, 1, 1, 2]), np.array([0, 1, 2, 3, 4, 5])
-    found = average_within_words(unit_rows(states), Cells.of(word, block))
+    found = average_within_words(unit_rows(states), WordBlocks.of(word, block))
     assert found.value == pytest.approx(mean_by_word(states, word, self_similarity), abs=1e-12)  # word 2 is NaN
     expected = pseudo_values(states, word, block, self_similarity)
     np.testing.assert_allclose(found.without_block, expected, atol=1e-12)
@@ -87,7 +91,7 @@ def test_zero_vectors_have_no_similarity():
     states, word, block = cloud()
     states[::4] = 0
     kept = np.arange(len(word)) % 4 > 0
-    cells, everything = Cells.of(word[kept], block[kept]), Cells.of(word, block)
+    cells, everything = WordBlocks.of(word[kept], block[kept]), WordBlocks.of(word, block)
     units = unit_rows(states)
     for found, expected in (
         (average_within_words(units, everything), average_within_words(units[kept], cells)),
@@ -110,7 +114,7 @@ def test_replicates_have_the_spread_of_fresh_samples():
         topic = rng.normal(size=(NUM_BLOCKS, 6))[block]
         vectors = np.random.default_rng(99).normal(size=(20, 6))[word]
         states = torch.from_numpy(vectors + topic + rng.normal(size=(1600, 6)))
-        found = average_within_words(unit_rows(states), Cells.of(word, block))
+        found = average_within_words(unit_rows(states), WordBlocks.of(word, block))
         values.append(found.value)
         deviations.append(found.replicates.std())
     assert np.mean(deviations) / np.std(values) == pytest.approx(1, abs=0.3)
@@ -119,17 +123,17 @@ def test_replicates_have_the_spread_of_fresh_samples():
 def test_explainable_variance_is_the_mean_over_words():
     states, word, block = cloud()
     for width in (2, 5):  # more occurrences than dimensions; below: fewer
-        found = variance_within_words(states[:, :width], Cells.of(word, block))
+        found = variance_within_words(states[:, :width], WordBlocks.of(word, block))
         assert found.value == pytest.approx(mean_by_word(states[:, :width], word, maximum_explainable_variance))
     states, word, block = cloud(num=40, width=30, words=4)
-    found = variance_within_words(states, Cells.of(word, block))
+    found = variance_within_words(states, WordBlocks.of(word, block))
     assert found.value == pytest.approx(mean_by_word(states, word, maximum_explainable_variance))
 
 
 def test_explainable_variance_without_a_block_is_right_to_first_order():
     states, word, block = cloud(num=4000, words=10, blocks=NUM_BLOCKS)
     states = states * torch.tensor([1, 1.5, 1, 1, 0.7])  # equal variances have no first direction to keep
-    found = variance_within_words(states, Cells.of(word, block))
+    found = variance_within_words(states, WordBlocks.of(word, block))
     exact = leave_out(states, word, block, maximum_explainable_variance)
     approximate, changes = found.without_block - found.value, exact - found.value
     assert np.corrcoef(approximate, changes)[0, 1] > 0.99
@@ -140,7 +144,7 @@ def test_total_variance_without_a_block_is_exact_on_a_line():
     """With one direction the share is 1, whichever block is left out."""
     rng = np.random.default_rng(0)
     states = torch.from_numpy(np.outer(rng.normal(size=50), rng.normal(size=4)) + 3)
-    found = variance_within_words(states, Cells.of(rng.integers(0, 3, 50), rng.integers(0, 6, 50)))
+    found = variance_within_words(states, WordBlocks.of(rng.integers(0, 3, 50), rng.integers(0, 6, 50)))
     assert found.value == pytest.approx(1)
     np.testing.assert_allclose(found.without_block, 1, rtol=1e-9)
 
@@ -151,12 +155,12 @@ def test_variance_of_two_points_of_equal_points_and_of_none_is_left_out():
     more = torch.cat([states, states[:2], constant])
     words = np.concatenate([word, [7, 7], np.full(7, 8)])
     blocks = np.concatenate([block, [0, 1], np.arange(7)])
-    found = variance_within_words(more, Cells.of(words, blocks))
-    alone = variance_within_words(states, Cells.of(word, block))
+    found = variance_within_words(more, WordBlocks.of(words, blocks))
+    alone = variance_within_words(states, WordBlocks.of(word, block))
     assert found.value == pytest.approx(alone.value, abs=1e-12)
     np.testing.assert_allclose(found.without_block, alone.without_block, atol=1e-12)
-    assert math.isnan(variance_within_words(constant, Cells.of(np.zeros(7, int), np.arange(7))).value)
-    assert math.isnan(variance_within_words(states[:0], Cells.of(word[:0], block[:0])).value)
+    assert math.isnan(variance_within_words(constant, WordBlocks.of(np.zeros(7, int), np.arange(7))).value)
+    assert math.isnan(variance_within_words(states[:0], WordBlocks.of(word[:0], block[:0])).value)
 
 
 def test_rogue_dimensions_are_those_with_the_largest_part_of_the_mean_cosine():

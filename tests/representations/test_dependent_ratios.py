@@ -5,8 +5,7 @@ import pytest
 import torch
 from scipy.spatial import cKDTree
 
-from infoflow.representations._intrinsic_dimension import spread_of_neighbours
-from infoflow.representations._two_nn import two_neighbours
+from infoflow.representations import spread_of_neighbours, two_neighbours
 
 
 def cloud(rng, num=300, width=3):

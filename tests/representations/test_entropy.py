@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 from scipy.special import digamma
 
 from infoflow.foundation import UserError
-from infoflow.representations import entropy, mutual_information
+from infoflow.representations import corrected_information, entropy, estimate_information, mutual_information
 from infoflow.representations._block_counts import BlockCounts
 from infoflow.representations._entropy import CountSums
-from infoflow.representations._information_estimate import corrected_information, estimate_information
 
 
 def chao_wang_jost_by_definition(counts):

@@ -7,9 +7,8 @@ import pytest
 
 from infoflow.flow import NO_LABEL, PassOptions, measure, measure_shard, merge_shards
 from infoflow.foundation import UserError, block_of, file_digest
-from infoflow.representations import MutualInformation
+from infoflow.representations import MutualInformation, corrected_information, estimate_information
 from infoflow.representations._counted_tokens import CountedTokens
-from infoflow.representations._information_estimate import corrected_information, estimate_information
 from infoflow.representations._information_table import CONVERGED, InformationRows
 
 IDS = 60

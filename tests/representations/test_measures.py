@@ -8,13 +8,13 @@ import torch
 from infoflow.flow import NO_LABEL, Occurrences, SampleFacts, TokenSample
 from infoflow.foundation import UserError, block_of, replicate_weights
 from infoflow.representations import (
+    BlockGroups,
     IdentityNeighbours,
     LayerDistance,
     ModelDistance,
     neighbour_agreement,
     pwcca,
 )
-from infoflow.representations._paired_distance import BlockGroups
 
 VOCABULARY = 60
 

@@ -10,22 +10,23 @@ import torch
 from infoflow.flow import Occurrences, SampleFacts, TokenSample
 from infoflow.foundation import UserError, block_of, stream
 from infoflow.representations import (
+    BlockGroups,
+    ItemPairs,
     LayerSimilarity,
+    LayerSpace,
+    RankedSpace,
     SpaceSimilarity,
     cca_correlations,
+    centred_ranks,
     linear_cka,
     minibatch_cka,
     procrustes_distance,
     pwcca,
     rsa,
+    space_values,
     svcca,
 )
-from infoflow.representations._layer_space import LayerSpace
 from infoflow.representations._meeting import Meeting
-from infoflow.representations._paired_distance import BlockGroups
-from infoflow.representations._ranked_space import ItemPairs, RankedSpace
-from infoflow.representations._rsa import centred_ranks
-from infoflow.representations._space_metrics import space_values
 
 FUNCTIONS = {
     "pwcca": pwcca,

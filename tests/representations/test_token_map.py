@@ -11,9 +11,8 @@ from infoflow.flow import PassOptions, Reader, measure
 from infoflow.foundation import UserError, make_display, stream, use_display
 from infoflow.models import load_model, tap
 from infoflow.objectives import Example, MaskedLM, Vocabulary
-from infoflow.representations import TokenMap, _layer_maps, layer_maps
+from infoflow.representations import TokenMap, _layer_maps, layer_maps, map_states
 from infoflow.representations._map_points import choose_points, count_words, frequent_words, token_ids
-from infoflow.representations._map_states import map_states
 
 POINTS = 60
 

@@ -8,8 +8,7 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, BertForMask
 
 from infoflow.foundation import UserError
 from infoflow.objectives import CausalLM, MaskedLM, Translation, Vocabulary
-from infoflow.training import ModelConfig, build_models
-from infoflow.training._checkpoint import save_model
+from infoflow.training import ModelConfig, build_models, save_model
 
 OBJECTIVES = [CausalLM(), MaskedLM(), Translation()]
 VOCABULARY = Vocabulary(size=1000, pad=0, start=2, end=3, mask=4, special=(0, 1, 2, 3, 4))

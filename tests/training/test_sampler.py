@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infoflow.training import LengthBucketSampler
-from infoflow.training._sampler import micro_batches
+from infoflow.training import LengthBucketSampler, micro_batches
 
 lengths_strategy = st.lists(st.integers(1, 40), min_size=1, max_size=80).map(np.array)
 

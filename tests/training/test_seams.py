@@ -39,8 +39,7 @@ def test_pairs_and_two_terms_are_trained_logged_and_evaluated(tmp_path) -> None:
 
 def test_both_terms_weigh_as_they_should_in_the_gradient() -> None:
     """The update's gradient is that of the two means, each over its own items, however the update is split."""
-    from infoflow.training._accelerator import make_accelerator
-    from infoflow.training._update import Updater
+    from infoflow.training import Updater, make_accelerator
 
     objective, data, rows = SentenceOrder(), pair_data(), np.arange(12)
     module = pair_model().eval()

@@ -13,9 +13,7 @@ from safetensors.torch import load_file
 from training.tiny import SHAPE, tiny_config, tiny_data, tiny_model
 
 from infoflow.objectives import CausalLM, MaskedLM, Translation
-from infoflow.training import ModelConfig, read_log, train
-from infoflow.training._accelerator import make_accelerator
-from infoflow.training._update import Updater
+from infoflow.training import ModelConfig, Updater, make_accelerator, read_log, train
 
 NO_DROPOUT = ModelConfig(width=16, layers=2, heads=2, feedforward=32, positions=32, dropout=0.0)
 SCRIPT = Path(__file__).parent / "tiny.py"

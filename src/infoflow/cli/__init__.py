@@ -2,4 +2,5 @@
 
 from ._app import app as app
 from ._main import main as main
+from ._main import run as run
 from ._settings import with_settings as with_settings

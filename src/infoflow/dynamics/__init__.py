@@ -16,6 +16,12 @@ from ._corpora import ALLOCATION_CORPORA as ALLOCATION_CORPORA
 from ._corpora import compare_corpora as compare_corpora
 from ._evaluation_set import EvaluationSet as EvaluationSet
 from ._evaluation_set import evaluation_set as evaluation_set
+from ._gradient import FlatParameters as FlatParameters
+from ._gradient import pass_gradients as pass_gradients
+from ._histogram import NUM_BINS as NUM_BINS
+from ._histogram import Histogram as Histogram
+from ._histogram import bin_edges as bin_edges
+from ._histogram import bins_of as bins_of
 from ._normalise import normalised as normalised
 from ._recorder import LossChangeRecorder as LossChangeRecorder
 from ._recording import Recording as Recording

@@ -16,6 +16,8 @@ from ._digest import digest as digest
 from ._digest import file_digest as file_digest
 from ._display import Display as Display
 from ._display import DisplayKind as DisplayKind
+from ._display import JsonDisplay as JsonDisplay
+from ._display import PlainDisplay as PlainDisplay
 from ._display import Progress as Progress
 from ._display import SilentDisplay as SilentDisplay
 from ._display import clock as clock

@@ -9,10 +9,13 @@ from ._ablation_scores import corpus_scores as corpus_scores
 from ._ablation_scores import loss_scores as loss_scores
 from ._ablation_transfer import ABLATION_TRANSFER as ABLATION_TRANSFER
 from ._ablation_transfer import ablation_transfer as ablation_transfer
+from ._annotation import Annotation as Annotation
 from ._attention_probe import AttentionProbe as AttentionProbe
 from ._classes import head_classes as head_classes
 from ._confidence import confidence as confidence
 from ._confidence_measure import Confidence as Confidence
+from ._copying import copying_scores as copying_scores
+from ._copying import logit_directions as logit_directions
 from ._coreference_measure import Coreference as Coreference
 from ._distance_measure import HeadDistance as HeadDistance
 from ._distance_measure import HeadLayerDistance as HeadLayerDistance
@@ -42,6 +45,7 @@ from ._relevance import Relevance as Relevance
 from ._relevance import alti_contributions as alti_contributions
 from ._relevance import relevance as relevance
 from ._relevance import token_relevance as token_relevance
+from ._repeats import make_repeats as make_repeats
 from ._role_table import HEAD_ROLES as HEAD_ROLES
 from ._role_table import head_roles as head_roles
 from ._role_table import syntactic_heads as syntactic_heads
@@ -55,6 +59,7 @@ from ._sentence_attention import sentence_attention as sentence_attention
 from ._sentence_tokens import ReadSentence as ReadSentence
 from ._sentence_tokens import ReadToken as ReadToken
 from ._special_gradient import SpecialGradient as SpecialGradient
+from ._special_gradient import attention_gradients as attention_gradients
 from ._surface_measure import SurfaceStatistics as SurfaceStatistics
 from ._telling_sentences import TellingSentences as TellingSentences
 from ._value_weighted import output_weight as output_weight

@@ -20,6 +20,7 @@ from ._block_outputs import skipped_blocks as skipped_blocks
 from ._block_rerun import BlockRerun as BlockRerun
 from ._block_rerun import rerun_blocks as rerun_blocks
 from ._block_rerun import without_token as without_token
+from ._discovery import discover as discover
 from ._discovery import tiny_inputs as tiny_inputs
 from ._fast_linear import FastLinear as FastLinear
 from ._fast_linear import fast_linear as fast_linear

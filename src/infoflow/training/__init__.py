@@ -3,6 +3,7 @@
 from infoflow.architectures import Match as Match
 from infoflow.architectures import ModelConfig as ModelConfig
 
+from ._accelerator import make_accelerator as make_accelerator
 from ._accelerator import usable_device as usable_device
 from ._checkpoint import Checkpoints as Checkpoints
 from ._checkpoint import is_log_spaced as is_log_spaced
@@ -19,7 +20,9 @@ from ._key import trained_objective as trained_objective
 from ._log import read_log as read_log
 from ._models import build_models as build_models
 from ._sampler import LengthBucketSampler as LengthBucketSampler
+from ._sampler import micro_batches as micro_batches
 from ._schedule import learning_rate as learning_rate
 from ._signals import TrainingInterrupted as TrainingInterrupted
 from ._train import TrainResult as TrainResult
 from ._train import train as train
+from ._update import Updater as Updater
