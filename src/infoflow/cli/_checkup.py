@@ -19,7 +19,7 @@ _SECONDS = 20  # for the network to answer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Check:
+class Examined:
     """One part of the machine."""
 
     part: str
@@ -28,30 +28,30 @@ class Check:
     advice: str = ""
 
 
-def examine() -> list[Check]:
+def examine() -> list[Examined]:
     """Look at everything; a check that fails itself counts as broken."""
     return [_guarded(part, look) for part, look in _PARTS.items()]
 
 
-def _guarded(part: str, look: Callable[[str], Check]) -> Check:
+def _guarded(part: str, look: Callable[[str], Examined]) -> Examined:
     try:
         return look(part)
     except Exception as error:  # whatever is wrong with a machine, the other checks still tell
-        return Check(part=part, state="broken", found=f"{type(error).__name__}: {error}".splitlines()[0])
+        return Examined(part=part, state="broken", found=f"{type(error).__name__}: {error}".splitlines()[0])
 
 
-def _python(part: str) -> Check:
-    return Check(part=part, state="ok", found=f"{sys.version.split()[0]} in {sys.prefix}")
+def _python(part: str) -> Examined:
+    return Examined(part=part, state="ok", found=f"{sys.version.split()[0]} in {sys.prefix}")
 
 
-def _libraries(part: str) -> Check:
+def _libraries(part: str) -> Examined:
     from infoflow.foundation import version
 
     names = ("infoflow", "torch", "transformers", "datasets", "accelerate", "numpy")
-    return Check(part=part, state="ok", found=", ".join(f"{name} {version(name)}" for name in names))
+    return Examined(part=part, state="ok", found=", ".join(f"{name} {version(name)}" for name in names))
 
 
-def _threads(part: str) -> Check:
+def _threads(part: str) -> Examined:
     import torch
 
     from infoflow.foundation import available_cores
@@ -59,51 +59,53 @@ def _threads(part: str) -> Check:
     cores, threads = available_cores(), torch.get_num_threads()
     found = f"{threads} of torch on {cores} cores; OMP_NUM_THREADS {os.environ.get('OMP_NUM_THREADS', 'unset')}"
     advice = "" if threads <= cores else f"More threads than cores slow small models down: use --threads {cores}."
-    return Check(part=part, state="ok", found=found, advice=advice)
+    return Examined(part=part, state="ok", found=found, advice=advice)
 
 
-def _blas(part: str) -> Check:
+def _blas(part: str) -> Examined:
     import torch
     from threadpoolctl import threadpool_info
 
     pools = {f"{pool['internal_api']} {pool.get('version') or ''}".strip() for pool in threadpool_info()}
     torchs = "MKL" if torch.backends.mkl.is_available() else "its own"
-    return Check(part=part, state="ok", found=f"torch: {torchs}; loaded: {', '.join(sorted(pools)) or 'none'}")
+    return Examined(part=part, state="ok", found=f"torch: {torchs}; loaded: {', '.join(sorted(pools)) or 'none'}")
 
 
-def _bf16(part: str) -> Check:
+def _bf16(part: str) -> Examined:
     import torch
 
     capabilities = torch.cpu.get_capabilities()
     units = [name for name in ("avx512_bf16", "amx_bf16", "bf16") if capabilities.get(name)]
     if units:
-        return Check(part=part, state="ok", found=", ".join(units))
-    return Check(part=part, state="absent", found="none", advice="Training on this CPU stays in float32; it is slower.")
+        return Examined(part=part, state="ok", found=", ".join(units))
+    return Examined(
+        part=part, state="absent", found="none", advice="Training on this CPU stays in float32; it is slower."
+    )
 
 
-def _gpu(part: str) -> Check:
+def _gpu(part: str) -> Examined:
     import torch
 
     if torch.cuda.is_available():
         names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-        return Check(part=part, state="ok", found=", ".join(names))
+        return Examined(part=part, state="ok", found=", ".join(names))
     if torch.backends.mps.is_available():
-        return Check(part=part, state="ok", found="Apple (--device mps)")
+        return Examined(part=part, state="ok", found="Apple (--device mps)")
     if shutil.which("nvidia-smi"):
         advice = "There is an NVIDIA driver, but torch cannot use it: install a CUDA build of torch (see the README)."
-        return Check(part=part, state="absent", found=f"none that torch {torch.__version__} can use", advice=advice)
-    return Check(part=part, state="absent", found="none; everything runs on the CPU")
+        return Examined(part=part, state="absent", found=f"none that torch {torch.__version__} can use", advice=advice)
+    return Examined(part=part, state="absent", found="none; everything runs on the CPU")
 
 
-def _browser(part: str) -> Check:
+def _browser(part: str) -> Examined:
     paths = [path for name in _BROWSERS if (path := shutil.which(name))]
     if paths:
-        return Check(part=part, state="ok", found=paths[0])
+        return Examined(part=part, state="ok", found=paths[0])
     advice = "Reports and figures are made without it; only their tests in a browser are skipped."
-    return Check(part=part, state="absent", found="no Chromium", advice=advice)
+    return Examined(part=part, state="absent", found="no Chromium", advice=advice)
 
 
-def _cache(part: str) -> Check:
+def _cache(part: str) -> Examined:
     from infoflow.corpus import cache_folder
 
     folder = cache_folder()
@@ -113,32 +115,32 @@ def _cache(part: str) -> Check:
             pass
     except OSError as error:
         advice = "Set INFOFLOW_CACHE to a folder that you may write to."
-        return Check(part=part, state="broken", found=f"{folder}: {error.strerror}", advice=advice)
-    return Check(part=part, state="ok", found=f"{folder} is writable")
+        return Examined(part=part, state="broken", found=f"{folder}: {error.strerror}", advice=advice)
+    return Examined(part=part, state="ok", found=f"{folder} is writable")
 
 
-def _disk(part: str) -> Check:
+def _disk(part: str) -> Examined:
     from infoflow.corpus import cache_folder
 
     here, cache = Path.cwd(), cache_folder()
     free = {path: shutil.disk_usage(_existing(path)).free for path in (here, cache)}
     found = ", ".join(f"{size / _GIGABYTE:.1f} GB free at {path}" for path, size in free.items())
     advice = "" if min(free.values()) > _DISK_OF_A_STUDY else "A study of small models takes about 2 GB."
-    return Check(part=part, state="ok", found=found, advice=advice)
+    return Examined(part=part, state="ok", found=found, advice=advice)
 
 
 def _existing(path: Path) -> Path:
     return path if path.exists() else _existing(path.parent)
 
 
-def _corpus(part: str) -> Check:
+def _corpus(part: str) -> Examined:
     from infoflow.corpus import list_corpora
 
     states = [f"{entry.name} {'ready' if entry.ready else 'fetched at first use'}" for entry in list_corpora()]
-    return Check(part=part, state="ok", found=", ".join(states))
+    return Examined(part=part, state="ok", found=", ".join(states))
 
 
-def _package_index(part: str) -> Check:
+def _package_index(part: str) -> Examined:
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "index", "versions", "nmt"]
     options = ["--pre", "--retries", "0", "--timeout", "10"]
     try:
@@ -146,35 +148,35 @@ def _package_index(part: str) -> Check:
     except subprocess.TimeoutExpired:
         return _no_index(part, f"no answer in {_SECONDS} s")
     if answer.returncode == 0:
-        return Check(part=part, state="ok", found="answers")
+        return Examined(part=part, state="ok", found="answers")
     errors = [line for line in answer.stderr.splitlines() if line.startswith("ERROR")]
     return _no_index(part, errors[-1].removeprefix("ERROR: ") if errors else "pip could not ask")
 
 
-def _no_index(part: str, found: str) -> Check:
+def _no_index(part: str, found: str) -> Examined:
     advice = "tatoeba-en-fr cannot be fetched here: check `pip config list`, or use the built-in corpus grammar."
-    return Check(part=part, state="absent", found=found, advice=advice)
+    return Examined(part=part, state="absent", found=found, advice=advice)
 
 
-def _model_hub(part: str) -> Check:
+def _model_hub(part: str) -> Examined:
     from huggingface_hub import constants
 
     advice = "Models are read from folders and .gguf files; names on the model hub need a network."
     if constants.HF_HUB_OFFLINE:
-        return Check(part=part, state="absent", found="switched off by HF_HUB_OFFLINE", advice=advice)
+        return Examined(part=part, state="absent", found="switched off by HF_HUB_OFFLINE", advice=advice)
     host = constants.ENDPOINT.split("//")[-1].split("/")[0].split(":")[0]
     try:
         socket.getaddrinfo(host, 443)
     except OSError:
-        return Check(part=part, state="absent", found="cannot be reached", advice=advice)
-    return Check(part=part, state="ok", found="its name resolves")
+        return Examined(part=part, state="absent", found="cannot be reached", advice=advice)
+    return Examined(part=part, state="ok", found="its name resolves")
 
 
-def _extras(part: str) -> Check:
+def _extras(part: str) -> Examined:
     absent = [extra for extra, module in {"gguf": "gguf", "parse": "spacy"}.items() if find_spec(module) is None]
     if not absent:
-        return Check(part=part, state="ok", found="gguf, parse")
-    return Check(
+        return Examined(part=part, state="ok", found="gguf, parse")
+    return Examined(
         part=part,
         state="absent",
         found=f"without {', '.join(absent)}",
@@ -182,7 +184,7 @@ def _extras(part: str) -> Check:
     )
 
 
-_PARTS: dict[str, Callable[[str], Check]] = {
+_PARTS: dict[str, Callable[[str], Examined]] = {
     "Python": _python,
     "libraries": _libraries,
     "threads": _threads,

@@ -27,7 +27,7 @@ Records = Iterator[tuple[int, Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Table:
+class RecordTable:
     """The columns of a table, and its records with their numbers, read as they are asked for."""
 
     columns: Sequence[str]
@@ -87,7 +87,7 @@ def _suffix(path: Path) -> str:
     return Path(path.name.removesuffix(".gz")).suffix.lower()
 
 
-def _separated(path: Path, **dialect: Any) -> Table:
+def _separated(path: Path, **dialect: Any) -> RecordTable:
     rows = csv.reader((f"{line}\n" for _, line in read_lines(path)), strict=True, **dialect)
     header = [name.strip() for name in next(_cells(path, rows), [])]
     if dialect["delimiter"] == "," and len(header) == 1 and (other := next((c for c in ";\t" if c in header[0]), None)):
@@ -105,7 +105,7 @@ def _separated(path: Path, **dialect: Any) -> Table:
                 )
             yield rows.line_num, dict(zip(header, cells, strict=False))
 
-    return Table(columns=header, records=records)
+    return RecordTable(columns=header, records=records)
 
 
 def _cells(path: Path, rows: Any) -> Iterator[list[str]]:
@@ -118,24 +118,24 @@ def _cells(path: Path, rows: Any) -> Iterator[list[str]]:
         ) from None
 
 
-def _comma_separated(path: Path) -> Table:
+def _comma_separated(path: Path) -> RecordTable:
     return _separated(path, delimiter=",")
 
 
-def _tab_separated(path: Path) -> Table:
+def _tab_separated(path: Path) -> RecordTable:
     return _separated(path, delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
-def _json_lines(path: Path) -> Table:
+def _json_lines(path: Path) -> RecordTable:
     def records(_: Sequence[str] = ()) -> Records:
         for number, line in read_lines(path):
             if line.strip():
                 yield number, _object(_parsed(line, f"{path}, line {number}"), f"{path}, line {number}")
 
-    return Table(columns=_keys(records()), records=records)
+    return RecordTable(columns=_keys(records()), records=records)
 
 
-def _json(path: Path) -> Table:
+def _json(path: Path) -> RecordTable:
     """A list of objects, alone or as the only list of an object; or JSON lines under the wrong name."""
     with open_bytes(path) as file:
         content = file.read(LARGEST_JSON + 1)
@@ -160,10 +160,10 @@ def _json(path: Path) -> Table:
         for number, item in enumerate(lists[0], start=1):
             yield number, _object(item, f"{path}, item {number}")
 
-    return Table(columns=_keys(records()), records=records)
+    return RecordTable(columns=_keys(records()), records=records)
 
 
-def _parquet(path: Path) -> Table:
+def _parquet(path: Path) -> RecordTable:
     from pyarrow import parquet
 
     try:
@@ -184,10 +184,10 @@ def _parquet(path: Path) -> Table:
         finally:
             file.close()
 
-    return Table(columns=columns, records=records)
+    return RecordTable(columns=columns, records=records)
 
 
-_READERS: dict[str, Callable[[Path], Table]] = {
+_READERS: dict[str, Callable[[Path], RecordTable]] = {
     ".csv": _comma_separated,
     ".tsv": _tab_separated,
     ".jsonl": _json_lines,

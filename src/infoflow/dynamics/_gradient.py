@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 from infoflow.foundation import UserError
 from infoflow.objectives import AbstractObjective
 
-from ._pass import Pass
+from ._pass import ModelPass
 
 
 class FlatParameters:
@@ -79,7 +79,7 @@ def undisturbed(module: nn.Module) -> Iterator[None]:
             buffer.copy_(before)
 
 
-def pass_losses(module: PreTrainedModel, objective: AbstractObjective, passes: Sequence[Pass]) -> dict[str, float]:
+def pass_losses(module: PreTrainedModel, objective: AbstractObjective, passes: Sequence[ModelPass]) -> dict[str, float]:
     """Sum of each term over the passes, in nats; forward only."""
     totals = dict.fromkeys(objective.term_weights, 0.0)
     with torch.no_grad():
@@ -90,7 +90,11 @@ def pass_losses(module: PreTrainedModel, objective: AbstractObjective, passes: S
 
 
 def pass_gradients(
-    module: PreTrainedModel, flat: FlatParameters, objective: AbstractObjective, passes: Sequence[Pass], used: set[int]
+    module: PreTrainedModel,
+    flat: FlatParameters,
+    objective: AbstractObjective,
+    passes: Sequence[ModelPass],
+    used: set[int],
 ) -> tuple[dict[str, float], dict[str, Tensor]]:
     """Sum of each term over the passes and its gradient as a vector, both undivided.
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from infoflow.objectives import UNSUPERVISED, Batch
 
-from ._pass import Pass
+from ._pass import ModelPass
 
 # R rows, T token of a row, S stacks that read something of their own
 
@@ -30,7 +30,7 @@ _ALIGNMENT = 16
 _EVEN = 256  # width of a row at which attention costs as much as all the rest; measured at model width 64, 8 heads
 
 
-class Reader(NamedTuple):
+class PackReader(NamedTuple):
     """A stack as packing sees it."""
 
     module: str  # whose `forward` takes position_ids and masks
@@ -50,8 +50,8 @@ class _Sentence:
 
 
 def packed(
-    batches: Sequence[Batch], readers: Sequence[Reader], budget: int, share: slice, dtype: torch.dtype
-) -> tuple[Pass, ...]:
+    batches: Sequence[Batch], readers: Sequence[PackReader], budget: int, share: slice, dtype: torch.dtype
+) -> tuple[ModelPass, ...]:
     """Passes over the sentences of `batches` that lie in `share`, with at most `budget` positions each.
 
     Every sentence's loss is that of the sentence alone: positions are counted from its own beginning, and attention
@@ -131,7 +131,7 @@ def _first_fit(lengths_NS: Int[np.ndarray, "sentence stack"], widths_S: Int[np.n
     return rows
 
 
-def _pass(rows: list[list[_Sentence]], readers: Sequence[Reader], dtype: torch.dtype) -> Pass:
+def _pass(rows: list[list[_Sentence]], readers: Sequence[PackReader], dtype: torch.dtype) -> ModelPass:
     inputs = _laid_out([[one.inputs for one in row] for row in rows], 0)
     labels = _laid_out([[one.labels for one in row] for row in rows], UNSUPERVISED)
     source = _Places.of([[len(one.inputs) for one in row] for row in rows])
@@ -143,7 +143,7 @@ def _pass(rows: list[list[_Sentence]], readers: Sequence[Reader], dtype: torch.d
         target = _Places.of([[len(one) for one in row] for row in targets])
         cross = {"encoder_attention_mask": _added(target.among(source), dtype)}
         told[readers[1].module] = target.arguments(readers[1].causal, dtype) | cross
-    return Pass(
+    return ModelPass(
         batch=Batch(
             tensors=tensors,
             source_tokens=int((source.sentences_RT != _PADDING).sum()),

@@ -13,16 +13,16 @@ from infoflow.objectives import AbstractObjective, Batch, LossTerm
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Pass:
+class ModelPass:
     """A batch, and what stacks must be told where its rows hold several sentences."""
 
     batch: Batch
     told: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)  # arguments of `forward`, by module name
 
-    def to(self, device: torch.device) -> "Pass":
+    def to(self, device: torch.device) -> "ModelPass":
         """The same on another device."""
         told = {name: {key: t.to(device) for key, t in given.items()} for name, given in self.told.items()}
-        return Pass(batch=self.batch.to(device), told=told)
+        return ModelPass(batch=self.batch.to(device), told=told)
 
     def loss(self, module: PreTrainedModel, objective: AbstractObjective) -> dict[str, LossTerm]:
         """The objective's terms on these sentences."""

@@ -12,8 +12,8 @@ from infoflow.objectives import AbstractObjective, Batch
 
 from ._evaluation_set import EvaluationSet
 from ._gradient import FlatParameters, pass_gradients
-from ._packing import PACKED, Reader, packed
-from ._pass import Pass
+from ._packing import PACKED, PackReader, packed
+from ._pass import ModelPass
 from ._sharing import share
 
 _TRIED = 12  # sentences on which packing is tried
@@ -22,7 +22,7 @@ _ROUNDING = 1e-3  # of the norm of a parameter's gradient; sentences that see ea
 
 def passes_of(
     module: PreTrainedModel, flat: FlatParameters, anatomy: Anatomy, one: EvaluationSet
-) -> tuple[tuple[Pass, ...], ...]:
+) -> tuple[tuple[ModelPass, ...], ...]:
     """This process's passes over each part of a set, on the model's device; call it while training is undisturbed.
 
     Sentences are packed where the stacks take positions and masks and where that leaves losses and gradients as they
@@ -34,21 +34,21 @@ def passes_of(
         and _fits(one.parts, readers)
         and _changes_nothing(module, flat, one, readers)
     )
-    parts: tuple[tuple[Pass, ...], ...] = tuple(
+    parts: tuple[tuple[ModelPass, ...], ...] = tuple(
         packed(batches, readers, one.micro_tokens, share(), flat.dtype) if packs else plain(batches[share()])
         for batches in one.parts
     )
     return tuple(tuple(each.to(module.device) for each in part) for part in parts)
 
 
-def plain(batches: Sequence[Batch]) -> tuple[Pass, ...]:
+def plain(batches: Sequence[Batch]) -> tuple[ModelPass, ...]:
     """Passes over batches as they are."""
-    return tuple(Pass(batch=batch) for batch in batches)
+    return tuple(ModelPass(batch=batch) for batch in batches)
 
 
-def _readers(module: PreTrainedModel, anatomy: Anatomy) -> list[Reader]:
+def _readers(module: PreTrainedModel, anatomy: Anatomy) -> list[PackReader]:
     """What reads the input and the decoder's input; empty where one of them cannot be told positions or masks."""
-    readers = [Reader(module=_module_of(module, stack), causal=stack.causal) for stack in anatomy.stacks]
+    readers = [PackReader(module=_module_of(module, stack), causal=stack.causal) for stack in anatomy.stacks]
     for number, reader in enumerate(readers):
         accepted = inspect.signature(module.get_submodule(reader.module).forward).parameters
         needed = {"position_ids", "attention_mask", *(["encoder_attention_mask"] if number else [])}
@@ -67,7 +67,7 @@ def _module_of(module: PreTrainedModel, stack: Stack) -> str:
     return name
 
 
-def _fits(parts: tuple[tuple[Batch, ...], ...], readers: list[Reader]) -> bool:
+def _fits(parts: tuple[tuple[Batch, ...], ...], readers: list[PackReader]) -> bool:
     """Whether the stacks can be told, and there is a label for each position of the last one."""
     if not readers:
         return False
@@ -80,7 +80,9 @@ def _fits(parts: tuple[tuple[Batch, ...], ...], readers: list[Reader]) -> bool:
     return True
 
 
-def _changes_nothing(module: PreTrainedModel, flat: FlatParameters, one: EvaluationSet, readers: list[Reader]) -> bool:
+def _changes_nothing(
+    module: PreTrainedModel, flat: FlatParameters, one: EvaluationSet, readers: list[PackReader]
+) -> bool:
     """Whether packing leaves losses and gradients as they are, up to rounding, on a few sentences of all lengths."""
     few = [_first_rows(batch, 1 + _TRIED // len(one.parts[0])) for batch in islice(one.parts[0], _TRIED)]
     ways = plain(few), packed(few, readers, one.micro_tokens, slice(None), flat.dtype)
@@ -94,7 +96,7 @@ def _changes_nothing(module: PreTrainedModel, flat: FlatParameters, one: Evaluat
 
 
 def _gradients(
-    module: PreTrainedModel, flat: FlatParameters, objective: AbstractObjective, passes: Sequence[Pass]
+    module: PreTrainedModel, flat: FlatParameters, objective: AbstractObjective, passes: Sequence[ModelPass]
 ) -> dict[str, Tensor]:
     passes = [each.to(module.device) for each in passes]
     return pass_gradients(module, flat, objective, passes, set())[1]

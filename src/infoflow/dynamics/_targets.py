@@ -14,7 +14,7 @@ from infoflow.training import Step
 from ._batch_set import of_step
 from ._evaluation_set import EvaluationSet
 from ._gradient import FlatParameters, pass_gradients, pass_losses
-from ._pass import Pass
+from ._pass import ModelPass
 from ._passes import passes_of, plain
 from ._sharing import added_up, rank
 
@@ -35,7 +35,7 @@ class Targets:
         self.rows = [(index, term) for index, one in enumerate(sets) for term in one.objective.term_weights]
         self.parts = len(sets[0].parts)
         self.used: set[int] = set()  # numbers of the parameters that a gradient reached
-        self._passes: list[tuple[tuple[Pass, ...], ...]] = []  # by set and part
+        self._passes: list[tuple[tuple[ModelPass, ...], ...]] = []  # by set and part
 
     def prepare(self, module: PreTrainedModel, flat: FlatParameters, anatomy: Anatomy) -> None:
         """Arrange the sentences of the sets as the module is to read them."""

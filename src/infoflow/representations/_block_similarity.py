@@ -21,7 +21,7 @@ class Jackknifed:
     """A statistic, and its value less what the sentences of each block add to it.
 
     Where blocks are unequal shares of a word, or points are each other's neighbours, that is not quite the value
-    without them: see `Cells.mean` and `spread_of_neighbours`.
+    without them: see `WordBlocks.mean` and `spread_of_neighbours`.
     """
 
     value: float
@@ -36,7 +36,7 @@ UNDEFINED = Jackknifed(value=math.nan, without_block=np.full(NUM_BLOCKS, math.na
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Cells:
+class WordBlocks:
     """Occurrences by word, and by word and block."""
 
     words: Int[Tensor, " occurrence"]
@@ -47,7 +47,7 @@ class Cells:
     cell_blocks: Int[Tensor, " cell"]
 
     @classmethod
-    def of(cls, words: Int[np.ndarray, " occurrence"], blocks: Int[np.ndarray, " occurrence"]) -> "Cells":
+    def of(cls, words: Int[np.ndarray, " occurrence"], blocks: Int[np.ndarray, " occurrence"]) -> "WordBlocks":
         names, codes = np.unique(words, return_inverse=True)
         keys, cells = np.unique(codes * NUM_BLOCKS + blocks, return_inverse=True)
         assert len(keys) == 0 or keys[-1] < len(names) * NUM_BLOCKS
@@ -135,7 +135,7 @@ def average_cosine(units: Float[Tensor, "occurrence width"], blocks: Int[Tensor,
     return average_of_blocks(sums, counts.to(units.dtype))
 
 
-def average_within_words(units: Float[Tensor, "occurrence width"], cells: Cells) -> Jackknifed:
+def average_within_words(units: Float[Tensor, "occurrence width"], cells: WordBlocks) -> Jackknifed:
     """Mean over words of the mean cosine over each word's pairs; zero rows count nowhere."""
     ones = units.any(1).to(units.dtype)
     sums, counts = cells.by_word(units), cells.by_word(ones)

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ._block_similarity import Cells, Jackknifed
+from ._block_similarity import Jackknifed, WordBlocks
 
 _LEAST = 3
 """Two points always lie on a line."""
@@ -16,7 +16,7 @@ _ROUNDING = 1e-9
 """Less than this share of a word's variance is what rounding leaves of equal vectors."""
 
 
-def variance_within_words(states: Float[Tensor, "occurrence width"], cells: Cells) -> Jackknifed:
+def variance_within_words(states: Float[Tensor, "occurrence width"], cells: WordBlocks) -> Jackknifed:
     r"""Mean over words of the share of variance along each word's first principal direction.
 
     Without a block b, the direction v stays: to first order in the block's share,

@@ -70,7 +70,7 @@ def projection_weighted(meeting: Meeting) -> Gradient:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Side:
+class _CcaSide:
     """PWCCA weighted by one view, with coefficients of N and of that view's own Gram matrix."""
 
     value: float
@@ -80,7 +80,7 @@ class _Side:
 
 def _one_side(
     rho: Float[Tensor, " r"], variates: Float[Tensor, "own width"], num_other: int, smoothing: float
-) -> _Side:
+) -> _CcaSide:
     """`variates` holds each canonical direction's inner products with the view's raw columns, α before |·| and sum."""
     num_own, r = len(variates), len(rho)
     weights = variates[:r].abs().sum(1)
@@ -96,7 +96,7 @@ def _one_side(
     on_overlap[:r, :r] += (turn_by_gap[:r] * rho.unsqueeze(1)).mT
     on_gram = torch.zeros(num_own, num_own, dtype=rho.dtype)
     on_gram[:, :r] = turn / 2
-    return _Side(value, on_overlap, on_gram)
+    return _CcaSide(value, on_overlap, on_gram)
 
 
 def _in_directions(

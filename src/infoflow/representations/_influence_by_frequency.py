@@ -15,7 +15,7 @@ from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._cca import canonical_of
 from ._frequency_bins import GROUPS, RANK_EDGES, bin_columns, bin_keys, check_bins, equal_bins
-from ._influence_targets import Pool, Targets, draw_targets
+from ._influence_targets import InfluenceTargets, Pool, draw_targets
 from ._influenced_states import BYTES_PER_NUMBER, InfluencedStates
 from ._paired_distance import BlockGroups, LayerView, paired_distance
 from ._pwcca import check_side, weighted_mean
@@ -119,7 +119,7 @@ class InfluenceByFrequency(Intervention):
                 progress.advance(1)
         return rows
 
-    def _bin_rows(self, influenced: InfluencedStates, targets: Targets) -> list[dict]:
+    def _bin_rows(self, influenced: InfluencedStates, targets: InfluenceTargets) -> list[dict]:
         """One row for each pool and block."""
         states_L2ND, rows = influenced.of(targets), []
         for pool in influenced.pools:

@@ -16,7 +16,7 @@ _CHUNK = 4096  # sentences read at a time, in drawing order, until every bin is 
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Targets:
+class InfluenceTargets:
     """Sentences in drawing order with the token of one bin to remove, the target, and a control.
 
     The control is a token of the same sentence whatever its rank, so both are removed from sentences of equal length.
@@ -34,7 +34,7 @@ class Targets:
     def __len__(self) -> int:
         return len(self.row)
 
-    def take(self, index: np.ndarray | slice) -> "Targets":
+    def take(self, index: np.ndarray | slice) -> "InfluenceTargets":
         return replace(self, **{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
     def counts(self, role: Role, pool: Pool) -> np.ndarray:
@@ -50,13 +50,13 @@ class Targets:
         """Occurrences that targets and controls have in every pool."""
         return min(int(self.counts(role, pool).sum()) for role in ROLES for pool in pools)
 
-    def enough_for(self, size: int, pools: Sequence[Pool]) -> "Targets":
+    def enough_for(self, size: int, pools: Sequence[Pool]) -> "InfluenceTargets":
         """The first sentences that give every pool `size` occurrences."""
         last = max(int((self.starts(role, pool) < size).sum()) for role in ROLES for pool in pools)
         return self.take(slice(last))
 
 
-def draw_targets(reader: Reader, stack: str, strata: RankStrata, pools: Sequence[Pool]) -> dict[int, Targets]:
+def draw_targets(reader: Reader, stack: str, strata: RankStrata, pools: Sequence[Pool]) -> dict[int, InfluenceTargets]:
     """Targets of every bin until they influence `strata.per_bin` occurrences, or sentences run out.
 
     Sentences come in the order of a hash of (seed, sentence id), the same for every bin and model. In each, the
@@ -65,7 +65,7 @@ def draw_targets(reader: Reader, stack: str, strata: RankStrata, pools: Sequence
     """
     ranks = reader.ranks[stack]
     occupied = np.unique(strata.of(ranks))
-    drawn: dict[int, list[Targets]] = {int(index): [] for index in occupied[occupied >= 0]}
+    drawn: dict[int, list[InfluenceTargets]] = {int(index): [] for index in occupied[occupied >= 0]}
     sizes = dict.fromkeys(drawn, 0)
     for tokens, ids in _chunks(reader, stack):
         bins, controls = strata.of(ranks[ids]), tokens.take(_one_per_sentence(tokens, reader.seed))
@@ -79,7 +79,7 @@ def draw_targets(reader: Reader, stack: str, strata: RankStrata, pools: Sequence
     return {index: _concatenate(parts) for index, parts in drawn.items()}
 
 
-def _chunks(reader: Reader, stack: str) -> Iterator[tuple[Targets, np.ndarray]]:
+def _chunks(reader: Reader, stack: str) -> Iterator[tuple[InfluenceTargets, np.ndarray]]:
     """Every token as a target, and its id, some thousand sentences at a time in drawing order."""
     rows = reader.rows
     sentences = reader.corpus.content_ids[rows]
@@ -89,14 +89,14 @@ def _chunks(reader: Reader, stack: str) -> Iterator[tuple[Targets, np.ndarray]]:
         yield _concatenate(list(parts)), np.concatenate(ids)
 
 
-def _tokens(reader: Reader, stack: str, row: int) -> tuple[Targets, np.ndarray]:
+def _tokens(reader: Reader, stack: str, row: int) -> tuple[InfluenceTargets, np.ndarray]:
     sentence = reader.sentence_rows(row, "clean", 0)[stack]
     position = np.flatnonzero(~sentence.special)
     if len(position) == 1:
         position = position[:0]
     num = len(position)
     each, later = np.ones(num, dtype=np.int64), np.arange(num)[::-1]
-    targets = Targets(
+    targets = InfluenceTargets(
         row=each * row,
         sentence=each * int(reader.corpus.content_ids[row]),
         length=each * len(sentence.tokens),
@@ -109,7 +109,7 @@ def _tokens(reader: Reader, stack: str, row: int) -> tuple[Targets, np.ndarray]:
     return targets, sentence.tokens[position]
 
 
-def _one_per_sentence(tokens: Targets, seed: int) -> np.ndarray:
+def _one_per_sentence(tokens: InfluenceTargets, seed: int) -> np.ndarray:
     """Where the target with the lowest hash of each sentence is, sentences in their order."""
     hashes = hash64_array(("influence-token", seed), tokens.sentence, tokens.target)
     order = np.lexsort((tokens.target, hashes, tokens.row))
@@ -118,11 +118,13 @@ def _one_per_sentence(tokens: Targets, seed: int) -> np.ndarray:
     return np.sort(order[first])
 
 
-def _beside(targets: Targets, controls: Targets) -> Targets:
+def _beside(targets: InfluenceTargets, controls: InfluenceTargets) -> InfluenceTargets:
     """The targets with the controls of their sentences; both are in drawing order."""
     own = controls.take(np.isin(controls.row, targets.row))
     return replace(targets, control=own.target, after_control=own.after_target)
 
 
-def _concatenate(parts: list[Targets]) -> Targets:
-    return Targets(**{f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Targets)})
+def _concatenate(parts: list[InfluenceTargets]) -> InfluenceTargets:
+    return InfluenceTargets(
+        **{f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(InfluenceTargets)}
+    )

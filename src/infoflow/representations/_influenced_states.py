@@ -16,7 +16,7 @@ from infoflow.flow import PassOptions, Reader, forward
 from infoflow.foundation import UserError, block_of
 from infoflow.models import BlockRerun, rerun_blocks, without_token
 
-from ._influence_targets import ROLES, Pool, Role, Targets
+from ._influence_targets import ROLES, InfluenceTargets, Pool, Role
 
 Influenced = dict[tuple[Role, Pool], np.ndarray]
 """By what was removed and whose states are compared, (L, 2, N, D) float32: every block's output with and without it."""
@@ -31,7 +31,7 @@ class InfluencedStates:
         self._reader, self._options = reader, options
         self._anatomy = reader.model.anatomy.stack(stack)
 
-    def of(self, targets: Targets) -> Influenced:
+    def of(self, targets: InfluenceTargets) -> Influenced:
         """The states of one bin's sentences."""
         targets = targets.enough_for(self.size, self.pools)
         shape = (len(self._anatomy.layers), 2, self.size, self._anatomy.width)
@@ -41,11 +41,11 @@ class InfluencedStates:
                 self._fill(states, targets, index)
         return states
 
-    def blocks(self, targets: Targets, pool: Pool) -> np.ndarray:
+    def blocks(self, targets: InfluenceTargets, pool: Pool) -> np.ndarray:
         """(N,) the bootstrap block of each occurrence that targets influence."""
         return block_of(np.repeat(targets.sentence, targets.counts("target", pool))[: self.size])
 
-    def _batches(self, targets: Targets) -> list[np.ndarray]:
+    def _batches(self, targets: InfluenceTargets) -> list[np.ndarray]:
         """By length, under the token budget and under the byte budget for one layer's attention weights."""
         heads = max(layer.attentions["self"].num_heads for layer in self._anatomy.layers)
         batches = []
@@ -55,7 +55,7 @@ class InfluencedStates:
             batches += [index[start : start + size] for start in range(0, len(index), size)]
         return batches
 
-    def _fill(self, states: Influenced, targets: Targets, index: np.ndarray) -> None:
+    def _fill(self, states: Influenced, targets: InfluenceTargets, index: np.ndarray) -> None:
         """Run one batch and put what it shows where it belongs."""
         removed: dict[Role, Tensor] = {role: torch.from_numpy(getattr(targets, role)[index]) for role in ROLES}
         valid_BT, blocks = self._run(targets.row[index], removed)

@@ -76,7 +76,7 @@ class _Side(NamedTuple):
     counted: CountedTokens
 
 
-class _Layer(NamedTuple):
+class _LayerInformation(NamedTuple):
     """One layer of one side: an estimate for each clustering, and the mean baseline."""
 
     estimates: list[InformationEstimate]
@@ -126,19 +126,19 @@ class InformationRows:
         }
         return [{**shared, **self._row(side, number, layer, spread)} for number, layer in enumerate(layers)]
 
-    def _layer(self, side: _Side, layer: int, blocks: Int[np.ndarray, " token"]) -> _Layer:
+    def _layer(self, side: _Side, layer: int, blocks: Int[np.ndarray, " token"]) -> _LayerInformation:
         clusterings = side.counted.clusters[layer].astype(np.int64)
         random = stream("mutual-information-baseline")
         shuffled = [
             corrected_information(clusterings[0], random.permutation(side.labels), blocks) for _ in range(_SHUFFLES)
         ]
-        return _Layer(
+        return _LayerInformation(
             estimates=[estimate_information(clusters, side.labels, blocks) for clusters in clusterings],
             baseline=float(np.mean(shuffled)),
             empty_clusters=float(np.mean([self.clusters - len(np.unique(each)) for each in clusterings])),
         )
 
-    def _row(self, side: _Side, number: int, layer: _Layer, spread: float) -> dict[str, Any]:
+    def _row(self, side: _Side, number: int, layer: _LayerInformation, spread: float) -> dict[str, Any]:
         value, without, by_size = float(layer.mean("value")), layer.mean("without_block"), layer.mean("by_size")
         drift = float(np.nan_to_num(value - by_size[-2]))
         clusterings = len(layer.estimates)

@@ -15,7 +15,7 @@ from ._views import Matrix, as_labels, as_view
 MODES = ("require", "cap", "normalise")
 
 
-class Agreement(NamedTuple):
+class NeighbourAgreement(NamedTuple):
     """Agreement of each query with its neighbours, and what random neighbours would give."""
 
     queries: Int[np.ndarray, " query"]
@@ -81,18 +81,18 @@ def agreements(
     k: int,
     few: str,
     metric: str,
-) -> Agreement:
+) -> NeighbourAgreement:
     """The score and the chance level of every row that counts; none where no label has enough rows."""
     check_neighbours(k, few, metric)
     others = np.bincount(labels)[labels] - 1  # rows of the same label beside each row
     queries = np.flatnonzero(others >= (k if few == "require" else 1))
     if len(queries) == 0:
-        return Agreement(queries, np.empty(0), np.empty(0), np.zeros(len(x)))
+        return NeighbourAgreement(queries, np.empty(0), np.empty(0), np.zeros(len(x)))
     wanted = np.minimum(k, others[queries]) if few == "cap" else np.full(len(queries), k)
     share = 1 / wanted / (np.minimum(1, others[queries] / k) if few == "normalise" else 1.0)
     hits, pulls = _hits(x, torch.from_numpy(labels), k, metric, torch.from_numpy(queries), wanted, share)
     chance = others[queries] / (len(x) - 1)
-    return Agreement(queries, hits * share, chance * share * wanted, pulls)
+    return NeighbourAgreement(queries, hits * share, chance * share * wanted, pulls)
 
 
 def check_neighbours(k: int, few: str, metric: str) -> None:

@@ -13,7 +13,7 @@ from infoflow.flow import SampleMeasure, SampleRequest, TokenSample
 from infoflow.foundation import UserError, block_effects, block_interval, current_display, stream
 from infoflow.results import TableSchema
 
-from ._block_similarity import UNDEFINED, Cells, Jackknifed, average_cosine, average_within_words
+from ._block_similarity import UNDEFINED, Jackknifed, WordBlocks, average_cosine, average_within_words
 from ._block_variance import variance_within_words
 from ._geometry_table import GEOMETRY, Quantity, geometry_row
 from ._rogue_dimensions import NUM_ROGUE, rogue_share
@@ -27,7 +27,7 @@ class _Words:
     """Some occurrences, grouped."""
 
     rows: Int[Tensor, " row"]
-    cells: Cells
+    cells: WordBlocks
 
 
 class WordGeometry(SampleMeasure):
@@ -97,7 +97,7 @@ class WordGeometry(SampleMeasure):
 
     def _words(self, rows: WordRows, types: Int[np.ndarray, " occurrence"]) -> _Words:
         chosen = np.flatnonzero(rows.frequent(types, self.least))
-        return _Words(rows=torch.from_numpy(chosen), cells=Cells.of(types[chosen], rows.sample.blocks[chosen]))
+        return _Words(rows=torch.from_numpy(chosen), cells=WordBlocks.of(types[chosen], rows.sample.blocks[chosen]))
 
 
 class _Layer:
@@ -125,7 +125,7 @@ class _Layer:
         return self._row(quantity, found, self.average, int(units.any(1).sum()), words.cells.num_words)
 
     def variances(self, words: _Words, shuffled: _Words) -> list[dict[str, Any]]:
-        everything = Cells.of(np.zeros(len(self.states), dtype=np.int64), self.blocks.numpy())
+        everything = WordBlocks.of(np.zeros(len(self.states), dtype=np.int64), self.blocks.numpy())
         baseline = variance_within_words(self.states, everything)
         found: dict[Quantity, _Words] = {"explainable_variance": words, "shuffled_explainable_variance": shuffled}
         return [

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ._draws import Draws, Zipfian
 from ._lexicon import Entry, Lexicon
-from ._syntax import Adjective, Clause, NounPhrase, Place, Relative, VerbPhrase
+from ._syntax import Adjective, Clause, NounPhrase, PrepositionalPhrase, Relative, VerbPhrase
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,8 +82,8 @@ class Sampler:
             phrase.adjectives.append(Adjective(draws.pick(self._words["adjective"]), degree))
         return phrase
 
-    def _place(self, draws: Draws, depth: int) -> Place:
-        return Place(draws.pick(self._words["preposition"]), self._noun_phrase(draws, depth))
+    def _place(self, draws: Draws, depth: int) -> PrepositionalPhrase:
+        return PrepositionalPhrase(draws.pick(self._words["preposition"]), self._noun_phrase(draws, depth))
 
     def _relative(self, draws: Draws, depth: int) -> Relative:
         if draws.chance(self._rates.object_relative):

@@ -5,7 +5,7 @@ application, forward composition, type-raising of subjects (NP → S/(S\NP)) and
 """
 
 from ._lexicon import Entry
-from ._syntax import Adjective, Clause, NounPhrase, Place, Relative, VerbPhrase
+from ._syntax import Adjective, Clause, NounPhrase, PrepositionalPhrase, Relative, VerbPhrase
 
 _VP = r"(S\NP)"
 DETERMINER, ADJECTIVE, DEGREE = "NP/N", "N/N", "(N/N)/(N/N)"
@@ -89,7 +89,7 @@ class SourceSentence:
             self._attach(degree, index, "advmod")
         return index
 
-    def _place(self, place: Place, head: int, relation: str, ccg: str) -> None:
+    def _place(self, place: PrepositionalPhrase, head: int, relation: str, ccg: str) -> None:
         preposition = self._add(place.preposition.lemma, "ADP", ccg)
         noun = self._noun_phrase(place.noun)
         self._attach(preposition, noun, "case")

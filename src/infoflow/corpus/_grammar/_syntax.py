@@ -29,7 +29,7 @@ class NounPhrase:
     plural: bool = False
     determiner: str | None = None  # "the", "a", or none (names and bare plurals)
     adjectives: list[Adjective] = field(default_factory=list)
-    place: "Place | None" = None
+    place: "PrepositionalPhrase | None" = None
     relative: "Relative | None" = None
     second: "NounPhrase | None" = None
 
@@ -52,7 +52,7 @@ class NounPhrase:
 
 
 @dataclass(slots=True)
-class Place:
+class PrepositionalPhrase:
     """A prepositional phrase."""
 
     preposition: Entry
@@ -67,7 +67,7 @@ class VerbPhrase:
     object: NounPhrase | None = None
     frequency: Entry | None = None
     manner: Entry | None = None
-    places: list[Place] = field(default_factory=list)
+    places: list[PrepositionalPhrase] = field(default_factory=list)
     conjunction: str = ""
     second: "VerbPhrase | None" = None
 

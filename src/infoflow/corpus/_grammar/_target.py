@@ -8,10 +8,10 @@ source lemma, so a translation can be turned back into the source's words.
 
 from typing import NamedTuple
 
-from ._syntax import Clause, NounPhrase, Place, Relative, VerbPhrase
+from ._syntax import Clause, NounPhrase, PrepositionalPhrase, Relative, VerbPhrase
 
 
-class Agreement(NamedTuple):
+class GenderAndNumber(NamedTuple):
     feminine: bool
     plural: bool
 
@@ -45,8 +45,8 @@ def _clause(clause: Clause) -> list[str]:
     return words
 
 
-def _of_subject(subject: NounPhrase) -> Agreement:
-    return Agreement(subject.agrees_feminine, subject.agrees_plural)
+def _of_subject(subject: NounPhrase) -> GenderAndNumber:
+    return GenderAndNumber(subject.agrees_feminine, subject.agrees_plural)
 
 
 def _noun_phrase(phrase: NounPhrase) -> list[str]:
@@ -54,14 +54,14 @@ def _noun_phrase(phrase: NounPhrase) -> list[str]:
     if phrase.place:
         words += _place(phrase.place)
     if phrase.relative:
-        words += _relative(phrase.relative, Agreement(phrase.noun.feminine, phrase.plural))
+        words += _relative(phrase.relative, GenderAndNumber(phrase.noun.feminine, phrase.plural))
     if phrase.second:
         words += [CONJUNCTIONS["and"], *_noun_phrase(phrase.second)]
     return words
 
 
 def _noun(phrase: NounPhrase) -> list[str]:
-    agreement = Agreement(phrase.noun.feminine, phrase.plural)
+    agreement = GenderAndNumber(phrase.noun.feminine, phrase.plural)
     words = [agreement.of(THE if phrase.determiner == "the" else A)] if phrase.determiner else []
     words.append(phrase.noun.target + (NOUN_PLURAL if phrase.plural else ""))
     for adjective in phrase.adjectives:
@@ -71,18 +71,18 @@ def _noun(phrase: NounPhrase) -> list[str]:
     return words
 
 
-def _place(place: Place) -> list[str]:
+def _place(place: PrepositionalPhrase) -> list[str]:
     return [place.preposition.target, *_noun_phrase(place.noun)]
 
 
-def _relative(relative: Relative, noun: Agreement) -> list[str]:
+def _relative(relative: Relative, noun: GenderAndNumber) -> list[str]:
     if relative.subject is None:
         return [noun.of(SUBJECT_THAT), *_verb_phrase(relative.verb_phrase, noun)]
     subject = _noun_phrase(relative.subject)
     return [noun.of(OBJECT_THAT), *subject, *_verb_phrase(relative.verb_phrase, _of_subject(relative.subject))]
 
 
-def _verb_phrase(phrase: VerbPhrase, subject: Agreement) -> list[str]:
+def _verb_phrase(phrase: VerbPhrase, subject: GenderAndNumber) -> list[str]:
     words = _noun_phrase(phrase.object) if phrase.object else []
     for place in phrase.places:
         words += _place(place)
