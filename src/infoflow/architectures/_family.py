@@ -10,8 +10,11 @@ from infoflow.corpus import Vocabulary
 
 from ._config import ModelConfig
 
-Layout = Literal["encoder", "decoder", "encoder-decoder"]
-"""Which stacks a model has, and whether they look ahead: an objective asks for a layout, a family builds it."""
+Layout = Literal["encoder", "decoder", "encoder-decoder", "encoder-pair", "encoder-spans", "generator-discriminator"]
+"""Which stacks and heads a model has, and whether it looks ahead: an objective asks for a layout, a family builds it.
+
+The last three are encoders: with a head for pairs of segments, with one for the boundaries of spans, and, beside a
+small generator, with one that tells replaced tokens."""
 
 
 class AbstractFamily(ABC):

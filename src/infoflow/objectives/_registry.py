@@ -5,12 +5,49 @@ from typing import Any
 
 from infoflow.foundation import UserError
 
+from ._bart import Bart
 from ._causal_lm import CausalLM
+from ._electra import Electra
 from ._masked_lm import MaskedLM
+from ._mass import Mass
 from ._objective import AbstractObjective
+from ._pair_objectives import NextSentence, SentenceOrder
+from ._prefix_decoder import PrefixDecoder
+from ._spanbert import SpanBert
+from ._text_to_text import (
+    DenoiseFull,
+    DenoiseMask,
+    Deshuffling,
+    DropTokens,
+    PrefixLM,
+    ReplaceSpans,
+    Seq2SeqLM,
+    SpanCorruption,
+)
 from ._translation import Translation
 
-OBJECTIVES: dict[str, type[AbstractObjective]] = {cls.name: cls for cls in (CausalLM, MaskedLM, Translation)}
+_ALL: tuple[type[AbstractObjective], ...] = (
+    CausalLM,
+    MaskedLM,
+    Translation,
+    NextSentence,
+    SentenceOrder,
+    SpanBert,
+    Electra,
+    PrefixLM,
+    PrefixDecoder,
+    Seq2SeqLM,
+    DenoiseFull,
+    DenoiseMask,
+    Deshuffling,
+    ReplaceSpans,
+    DropTokens,
+    SpanCorruption,
+    Mass,
+    Bart,
+)
+
+OBJECTIVES: dict[str, type[AbstractObjective]] = {cls.name: cls for cls in _ALL}
 
 
 def make_objective(name: str, **options: Any) -> AbstractObjective:

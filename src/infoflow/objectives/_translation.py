@@ -1,18 +1,19 @@
 """Machine translation: the decoder predicts the translation, the encoder reads the source."""
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
-from transformers import EncoderDecoderModel, PreTrainedModel
+from transformers import PreTrainedModel
 
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import UserError
 
 from ._batch import Batch, Corrupted
+from ._encoder_decoder import target_loss
 from ._example import Example
-from ._loss import LossTerm, supervised_cross_entropy
+from ._loss import LossTerm
 from ._metric import BLEU, LOSS, Metric
 from ._noise import Noise
 from ._objective import AbstractObjective
@@ -51,22 +52,4 @@ class Translation(AbstractObjective):
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
     ) -> dict[str, LossTerm]:
         """Cross-entropy of the translation's tokens."""
-        model = _encoder_decoder(module)
-        source = model.encoder(input_ids=batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
-        # The decoder's own padding lies on the right, where no causal position sees it: no mask of its own.
-        hidden = model.decoder.base_model(
-            input_ids=batch.decoder_input_ids,
-            encoder_hidden_states=source,
-            encoder_attention_mask=batch.attention_mask,
-            use_cache=False,
-        ).last_hidden_state
-        return {self.name: supervised_cross_entropy(model.decoder, hidden, batch.labels, label_smoothing)}
-
-
-def _encoder_decoder(module: PreTrainedModel) -> Any:
-    if not isinstance(module, EncoderDecoderModel):
-        raise UserError(
-            f"translation trains an EncoderDecoderModel. Got {type(module).__name__}.\n"
-            "Build one with build_models, or from two pretrained stacks with transformers."
-        )
-    return module
+        return target_loss(self.name, module, batch, label_smoothing)
