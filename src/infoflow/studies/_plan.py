@@ -6,7 +6,6 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import resources
-from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -310,7 +309,12 @@ class StudyPlan:
             for family in families
             for spec in specs
             for seed in self.seeds
+            if self.fits(spec.label, family.name)
         ]
+
+    def fits(self, objective: str, architecture: str) -> bool:
+        """Whether the family has the layout that the objective trains: the others are left out."""
+        return self.objective(objective).layout in FAMILIES[architecture].layouts
 
     def _check_teachers(self) -> None:
         for name in self.objectives:
@@ -324,11 +328,20 @@ class StudyPlan:
 
     def _check_architectures(self) -> None:
         _one_of("architectures", self.architectures, tuple(FAMILIES))
-        for family, name in product(self.architectures, self.objectives):
-            if (layout := self.objective(name).layout) not in FAMILIES[family].layouts:
+        for name in self.objectives:
+            if not any(self.fits(name, family) for family in self.architectures):
+                layout = self.objective(name).layout
+                have = [family for family, one in FAMILIES.items() if layout in one.layouts]
                 raise UserError(
-                    f"{name} trains a model of the layout {as_written(layout)}, which {family} does not have. It has: "
-                    f"{', '.join(FAMILIES[family].layouts)}.\nLeave out one of the two, or make a plan for each."
+                    f"{name} trains a model of the layout {as_written(layout)}, which none of the plan's architectures "
+                    f"has. Got {', '.join(self.architectures)}.\nAdd one of: {', '.join(have)}."
+                )
+        for family in self.architectures:
+            if not any(self.fits(name, family) for name in self.objectives):
+                raise UserError(
+                    f"None of the plan's objectives fits the architecture {family}, which has the layouts "
+                    f"{', '.join(FAMILIES[family].layouts)}. Got {', '.join(self.objectives)}.\nLeave it out, or add "
+                    "an objective."
                 )
 
     def _check_pair(self, pair: str) -> None:
