@@ -1,12 +1,13 @@
 """BERT's blocks in every layout, so that only the objective differs."""
 
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, final, get_args
 
 from transformers import (
     BertConfig,
     BertForMaskedLM,
     BertLMHeadModel,
     BertModel,
+    ElectraConfig,
     EncoderDecoderConfig,
     EncoderDecoderModel,
     PreTrainedModel,
@@ -16,6 +17,7 @@ from infoflow.corpus import Vocabulary
 
 from ._config import ModelConfig
 from ._family import AbstractFamily, Layout
+from ._joint import GeneratorDiscriminator, PairEncoder, SpanEncoder, StudentTeacher
 
 
 @final
@@ -23,11 +25,15 @@ class Bert(AbstractFamily):
     """Hugging Face's BERT layers, with the head of a language model on the last stack."""
 
     name: ClassVar[str] = "bert"
-    layouts: ClassVar[tuple[Layout, ...]] = ("encoder", "decoder", "encoder-decoder")
+    layouts: ClassVar[tuple[Layout, ...]] = get_args(Layout)
     source_stack: ClassVar[dict[Layout, tuple[str, str]]] = {
         "encoder": ("", ""),
         "decoder": ("", ""),
         "encoder-decoder": ("encoder.", "bert."),
+        "encoder-pair": ("encoder.", ""),
+        "encoder-spans": ("encoder.", ""),
+        "student-teacher": ("student.", ""),
+        "generator-discriminator": ("discriminator.electra.", "bert."),
     }
 
     def build(
@@ -38,6 +44,14 @@ class Bert(AbstractFamily):
             return BertForMaskedLM(_bert_config(config, vocabulary, layers))
         if layout == "decoder":
             return BertLMHeadModel(_bert_config(config, vocabulary, layers, is_decoder=True))
+        if layout == "encoder-pair":
+            return PairEncoder(_bert_config(config, vocabulary, layers))
+        if layout == "encoder-spans":
+            return SpanEncoder(_bert_config(config, vocabulary, layers))
+        if layout == "student-teacher":
+            return StudentTeacher(_bert_config(config, vocabulary, layers))
+        if layout == "generator-discriminator":
+            return GeneratorDiscriminator(_electra_config(config, vocabulary, layers))
         return _encoder_decoder(config, vocabulary, target, layers)
 
     def num_parameters(
@@ -46,6 +60,10 @@ class Bert(AbstractFamily):
         """Its matrices alone: biases come on top."""
         block = 4 * config.width**2 + 2 * config.width * config.feedforward
         subwords, parameters = vocabulary.size, layers * block
+        if layout == "student-teacher":
+            parameters += layers * block // 2
+        if layout == "generator-discriminator":
+            parameters += layers * block // 16
         if layout == "encoder-decoder":
             subwords, parameters = subwords + target.size, layers * (2 * block + 4 * config.width**2)
         return parameters + (subwords + config.positions) * config.width
@@ -67,19 +85,27 @@ def _encoder_decoder(config: ModelConfig, source: Vocabulary, target: Vocabulary
 
 
 def _bert_config(config: ModelConfig, vocabulary: Vocabulary, layers: int, **role: Any) -> BertConfig:
-    return BertConfig(
-        vocab_size=vocabulary.size,
-        hidden_size=config.width,
-        num_hidden_layers=layers,
-        num_attention_heads=config.heads,
-        intermediate_size=config.feedforward,
-        hidden_act=config.activation,
-        hidden_dropout_prob=config.dropout,
-        attention_probs_dropout_prob=config.attention_dropout,
-        initializer_range=config.initializer_range,
-        max_position_embeddings=config.positions,
-        pad_token_id=vocabulary.pad,
-        bos_token_id=vocabulary.start,
-        eos_token_id=vocabulary.end,
-        **role,
-    )
+    return BertConfig(**_shape(config, vocabulary, layers), **role)
+
+
+def _electra_config(config: ModelConfig, vocabulary: Vocabulary, layers: int) -> ElectraConfig:
+    """ELECTRA's layers compute what BERT's do, under the same names; embeddings are as wide as the stack."""
+    return ElectraConfig(**_shape(config, vocabulary, layers), embedding_size=config.width)
+
+
+def _shape(config: ModelConfig, vocabulary: Vocabulary, layers: int) -> dict[str, Any]:
+    return {
+        "vocab_size": vocabulary.size,
+        "hidden_size": config.width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": config.heads,
+        "intermediate_size": config.feedforward,
+        "hidden_act": config.activation,
+        "hidden_dropout_prob": config.dropout,
+        "attention_probs_dropout_prob": config.attention_dropout,
+        "initializer_range": config.initializer_range,
+        "max_position_embeddings": config.positions,
+        "pad_token_id": vocabulary.pad,
+        "bos_token_id": vocabulary.start,
+        "eos_token_id": vocabulary.end,
+    }

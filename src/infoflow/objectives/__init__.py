@@ -2,6 +2,10 @@
 
 from infoflow.corpus import Vocabulary as Vocabulary
 
+from ._answers import Answers as Answers
+from ._answers import accuracy as accuracy
+from ._answers import area_under_curve as area_under_curve
+from ._bart import Bart as Bart
 from ._batch import SENTENCE_FIELDS as SENTENCE_FIELDS
 from ._batch import UNSUPERVISED as UNSUPERVISED
 from ._batch import Batch as Batch
@@ -10,14 +14,31 @@ from ._batch import Field as Field
 from ._batch import collate as collate
 from ._batch import pad_arrays as pad_arrays
 from ._causal_lm import CausalLM as CausalLM
+from ._distillation import Distillation as Distillation
+from ._electra import Electra as Electra
 from ._example import Example as Example
 from ._loss import LossTerm as LossTerm
 from ._loss import supervised_cross_entropy as supervised_cross_entropy
 from ._masked_lm import MaskedLM as MaskedLM
+from ._mass import Mass as Mass
 from ._metric import Metric as Metric
 from ._noise import Noise as Noise
 from ._objective import AbstractObjective as AbstractObjective
+from ._objective import Reads as Reads
+from ._pair_objectives import NextSentence as NextSentence
+from ._pair_objectives import SentenceOrder as SentenceOrder
+from ._prefix_decoder import PrefixDecoder as PrefixDecoder
 from ._registry import OBJECTIVES as OBJECTIVES
 from ._registry import make_objective as make_objective
+from ._span_noise import raw_length as raw_length
+from ._spanbert import SpanBert as SpanBert
+from ._text_to_text import DenoiseFull as DenoiseFull
+from ._text_to_text import DenoiseMask as DenoiseMask
+from ._text_to_text import Deshuffling as Deshuffling
+from ._text_to_text import DropTokens as DropTokens
+from ._text_to_text import PrefixLM as PrefixLM
+from ._text_to_text import ReplaceSpans as ReplaceSpans
+from ._text_to_text import Seq2SeqLM as Seq2SeqLM
+from ._text_to_text import SpanCorruption as SpanCorruption
 from ._token_dropout import drop_tokens as drop_tokens
 from ._translation import Translation as Translation

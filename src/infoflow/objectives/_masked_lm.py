@@ -1,12 +1,14 @@
 """Masked language modelling: some tokens are hidden or swapped, and predicted from both sides.
 
-Three published ways to choose them differ in small print that moves the rate, so each is kept exactly:
+Five published ways to choose them differ in small print that moves the rate, so each is kept exactly:
 
 | selection          | how many of T candidates                              | random ids from       |
 |--------------------|-------------------------------------------------------|-----------------------|
 | `dynamic` (RoBERTa) | `int(0.15 T + U)`, without replacement, anew per epoch | non-special ids      |
 | `static` (BERT)    | `min(20, max(1, round(0.15 len)))`, 10 fixed copies    | the full vocabulary   |
 | `bernoulli` (Hugging Face's collator) | each with probability 0.15         | the full vocabulary   |
+| `whole-word` (BERT's second release) | as `static`, whole words in random order, anew per epoch | non-special ids |
+| `n-gram` (ALBERT)  | likewise, n-grams of whole words, P(n) ∝ 1/n, n ≤ 3    | non-special ids       |
 """
 
 from dataclasses import dataclass
@@ -17,15 +19,18 @@ from transformers import PreTrainedModel
 
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
-from infoflow.foundation import UserError
+from infoflow.foundation import Count, Probability
 
 from ._batch import UNSUPERVISED, Batch, Corrupted
+from ._choosing import bert_budget, n_grams, words_of
 from ._example import Example
 from ._loss import LossTerm, supervised_cross_entropy
+from ._masking import hide
 from ._noise import Noise
 from ._objective import AbstractObjective
 
-Selection = Literal["dynamic", "static", "bernoulli"]
+_LONGEST_NGRAM = 3  # words; ALBERT's
+Selection = Literal["dynamic", "static", "bernoulli", "whole-word", "n-gram"]
 
 
 @final
@@ -38,12 +43,12 @@ class MaskedLM(AbstractObjective):
     term_weights: ClassVar[dict[str, float]] = {"masked-lm": 1.0}
 
     selection: Selection = "dynamic"
-    rate: float = 0.15  # share of candidates that are predicted
-    mask_share: float = 0.8  # of the selected
-    random_share: float = 0.1  # of the selected; the rest stays as it was
+    rate: Probability = 0.15  # share of candidates that are predicted
+    mask_share: Probability = 0.8  # of the selected
+    random_share: Probability = 0.1  # of the selected; the rest stays as it was
     specials: bool = False  # fairseq parity of `dynamic`: [CLS] and [SEP] are candidates too
-    copies: int = 10  # of `static`: different masks of a sentence, used in turn (BERT's dupe_factor)
-    max_predictions: int = 20  # of `static`, per sentence
+    copies: Count = 10  # of `static`: different masks of a sentence, used in turn (BERT's dupe_factor)
+    max_predictions: Count = 20  # of `static`, `whole-word` and `n-gram`, per sentence
 
     @property
     def predicted_share(self) -> float:
@@ -58,7 +63,15 @@ class MaskedLM(AbstractObjective):
         labels[positions] = tokens[positions]
         selected = np.zeros(len(tokens), dtype=bool)
         selected[positions] = True
-        inputs = self._replace(tokens, positions, generator, vocabulary)
+        inputs = hide(
+            tokens,
+            positions,
+            generator,
+            vocabulary,
+            mask_share=self.mask_share,
+            random_share=self.random_share,
+            random_ids="all" if self.selection in ("static", "bernoulli") else "ordinary",
+        )
         return Corrupted(arrays={"input_ids": inputs, "labels": labels}, selected=selected)
 
     def noise_epoch(self, epoch: int) -> int:
@@ -73,32 +86,17 @@ class MaskedLM(AbstractObjective):
         return {self.name: supervised_cross_entropy(module, hidden, batch.labels, label_smoothing)}
 
     def _select(self, tokens: np.ndarray, generator: np.random.Generator, vocabulary: Vocabulary) -> np.ndarray:
+        if self.selection in ("whole-word", "n-gram"):
+            words = words_of(tokens, vocabulary)
+            budget = bert_budget(len(tokens), sum(map(len, words)), self.rate, self.max_predictions)
+            return n_grams(words, budget, _LONGEST_NGRAM if self.selection == "n-gram" else 1, generator)
         include_specials = self.specials and self.selection == "dynamic"
         candidates = np.arange(len(tokens)) if include_specials else np.flatnonzero(~vocabulary.is_special[tokens])
         draws = generator.random(len(candidates) + 1)
         if self.selection == "bernoulli":
             return candidates[draws[1:] < self.rate]
         if self.selection == "static":
-            count = min(self.max_predictions, max(1, round(self.rate * len(tokens))), len(candidates))
+            count = bert_budget(len(tokens), len(candidates), self.rate, self.max_predictions)
         else:
             count = int(self.rate * len(candidates) + draws[0])  # stochastic rounding: right on average
         return candidates[np.argsort(draws[1:])[:count]]
-
-    def _replace(
-        self, tokens: np.ndarray, positions: np.ndarray, generator: np.random.Generator, vocabulary: Vocabulary
-    ) -> np.ndarray:
-        if vocabulary.mask is None:
-            raise UserError("masked-lm needs a mask token. Got a tokenizer without one: set its mask_token.")
-        fate = generator.random(len(positions))
-        masked = fate < self.mask_share
-        swapped = ~masked & (fate < self.mask_share + self.random_share)
-        inputs = tokens.copy()
-        inputs[positions[masked]] = vocabulary.mask
-        if swapped.any():
-            num_swapped = int(swapped.sum())
-            if self.selection == "dynamic":
-                drawn = vocabulary.ordinary[generator.integers(len(vocabulary.ordinary), size=num_swapped)]
-            else:
-                drawn = generator.integers(vocabulary.size, size=num_swapped)
-            inputs[positions[swapped]] = drawn
-        return inputs

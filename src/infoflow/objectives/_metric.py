@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Baseline = Literal["unigram", "source copied"]
+Baseline = Literal["unigram", "source copied", "most frequent", "chance"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -16,7 +16,9 @@ class Metric:
     """
 
     name: str  # as in the column `metric` of the table `task_scores`
-    baseline: Baseline  # "unigram": frequencies of the training text; "source copied": the source as its translation
+    baseline: Baseline
+    """"unigram": frequencies of the training text; "source copied": the source as its translation; "most frequent": the
+    more frequent answer; "chance": a half."""
     better: Literal["lower", "higher"]
     share: float | None = None  # of the baseline; where lower is better
     gain: float | None = None  # over the baseline, in the score's unit; where higher is better

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -11,11 +11,19 @@ from transformers import PreTrainedModel
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 
+from ._answers import Answers
 from ._batch import SENTENCE_FIELDS, UNSUPERVISED, Batch, Corrupted, Field, collate
 from ._example import Example
 from ._loss import LossTerm
 from ._metric import LOSS, Metric
 from ._noise import Noise
+
+Reads = Literal["sentence", "window", "pair"]
+"""What an example is: a sentence; consecutive sentences of a document; two segments of documents."""
+
+
+Writes = Literal["translation", "text", "part"]
+"""Of a decoder beside an encoder: the translation, the whole text as it was, or what was taken out of the text."""
 
 
 class AbstractObjective(ABC):
@@ -30,6 +38,14 @@ class AbstractObjective(ABC):
     layout: ClassVar[Layout]
     """Which stacks the model that it trains has."""
     needs_translation: ClassVar[bool] = False
+    writes: ClassVar[Writes] = "part"
+    """What a decoder beside an encoder writes: by it measures know what to let the decoder read."""
+    reads: ClassVar[Reads] = "sentence"
+    """What an example is; all but sentences need a corpus with documents."""
+    teacher: str = ""
+    """The objective of the plan whose trained model it learns from; "": none."""
+    needs_counts: ClassVar[bool] = False
+    """Whether noise draws tokens by their frequency in the training text (`Vocabulary.counts`)."""
     draws: ClassVar[bool] = False
     """Whether the loss draws random numbers: it then needs every example by itself, with its own noise."""
     term_weights: ClassVar[dict[str, float]]
@@ -43,6 +59,10 @@ class AbstractObjective(ABC):
     def predicted_share(self) -> float:
         """About which share of the text's tokens it predicts."""
         return 1.0
+
+    def num_sentinels(self, longest: int) -> int:
+        """How many sentinel tokens a text of `longest` tokens may need; 0 where its noise uses none."""
+        return 0
 
     @abstractmethod
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
@@ -97,6 +117,11 @@ class AbstractObjective(ABC):
         """
         labels = batch.labels[batch.labels != UNSUPERVISED].cpu().numpy()
         return dict.fromkeys(self.term_weights, float(unigram[labels].sum()))
+
+    def answers(self, module: PreTrainedModel, batch: Batch, noise: Noise) -> dict[str, Answers]:
+        """What the model answers to questions that have no tokens as answers, by the name of the metric; by default
+        there are none."""
+        return {}
 
     def weighted(self, means: Mapping[str, float]) -> float:
         """The loss that is minimised, from the mean of each term."""

@@ -1,21 +1,22 @@
 """Machine translation: the decoder predicts the translation, the encoder reads the source."""
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
-from transformers import EncoderDecoderModel, PreTrainedModel
+from transformers import PreTrainedModel
 
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
-from infoflow.foundation import UserError
+from infoflow.foundation import Probability, UserError
 
 from ._batch import Batch, Corrupted
+from ._encoder_decoder import target_loss
 from ._example import Example
-from ._loss import LossTerm, supervised_cross_entropy
+from ._loss import LossTerm
 from ._metric import BLEU, LOSS, Metric
 from ._noise import Noise
-from ._objective import AbstractObjective
+from ._objective import AbstractObjective, Writes
 from ._token_dropout import drop_tokens
 
 
@@ -27,10 +28,11 @@ class Translation(AbstractObjective):
     name: ClassVar[str] = "translation"
     layout: ClassVar[Layout] = "encoder-decoder"
     needs_translation: ClassVar[bool] = True
+    writes: ClassVar[Writes] = "translation"
     term_weights: ClassVar[dict[str, float]] = {"translation": 1.0}
     metrics: ClassVar[tuple[Metric, ...]] = (LOSS, BLEU)
 
-    token_dropout: float = 0.0  # probability that a *source* token is replaced by a random one
+    token_dropout: Probability = 0.0  # probability that a *source* token is replaced by a random one
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
         """The decoder reads [CLS] y and predicts y [SEP]."""
@@ -51,22 +53,4 @@ class Translation(AbstractObjective):
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
     ) -> dict[str, LossTerm]:
         """Cross-entropy of the translation's tokens."""
-        model = _encoder_decoder(module)
-        source = model.encoder(input_ids=batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
-        # The decoder's own padding lies on the right, where no causal position sees it: no mask of its own.
-        hidden = model.decoder.base_model(
-            input_ids=batch.decoder_input_ids,
-            encoder_hidden_states=source,
-            encoder_attention_mask=batch.attention_mask,
-            use_cache=False,
-        ).last_hidden_state
-        return {self.name: supervised_cross_entropy(model.decoder, hidden, batch.labels, label_smoothing)}
-
-
-def _encoder_decoder(module: PreTrainedModel) -> Any:
-    if not isinstance(module, EncoderDecoderModel):
-        raise UserError(
-            f"translation trains an EncoderDecoderModel. Got {type(module).__name__}.\n"
-            "Build one with build_models, or from two pretrained stacks with transformers."
-        )
-    return module
+        return target_loss(self.name, module, batch, label_smoothing)

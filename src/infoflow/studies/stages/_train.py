@@ -47,9 +47,9 @@ class Train(AbstractStage):
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Train]":
-        """One for each recipe, the longest first."""
-        every = [cls(models=models, recipe=recipe) for recipe in models.plan.recipes()]
-        return sorted(every, key=lambda stage: stage.estimate, reverse=True)
+        """One for each recipe, the longest first; teachers before those that learn from them."""
+        every = [cls(models=models, recipe=recipe, needs=_teachers(models, recipe)) for recipe in models.plan.recipes()]
+        return sorted(every, key=lambda stage: (bool(stage.needs), -stage.estimate))
 
     @property
     def estimate(self) -> float:
@@ -125,6 +125,11 @@ class Train(AbstractStage):
             "parameters": sum(parameter.numel() for parameter in module.parameters()),
             "validation_loss": models.objective(recipe).weighted(losses) if losses else math.nan,
         }
+
+
+def _teachers(models: StudyModels, recipe: Recipe) -> tuple[str, ...]:
+    teacher = models.teacher(recipe)
+    return () if teacher is None else (train_stage_key(models, teacher),)
 
 
 def train_stage_key(models: StudyModels, recipe: Recipe) -> str:

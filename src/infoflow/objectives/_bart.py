@@ -1,0 +1,144 @@
+"""BART: the text is damaged in one or several of five ways, and the decoder writes it as it was."""
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, final
+
+import numpy as np
+from transformers import PreTrainedModel
+
+from infoflow.architectures import Layout
+from infoflow.corpus import Vocabulary
+from infoflow.foundation import Limits, Probability
+
+from ._batch import Batch, Corrupted
+from ._encoder_decoder import inner, source_and_target, target_loss
+from ._example import Example
+from ._loss import LossTerm
+from ._masking import mask_id, random_tokens
+from ._noise import Noise
+from ._objective import AbstractObjective, Writes
+
+Hidden = Literal["span", "token", "none"]
+"""What hidden words leave: one [MASK] for a span (text infilling), one for each token (token masking), nothing
+(token deletion)."""
+MeanLength = Annotated[float, Limits(at_least=0, at_most=100)]
+MARK = "sentence_starts"
+"""In `Example.labels`: Bool for each token, whether a sentence begins there."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bart(AbstractObjective):
+    """Denoising; noises apply in the order of the settings. By default the published model's: fairseq issue 1899.
+
+    The paper's mean span is 3.0 ([@lewis2020bart]); fairseq's own defaults switch everything off but rotation. Single
+    noises: token masking `permute=0, spans=0, leaves="token"`, deletion `permute=0, spans=0, leaves="none"`, infilling
+    `permute=0`, sentence permutation `mask=0`, rotation `permute=0, mask=0, rotate=1`.
+    """
+
+    name: ClassVar[str] = "bart"
+    layout: ClassVar[Layout] = "encoder-decoder"
+    writes: ClassVar[Writes] = "text"
+    term_weights: ClassVar[dict[str, float]] = {"bart": 1.0}
+
+    permute: Probability = 1.0  # share of the sentences that change places
+    mask: Probability = 0.3  # share of the words that are hidden; spans may overlap, so no more than that
+    spans: Annotated[float, Limits(at_least=0, at_most=100)] = (
+        3.5  # mean length of a span in words (Poisson); 0: every span is one word
+    )
+    leaves: Hidden = "span"
+    random_share: Probability = 0.1  # of the spans' first tokens: a random token instead of [MASK]
+    insert: Probability = 0.0  # [MASK] put in, as a share of the tokens
+    rotate: Probability = 0.0  # probability that the text begins at a random token
+
+    def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
+        """The text without [CLS] and [SEP], damaged; the target is the clean text."""
+        text = inner(example.text, vocabulary)
+        starts = sentence_starts(text, example, vocabulary)
+        tokens = permuted(text, starts, self.permute, generator) if self.permute else text
+        noisy = np.zeros(len(tokens), dtype=bool)
+        if self.mask:
+            tokens, noisy = self._hidden(tokens, generator, vocabulary)
+        if self.insert:
+            tokens, noisy = inserted(
+                tokens, noisy, math.ceil(len(tokens) * self.insert), generator, mask_id(vocabulary)
+            )
+        if self.rotate and len(tokens) > 1 and generator.random() < self.rotate:
+            offset = int(generator.integers(1, len(tokens)))
+            tokens, noisy = np.roll(tokens, -offset), np.roll(noisy, -offset)
+        return source_and_target(tokens, text, vocabulary, noisy)
+
+    def loss(
+        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
+    ) -> dict[str, LossTerm]:
+        """Cross-entropy of the clean text."""
+        return target_loss(self.name, module, batch, label_smoothing)
+
+    def _hidden(
+        self, tokens: np.ndarray, generator: np.random.Generator, vocabulary: Vocabulary
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Words hidden in spans; spans of no word are [MASK]s put in."""
+        mask, words = mask_id(vocabulary), np.flatnonzero(vocabulary.word_starts(tokens))
+        lengths = span_lengths(math.ceil(len(words) * self.mask), self.spans, generator)
+        num_empty = int((lengths == 0).sum()) if self.leaves != "none" else 0
+        lengths = lengths[lengths > 0][: len(words)]
+        firsts = generator.permutation(len(words))[: len(lengths)]
+        ends = np.append(words, len(tokens))[np.minimum(firsts + lengths, len(words))]
+        swapped = generator.random(len(lengths)) < self.random_share
+        result, noisy, keep = tokens.copy(), np.zeros(len(tokens), dtype=bool), np.ones(len(tokens), dtype=bool)
+        for first, end in zip(words[firsts].tolist(), ends.tolist(), strict=True):
+            result[first:end], noisy[first:end] = mask, True
+            keep[first + 1 : end] = self.leaves == "token"
+        heads = words[firsts]
+        keep[heads] = self.leaves != "none"
+        if self.leaves == "none":
+            keep[noisy] = False
+        result[heads[swapped]] = random_tokens(int(swapped.sum()), generator, vocabulary)
+        return inserted(result[keep], noisy[keep], num_empty, generator, mask)
+
+
+def sentence_starts(text: np.ndarray, example: Example, vocabulary: Vocabulary) -> np.ndarray:
+    """Bool (token,): where sentences begin: as the example says, else after . ! ?"""
+    if MARK in example.labels:
+        marked = np.asarray(example.labels[MARK], dtype=bool)
+        starts = marked[1 : 1 + len(text)].copy()
+    else:
+        ends = np.isin(text, vocabulary.full_stops)
+        starts = np.concatenate([[True], ends[:-1] & ~ends[1:]]) if len(text) else ends
+    starts[:1] = True
+    return starts
+
+
+def permuted(text: np.ndarray, starts: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
+    """`text` with `ceil(share · n)` of its n sentences in a random order among their places."""
+    sentences = np.split(text, np.flatnonzero(starts)[1:])
+    num = math.ceil(share * len(sentences))
+    places = generator.permutation(len(sentences))[:num]
+    order = np.arange(len(sentences))
+    order[places] = places[generator.permutation(num)]
+    return np.concatenate([sentences[index] for index in order]) if len(text) else text
+
+
+def span_lengths(num_words: int, mean: float, generator: np.random.Generator) -> np.ndarray:
+    """Lengths in words, drawn until they add up to `num_words`; the last is cut. A mean of 0: spans of one word."""
+    if mean == 0 or num_words == 0:
+        return np.ones(num_words, dtype=np.int64)
+    lengths, total = [], 0
+    while total < num_words:
+        lengths.append(min(int(generator.poisson(mean)), num_words - total))
+        total += lengths[-1]
+    return np.array(lengths, dtype=np.int64)
+
+
+def inserted(
+    tokens: np.ndarray, noisy: np.ndarray, num: int, generator: np.random.Generator, mask: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """`num` [MASK]s put in at uniformly random places."""
+    if num == 0:
+        return tokens, noisy
+    new = np.zeros(len(tokens) + num, dtype=bool)
+    new[generator.permutation(len(new))[:num]] = True
+    result, marks = np.full(len(new), mask, dtype=np.int64), np.ones(len(new), dtype=bool)
+    result[~new], marks[~new] = tokens, noisy
+    return result, marks

@@ -1,0 +1,148 @@
+"""ELECTRA: a small generator fills in masked tokens, and the model tells which tokens are not the text's own."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from infoflow.architectures import Layout
+from infoflow.corpus import Vocabulary
+from infoflow.foundation import Count, Probability
+
+from ._answers import Answers
+from ._batch import SENTENCE_FIELDS, Batch, Corrupted, Field
+from ._example import Example
+from ._loss import LossTerm
+from ._masking import mask_id
+from ._metric import LOSS, Metric
+from ._noise import Noise
+from ._objective import AbstractObjective
+
+REPLACED = "replaced-token"
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Electra(AbstractObjective):
+    """Replaced-token detection ([@clark2020electra]). What is saved and measured is the discriminator.
+
+    Positions are drawn with replacement, `max(1, min(int(.155 · T), round(.15 · len)))` of them: at 128 tokens 19 draws
+    give 17.7 positions. The generator's loss counts every draw, doubles included, as the released code does. It reads
+    85 % of the positions as [MASK]; its samples go into the clean text, one sample for each position. The loss is the
+    generator's mean plus 50 times the discriminator's, over all tokens that are not padding. No gradient passes through
+    the samples.
+    """
+
+    name: ClassVar[str] = "electra"
+    layout: ClassVar[Layout] = "generator-discriminator"
+    draws: ClassVar[bool] = True
+    term_weights: ClassVar[dict[str, float]] = {"generator": 1.0, REPLACED: 50.0}
+    fields: ClassVar[dict[str, Field]] = {**SENTENCE_FIELDS, "clean": Field(pad="source"), "times": Field()}
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        LOSS,
+        Metric(name=f"{REPLACED} AUC", baseline="chance", better="higher", gain=0.1),
+    )
+
+    rate: Probability = 0.15  # draws, as a share of the tokens
+    max_tokens: Count = 128  # T: a sequence has int(.155 T) draws at most
+    mask_share: Probability = 0.85  # of the draws: [MASK] for the generator; the rest it reads as they are
+    selected_only: bool = False  # the discriminator's loss on the generator's positions alone: ELECTRA's ablation
+
+    @property
+    def predicted_share(self) -> float:
+        return self.rate
+
+    def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
+        """`labels` are the tokens at drawn positions, `times` how often each was drawn, `clean` the text."""
+        tokens, mask = example.text, mask_id(vocabulary)
+        candidates = np.flatnonzero(~vocabulary.is_special[tokens])
+        times, masked = np.zeros(len(tokens), dtype=np.int64), np.zeros(len(tokens), dtype=bool)
+        if len(candidates):
+            num = max(1, min(int((self.rate + 0.005) * self.max_tokens), round(self.rate * len(tokens))))
+            drawn = candidates[generator.integers(len(candidates), size=num)]
+            np.add.at(times, drawn, 1)
+            masked[drawn[generator.random(num) < self.mask_share]] = True
+        selected = times > 0
+        arrays = {
+            "input_ids": np.where(masked, mask, tokens),
+            "labels": np.where(selected, tokens, -100),
+            "clean": tokens,
+            "times": times,
+        }
+        return Corrupted(arrays=arrays, selected=selected)
+
+    def exported(self, module: PreTrainedModel) -> PreTrainedModel:
+        """The discriminator; the generator stays beside it."""
+        return module.discriminator  # type: ignore[return-value]
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        drawn = int(batch["times"].sum())
+        return {"generator": drawn, REPLACED: int((batch["times"] > 0).sum()) if self.selected_only else _real(batch)}
+
+    def guesses(self, batch: Batch, unigram: Float[np.ndarray, " token"]) -> dict[str, float]:
+        """Of the generator: frequencies; of the discriminator: the share of replaced tokens, taken as that of draws."""
+        labels, times = batch.labels.cpu().numpy(), batch["times"].cpu().numpy()
+        chosen = times > 0
+        asked = self.counts(batch)[REPLACED]
+        share = min(max(chosen.sum() / max(asked, 1), 1e-6), 1 - 1e-6)
+        entropy = -share * math.log(share) - (1 - share) * math.log(1 - share)
+        return {"generator": float((unigram[labels[chosen]] * times[chosen]).sum()), REPLACED: asked * entropy}
+
+    def loss(
+        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
+    ) -> dict[str, LossTerm]:
+        """The generator's cross-entropy, and the discriminator's binary one on its samples."""
+        model: Any = module
+        chosen = batch["times"] > 0
+        logits = self._generated(model, batch, chosen)
+        losses = F.cross_entropy(logits, batch.labels[chosen], reduction="none", label_smoothing=label_smoothing)
+        text = self._sampled(batch, chosen, logits.detach(), noise)
+        real = chosen if self.selected_only else _mask(batch)
+        wrong = (text != batch["clean"]).float()
+        detected = F.binary_cross_entropy_with_logits(self._detected(model, text, batch), wrong, reduction="none")
+        return {
+            "generator": LossTerm(total=(losses * batch["times"][chosen]).sum(), count=int(batch["times"].sum())),
+            REPLACED: LossTerm(total=detected[real].sum(), count=int(real.sum())),
+        }
+
+    def answers(self, module: PreTrainedModel, batch: Batch, noise: Noise) -> dict[str, Answers]:
+        """Whether each token was replaced, beside the truth."""
+        model: Any = module
+        chosen, real = batch["times"] > 0, _mask(batch)
+        text = self._sampled(batch, chosen, self._generated(model, batch, chosen), noise)
+        scores = self._detected(model, text, batch)[real].detach().cpu().numpy()
+        truth = (text != batch["clean"])[real].long().cpu().numpy()
+        rows = real.nonzero()[:, 0].cpu().numpy()
+        return {f"{REPLACED} AUC": Answers(scores=scores, truth=truth, example=rows, kind="AUC")}
+
+    def _generated(self, model: Any, batch: Batch, chosen: Tensor) -> Float[Tensor, "chosen token"]:
+        states = model.generator.base_model(
+            input_ids=batch.input_ids, attention_mask=batch.attention_mask
+        ).last_hidden_state
+        return model.generator_logits(states[chosen]).float()
+
+    def _sampled(self, batch: Batch, chosen: Tensor, logits: Tensor, noise: Noise) -> Int[Tensor, "batch token"]:
+        """The clean text with one sample of the generator at each chosen position: the maximum of Gumbel noise."""
+        uniform = noise.uniform("generator", chosen, logits.shape[-1]).clamp(1e-9, 1 - 1e-7)
+        drawn = (logits - (-uniform.log()).log()).argmax(dim=-1)
+        return batch["clean"].masked_scatter(chosen, drawn)
+
+    def _detected(self, model: Any, text: Tensor, batch: Batch) -> Float[Tensor, "batch token"]:
+        return model.discriminator(input_ids=text, attention_mask=batch.attention_mask).logits.float()
+
+
+def _mask(batch: Batch) -> Tensor:
+    """Bool (batch, token): not padding."""
+    if batch.attention_mask is None:
+        return torch.ones_like(batch.input_ids, dtype=torch.bool)
+    return batch.attention_mask.bool()
+
+
+def _real(batch: Batch) -> int:
+    return batch.source_tokens

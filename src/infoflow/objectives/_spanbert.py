@@ -1,0 +1,112 @@
+"""SpanBERT: spans are masked, and each of their tokens is predicted once more from the span's two neighbours."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, final
+
+import numpy as np
+import torch.nn.functional as F
+from transformers import PreTrainedModel
+
+from infoflow.architectures import Layout
+from infoflow.corpus import Vocabulary
+from infoflow.foundation import Count, Probability
+
+from ._batch import SENTENCE_FIELDS, UNSUPERVISED, Batch, Corrupted, Field
+from ._choosing import geometric_lengths, word_spans, words_of
+from ._example import Example
+from ._loss import LossTerm, supervised_cross_entropy
+from ._masking import hide
+from ._noise import Noise
+from ._objective import AbstractObjective
+
+BOUNDARY = "span-boundary"
+_TARGETS = 20  # tokens of a span that are predicted from its boundary: positions beyond have no embedding
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpanBert(AbstractObjective):
+    r"""Masked spans of whole words, and the span-boundary objective ([@joshi2020spanbert]).
+
+    `ceil(.15 · len)` tokens in spans of k words, \(P(k) \propto p (1-p)^{k-1}\), k ≤ 10, p = .2 (the paper's; its code
+    .3). Token i of a span (s..e) is predicted from \([h_{s-1}; h_{e+1}; p_{i-s}]\). Random tokens are as frequent as in
+    the training text. A span shares its fate (80 % [MASK], 10 % random, 10 % kept) as in the paper (unverified), or,
+    with `together=False`, each of its tokens has its own, as by default in the code. The code's weight of the second
+    term is 0 by default; here it is 1.
+    """
+
+    name: ClassVar[str] = "spanbert"
+    layout: ClassVar[Layout] = "encoder-spans"
+    needs_counts: ClassVar[bool] = True
+    term_weights: ClassVar[dict[str, float]] = {"masked-lm": 1.0, BOUNDARY: 1.0}
+    fields: ClassVar[dict[str, Field]] = {
+        **SENTENCE_FIELDS,
+        "left": Field(),
+        "right": Field(),
+        "place": Field(pad=UNSUPERVISED),
+    }
+
+    rate: Probability = 0.15  # share of the sequence that is predicted
+    geometric_p: Probability = 0.2
+    longest: Count = 10  # words of a span
+    together: bool = True
+    random_ids: Literal["corpus", "ordinary"] = "corpus"
+
+    @property
+    def predicted_share(self) -> float:
+        return self.rate
+
+    def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
+        """Mask spans; `left` and `right` are the neighbours of each masked token's span, `place` its number in it.
+
+        `place` is UNSUPERVISED where the boundary does not predict: beyond 20 tokens, and where a span touches an edge
+        of the sequence.
+        """
+        tokens = example.text
+        words = words_of(tokens, vocabulary)
+        budget = int(np.ceil(self.rate * len(tokens)))
+        spans = word_spans(words, budget, geometric_lengths(self.geometric_p, self.longest), generator)
+        positions = np.concatenate([*spans, np.zeros(0, dtype=np.int64)]).astype(np.int64)
+        together = np.repeat(np.arange(len(spans)), [len(span) for span in spans]) if self.together else None
+        shown = hide(tokens, positions, generator, vocabulary, random_ids=self.random_ids, together=together)
+        labels = np.full(len(tokens), UNSUPERVISED, dtype=np.int64)
+        labels[positions] = tokens[positions]
+        left, right, place = np.zeros_like(labels), np.zeros_like(labels), np.full_like(labels, UNSUPERVISED)
+        for span in spans:
+            first, last = int(span[0]), int(span[-1])
+            if first > 0 and last + 1 < len(tokens):
+                left[span], right[span] = first - 1, last + 1
+                place[span[:_TARGETS]] = np.arange(min(len(span), _TARGETS))
+        arrays = {"input_ids": shown, "labels": labels, "left": left, "right": right, "place": place}
+        return Corrupted(arrays=arrays, selected=labels != UNSUPERVISED)
+
+    def exported(self, module: PreTrainedModel) -> PreTrainedModel:
+        """The masked LM; the boundary's head stays beside it."""
+        return module.encoder  # type: ignore[return-value]
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        return {"masked-lm": batch.supervised_tokens, BOUNDARY: int((batch["place"] != UNSUPERVISED).sum())}
+
+    def guesses(self, batch: Batch, unigram: np.ndarray) -> dict[str, float]:
+        asked = {"masked-lm": batch.labels != UNSUPERVISED, BOUNDARY: batch["place"] != UNSUPERVISED}
+        return {term: float(unigram[batch.labels[chosen].cpu().numpy()].sum()) for term, chosen in asked.items()}
+
+    def loss(
+        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
+    ) -> dict[str, LossTerm]:
+        """Cross-entropy of the masked tokens from their own states, and from their spans' boundaries."""
+        model: Any = module
+        hidden = model.encoder.base_model(
+            input_ids=batch.input_ids, attention_mask=batch.attention_mask
+        ).last_hidden_state
+        asked = batch["place"] != UNSUPERVISED
+        row = asked.nonzero()[:, 0]
+        logits = model.boundary_logits(
+            hidden[row, batch["left"][asked]], hidden[row, batch["right"][asked]], batch["place"][asked]
+        ).float()
+        targets = batch.labels[asked]
+        total = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=label_smoothing)
+        return {
+            "masked-lm": supervised_cross_entropy(model.encoder, hidden, batch.labels, label_smoothing),
+            BOUNDARY: LossTerm(total=total, count=targets.numel()),
+        }

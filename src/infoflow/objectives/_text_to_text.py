@@ -1,0 +1,236 @@
+"""T5's family of denoising objectives: one encoder-decoder, seven ways to take text apart.
+
+| objective         | noise              | the encoder reads              | the decoder writes                  |
+|-------------------|--------------------|--------------------------------|-------------------------------------|
+| `seq2seq-lm`      | all                | nothing                        | everything                          |
+| `prefix-lm`       | after a random cut | what lies before the cut       | the rest                            |
+| `denoise-full`    | each token, .15    | one sentinel (90 %), random id | everything                          |
+| `denoise-mask`    | each token, .15    | one sentinel                   | everything                          |
+| `deshuffling`     | all                | the tokens in random order     | everything                          |
+| `replace-spans`   | each token, .15    | a sentinel for each run        | a sentinel for each run of the rest |
+| `drop-tokens`     | each token, .15    | the rest                       | the noise                           |
+| `span-corruption` | spans, .15, mean 3 | a sentinel for each span       | a sentinel for each run of the rest |
+
+T5's names are `iid_15_r10s90_f` (BERT-style), `iid_15_m_f` (MASS-style), `iid_15_u_u`, `iid_15_d_d`, `span_3_15_u_u`.
+Source: [@raffel2020exploring]. As in translation, both sides stand between [CLS] and [SEP], which T5's do not: encoders
+of a study read the same frame.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, final
+
+import numpy as np
+from transformers import PreTrainedModel
+
+from infoflow.architectures import Layout
+from infoflow.corpus import Vocabulary
+from infoflow.foundation import Limits, Probability, UserError
+
+from ._batch import Batch, Corrupted
+from ._encoder_decoder import inner, source_and_target, target_loss
+from ._example import Example
+from ._loss import LossTerm
+from ._masking import random_tokens
+from ._noise import Noise
+from ._objective import AbstractObjective, Writes
+from ._span_noise import iid_mask, most_runs, span_mask, span_numbers, with_sentinels
+
+
+class AbstractTextToText(AbstractObjective):
+    """The decoder predicts what `taken_apart` says, given the rest of the text."""
+
+    layout: ClassVar[Layout] = "encoder-decoder"
+
+    def __init_subclass__(cls) -> None:
+        cls.term_weights = {cls.name: 1.0}
+
+    @abstractmethod
+    def taken_apart(
+        self, tokens: np.ndarray, generator: np.random.Generator, vocabulary: Vocabulary
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Of the tokens between [CLS] and [SEP]: what the encoder reads, what the decoder predicts, and which of the
+        former noise put there (None: none)."""
+
+    def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
+        """Noise on the text without its special tokens; [CLS] and [SEP] frame both sides again."""
+        source, target, selected = self.taken_apart(inner(example.text, vocabulary), generator, vocabulary)
+        return source_and_target(source, target, vocabulary, selected)
+
+    def loss(
+        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
+    ) -> dict[str, LossTerm]:
+        """Cross-entropy of the decoder's tokens, [SEP] included."""
+        return target_loss(self.name, module, batch, label_smoothing)
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seq2SeqLM(AbstractTextToText):
+    """Language modelling by a decoder whose encoder reads nothing but its frame."""
+
+    name: ClassVar[str] = "seq2seq-lm"
+    writes: ClassVar[Writes] = "text"
+
+    def taken_apart(self, tokens, generator, vocabulary):
+        return tokens[:0], tokens, None
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PrefixLM(AbstractTextToText):
+    """The encoder reads a prefix of uniformly random length, the decoder goes on."""
+
+    name: ClassVar[str] = "prefix-lm"
+
+    def taken_apart(self, tokens, generator, vocabulary):
+        cut = prefix_length(len(tokens), generator)
+        return tokens[:cut], tokens[cut:], None
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DenoiseFull(AbstractTextToText):
+    """BERT's noise, and the whole text is predicted (T5's `iid_15_r10s90_f`)."""
+
+    name: ClassVar[str] = "denoise-full"
+    writes: ClassVar[Writes] = "text"
+
+    density: Probability = 0.15
+    random_share: Probability = 0.1  # of the noise; the rest becomes the first sentinel
+
+    def num_sentinels(self, longest: int) -> int:
+        return 1
+
+    def taken_apart(self, tokens, generator, vocabulary):
+        noise = iid_mask(len(tokens), self.density, generator)
+        source = np.where(noise, first_sentinel(vocabulary), tokens)
+        swapped = noise & (generator.random(len(tokens)) < self.random_share)
+        source[swapped] = random_tokens(int(swapped.sum()), generator, vocabulary)
+        return source, tokens, noise
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DenoiseMask(AbstractTextToText):
+    """Single tokens become one and the same sentinel, and the whole text is predicted (`iid_15_m_f`)."""
+
+    name: ClassVar[str] = "denoise-mask"
+    writes: ClassVar[Writes] = "text"
+
+    density: Probability = 0.15
+
+    def num_sentinels(self, longest: int) -> int:
+        return 1
+
+    def taken_apart(self, tokens, generator, vocabulary):
+        noise = iid_mask(len(tokens), self.density, generator)
+        return np.where(noise, first_sentinel(vocabulary), tokens), tokens, noise
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Deshuffling(AbstractTextToText):
+    """The encoder reads the tokens in random order."""
+
+    name: ClassVar[str] = "deshuffling"
+    writes: ClassVar[Writes] = "text"
+
+    def taken_apart(self, tokens, generator, vocabulary):
+        order = generator.permutation(len(tokens))
+        return tokens[order], tokens, order != np.arange(len(tokens))
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReplaceSpans(AbstractTextToText):
+    """Each run of noise becomes a sentinel, and so does, for the decoder, each run of the rest (`iid_15_u_u`).
+
+    Where the first token is noise the target begins without a sentinel, so that the two numberings do not agree: T5's
+    released code does so.
+    """
+
+    name: ClassVar[str] = "replace-spans"
+
+    density: Probability = 0.15
+
+    @property
+    def predicted_share(self) -> float:
+        return self.density
+
+    def num_sentinels(self, longest: int) -> int:
+        return most_runs(longest, self.density)
+
+    def taken_apart(self, tokens, generator, vocabulary):
+        return both_with_sentinels(tokens, iid_mask(len(tokens), self.density, generator), vocabulary)
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DropTokens(AbstractTextToText):
+    """Noise is left out and predicted, one token after the other (`iid_15_d_d`)."""
+
+    name: ClassVar[str] = "drop-tokens"
+
+    density: Probability = 0.15
+
+    @property
+    def predicted_share(self) -> float:
+        return self.density
+
+    def taken_apart(self, tokens, generator, vocabulary):
+        noise = iid_mask(len(tokens), self.density, generator)
+        return tokens[~noise], tokens[noise], None
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpanCorruption(AbstractTextToText):
+    """T5's objective: spans become sentinels, and the decoder writes the spans (`span_3_15_u_u`)."""
+
+    name: ClassVar[str] = "span-corruption"
+
+    density: Probability = 0.15
+    mean_length: Annotated[float, Limits(at_least=1, at_most=1000)] = 3.0  # of a span, in tokens
+
+    @property
+    def predicted_share(self) -> float:
+        return self.density
+
+    def num_sentinels(self, longest: int) -> int:
+        return span_numbers(max(longest, 2), self.density, self.mean_length)[1]
+
+    def taken_apart(self, tokens, generator, vocabulary):
+        if len(tokens) == 0:
+            return tokens, tokens, None
+        return both_with_sentinels(
+            tokens, span_mask(len(tokens), self.density, self.mean_length, generator), vocabulary
+        )
+
+
+def prefix_length(length: int, generator: np.random.Generator) -> int:
+    """Tokens of the prefix: uniform over 1..length − 1; a text of one token has none, and is predicted whole."""
+    return int(generator.integers(1, length)) if length > 1 else 0
+
+
+def both_with_sentinels(
+    tokens: np.ndarray, noise: np.ndarray, vocabulary: Vocabulary
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Input, target, and which tokens of the input are sentinels. Without noise the target is its end alone."""
+    source = with_sentinels(tokens, noise, vocabulary)
+    target = with_sentinels(tokens, ~noise, vocabulary) if noise.any() else tokens[:0]
+    return source, target, np.isin(source, vocabulary.sentinels)
+
+
+def first_sentinel(vocabulary: Vocabulary) -> int:
+    """The id of <extra_id_0>.
+
+    Raises:
+        UserError: The tokenizer has no sentinels.
+    """
+    if not vocabulary.sentinels:
+        raise UserError(
+            "This objective writes a sentinel token (<extra_id_0>) for what it takes out. Got a tokenizer without one: "
+            "add it to its special tokens."
+        )
+    return vocabulary.sentinels[0]
