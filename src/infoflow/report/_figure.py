@@ -27,6 +27,15 @@ class PanelGroup:
     panels: list[Panel]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Method:
+    """How the numbers of some figures were made: a paragraph of the methods section."""
+
+    id: str
+    title: str
+    text: str  # HTML of ours, with its formulas
+
+
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Figure:
     """A figure that answers the question in its heading."""
@@ -37,7 +46,7 @@ class Figure:
     panels: list[Panel]
     caption: str  # sample size, what the bands are
     how_to_read: list[str]
-    method: str  # key of a paragraph in the methods section
+    method: Method
     data: pd.DataFrame  # everything the picture shows, as offered for download
     tables: tuple[str, ...]
     findings: tuple[str, ...] = ()  # ids of the claims it illustrates

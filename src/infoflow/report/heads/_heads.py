@@ -7,7 +7,7 @@ import altair as alt
 import pandas as pd
 
 from .._curves import has_untrained
-from .._figure import Figure, Panel, Section
+from .._figure import Figure, Method, Panel, Section
 from .._language import Cast, Series
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, number
@@ -17,6 +17,15 @@ from ._map import head_map_figure
 from ._matter import matter_figure
 from ._removed import removed_figure
 from ._statistics import HEAD_TABLES
+
+_POSITIONAL_HEADS = Method(
+    id="head-positional",
+    title="Positional heads",
+    text="""
+    The share of queries whose strongest key lies at a given offset, among queries that have a key there. A head is
+    called positional from 90%. After Voita et al. (2019).
+    """,
+)
 
 _POINT = 0.03  # width of a point on axes from 0 to 1
 _POSITIONAL = 0.90  # Voita et al. 2019: share of queries whose strongest key is at one offset
@@ -82,7 +91,7 @@ def _positional_figure(pairs: pd.DataFrame, cast: Cast) -> Figure:
             "confidence of a head that spreads its weight evenly.",
             "It would be surprising to find points at the lower right: heads that always pick a neighbour, but barely.",
         ],
-        method="head-positional",
+        method=_POSITIONAL_HEADS,
         data=pairs.drop(columns="model"),
         tables=("head_confidence", "head_positional"),
         findings=("heads:V8",),

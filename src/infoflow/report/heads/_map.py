@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from .._binary import in_steps
-from .._figure import Figure, Panel
+from .._figure import Figure, Method, Panel
 from .._language import Cast
 from .._numbers import listed, number
 from .._theme import vega_config
@@ -19,6 +19,20 @@ from ._examples import examples_by_grid
 from ._names import KINDS, kind_label
 from ._roles import Place, roles_by_place
 from ._statistics import GROUPS, Statistic, head_statistics
+
+_HEAD_STATISTICS = Method(
+    id="head-statistics",
+    title="Head statistics",
+    text="""
+    Confidence: mean over queries of the strongest attention weight. Entropy: mean of −Σ <i>a</i> ln <i>a</i>, in nats.
+    Special tokens count neither as keys nor as queries; remaining weights are not rescaled. Baseline: attention spread
+    evenly over the same keys. After Voita et al. (2019) and Clark et al. (2019). Relations: the share of edges whose
+    attending word's strongest key is the other end, between words (subwords merged), beside the relation's best fixed
+    offset. Rarest token: by frequency in the training corpus. Patterns: on random tokens repeated (Olsson et al. 2022).
+    In sentences: value-weighted is ‖<i>A</i><sub>ij</sub> <i>f</i>(<i>x</i><sub>j</sub>)‖ as a share of its row
+    (Kobayashi et al. 2020), mixed in is ALTI of the whole layer with its residual connection (Ferrando et al. 2022).
+    """,
+)
 
 
 def head_map_figure(frames: dict[str, pd.DataFrame], cast: Cast, examples: pd.DataFrame | None = None) -> Figure | None:
@@ -44,7 +58,7 @@ def head_map_figure(frames: dict[str, pd.DataFrame], cast: Cast, examples: pd.Da
         panels=heat_panels(rows, statistics[0], cast),
         caption=_caption(rows[rows["statistic"] == statistics[0].id]),
         how_to_read=_how_to_read(statistics, bool(roles), bool(shown)),
-        method="head-statistics",
+        method=_HEAD_STATISTICS,
         data=rows.drop(columns=[column for column in ("replicates", "model") if column in rows]),
         tables=(*(name for name in frames), *(("head_examples",) if shown else ())),
         findings=("heads:V8",),

@@ -7,13 +7,26 @@ import altair as alt
 import pandas as pd
 
 from .._curves import has_untrained
-from .._figure import Figure, Panel
+from .._figure import Figure, Method, Panel
 from .._language import Cast, Series
 from .._numbers import estimate_text, listed, number
 from .._samples import Samples
 from ..forms._layer_chart import CONTROL, color_of, finished, lit
 from ._names import kind_label
 from ._statistics import Statistic, head_statistics
+
+HEAD_IMPORTANCE = Method(
+    id="head-importance",
+    title="Which heads matter",
+    text="""
+    Importance: the expected size of ∂<i>L</i>/∂<i>ξ</i><sub>h</sub> for a gate <i>ξ</i> = 1 on the head's output, per
+    sentence, then averaged. Removal: the change of the loss on the same sentences when the head's output is replaced,
+    with <i>p</i> from random signs of the blocks' differences and corrected for the number of heads. Curves rank heads
+    on some sentences and score others; nothing is trained in between. After Michel, Levy and Neubig (2019). Relevance:
+    the head's share, at the input of the output projection, of what its layer contributes to the predicted token's
+    logit, after Voita et al. (2019).
+    """,
+)
 
 _KEYS = ["series", "seed", "trained", "stack", "kind", "layer", "head"]
 _KIND_SHAPES = {
@@ -74,7 +87,7 @@ def matter_figure(frames: dict[str, pd.DataFrame], transfer: pd.DataFrame | None
             "If the quick measure across could replace the costly one up, points would rise from left to right; a rank "
             "correlation of 1 means the same order, 0 none. Colour in the head map shows each of them for all heads.",
         ],
-        method="head-importance",
+        method=HEAD_IMPORTANCE,
         data=main.rows.drop(columns=["model"], errors="ignore"),
         tables=tables if transfer is None else (*tables, "ablation_transfer"),
         findings=("heads:M1", "heads:M5", "heads:V6"),

@@ -11,6 +11,7 @@ from .._numbers import listed, number
 from .._samples import Samples
 from ..forms._hollow import HOLLOW, point_style
 from ..forms._layer_chart import CONTROL, finished, lit
+from ._matter import HEAD_IMPORTANCE
 from ._names import KINDS
 
 _ORDERS = {
@@ -55,7 +56,7 @@ def removed_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
             "It would be surprising if the ranking by single removals were much better than that by importance: a "
             "head's cost alone says little about its cost once others are gone.",
         ],
-        method="head-importance",
+        method=HEAD_IMPORTANCE,
         data=curves.drop(columns="name"),
         tables=("head_pruning_curve",),
         findings=("heads:M3", "heads:M4", "heads:M6"),

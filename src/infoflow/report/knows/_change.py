@@ -11,7 +11,7 @@ from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
 from .._samples import Samples
 from ..forms._layer_chart import layer_chart
-from ._frequency import frequency_figures
+from ._frequency import PWCCA, frequency_figures
 
 _PWCCA = (
     "Distance is 1 − PWCCA: 0 where each space is a linear map of the other, and as high as “shuffled rows” where the "
@@ -64,7 +64,7 @@ def _layer_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
             "The dashed grey line is a model of the same shape that was never trained.",
             "A rise at the last step means that the model rewrites its vectors just before it predicts.",
         ],
-        method="pwcca",
+        method=PWCCA,
         data=table.rename(columns={"layer": "from_layer"}),
         tables=("layer_distance",),
         findings=("representations:V-9",),
@@ -127,7 +127,7 @@ def _model_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
             "at the top.",
             "Untrained models that started from the same initialisation are near zero by construction.",
         ],
-        method="pwcca",
+        method=PWCCA,
         data=tables,
         tables=("model_distance",),
         findings=tuple(f"representations:V-{n}" for n in (6, 7, 8)),

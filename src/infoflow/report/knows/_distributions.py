@@ -7,10 +7,25 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from .._figure import Figure, Panel
+from .._figure import Figure, Method, Panel
 from .._language import Cast, Series
 from .._numbers import number
 from ..forms._layer_chart import color_of, finished, lit
+
+GEOMETRY = Method(
+    id="geometry",
+    title="Similarity of words",
+    text="""
+    Mean cosines are exact over all pairs: (‖Σ<i>u</i>‖² − <i>n</i>) / <i>n</i>(<i>n</i> − 1) for <i>n</i> vectors
+    <i>u</i> of length 1. A word's vector is the mean over its tokens; words of punctuation are left out, and within
+    words those with fewer than five sampled occurrences. Within sentences: the cosine of each word with the sentence's
+    mean, sentences of one word left out; for unrelated words with mean cosine <i>a</i> it would be √[(1 + (<i>n</i> −
+    1)<i>a</i>) / <i>n</i>]. Explainable variance: λ<sub>1</sub> / Σλ of a word's centred occurrences. After Ethayarajh
+    (2019) and Vázquez et al. (2021); other spaces and the part of single dimensions after Timkey and van Schijndel
+    (2021). High similarity is no fault of a space by itself: around the centres of its clusters it can be isotropic
+    (Cai et al. 2021), and clusters rule out isotropy as a whole (Mickus et al. 2024).
+    """,
+)
 
 _METRICS = {"cosine": "cosine of two random words", "euclidean": "Euclidean distance of two random words"}
 _TITLES = {"cosine": "cosine", "euclidean": "distance"}
@@ -44,7 +59,7 @@ def distribution_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
             "A shape that leaves 0 to the right is a space in which all words point the same way. Two humps are two "
             "kinds of words that the layer keeps apart.",
         ],
-        method="geometry",
+        method=GEOMETRY,
         data=shapes,
         tables=("distance_distribution",),
     )

@@ -7,13 +7,22 @@ import altair as alt
 import pandas as pd
 
 from .._curves import curves, has_untrained, interval_note, samples_at
-from .._figure import Figure, Panel, Section
+from .._figure import Figure, Method, Panel, Section
 from .._language import JOIN, Cast, Series, own_style
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed
 from .._trends import Wording, change, order_sentence, trend_sentences
 from ..forms._layer_chart import CONTROL, color_of, dash_of, finished, layer_chart, lit, shape_of
-from ._convergence import Side, convergence_figure, with_convergence
+from ._convergence import MUTUAL_INFORMATION, Side, convergence_figure, with_convergence
+
+_IDENTITY = Method(
+    id="identity-neighbours",
+    title="Identity among neighbours",
+    text="""
+    For each occurrence, the share of its <i>k</i> nearest vectors (itself left out) that belong to the same token;
+    chance is Σ <i>p</i>² over the pool. After Voita, Sennrich and Titov (2019).
+    """,
+)
 
 _HOW_BANDS = (
     "A band is a 95% interval: where two bands lie apart, the difference is not noise. "
@@ -88,7 +97,7 @@ def _input_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
             "“Shuffled labels” is what is left of chance with as many clusters and tokens. It would be surprising if "
             "a causal LM kept its input to the top: it is trained to name the next token, not to repeat this one.",
         ],
-        method="mutual-information",
+        method=MUTUAL_INFORMATION,
         data=table,
         tables=("mutual_information",),
         findings=tuple(f"representations:V-{n}" for n in (1, 2, 3)),
@@ -121,7 +130,7 @@ def _output_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
             _HOW_BANDS,
             "A rising line is a prediction being built. It would be surprising if it rose in the first layers only.",
         ],
-        method="mutual-information",
+        method=MUTUAL_INFORMATION,
         data=table,
         tables=("mutual_information",),
         findings=("representations:V-4",),
@@ -159,7 +168,7 @@ def _training_figure(frame: pd.DataFrame, owner: Series) -> Figure:
             "Where the lines cross, the vector stops saying what was put in and starts saying what should have been "
             "there. " + _HOW_BANDS,
         ],
-        method="mutual-information",
+        method=MUTUAL_INFORMATION,
         data=table,
         tables=("mutual_information",),
         findings=("representations:V-4", "representations:V-5"),
@@ -225,7 +234,7 @@ def _plane_figure(main: pd.DataFrame, plane: pd.DataFrame, cast: Cast) -> Figure
             "The grey path is the untrained model: it has nothing to trade, so it stays in one place.",
             "A masked LM is shown at hidden positions, as in training.",
         ],
-        method="mutual-information",
+        method=MUTUAL_INFORMATION,
         data=plane,
         tables=("mutual_information",),
         findings=("representations:V-4", "representations:V-5"),
@@ -285,7 +294,7 @@ def _identity_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
             _HOW_BANDS,
             "“Chance” draws neighbours at random from the same pool.",
         ],
-        method="identity-neighbours",
+        method=_IDENTITY,
         data=table,
         tables=("identity_neighbours",),
         findings=tuple(f"representations:V-{n}" for n in (13, 17, 18)),

@@ -5,12 +5,24 @@ from dataclasses import replace
 import pandas as pd
 
 from .._curves import curves, has_untrained, interval_note, layers_of, samples_at
-from .._figure import Figure, Panel, Section
+from .._figure import Figure, Method, Panel, Section
 from .._language import JOIN, Cast, Series
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
 from .._samples import Estimate
 from ..forms._layer_chart import layer_chart
+
+_LENS = Method(
+    id="lens",
+    title="Logit lens and tuned lens",
+    text="""
+    KL(<i>p</i> ‖ <i>q</i><sub>l</sub>), in nats, between the model's prediction <i>p</i> and what its output head
+    (final norm, prediction head, unembedding) makes of the vectors of layer <i>l</i>: as they are (logit lens,
+    nostalgebraist 2020), or after <i>h</i> + <i>A</i><sub>l</sub><i>h</i> + <i>b</i><sub>l</sub> (tuned lens, Belrose
+    et al. 2023), trained on that divergence by SGD on other sentences of the corpus. A masked LM is read at tokens
+    selected as in its training, an encoder–decoder at its decoder. Baseline: the mean of the model's predictions.
+    """,
+)
 
 _LENSES = {"tuned": ("tuned lens", 0), "logit": ("logit lens", 1)}  # label, style of the line in every panel
 _HOW_LENSES = (
@@ -115,7 +127,7 @@ def _divergence_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
             "the head, a layer far below it knows most of the answer. Untrained models are not drawn, since they "
             "predict nearly the same everywhere.",
         ],
-        method="lens",
+        method=_LENS,
         data=table,
         tables=("lens",),
     )
@@ -176,7 +188,7 @@ def _agreement_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
             "same shape that was never trained. It may score high, since its layers hardly change a vector and its "
             "favourite stays whatever it was: agreement shows a prediction only where the divergence shows one too.",
         ],
-        method="lens",
+        method=_LENS,
         data=table,
         tables=("lens",),
     )

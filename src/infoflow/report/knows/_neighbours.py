@@ -6,13 +6,26 @@ from typing import Any
 import pandas as pd
 
 from .._curves import curves, has_untrained, interval_note
-from .._figure import Figure, Panel, Section
+from .._figure import Figure, Method, Panel, Section
 from .._language import Cast, Series
 from .._model_tables import ModelTables
 from .._numbers import number
 from .._trends import Wording, change, order_sentence, trend_sentences
 from ..forms._layer_chart import layer_chart
 from ._token_map import token_map_figures
+
+_TOKEN_NEIGHBOURS = Method(
+    id="token-neighbours",
+    title="Neighbours of the same token",
+    text="""
+    For each occurrence its <i>k</i> nearest vectors among occurrences of the same token; the mean of what they share
+    with it (|<i>p</i><sub>i</sub> − <i>p</i><sub>j</sub>| for positions, the share of equal labels else), over
+    occurrences, then over tokens. Tokens with fewer than 2<i>k</i> + 1 sampled occurrences are left out, since all
+    their occurrences would be neighbours; of frequent ones equally many are sampled. Intervals resample sentences,
+    whose tokens count as queries and as neighbours. Baseline: the same of all pairs of occurrences of a token. After
+    Voita, Sennrich and Titov (2019).
+    """,
+)
 
 _TABLES = ("position_neighbours", "context_neighbours", "tag_neighbours")
 _SIDES = {"left": "the token before", "right": "the token after"}
@@ -83,7 +96,7 @@ def _position(frame: pd.DataFrame, cast: Cast) -> Figure:
             "Sentences differ in length between corpora, and so does the distance of any two occurrences: compare with "
             "that, not with other corpora.",
         ],
-        method="token-neighbours",
+        method=_TOKEN_NEIGHBOURS,
         data=table,
         tables=("position_neighbours",),
         findings=("representations:V-14",),
@@ -135,7 +148,7 @@ def _shares(frame: pd.DataFrame, cast: Cast, *, column: str, names: dict[str, st
         answer=_told(parts, series, names),
         caption=f"{interval_note(data)} {_pools(frame)}{' All panels share one scale.' if len(names) > 1 else ''}",
         how_to_read=[how, _HOW_POOLS],
-        method="token-neighbours",
+        method=_TOKEN_NEIGHBOURS,
         data=data,
         tables=(f"{column}_neighbours" if column == "tag" else "context_neighbours",),
         **facts,

@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from .._figure import Figure, Panel, PanelGroup, Section
+from .._figure import Figure, Method, Panel, PanelGroup, Section
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
 from .._theme import vega_config
@@ -21,6 +21,20 @@ from ._similarity_rows import (
     excess_at_equal_depth,
     pairs_of_lines,
     similarity_rows,
+)
+
+_SPACE_SIMILARITY = Method(
+    id="space-similarity",
+    title="Similarity of spaces",
+    text="""
+    RSA: Spearman correlation of the cosine distances between all pairs of words in two layers (Kriegeskorte et al.
+    2008). PWCCA: canonical correlations weighted by what they account for, the mean of both sides (Morcos et al. 2018).
+    CKA: ‖<i>Y</i>ᵀ<i>X</i>‖² / ‖<i>X</i>ᵀ<i>X</i>‖‖<i>Y</i>ᵀ<i>Y</i>‖ of centred vectors (Kornblith et al. 2019), by
+    the unbiased estimates of Song et al. (2012), which may be negative. Procrustes: the angle
+    arccos(‖<i>X</i>ᵀ<i>Y</i>‖<sub>*</sub> / ‖<i>X</i>‖‖<i>Y</i>‖) left after the best rotation, in radians (Williams et
+    al. 2021). Intervals follow to first order what leaves with each block of sentences, in ranks and weights too.
+    Baseline: the words of one model shuffled. Layer by layer between models after Vázquez et al. (2021).
+    """,
 )
 
 _MOST_LABELLED = 9  # layers across; more leave no room for numbers
@@ -94,7 +108,7 @@ def _figure(rows: pd.DataFrame, lines: list[PairOfLines]) -> Figure:
             "Choose a measure above the maps. They forgive different things: Procrustes and CKA a rotation, PWCCA any "
             "linear map, RSA whatever keeps the order of the distances.",
         ],
-        method="space-similarity",
+        method=_SPACE_SIMILARITY,
         data=data,
         tables=("space_similarity",),
         template="metrics.html.jinja",

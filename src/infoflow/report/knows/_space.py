@@ -8,13 +8,23 @@ import numpy as np
 import pandas as pd
 
 from .._curves import curves, has_untrained, interval_note
-from .._figure import Figure, Panel, Section
+from .._figure import Figure, Method, Panel, Section
 from .._language import Cast, Series
 from .._model_tables import ModelTables
 from .._numbers import listed, number
 from .._trends import Wording, trend_sentences
 from ..forms._layer_chart import layer_chart
-from ._distributions import distribution_figure
+from ._distributions import GEOMETRY, distribution_figure
+
+_DIMENSION = Method(
+    id="intrinsic-dimension",
+    title="Intrinsic dimension",
+    text="""
+    <i>N</i> / Σ ln(<i>r</i><sub>2</sub>/<i>r</i><sub>1</sub>) over the distances of each point to its two nearest
+    neighbours. Points that repeat another up to rounding are left out. The value grows with <i>N</i> where the
+    dimension is high. After Facco et al. (2017).
+    """,
+)
 
 _SPACES = {
     "raw": "as they are",
@@ -170,7 +180,7 @@ def _anisotropy_figure(frame: pd.DataFrame, average: pd.DataFrame, cast: Cast) -
             "vectors share an offset, and their differences may be as free as before; where it vanishes only in the "
             "last panels, a few dimensions with large values rule the cosine.",
         ],
-        method="geometry",
+        method=GEOMETRY,
         data=everything,
         tables=("geometry",),
         findings=tuple(f"representations:Z-{n}" for n in (1, 5, 6)),
@@ -234,7 +244,7 @@ def _likeness_figure(likeness: _Likeness, rows: pd.DataFrame, corrected: pd.Data
             "occurrences behind", "sentences behind" if likeness.id == "intra-sentence" else "occurrences behind"
         ),
         how_to_read=["Across: layers, from the embeddings (0) to the top.", likeness.how, _HOW_BANDS],
-        method="geometry",
+        method=GEOMETRY,
         data=everything,
         tables=("geometry",),
         findings=likeness.findings,
@@ -304,7 +314,7 @@ def _dimension_figure(rows: pd.DataFrame, cast: Cast) -> Figure:
             f"{_HOW_BANDS} “Gaussian” is a cloud of the same covariance: words lie in tight groups rather than in one "
             "cloud, so they have fewer dimensions.",
         ],
-        method="intrinsic-dimension",
+        method=_DIMENSION,
         data=table,
         tables=("geometry",),
     )

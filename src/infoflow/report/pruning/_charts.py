@@ -6,9 +6,24 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from .._figure import Method
 from .._language import Series
 from ..forms._conditional import color_if, opacity_if
 from ._rows import Pool
+
+METHOD = Method(
+    id="pruning",
+    title="Pruning",
+    text="""
+    Learned gates: each head's output is multiplied by a Hard Concrete gate <i>g</i> = min(1, max(0, 1.2 σ((ln <i>u</i>
+    − ln(1 − <i>u</i>) + log <i>α</i>)/.33) − .1)), whose chance to be open is penalised; training goes on from the
+    converged model, from one weight of the penalty to the next. A head is alive where log <i>α</i> &gt; 0; in
+    evaluation its gate is min(1, max(0, 1.2 σ(log <i>α</i>) − .1)), undecided where |log <i>α</i>| &lt; 2.4. After
+    Voita et al. (2019) and Louizos, Welling and Kingma (2018). Gates for exactly <i>k</i> heads after Li et al. (2021).
+    All other ways rank heads on validation sentences and train nothing. Every choice is scored on the same held-out
+    sentences; BLEU is sacreBLEU's. Roles are measured again at every point by the thresholds of the head map.
+    """,
+)
 
 UNPRUNED = {"color": "var(--control)", "strokeDash": [1, 3], "strokeWidth": 1.6}
 UNPRUNED_NAME = ("·····", "unpruned model", "var(--soft)")

@@ -10,7 +10,7 @@ from .._language import Cast
 from .._numbers import estimate_text, listed
 from .._samples import Estimate
 from ..forms._layer_chart import CONTROL, finished
-from ._charts import lean, lit, names_above, points_axis
+from ._charts import METHOD, lean, lit, names_above, points_axis
 from ._rows import LEARNED, Pool, over_seeds, percent_over_seeds, pools_of
 
 _LOOKS = (((1, 0), "circle", "●"), ((6, 2), "square", "■"), ((2, 2), "triangle-up", "▲"), ((4, 2), "diamond", "◆"))
@@ -44,7 +44,7 @@ def gates_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
             "While gates are undecided, it is open which heads the model needs, and two rules that count living heads "
             "give different numbers. Gates start undecided; it would be surprising if many still were at the end.",
         ],
-        method="pruning",
+        method=METHOD,
         data=table,
         tables=("pruning",),
         findings=("heads:V5",),

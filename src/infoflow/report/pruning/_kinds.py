@@ -11,7 +11,7 @@ from .._language import Cast, Series
 from .._numbers import listed, number
 from ..forms._layer_chart import CONTROL, finished
 from ..heads._names import KINDS, kind_label
-from ._charts import folded, heads_left, lean, lit, names_above, points_axis, rows_axis, squares
+from ._charts import METHOD, folded, heads_left, lean, lit, names_above, points_axis, rows_axis, squares
 from ._rows import LEARNED, SUBSET, Pool, over_seeds, percent_over_seeds, pools_of
 
 _LOOKS = {
@@ -49,7 +49,7 @@ def kinds_figure(heads: pd.DataFrame, cast: Cast) -> Figure | None:
             "under it. The stronger the colour, the larger the share of the layer's heads that is left.",
             "It would be surprising if all kinds stayed on the dashed line: then it would not matter where heads are.",
         ],
-        method="pruning",
+        method=METHOD,
         data=data,
         tables=("pruned_heads",),
         findings=("heads:V3",),

@@ -10,7 +10,7 @@ from .._language import Cast
 from .._numbers import number
 from ..forms._hollow import point_style
 from ..forms._layer_chart import CONTROL, finished
-from ._charts import RANDOM_NAME, UNPRUNED, UNPRUNED_NAME, folded, heads_left, lean, lit, names_above, span_of
+from ._charts import METHOD, RANDOM_NAME, UNPRUNED, UNPRUNED_NAME, folded, heads_left, lean, lit, names_above, span_of
 from ._rows import (
     CHEAP,
     METRICS,
@@ -53,7 +53,7 @@ def quality_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
             "Below all others stand random choices, the control. It would be surprising if a ranking by importance, "
             "confidence or relevance did no better than they.",
         ],
-        method="pruning",
+        method=METHOD,
         data=curves,
         tables=("pruning",),
         findings=("heads:V1",),

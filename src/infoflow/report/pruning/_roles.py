@@ -10,7 +10,7 @@ from .._language import Cast
 from .._numbers import listed
 from .._samples import Samples
 from ..forms._layer_chart import CONTROL, finished
-from ._charts import folded, heads_left, lean, lit, names_above, points_axis, rows_axis, squares
+from ._charts import METHOD, folded, heads_left, lean, lit, names_above, points_axis, rows_axis, squares
 from ._functions import BEFORE, Functions, functions
 from ._rows import LEARNED, SUBSET, pools_of
 
@@ -49,7 +49,7 @@ def roles_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
             "Heads by functions: a tinted column is a head that lives; a dot is a function that it holds. A ring is a "
             "head that is gone and that still looks there, to no effect. Move the slider to prune.",
         ],
-        method="pruning",
+        method=METHOD,
         data=data,
         tables=("pruned_roles",),
         findings=("heads:V4",),

@@ -14,7 +14,7 @@ from .._numbers import estimate_text
 from .._samples import Samples
 from ..forms._hollow import point_style
 from ..forms._layer_chart import CONTROL, finished
-from ._charts import SCRATCH_NAME, UNPRUNED, UNPRUNED_NAME, heads_left, lean, lit, names_above, span_of
+from ._charts import METHOD, SCRATCH_NAME, UNPRUNED, UNPRUNED_NAME, heads_left, lean, lit, names_above, span_of
 from ._rows import LEARNED, METRICS, SCRATCH, Pool, metrics_of, pools_of, quality_curves, several, signature
 
 _HEIGHT = 220
@@ -51,7 +51,7 @@ def scratch_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
             "If the coloured line or point lies higher in BLEU (lower in loss), all heads were of use for learning, "
             "though few are for the result. It would be surprising if training from scratch were better.",
         ],
-        method="pruning",
+        method=METHOD,
         data=curves,
         tables=("pruning",),
         findings=("heads:V2",),

@@ -10,7 +10,7 @@ from .._language import Cast
 from .._numbers import number
 from ..forms._conditional import color_if
 from ..forms._layer_chart import finished
-from ._rows import SETS, Part, of_part, parts_of
+from ._rows import LOSS_CHANGE, SETS, Part, of_part, parts_of
 
 
 def allocation_heads_figure(by_set: dict[str, pd.DataFrame], cast: Cast) -> Figure:
@@ -46,7 +46,7 @@ def allocation_heads_figure(by_set: dict[str, pd.DataFrame], cast: Cast) -> Figu
             "Heads of one number under different seeds have nothing in common but their place, so means over seeds "
             "level heads out: unequal heads show in the data's column of the spread over heads, seed by seed.",
         ],
-        method="loss-change",
+        method=LOSS_CHANGE,
         data=data,
         tables=("allocation_heads",),
         findings=("dynamics:V8",),

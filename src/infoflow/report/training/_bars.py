@@ -10,7 +10,7 @@ from .._figure import Figure, Panel
 from .._language import Cast
 from .._numbers import listed
 from ..forms._layer_chart import finished
-from ._rows import COMPONENTS, SETS, Part, of_part, parts_of, shown_component
+from ._rows import COMPONENTS, LOSS_CHANGE, SETS, Part, of_part, parts_of, shown_component
 
 _FRAMES = 24
 _FEED_FORWARD = ("mlp_in", "mlp_out")
@@ -48,7 +48,7 @@ def bars_figure(steps: dict[str, pd.DataFrame], groups: pd.DataFrame, cast: Cast
             "Move the slider to replay training: bars grow from the start to the chosen update. Shares within a stack "
             "say nothing about how much a stack as a whole contributed; the sentence below does.",
         ],
-        method="loss-change",
+        method=LOSS_CHANGE,
         data=data,
         tables=("allocation_steps", "allocation_groups"),
         findings=("dynamics:V2", "dynamics:V5", "dynamics:V9"),

@@ -10,6 +10,7 @@ from .._figure import Figure, Panel
 from .._language import Cast
 from .._numbers import listed, number
 from ..forms._layer_chart import finished
+from ._rows import LOSS_CHANGE
 
 _ACROSS, _BETWEEN, _SEEDS = "another corpus", "another objective", "another seed only"
 
@@ -33,7 +34,7 @@ def corpora_figure(table: pd.DataFrame, cast: Cast) -> Figure:
             "If the dynamics depended on the objective alone, changing the corpus would change no more than the seed "
             "does, and changing the objective more.",
         ],
-        method="loss-change",
+        method=LOSS_CHANGE,
         data=rows,
         tables=("allocation_corpora",),
         findings=("dynamics:V3",),

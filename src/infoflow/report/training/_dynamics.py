@@ -16,7 +16,7 @@ from ._bars import bars_figure
 from ._corpora import corpora_figure
 from ._histogram import histogram_figure
 from ._hurting import hurting_figure
-from ._rows import SETS, by_set, on_train
+from ._rows import LOSS_CHANGE, SETS, by_set, on_train
 from ._share_similarity import share_similarity_figure
 
 _BY_SET, _ON_TRAIN = ("windows", "steps", "heads"), ("groups", "hurting", "reliability")
@@ -73,7 +73,7 @@ def _loss_figure(windows: dict[str, pd.DataFrame], reliability: pd.DataFrame, ca
             "the gradient bends more between two updates than the rule follows.",
             "Losses of different objectives cannot be compared with each other.",
         ],
-        method="loss-change",
+        method=LOSS_CHANGE,
         data=pd.concat([curve.assign(set=name) for name, curve in curves.items()], ignore_index=True),
         tables=("allocation_windows", "allocation_reliability"),
         findings=("dynamics:L6",),

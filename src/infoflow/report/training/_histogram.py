@@ -12,7 +12,7 @@ from .._figure import Figure, Panel
 from .._language import Cast
 from .._numbers import count_text
 from ..forms._layer_chart import finished
-from ._rows import COMPONENTS, Part, of_part, parts_of, shown_component
+from ._rows import COMPONENTS, LOSS_CHANGE, Part, of_part, parts_of, shown_component
 
 _DEPTH = 6  # decades of shares that a row is high: from one in a million to all
 _CUT = 0.002  # share of a component below which bins of the smallest changes are left out
@@ -46,7 +46,7 @@ def histogram_figure(histogram: pd.DataFrame, cast: Cast) -> Figure:
             "help.",
             "Long tails mean that few parameters do most of the work. The sizes nearest to 0 are left out.",
         ],
-        method="loss-change",
+        method=LOSS_CHANGE,
         data=data,
         tables=("allocation_histogram",),
         findings=("dynamics:L1", "dynamics:L4"),

@@ -9,7 +9,7 @@ from .._figure import Figure, Panel
 from .._language import Cast
 from .._numbers import count_text
 from ..forms._layer_chart import finished
-from ._rows import COMPONENTS, Part, of_part, parts_of, shown_component
+from ._rows import COMPONENTS, LOSS_CHANGE, Part, of_part, parts_of, shown_component
 
 _NAMES = {"embeddings": "embeddings", "positions": "positions"} | {key: label for key, (label, _) in COMPONENTS.items()}
 
@@ -41,7 +41,7 @@ def hurting_figure(hurting: pd.DataFrame, reliability: pd.DataFrame, cast: Cast)
             "Single parameters are told apart from noise only by many examples: see how far halves of these agree.",
             "The data has when a component hurt last, its largest rise of the loss, and steps without any change.",
         ],
-        method="loss-change",
+        method=LOSS_CHANGE,
         data=data,
         tables=("allocation_hurting", "allocation_reliability"),
         findings=("dynamics:L1", "dynamics:V6"),

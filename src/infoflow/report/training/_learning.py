@@ -7,10 +7,19 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from .._figure import Figure, Panel
+from .._figure import Figure, Method, Panel
 from .._language import Cast, Series
 from .._numbers import listed, number
 from ..forms._layer_chart import CONTROL, HEIGHT, LABEL_GAP, color_of, dash_of, finished, lit, spread
+
+TASK_SCORES = Method(
+    id="task-scores",
+    title="Task scores",
+    text="""
+    Loss is the cross-entropy per supervised token in nats; BLEU is sacreBLEU of beam search with the signature in the
+    caption.
+    """,
+)
 
 _POINTS = 80  # of a line
 _LABEL_ROOM = 1.6  # factor by which the logarithmic axis goes on behind the last point
@@ -37,7 +46,7 @@ def learning_figure(frame: pd.DataFrame, scores: pd.DataFrame, cast: Cast) -> Fi
             "learned no more than that. A curve that is still falling at its end would gain from a longer training.",
             "Losses of different objectives cannot be compared with each other.",
         ],
-        method="task-scores",
+        method=TASK_SCORES,
         data=table,
         tables=("learning_curves", "task_scores"),
     )

@@ -10,6 +10,7 @@ from .._language import Cast
 from .._numbers import listed, number
 from ..forms._conditional import color_if
 from ..forms._layer_chart import finished
+from ._rows import LOSS_CHANGE
 
 _SHOWN = {"normalisation": "share", "metric": "spearman"}
 
@@ -32,7 +33,7 @@ def share_similarity_figure(table: pd.DataFrame, cast: Cast) -> Figure:
             "diagonal: one objective under two seeds, which is as alike as objectives can be expected to be.",
             "The data has cosines and shares per parameter too; cosines follow the largest groups.",
         ],
-        method="loss-change",
+        method=LOSS_CHANGE,
         data=_means(pairs, ["normalisation", "metric"]),
         tables=("allocation_similarity",),
         findings=("dynamics:V1", "dynamics:V4"),

@@ -13,7 +13,7 @@ from .._numbers import estimate_text, listed, number
 from .._samples import Samples
 from ..forms._hollow import HOLLOW, point_style
 from ..forms._layer_chart import CONTROL, color_of, finished, lit, shape_of
-from ._learning import learning_figure
+from ._learning import TASK_SCORES, learning_figure
 
 
 class _Metric(NamedTuple):
@@ -80,7 +80,7 @@ def _score_figure(scores: pd.DataFrame, cast: Cast) -> Figure:
             "Losses of different objectives cannot be compared with each other: predicting the next token, a hidden "
             "token and a translation are different tasks. Compare each with its own reference.",
         ],
-        method="task-scores",
+        method=TASK_SCORES,
         data=table,
         tables=("task_scores",),
     )
