@@ -17,6 +17,7 @@ from ._masked_lm import MaskedLM as MaskedLM
 from ._metric import Metric as Metric
 from ._noise import Noise as Noise
 from ._objective import AbstractObjective as AbstractObjective
+from ._objective import Family as Family
 from ._registry import OBJECTIVES as OBJECTIVES
 from ._registry import make_objective as make_objective
 from ._token_dropout import drop_tokens as drop_tokens

@@ -23,7 +23,7 @@ from ._batch import UNSUPERVISED, Batch, Corrupted
 from ._example import Example
 from ._loss import LossTerm, supervised_cross_entropy
 from ._noise import Noise
-from ._objective import AbstractObjective
+from ._objective import AbstractObjective, Family
 
 Selection = Literal["dynamic", "static", "bernoulli"]
 
@@ -35,6 +35,7 @@ class MaskedLM(AbstractObjective):
 
     name: ClassVar[str] = "masked-lm"
     layout: ClassVar[Layout] = "encoder"
+    family: ClassVar[Family] = "fill in"
     term_weights: ClassVar[dict[str, float]] = {"masked-lm": 1.0}
 
     selection: Selection = "dynamic"

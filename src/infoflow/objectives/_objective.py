@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -17,6 +17,10 @@ from ._loss import LossTerm
 from ._metric import LOSS, Metric
 from ._noise import Noise
 
+Family = Literal["predict next", "fill in", "translate", "discriminate", "reconstruct", "static"]
+"""What an objective asks of a model: the next token; hidden tokens; another language; which of two is true; the text
+that was damaged; one vector for a word."""
+
 
 class AbstractObjective(ABC):
     """A pretraining objective.
@@ -29,6 +33,8 @@ class AbstractObjective(ABC):
     name: ClassVar[str]
     layout: ClassVar[Layout]
     """Which stacks the model that it trains has."""
+    family: ClassVar[Family]
+    """Its relatives have its hue in figures."""
     needs_translation: ClassVar[bool] = False
     draws: ClassVar[bool] = False
     """Whether the loss draws random numbers: it then needs every example by itself, with its own noise."""

@@ -15,7 +15,7 @@ from ._example import Example
 from ._loss import LossTerm, supervised_cross_entropy
 from ._metric import BLEU, LOSS, Metric
 from ._noise import Noise
-from ._objective import AbstractObjective
+from ._objective import AbstractObjective, Family
 from ._token_dropout import drop_tokens
 
 
@@ -26,6 +26,7 @@ class Translation(AbstractObjective):
 
     name: ClassVar[str] = "translation"
     layout: ClassVar[Layout] = "encoder-decoder"
+    family: ClassVar[Family] = "translate"
     needs_translation: ClassVar[bool] = True
     term_weights: ClassVar[dict[str, float]] = {"translation": 1.0}
     metrics: ClassVar[tuple[Metric, ...]] = (LOSS, BLEU)
