@@ -13,8 +13,8 @@ from .._binary import in_steps
 from .._figure import Figure, Method, Panel
 from .._language import Cast
 from .._numbers import listed, number
-from .._theme import vega_config
-from ..forms._layer_chart import PADDING
+from ..forms._chart import finished
+from ..forms._grid import cells
 from ._examples import examples_by_grid
 from ._names import KINDS, kind_label
 from ._roles import Place, roles_by_place
@@ -148,20 +148,10 @@ def _grids(rows: pd.DataFrame, cast: Cast) -> list[_Grid]:
             of_kind: Any = own[(own["stack"] == stack) & (own["kind"] == kind)].groupby(["seed", "trained"])
             for (seed, trained), grid in of_kind:
                 layers, heads = int(grid["layer"].max()) + 1, int(grid["head"].max()) + 1
-                grids.append(
-                    _Grid(
-                        id=f"{series.key}/{stack}/{kind}",
-                        label=series.label,
-                        series=series.key,
-                        slot=series.slot,
-                        kind=kind_label(stack, kind),
-                        seed=int(seed),
-                        trained=bool(trained),
-                        layers=layers,
-                        heads=heads,
-                        parts=_by_statistic(grid, layers, heads),
-                    )
-                )
+                facts = {"label": series.label, "series": series.key, "slot": series.slot, "seed": int(seed)}
+                facts |= {"id": f"{series.key}/{stack}/{kind}", "kind": kind_label(stack, kind)}
+                parts = _by_statistic(grid, layers, heads)
+                grids.append(_Grid(**facts, trained=bool(trained), layers=layers, heads=heads, parts=parts))
     return grids
 
 
@@ -223,15 +213,9 @@ def _statistic_payload(
     both = own[own["trained"]].merge(own[~own["trained"]], on=keys, suffixes=("", "_untrained"))
     before, after = (_painted(both, statistic, suffix) for suffix in ("_untrained", ""))
     change = (after - before).abs().max() if len(both) else 0.0
+    facts = ("id", "label", "unit", "explanation", "control", "group", "signed", "margin")
     return {
-        "id": statistic.id,
-        "label": statistic.label,
-        "unit": statistic.unit,
-        "explanation": statistic.explanation,
-        "control": statistic.control,
-        "group": statistic.group,
-        "signed": statistic.signed,
-        "margin": statistic.margin,
+        **{name: getattr(statistic, name) for name in facts},
         "limits": limits,
         "top": float(f"{statistic.top:.3g}"),
         "change": float(f"{change:.3g}") or 1.0,
@@ -298,25 +282,11 @@ def _heat_chart(own: pd.DataFrame, statistic: Statistic, with_legend: bool) -> d
     title = f"{statistic.label}{f' ({statistic.unit})' if statistic.unit else ''}"
     legend = alt.Legend(orient="bottom", gradientLength=120, gradientThickness=8, tickCount=3)
     ends = ["below", "heat-0", "above"] if statistic.signed else [f"heat-{i}" for i in range(3)]
-    chart = (
-        alt.Chart(own[["layer", "head"]].assign(value=_painted(own, statistic)))
-        .mark_rect(stroke="var(--paper)", strokeWidth=1)
-        .encode(
-            x=alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0, domain=False, ticks=False)),
-            y=alt.Y("layer:O", title="layer", sort=layers, axis=alt.Axis(domain=False, ticks=False)),
-            color=alt.Color(
-                "value:Q",
-                title=title,
-                scale=alt.Scale(
-                    domain=[-statistic.top, 0, statistic.top]
-                    if statistic.signed
-                    else [0, statistic.top / 2, statistic.top],
-                    range=[f"var(--{end})" for end in ends],
-                    clamp=True,
-                ),
-                legend=legend if with_legend else None,
-            ),
-        )
-    )
-    spec = chart.properties(width="container", height=max(20 * len(layers), 60)).to_dict()
-    return {**spec, "config": vega_config(), "padding": PADDING}
+    least = -statistic.top if statistic.signed else 0.0
+    domain = [least, (least + statistic.top) / 2, statistic.top]
+    scale = alt.Scale(domain=domain, range=[f"var(--{end})" for end in ends], clamp=True)
+    color = alt.Color("value:Q", title=title, scale=scale, legend=legend if with_legend else None)
+    marks = alt.Chart(own[["layer", "head"]].assign(value=_painted(own, statistic)))
+    marks = marks.mark_rect(stroke="var(--paper)", strokeWidth=1)
+    place = {"x": cells(alt.X, "head", "head"), "y": cells(alt.Y, "layer", "layer", layers)}
+    return finished([marks.encode(**place, color=color)], max(20 * len(layers), 60))

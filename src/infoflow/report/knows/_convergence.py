@@ -9,7 +9,8 @@ import pandas as pd
 from .._figure import Figure, Method, Panel
 from .._language import Cast, Series
 from .._numbers import listed
-from ..forms._layer_chart import CONTROL, color_of, dash_of, finished, lit, shape_of
+from ..forms._chart import amount, color_of, finished, lit, tips
+from ..forms._lines import control_lines, lines, looks_of
 
 MUTUAL_INFORMATION = Method(
     id="mutual-information",
@@ -114,29 +115,18 @@ def _answer(data: pd.DataFrame, side: str, series: list[Series]) -> str:
 
 
 def _chart(data: pd.DataFrame, series: list[Series]) -> dict[str, Any]:
-    x = alt.X(
-        "tokens:Q",
-        title="tokens counted",
-        scale=alt.Scale(type="log", nice=False),
-        axis=alt.Axis(format="~s", tickCount=4),
+    x = alt.X(**amount("tokens", "tokens counted", type="log", nice=False, zero=alt.Undefined, ticks=4, format="~s"))
+    at = {"x": x, "y": alt.Y(**amount("change", "top less bottom layer (nats)"))}
+    of_group = dict(iter(data.groupby("group")))
+    trained, untrained = of_group["trained"], of_group.get("untrained", data.head(0))
+    corrected, plug_in = (trained[trained["estimate"] == estimate] for estimate in _ESTIMATES)
+    pale = alt.Chart(plug_in).mark_line(strokeWidth=1.4, strokeDash=[1, 3])
+    tooltip = tips("estimate:N", "tokens:Q||,.0f", "change:Q|top less bottom|+.3f")
+    return finished(
+        [
+            *control_lines(untrained[untrained["estimate"] == "corrected"], at, band=0),
+            pale.encode(**at, color=color_of(series), opacity=lit(0.7)),
+            *lines(corrected, at, looks_of(series), band=0, touch=0, tooltip=tooltip),
+        ],
+        _HEIGHT,
     )
-    y = alt.Y("change:Q", title="top less bottom layer (nats)", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5))
-    at, color = {"x": x, "y": y}, color_of(series)
-    trained, untrained = data[data["group"] == "trained"], data[data["group"] == "untrained"]
-    corrected, plug_in = (alt.Chart(trained[trained["estimate"] == estimate]) for estimate in _ESTIMATES)
-    tooltip = [
-        alt.Tooltip("estimate:N"),
-        alt.Tooltip("tokens:Q", format=",.0f"),
-        alt.Tooltip("change:Q", title="top less bottom", format="+.3f"),
-    ]
-    layers = [
-        plug_in.mark_line(strokeWidth=1.4, strokeDash=[1, 3]).encode(**at, color=color, opacity=lit(0.7)),
-        corrected.mark_line(strokeWidth=2.2).encode(**at, color=color, strokeDash=dash_of(series), opacity=lit()),
-        corrected.mark_point(size=42, filled=True, opacity=1).encode(
-            **at, color=color, shape=shape_of(series), opacity=lit(), tooltip=tooltip
-        ),
-    ]
-    if len(untrained):
-        control = alt.Chart(untrained[untrained["estimate"] == "corrected"]).mark_line(**CONTROL)
-        layers.insert(0, control.encode(**at, detail="series:N", opacity=lit(1.0, 0.5)))
-    return finished(alt.layer(*layers), _HEIGHT)

@@ -1,7 +1,7 @@
 """How frequent and rare tokens change, and how much they influence the tokens around them."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -11,7 +11,7 @@ from .._language import Cast, Series
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, number
 from .._samples import Samples
-from ..forms._rank_chart import rank_chart
+from ..forms._rank_chart import RankChart
 
 _INFLUENCE_OF_TOKEN = Method(
     id="influence",
@@ -193,11 +193,11 @@ def _at(rows: pd.DataFrame, layer: int) -> Samples:
     return Samples.of(rows[rows["layer"] == layer])
 
 
-def _panels(table: pd.DataFrame, cast: Cast, **how: str | bool) -> list[Panel]:
+def _panels(table: pd.DataFrame, cast: Cast, **how: Any) -> list[Panel]:
     """One panel per line of the cast, all on the same scale."""
     top = float(table[["high", "value"]].max().max())
     return [
-        Panel(title=series.label, spec=rank_chart(table[table["series"] == series.key], top=top, **how))  # type: ignore[arg-type]
+        Panel.of(RankChart(table=table[table["series"] == series.key], top=top, **how), series.label)
         for series in cast.present(table)
     ]
 

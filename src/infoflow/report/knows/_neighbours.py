@@ -1,17 +1,17 @@
 """What neighbours share: place in the sentence, the tokens beside them, tags; and maps of the space itself."""
 
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
-from .._curves import curves, has_untrained, interval_note
+from .._curves import curves, interval_note
 from .._figure import Figure, Method, Panel, Section
 from .._language import Cast, Series
 from .._model_tables import ModelTables
 from .._numbers import number
 from .._trends import Wording, change, order_sentence, trend_sentences
-from ..forms._layer_chart import layer_chart
+from ..forms._layer_chart import LayerChart, shared_range
+from ..forms._lines import POSITIVE, SHARE
 from ._token_map import token_map_figures
 
 _TOKEN_NEIGHBOURS = Method(
@@ -58,36 +58,30 @@ def neighbours_section(tables: ModelTables) -> Section | None:
     cast = tables.cast
     frames = {name: cast.main(frame) for name, frame in tables.some((*_TABLES, "token_map")).items()}
     frames = {name: frame for name, frame in frames.items() if len(frame)}
-    if not frames:
-        return None
     build = {"position_neighbours": _position, "context_neighbours": _context, "tag_neighbours": _tags}
     figures = [build[name](frames[name], cast) for name in _TABLES if name in frames]
     if "token_map" in frames:
         figures += token_map_figures(frames["token_map"], cast)
-    return replace(
-        NEIGHBOURS,
-        figures=figures,
-        keys=cast.present(*frames.values()),
-        untrained=any(has_untrained(frame) for frame in frames.values()),
-    )
+    return NEIGHBOURS.told_by(figures, cast, frames.values())
 
 
 def _position(frame: pd.DataFrame, cast: Cast) -> Figure:
     table, series = curves(frame), cast.present(frame)
     top = order_sentence(frame, series, "At the top layer neighbours stand this many tokens apart")
     wording = Wording("tokens", "rises by", "falls by", subject=lambda s: f"the distance in {s.label}")
-    spec = layer_chart(
-        table,
-        series,
+    chart = LayerChart(
+        table=table,
+        series=series,
         y_title="distance in position to neighbours (tokens, axis inverted)",
         baseline_name="any two",
+        bounds=POSITIVE,
         inverted=True,
     )
     return Figure(
         id="position-neighbours",
         question="Do a token's nearest occurrences stand at the same place in their sentences?",
         answer=[*([top] if top else []), *trend_sentences(frame, series, wording)],
-        panels=[Panel(spec=spec)],
+        panels=[Panel.of(chart)],
         caption=f"{interval_note(table)} {_pools(frame)}",
         how_to_read=[
             "Up: how many tokens apart an occurrence and its nearest vectors stand, each in its own sentence. The axis "
@@ -140,10 +134,12 @@ def _shares(frame: pd.DataFrame, cast: Cast, *, column: str, names: dict[str, st
     parts = {value: frame[frame[column] == value] for value in names}
     tables = {value: curves(part) for value, part in parts.items()}
     data = pd.concat([table.assign(**{column: value}) for value, table in tables.items()], ignore_index=True)
-    series = cast.present(frame)
+    series, span = cast.present(frame), shared_range(data, SHARE, zero=0.35)
+    form: dict[str, Any] = {"y_title": "share of neighbours", "baseline_name": "chance", "bounds": SHARE}
     return Figure(
         panels=[
-            Panel(title=names[value], spec=_share_chart(table, series, _span(data))) for value, table in tables.items()
+            Panel.of(LayerChart(table=table, series=series, y_range=span, **form), names[value])
+            for value, table in tables.items()
         ],
         answer=_told(parts, series, names),
         caption=f"{interval_note(data)} {_pools(frame)}{' All panels share one scale.' if len(names) > 1 else ''}",
@@ -153,17 +149,6 @@ def _shares(frame: pd.DataFrame, cast: Cast, *, column: str, names: dict[str, st
         tables=(f"{column}_neighbours" if column == "tag" else "context_neighbours",),
         **facts,
     )
-
-
-def _share_chart(table: pd.DataFrame, series: list[Series], span: tuple[float, float]) -> dict[str, Any]:
-    return layer_chart(table, series, y_title="share of neighbours", baseline_name="chance", y_range=span)
-
-
-def _span(data: pd.DataFrame) -> tuple[float, float]:
-    """From zero where that wastes less than a third of the panel."""
-    low, high = float(data[["low", "value"]].min().min()), float(data[["high", "value"]].max().max())
-    margin = 0.06 * (high - low)
-    return (0.0 if low < 0.35 * high else low - margin, high + margin)
 
 
 def _told(parts: dict[str, pd.DataFrame], series: list[Series], names: dict[str, str]) -> list[str]:
