@@ -109,19 +109,30 @@ class Cast:
     by: str  # what names a line: "objective" or "model"
     main_stacks: dict[str, str]  # model → the stack compared across models: the encoder where there is one
     architecture: str = ""  # of all lines of a study
+    further: tuple[str, ...] = ()  # its other architectures
     lines: dict[str, str] = field(default_factory=dict)  # model → the key of its line
 
     @classmethod
-    def of(cls, run: RunFolder) -> "Cast":
+    def of(cls, run: RunFolder, architecture: str = "") -> "Cast":
+        """The models of the study's first architecture, or of another one: an objective looks the same in all."""
         by = "objective" if run.read().get("kind") in ("study", "corpora") else "model"
         every = listed_models(run)
-        cast = cls(series=(), by=by, main_stacks=_main_stacks(run), architecture=_first_architecture(run, every))
+        first = _first_architecture(run, every)
+        cast = cls(series=(), by=by, main_stacks=_main_stacks(run), architecture=architecture or first)
         if by == "objective":
-            ours = (every["architecture"] == cast.architecture) & (every["start"] == "")
-            every = every[ours & every["update"].isin([END, UNTRAINED])]
-        models = every.assign(series=cast.line_keys(every)).sort_values("order", kind="stable")
-        lines = dict(zip(models["model"], models["series"], strict=True))
-        return replace(cast, series=_series(models.drop_duplicates("series"), by), lines=lines)
+            every = every[(every["start"] == "") & every["update"].isin([END, UNTRAINED])]
+        else:
+            every = every.assign(architecture=first)
+        models = every.assign(series=cast.line_keys(every), further=every["architecture"] != first)
+        models = models.sort_values(["further", "order"], kind="stable")
+        ours = models[models["architecture"] == (architecture or first)]
+        looks = _series(models.drop_duplicates("series"), by)
+        return replace(
+            cast,
+            series=tuple(series for series in looks if series.key in set(ours["series"])),
+            lines=dict(zip(ours["model"], ours["series"], strict=True)),
+            further=tuple(dict.fromkeys(models.loc[models["further"], "architecture"])),
+        )
 
     def named(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The rows of the models that are shown, with the key of their line as `series`, and complete keys.

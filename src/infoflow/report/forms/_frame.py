@@ -28,6 +28,11 @@ class Framed(Protocol):
         ...
 
     @property
+    def compared(self) -> bool:
+        """Whether the other panels of its figure have its axes."""
+        ...
+
+    @property
     def spec(self) -> dict[str, Any]:
         """The chart, as wide as its container."""
         ...

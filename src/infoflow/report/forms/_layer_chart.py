@@ -72,6 +72,10 @@ class LayerChart:
         layers = [int(layer) for layer in self.table["layer"].unique()]
         return self.chosen or Frame(min(layers), max(layers), span.low, span.high)
 
+    @property
+    def compared(self) -> bool:
+        return self.y_range is not None
+
     def within(self, frame: Frame) -> "LayerChart":
         return replace(self, chosen=frame)
 
@@ -167,7 +171,7 @@ def end_labels(frame: pd.DataFrame, gap: float, high: float, at: dict[str, Any],
     """The column `text` at the height `at` of each line's end, to its right, moved apart to at least `gap`."""
     frame = frame.assign(at=spread(list(frame["at"]), gap, high))
     mark = alt.Chart(frame).mark_text(**{"align": "left", "dx": 9, "limit": 150, **NAME, **look})
-    y = alt.Y("at:Q", scale=at["y"].scale)
+    y = alt.Y("at:Q", scale=at["y"]["scale"])
     return mark.encode(x=at["x"], y=y, text="text:N", color=color, opacity=lit(1.0, 0.25))
 
 

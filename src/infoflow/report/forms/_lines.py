@@ -75,7 +75,7 @@ def area(rows: pd.DataFrame, at: dict[str, Any], opacity: Any, look: dict[str, A
     known = rows.dropna(subset=["low", "high"])
     own = {name: channel for name, channel in look.items() if name != "strokeDash"}
     if isinstance(look.get("strokeDash"), alt.StrokeDash):
-        own.setdefault("detail", look["strokeDash"].shorthand)
+        own.setdefault("detail", look["strokeDash"]["shorthand"])
     low = with_field(at["y"], "low")
     return chart(known).mark_area().encode(x=at["x"], y=low, y2="high:Q", opacity=opacity, **own)
 
@@ -97,7 +97,7 @@ def control_lines(
 def level(value: float, style: dict[str, Any] = CONTROL, **at: Any) -> alt.Chart:
     """A line across the picture at one value of the axis `x` or `y`."""
     ((name, axis),) = at.items()
-    field = str(axis.shorthand).partition(":")[0]
+    field = str(axis["shorthand"]).partition(":")[0]
     return alt.Chart(pd.DataFrame([{field: value}])).mark_rule(**style).encode(**{name: axis})
 
 

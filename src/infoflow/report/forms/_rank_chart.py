@@ -32,6 +32,10 @@ class RankChart:
         layers = [int(layer) for layer in self.table["layer"].unique()]
         return self.chosen or Frame(min(layers), max(layers), 0.0, 1.06 * self.top)
 
+    @property
+    def compared(self) -> bool:
+        return True
+
     def within(self, frame: Frame) -> "RankChart":
         return replace(self, chosen=frame)
 

@@ -27,7 +27,7 @@ def points(
         least: Length from which a whisker reaches beyond its point.
     """
     grey = {"shape": "cross", "size": 14, "color": "var(--control)", "opacity": 0.65, "clip": True}
-    place = [str(channel.shorthand).partition(":")[0] for channel in at.values()]
+    place = [str(channel["shorthand"]).partition(":")[0] for channel in at.values()]
     whiskers = []
     for axis, (low, high) in ends.items():
         long = trained.loc[trained[high] - trained[low] > least, list(dict.fromkeys(["series", *place, low, high]))]

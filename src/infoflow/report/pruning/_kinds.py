@@ -139,7 +139,7 @@ def _lines(rows: pd.DataFrame, kinds: list[str], size: int, series: Series) -> d
     orders = [_LOOKS.get(kind, Order(key=kind, label=kind, dash=(4, 2), shape="diamond", mark="◆")) for kind in kinds]
     even = pd.DataFrame([{"left": size, "value": 100.0}, {"left": 0, "value": 0.0}])
     at = {"x": heads_left(size), "y": alt.Y(**amount("value", "alive (%)", [0, 100]))}
-    rows = rows.rename(columns={"percent": "value"})[["name", "left", "value", "low", "high"]].round(1)
+    rows = rows.assign(value=rows["percent"]).loc[:, ["name", "left", "value", "low", "high"]].round(1)
     tooltip = tips("name:N", "left:Q|heads left", "value:Q|alive (%)")
     how = {"light": partial(lit, of=series), "band": 0.12, "width": 1.8, "size": 30, "touch": 0}
     names = [("– –", "equal shares", "var(--soft)"), *((order.mark, order.key, series.color) for order in orders)]
