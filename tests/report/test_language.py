@@ -1,11 +1,14 @@
+from dataclasses import dataclass
 from itertools import combinations, pairwise
+from typing import get_args
 
 import numpy as np
 import pandas as pd
 import pytest
 from drawn import shown_tables
 
-from infoflow.report._language import FAMILIES, NUM_SLOTS, Cast, Series
+from infoflow.objectives import OBJECTIVES, Family
+from infoflow.report._language import _HUES, FAMILIES, NUM_SLOTS, Cast, Series
 from infoflow.report._theme import DARK, LIGHT
 from infoflow.results import RunFolder
 
@@ -85,11 +88,43 @@ def test_twenty_objectives_have_looks_of_their_families(tmp_path):
     assert len({(s.slot, s.dash, s.shape) for s in cast.series}) == 20
     hues = {frozenset(slots): family for family, slots in FAMILIES.items()}
     family = {s.key: next((hues[slots] for slots in hues if s.slot in slots), "") for s in cast.series}
-    assert family["span-masking"] == family["masked-lm+static"] == "fill in what is hidden"
-    assert family["contrastive"] == family["sentence-order"] == "tell true from false"
+    assert family["span-masking"] == family["masked-lm+static"] == "fill in"
+    assert family["contrastive"] == family["sentence-order"] == "discriminate"
     assert family["parsing"] == family["tagging"] == ""
     assert [s.key for s in cast.series[:3]] == ["causal-lm", "masked-lm", "masked-lm+static"]
     assert cast["masked-lm+static"].color == cast["masked-lm+whole words"].color == cast["masked-lm"].color
+
+
+@dataclass
+class _Toy:
+    family: str
+
+
+def test_a_registered_objective_has_the_hue_that_it_declares_and_the_shade_of_its_place(tmp_path, monkeypatch):
+    """Whatever its name says, and whichever of its relatives are in the run."""
+    for name, family in (("skip-gram", "predict next"), ("jigsaw", "fill in"), ("noise", "reconstruct")):
+        monkeypatch.setitem(OBJECTIVES, name, _Toy(family))
+    looks = []
+    for names in (("noise", "causal-lm", "skip-gram", "jigsaw"), ("skip-gram",), ("noise", "cloze")):
+        run = RunFolder(tmp_path / "-".join(names))
+        keys = {"variant": "", "architecture": "bert", "start": "", "update": -1, "seed": 0}
+        run.update(kind="study", models=[{"model": name, "objective": name, **keys} for name in names])
+        looks.append({series.key: (series.slot, series.dash, series.shape) for series in Cast.of(run).series})
+    assert {key: look[0] for key, look in looks[0].items()} == {
+        "causal-lm": FAMILIES["predict next"][0],
+        "skip-gram": FAMILIES["predict next"][1],
+        "jigsaw": FAMILIES["fill in"][1],
+        "noise": FAMILIES["fill in"][2],  # what restores a text shares the hue of what fills it in
+    }
+    assert list(looks[0]) == ["causal-lm", "skip-gram", "jigsaw", "noise"]  # as the registry has them
+    assert looks[1]["skip-gram"] == looks[0]["skip-gram"]
+    assert looks[2]["noise"] == looks[0]["noise"]
+    assert looks[2]["cloze"][0] == FAMILIES["fill in"][0]  # which no line of this run owns
+
+
+def test_every_registered_objective_declares_its_family():
+    assert {objective.family for objective in OBJECTIVES.values()} <= set(get_args(Family))
+    assert {_HUES.get(family, family) for family in get_args(Family)} == set(FAMILIES)
 
 
 # Machado, Oliveira and Fernandes (2009): what people without one kind of cone see, in linear light.

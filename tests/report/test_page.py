@@ -89,7 +89,7 @@ def test_every_figure_has_question_answer_reading_help_data_and_method(story, pa
         assert all(line in page.text for line in figure.how_to_read)
         assert page.all("a", download=f"{figure.id}.csv") or page.all("a", download=f"{figure.id}.csv.gz")
         assert page.all("button", **{"data-download": figure.id})
-        assert f"method-{figure.method}" in page.ids
+        assert f"method-{figure.method.id}" in page.ids
     assert len(page.all("summary")) >= len(story.figures)
 
 

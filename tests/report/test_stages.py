@@ -21,6 +21,16 @@ def page(tmp_path_factory) -> str:
     return write_report(run).read_text(encoding="utf-8")
 
 
+@pytest.mark.browser
+def test_all_columns_are_seen_on_a_phone(page, tmp_path, visit) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(page.replace("train model-15", "measure translation+token-dropout/seed-15 on-another-corpus"))
+    opened = visit(path, width=390)
+    opened.evaluate("document.querySelectorAll('details').forEach((each) => (each.open = true))")
+    widths = "(boxes) => boxes.map((box) => box.scrollWidth - box.clientWidth)"
+    assert opened.locator("#stages .scroll").evaluate_all(widths) == [0, 0]
+
+
 def test_the_longest_stage_comes_first_with_the_longest_bar(page) -> None:
     rows = re.findall(r'<th scope="row">((?:train|measure) model-\d+)</th><td><span[^>]*width:([\d.]+)%', page)
     assert [int(label.split("-")[1]) for label, _ in rows] == list(range(15, 0, -1))

@@ -24,6 +24,7 @@ from ._mass import Mass as Mass
 from ._metric import Metric as Metric
 from ._noise import Noise as Noise
 from ._objective import AbstractObjective as AbstractObjective
+from ._objective import Family as Family
 from ._objective import Reads as Reads
 from ._pair_objectives import NextSentence as NextSentence
 from ._pair_objectives import SentenceOrder as SentenceOrder

@@ -17,7 +17,7 @@ from ._example import Example
 from ._loss import LossTerm
 from ._masking import mask_id, random_tokens
 from ._noise import Noise
-from ._objective import AbstractObjective, Writes
+from ._objective import AbstractObjective, Family, Writes
 
 Hidden = Literal["span", "token", "none"]
 """What hidden words leave: one [MASK] for a span (text infilling), one for each token (token masking), nothing
@@ -39,6 +39,7 @@ class Bart(AbstractObjective):
 
     name: ClassVar[str] = "bart"
     layout: ClassVar[Layout] = "encoder-decoder"
+    family: ClassVar[Family] = "reconstruct"
     writes: ClassVar[Writes] = "text"
     term_weights: ClassVar[dict[str, float]] = {"bart": 1.0}
 

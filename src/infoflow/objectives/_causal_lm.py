@@ -14,7 +14,7 @@ from ._batch import UNSUPERVISED, Batch, Corrupted
 from ._example import Example
 from ._loss import LossTerm, supervised_cross_entropy
 from ._noise import Noise
-from ._objective import AbstractObjective
+from ._objective import AbstractObjective, Family
 from ._token_dropout import drop_tokens
 
 
@@ -25,6 +25,7 @@ class CausalLM(AbstractObjective):
 
     name: ClassVar[str] = "causal-lm"
     layout: ClassVar[Layout] = "decoder"
+    family: ClassVar[Family] = "predict next"
     term_weights: ClassVar[dict[str, float]] = {"causal-lm": 1.0}
 
     token_dropout: Probability = 0.0  # probability that an *input* token is replaced by a random one; labels stay clean

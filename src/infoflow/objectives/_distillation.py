@@ -17,7 +17,7 @@ from ._example import Example
 from ._loss import LossTerm, supervised_cross_entropy
 from ._masking import hide, text_counts
 from ._noise import Noise
-from ._objective import AbstractObjective
+from ._objective import AbstractObjective, Family
 
 Temperature = Annotated[float, Limits(above=0, at_most=100)]
 _SMOOTHING = 0.7  # of token frequencies: rare tokens are masked more often
@@ -39,6 +39,7 @@ class Distillation(AbstractObjective):
 
     name: ClassVar[str] = "distillation"
     layout: ClassVar[Layout] = "student-teacher"
+    family: ClassVar[Family] = "fill in"
     needs_counts: ClassVar[bool] = True
     term_weights: ClassVar[dict[str, float]] = {"masked-lm": 2.0, "teacher": 5.0, "cosine": 1.0}
 

@@ -22,7 +22,7 @@ from ._loss import LossTerm
 from ._masking import mask_id
 from ._metric import LOSS, Metric
 from ._noise import Noise
-from ._objective import AbstractObjective
+from ._objective import AbstractObjective, Family
 
 REPLACED = "replaced-token"
 
@@ -41,6 +41,7 @@ class Electra(AbstractObjective):
 
     name: ClassVar[str] = "electra"
     layout: ClassVar[Layout] = "generator-discriminator"
+    family: ClassVar[Family] = "discriminate"
     draws: ClassVar[bool] = True
     term_weights: ClassVar[dict[str, float]] = {"generator": 1.0, REPLACED: 50.0}
     fields: ClassVar[dict[str, Field]] = {**SENTENCE_FIELDS, "clean": Field(pad="source"), "times": Field()}

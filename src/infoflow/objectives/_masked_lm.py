@@ -27,7 +27,7 @@ from ._example import Example
 from ._loss import LossTerm, supervised_cross_entropy
 from ._masking import hide
 from ._noise import Noise
-from ._objective import AbstractObjective
+from ._objective import AbstractObjective, Family
 
 _LONGEST_NGRAM = 3  # words; ALBERT's
 Selection = Literal["dynamic", "static", "bernoulli", "whole-word", "n-gram"]
@@ -40,6 +40,7 @@ class MaskedLM(AbstractObjective):
 
     name: ClassVar[str] = "masked-lm"
     layout: ClassVar[Layout] = "encoder"
+    family: ClassVar[Family] = "fill in"
     term_weights: ClassVar[dict[str, float]] = {"masked-lm": 1.0}
 
     selection: Selection = "dynamic"

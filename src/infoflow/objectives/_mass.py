@@ -16,7 +16,7 @@ from ._example import Example
 from ._loss import LossTerm
 from ._masking import hide, mask_id
 from ._noise import Noise
-from ._objective import AbstractObjective
+from ._objective import AbstractObjective, Family
 
 
 @final
@@ -31,6 +31,7 @@ class Mass(AbstractObjective):
 
     name: ClassVar[str] = "mass"
     layout: ClassVar[Layout] = "encoder-decoder"
+    family: ClassVar[Family] = "reconstruct"
     term_weights: ClassVar[dict[str, float]] = {"mass": 1.0}
     fields: ClassVar[dict[str, Field]] = {
         **SENTENCE_FIELDS,

@@ -21,9 +21,12 @@ from ._noise import Noise
 Reads = Literal["sentence", "window", "pair"]
 """What an example is: a sentence; consecutive sentences of a document; two segments of documents."""
 
-
 Writes = Literal["translation", "text", "part"]
 """Of a decoder beside an encoder: the translation, the whole text as it was, or what was taken out of the text."""
+
+Family = Literal["predict next", "fill in", "translate", "discriminate", "reconstruct", "static"]
+"""What an objective asks of a model: the next token; hidden tokens; another language; which of two is true; the text
+that was damaged; one vector for a word."""
 
 
 class AbstractObjective(ABC):
@@ -37,6 +40,8 @@ class AbstractObjective(ABC):
     name: ClassVar[str]
     layout: ClassVar[Layout]
     """Which stacks the model that it trains has."""
+    family: ClassVar[Family]
+    """Its relatives have its hue in figures."""
     needs_translation: ClassVar[bool] = False
     writes: ClassVar[Writes] = "part"
     """What a decoder beside an encoder writes: by it measures know what to let the decoder read."""

@@ -23,7 +23,7 @@ from ._loss import LossTerm, supervised_cross_entropy
 from ._masked_lm import MaskedLM, Selection
 from ._metric import LOSS, Metric
 from ._noise import Noise
-from ._objective import AbstractObjective, Reads
+from ._objective import AbstractObjective, Family, Reads
 
 IS_RANDOM, IS_SWAPPED = "is_random", "is_swapped"
 """In `Example.labels`: whether the second segment is of another document; whether the two changed places."""
@@ -37,6 +37,7 @@ class AbstractPairObjective(AbstractObjective):
     """
 
     layout: ClassVar[Layout] = "encoder-pair"
+    family: ClassVar[Family] = "fill in"
     reads: ClassVar[Reads] = "pair"
     fields: ClassVar[Mapping[str, Field]] = {**SENTENCE_FIELDS, "token_type_ids": Field(), "pair": Field()}
     question: ClassVar[str]  # name of the loss term, and of the accuracy

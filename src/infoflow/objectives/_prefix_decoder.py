@@ -16,7 +16,7 @@ from ._batch import SENTENCE_FIELDS, UNSUPERVISED, Batch, Corrupted, Field
 from ._example import Example
 from ._loss import LossTerm, supervised_cross_entropy
 from ._noise import Noise
-from ._objective import AbstractObjective
+from ._objective import AbstractObjective, Family
 from ._text_to_text import prefix_length
 
 
@@ -30,6 +30,7 @@ class PrefixDecoder(AbstractObjective):
 
     name: ClassVar[str] = "prefix-lm-decoder"
     layout: ClassVar[Layout] = "decoder"
+    family: ClassVar[Family] = "predict next"
     term_weights: ClassVar[dict[str, float]] = {"prefix-lm-decoder": 1.0}
     fields: ClassVar[dict[str, Field]] = {**SENTENCE_FIELDS, "prefix": Field()}
 

@@ -17,7 +17,7 @@ from ._example import Example
 from ._loss import LossTerm, supervised_cross_entropy
 from ._masking import hide
 from ._noise import Noise
-from ._objective import AbstractObjective
+from ._objective import AbstractObjective, Family
 
 BOUNDARY = "span-boundary"
 _TARGETS = 20  # tokens of a span that are predicted from its boundary: positions beyond have no embedding
@@ -37,6 +37,7 @@ class SpanBert(AbstractObjective):
 
     name: ClassVar[str] = "spanbert"
     layout: ClassVar[Layout] = "encoder-spans"
+    family: ClassVar[Family] = "fill in"
     needs_counts: ClassVar[bool] = True
     term_weights: ClassVar[dict[str, float]] = {"masked-lm": 1.0, BOUNDARY: 1.0}
     fields: ClassVar[dict[str, Field]] = {

@@ -33,7 +33,7 @@ from ._example import Example
 from ._loss import LossTerm
 from ._masking import random_tokens
 from ._noise import Noise
-from ._objective import AbstractObjective, Writes
+from ._objective import AbstractObjective, Family, Writes
 from ._span_noise import iid_mask, most_runs, span_mask, span_numbers, with_sentinels
 
 
@@ -41,6 +41,7 @@ class AbstractTextToText(AbstractObjective):
     """The decoder predicts what `taken_apart` says, given the rest of the text."""
 
     layout: ClassVar[Layout] = "encoder-decoder"
+    family: ClassVar[Family] = "reconstruct"
 
     def __init_subclass__(cls) -> None:
         cls.term_weights = {cls.name: 1.0}
@@ -70,6 +71,7 @@ class Seq2SeqLM(AbstractTextToText):
     """Language modelling by a decoder whose encoder reads nothing but its frame."""
 
     name: ClassVar[str] = "seq2seq-lm"
+    family: ClassVar[Family] = "predict next"
     writes: ClassVar[Writes] = "text"
 
     def taken_apart(self, tokens, generator, vocabulary):
@@ -82,6 +84,7 @@ class PrefixLM(AbstractTextToText):
     """The encoder reads a prefix of uniformly random length, the decoder goes on."""
 
     name: ClassVar[str] = "prefix-lm"
+    family: ClassVar[Family] = "predict next"
 
     def taken_apart(self, tokens, generator, vocabulary):
         cut = prefix_length(len(tokens), generator)

@@ -16,7 +16,7 @@ from ._example import Example
 from ._loss import LossTerm
 from ._metric import BLEU, LOSS, Metric
 from ._noise import Noise
-from ._objective import AbstractObjective, Writes
+from ._objective import AbstractObjective, Family, Writes
 from ._token_dropout import drop_tokens
 
 
@@ -27,6 +27,7 @@ class Translation(AbstractObjective):
 
     name: ClassVar[str] = "translation"
     layout: ClassVar[Layout] = "encoder-decoder"
+    family: ClassVar[Family] = "translate"
     needs_translation: ClassVar[bool] = True
     writes: ClassVar[Writes] = "translation"
     term_weights: ClassVar[dict[str, float]] = {"translation": 1.0}

@@ -46,6 +46,8 @@ class GatedObjective(AbstractObjective):
             "layout": inner.layout,
             "needs_translation": inner.needs_translation,
             "draws": inner.draws,
+            "reads": inner.reads,
+            "writes": inner.writes,
             "term_weights": {**inner.term_weights, TERM: self.weight},
         }
         for name, value in facts.items():

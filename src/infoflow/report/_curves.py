@@ -1,5 +1,7 @@
 """From measure tables to curves: one row per line and layer, with its interval."""
 
+from dataclasses import asdict
+
 import pandas as pd
 
 from ._numbers import estimate_text
@@ -63,14 +65,6 @@ def interval_note(table: pd.DataFrame) -> str:
 
 
 def _row(series: str, group: str, layer: int, estimate: Estimate) -> dict:
-    return {
-        "series": series,
-        "group": group,
-        "layer": int(layer),
-        "value": estimate.value,
-        "low": estimate.low,
-        "high": estimate.high,
-        "seeds": estimate.seeds,
-        "count": estimate.count,
-        "shown": estimate_text(estimate) if group != "baseline" else estimate_text(estimate).split(" (")[0],
-    }
+    shown = estimate_text(estimate)
+    row = {"series": series, "group": group, "layer": int(layer), **asdict(estimate)}
+    return row | {"shown": shown.split(" (")[0] if group == "baseline" else shown}

@@ -6,14 +6,14 @@ from typing import TypeVar
 from infoflow.foundation import current_display
 
 _Told = TypeVar("_Told")
-_DAMAGE = (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError, StopIteration)
+DAMAGE = (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError, StopIteration)
 
 
 def unless_damaged(tell: Callable[[], _Told], otherwise: _Told, name: str, left_out: list[str]) -> _Told:
     """What `tell` returns; `otherwise`, a warning, and a line in `left_out` where the data do not allow it."""
     try:
         return tell()
-    except _DAMAGE as error:
+    except DAMAGE as error:
         message = (
             f"The report leaves out {name}: a table or run.json does not hold what it needs ({kind_of(error)}). "
             "Run again what wrote them."

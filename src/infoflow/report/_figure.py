@@ -1,19 +1,26 @@
 """What a figure of the report is: a question, its picture, the sentence that answers it, and how to read it."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
 
-from ._language import Series
+from ._language import Cast, Series
+from .forms._frame import Framed
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Panel:
     """One chart: a Vega-Lite specification that is as wide as its container."""
 
     spec: dict[str, Any]
     title: str = ""
+    form: Framed | None = None  # of a chart that can stand beside that of another architecture
+
+    @classmethod
+    def of(cls, form: Framed, title: str = "") -> "Panel":
+        return cls(spec=form.spec, title=title, form=form)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -27,6 +34,15 @@ class PanelGroup:
     panels: list[Panel]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Method:
+    """How the numbers of some figures were made: a paragraph of the methods section."""
+
+    id: str
+    title: str
+    text: str  # HTML of ours, with its formulas
+
+
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Figure:
     """A figure that answers the question in its heading."""
@@ -37,7 +53,7 @@ class Figure:
     panels: list[Panel]
     caption: str  # sample size, what the bands are
     how_to_read: list[str]
-    method: str  # key of a paragraph in the methods section
+    method: Method
     data: pd.DataFrame  # everything the picture shows, as offered for download
     tables: tuple[str, ...]
     findings: tuple[str, ...] = ()  # ids of the claims it illustrates
@@ -56,3 +72,11 @@ class Section:
     keys: list[Series] = field(default_factory=list)  # the lines that can be highlighted
     untrained: bool = False  # whether an untrained control is drawn
     notes: list[str] = field(default_factory=list)  # what was measured and is not drawn
+
+    def told_by(self, figures: Iterable[Figure | None], cast: Cast, frames: Iterable[pd.DataFrame]) -> "Section | None":
+        """The section with its figures, and the lines and controls of their rows; None without any figure."""
+        drawn, frames = [figure for figure in figures if figure is not None], list(frames)
+        if not drawn:
+            return None
+        untrained = any("trained" in frame and not bool(frame["trained"].all()) for frame in frames)
+        return replace(self, figures=drawn, keys=cast.present(*frames), untrained=untrained)

@@ -5,26 +5,29 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
+from infoflow.objectives import OBJECTIVES
 from infoflow.results import END, KEYS, UNTRAINED, RunFolder, Spec, first_architecture, select, with_keys
 
-FAMILIES = {
-    "predict the next token": (0, 8, 9, 10),
-    "fill in what is hidden": (1, 11, 12, 13),
+FAMILIES: dict[str, tuple[int, ...]] = {
+    "predict next": (0, 8, 9, 10),
+    "fill in": (1, 11, 12, 13),
     "translate": (2, 14, 15, 16),
-    "tell true from false": (17, 18, 19, 20),
-    "one vector for a word": (21, 22, 23, 24),
+    "discriminate": (17, 18, 19, 20),
+    "static": (21, 22, 23, 24),
 }
 """Slots of the palette (see `_theme`): objectives of a family have one hue, and differ in lightness, dash and mark."""
+_HUES = {"reconstruct": "fill in"}  # families that share the hue of another
 _OTHERS = (3, 4, 5, 6, 7)  # of models and objectives that belong to none
 NUM_SLOTS = len(_OTHERS) + sum(map(len, FAMILIES.values()))
-# The first slot of a family is its first objective's, in every report; the others go to whoever comes.
-_OWN = {"causal-lm": 0, "masked-lm": 1, "translation": 2, "seq2seq": 2}
+_SAME = {"seq2seq": "translation"}  # a model that was given may be of this task
+# Of objectives that no registry knows, such as those of models from a hub.
 _FAMILY_WORDS = {
-    "predict the next token": ("causal", "next-token", "prefix-lm", "permut", "autoregress"),
-    "fill in what is hidden": ("mask", "mlm", "span", "denois", "infill", "cloze", "t5", "bart", "electra-generator"),
+    "predict next": ("causal", "next-token", "prefix-lm", "permut", "autoregress"),
+    "fill in": ("mask", "mlm", "span", "infill", "cloze", "t5", "electra-generator"),
     "translate": ("translat", "seq2seq", "summar"),
-    "tell true from false": ("discriminat", "replaced", "electra", "next-sentence", "sentence-order", "contrast"),
-    "one vector for a word": ("skip-gram", "cbow", "static-", "word2vec", "fasttext", "glove"),
+    "discriminate": ("discriminat", "replaced", "electra", "next-sentence", "sentence-order", "contrast"),
+    "reconstruct": ("denois", "bart", "autoencod"),
+    "static": ("skip-gram", "cbow", "static-", "word2vec", "fasttext", "glove"),
 }
 _LABELS = {
     "causal-lm": "causal LM",
@@ -106,19 +109,30 @@ class Cast:
     by: str  # what names a line: "objective" or "model"
     main_stacks: dict[str, str]  # model → the stack compared across models: the encoder where there is one
     architecture: str = ""  # of all lines of a study
+    further: tuple[str, ...] = ()  # its other architectures
     lines: dict[str, str] = field(default_factory=dict)  # model → the key of its line
 
     @classmethod
-    def of(cls, run: RunFolder) -> "Cast":
+    def of(cls, run: RunFolder, architecture: str = "") -> "Cast":
+        """The models of the study's first architecture, or of another one: an objective looks the same in all."""
         by = "objective" if run.read().get("kind") in ("study", "corpora") else "model"
         every = listed_models(run)
-        cast = cls(series=(), by=by, main_stacks=_main_stacks(run), architecture=_first_architecture(run, every))
+        first = _first_architecture(run, every)
+        cast = cls(series=(), by=by, main_stacks=_main_stacks(run), architecture=architecture or first)
         if by == "objective":
-            ours = (every["architecture"] == cast.architecture) & (every["start"] == "")
-            every = every[ours & every["update"].isin([END, UNTRAINED])]
-        models = every.assign(series=cast.line_keys(every)).sort_values("order", kind="stable")
-        lines = dict(zip(models["model"], models["series"], strict=True))
-        return replace(cast, series=_series(models.drop_duplicates("series"), by), lines=lines)
+            every = every[(every["start"] == "") & every["update"].isin([END, UNTRAINED])]
+        else:
+            every = every.assign(architecture=first)
+        models = every.assign(series=cast.line_keys(every), further=every["architecture"] != first)
+        models = models.sort_values(["further", "order"], kind="stable")
+        ours = models[models["architecture"] == (architecture or first)]
+        looks = _series(models.drop_duplicates("series"), by)
+        return replace(
+            cast,
+            series=tuple(series for series in looks if series.key in set(ours["series"])),
+            lines=dict(zip(ours["model"], ours["series"], strict=True)),
+            further=tuple(dict.fromkeys(models.loc[models["further"], "architecture"])),
+        )
 
     def named(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The rows of the models that are shown, with the key of their line as `series`, and complete keys.
@@ -215,11 +229,30 @@ def listed_models(run: RunFolder) -> pd.DataFrame:
 
 
 def _order(objective: str) -> float:
-    """Of its line among others: the three main objectives first, then families, then the rest."""
-    if objective in _OWN:
-        return _OWN[objective]
-    families = (any(word in objective for word in words) for words in _FAMILY_WORDS.values())
-    return 10 + next((place for place, found in enumerate(families) if found), len(FAMILIES))
+    """Of its line among others: as the registry has it; then families, then the rest."""
+    objective = _SAME.get(objective, objective)
+    if objective in OBJECTIVES:
+        return list(OBJECTIVES).index(objective)
+    hue = _hue(objective)
+    return 1000 + (list(FAMILIES).index(hue) if hue else len(FAMILIES))
+
+
+def _hue(objective: str) -> str:
+    """The family whose hue an objective has: as it declares, else as its name tells; "" where neither does."""
+    known = OBJECTIVES.get(objective)
+    words = (family for family, words in _FAMILY_WORDS.items() if any(word in objective for word in words))
+    family = known.family if known else next(words, "")
+    return _HUES.get(family, family)
+
+
+def _own_slot(objective: str) -> int | None:
+    """A registered objective's, in every report: the shade of its hue that its place in the registry gives it."""
+    objective = _SAME.get(objective, objective)
+    if objective not in OBJECTIVES:
+        return None
+    hue = _hue(objective)
+    shades = FAMILIES[hue]
+    return shades[[name for name in OBJECTIVES if _hue(name) == hue].index(objective) % len(shades)]
 
 
 def entries_of_models(run: RunFolder) -> pd.DataFrame:
@@ -264,21 +297,19 @@ def _assign_slots(objectives: list[str], several: bool) -> list[int]:
     With `several`, an objective that comes again is a variant, in the same colour; else each line has its own.
     """
     taken: list[int] = []
-    reserved = {_OWN[name] for name in objectives if name in _OWN}
+    owned = {name: _own_slot(name) for name in objectives}
     known: dict[str, int] = {}
     for name in objectives:
-        own = known.get(name) if several else None
-        if own is None and (own := _OWN.get(name)) in (None, *taken):
-            wanted = [slot for slot in _slots_for(name, several) if slot not in taken and slot not in reserved]
-            own = wanted[0] if wanted else len(taken) % NUM_SLOTS
-        assert own is not None
-        known[name] = own
-        taken.append(own)
+        slot = known.get(name) if several else None
+        if slot is None and ((slot := owned[name]) is None or (slot in taken and not several)):
+            free = [each for each in _slots_for(name, several) if each not in taken and each not in owned.values()]
+            slot = free[0] if free else len(taken) % NUM_SLOTS
+        known[name] = slot
+        taken.append(slot)
     return taken
 
 
 def _slots_for(objective: str, several: bool) -> list[int]:
     """Its family's slots, then all others; of models that were given, the most different colours first."""
-    family = next((name for name, words in _FAMILY_WORDS.items() if any(word in objective for word in words)), None)
-    own = FAMILIES[family] if family and several else ()
+    own = FAMILIES.get(_hue(objective), ()) if several else ()
     return [*own, *(range(8) if not several else _OTHERS), *range(8, NUM_SLOTS)]

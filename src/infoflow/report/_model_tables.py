@@ -1,6 +1,6 @@
 """A run's tables with the rows that a page shows: the one place where the report's figures get their models from."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
@@ -55,9 +55,14 @@ class ModelTables:
         """`notes` tell of what is asked for from here on."""
         self._asked.clear()
 
-    def notes(self) -> list[str]:
-        """What the tables that were asked for hold and no figure shows, in words."""
-        left = dict.fromkeys(words for name in self._asked for words in self._not_drawn.get(name, []))
+    def notes(self, beside: Mapping[str, str] | None = None) -> list[str]:
+        """What the tables that were asked for hold and no figure shows, in words.
+
+        `beside`: of architectures that are drawn beside the first one, what of each is not.
+        """
+        drawn = {f"the architecture {name}": words for name, words in (beside or {}).items()}
+        found = [words for name in self._asked for words in self._not_drawn.get(name, [])]
+        left = dict.fromkeys(told for words in found if (told := drawn.get(words, words)))
         refused = {reason: None for name in self._asked if (reason := self._refused.get(name))}
         return [*([f"Not drawn: {listed(list(left))}."] if left else []), *refused]
 

@@ -22,7 +22,7 @@ from ._drawing import static_svg
 from ._embedding import asset, closed, embedded, policy, style
 from ._engine import javascript
 from ._figure import Figure, PanelGroup
-from ._methods import settings, stage_times, table_notes
+from ._provenance import settings, stage_times
 from ._replaceable import check_replaceable
 from ._shown_run import ShownRun
 from ._story import Story, tell
@@ -84,7 +84,7 @@ def render(run: RunFolder, story: Story) -> str:
         parts=told("the parts of the corpus", lambda: parts_told(run), ""),
         stages=told("the time per stage", lambda: stage_times(run), None),
         settings=told("the settings", lambda: settings(run), {}),
-        tables=table_notes(run),
+        tables={name: run.tables.stored(name) for name in run.tables},
         command=manifest.get("command", ""),
         version=version("infoflow"),
         style=Markup(style("style.css", "attention.css")),
@@ -92,7 +92,7 @@ def render(run: RunFolder, story: Story) -> str:
         scripts=[Markup(script) for script in scripts],
         policy=policy(scripts),
         warnings=[*manifest.get("warnings", []), *left_out],  # behind what may add to them
-        methods_used=list(dict.fromkeys(figure.method for figure in story.figures)),
+        methods=list(dict.fromkeys(figure.method for figure in story.figures)),
     )
 
 

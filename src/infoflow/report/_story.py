@@ -10,6 +10,7 @@ from infoflow.foundation import UserError
 from infoflow.results import AmbiguousModels, RunFolder
 
 from ._damaged import kind_of, unless_damaged
+from ._facets import facets
 from ._figure import Figure, Section
 from ._language import Cast
 from ._model_tables import ModelTables
@@ -71,9 +72,10 @@ def tell(run: RunFolder) -> Story:
         ) from error
     left_out: list[str] = []
     tables = ModelTables(run, cast)
+    others = [ModelTables(run, Cast.of(run, name)) for name in cast.further]
     with debug_mode(False):  # charts are made by us, and tested: checking every mark by the schema doubles their time
         told = [
-            unless_damaged(partial(_section, heading, build, tables), None, _name(build), left_out)
+            unless_damaged(partial(_section, heading, build, tables, others), None, _name(build), left_out)
             for heading, build in SECTIONS
         ]
     sections = [section for section in told if section is not None]
@@ -82,14 +84,22 @@ def tell(run: RunFolder) -> Story:
     return Story(cast=cast, sections=sections, findings=findings, left_out=left_out)
 
 
-def _section(heading: Section, build: Callable[[ModelTables], Section | None], tables: ModelTables) -> Section | None:
-    """The section with what it does not draw, in words; that alone, where it can draw nothing."""
+def _section(
+    heading: Section,
+    build: Callable[[ModelTables], Section | None],
+    tables: ModelTables,
+    others: list[ModelTables],
+) -> Section | None:
+    """The section, of `others` what can stand beside it, and in words what is not drawn; these alone, if nothing is."""
     tables.forget()
+    beside: dict[str, str] = {}
     try:
         section, refused = build(tables), []
     except AmbiguousModels as error:
         section, refused = None, [f"Not drawn: {error}"]
-    notes = [*tables.notes(), *refused]
+    if section and others:
+        section, beside = facets(section, build, tables, others)
+    notes = [*tables.notes(beside), *refused]
     return replace(section or heading, notes=notes) if section or notes else None
 
 

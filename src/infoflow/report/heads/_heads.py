@@ -1,22 +1,32 @@
 """What heads do: the layer × head map with a choice of statistics, and whether positional heads are confident."""
 
-from dataclasses import replace
 from typing import Any
 
 import altair as alt
 import pandas as pd
 
 from .._curves import has_untrained
-from .._figure import Figure, Panel, Section
+from .._figure import Figure, Method, Panel, Section
 from .._language import Cast, Series
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, number
 from .._samples import Estimate, Samples
-from ..forms._layer_chart import CONTROL, color_of, finished, lit, shape_of
+from ..forms._chart import amount, color_of, finished, shape_of, tips
+from ..forms._lines import SHARE, level
+from ..forms._scatter import points
 from ._map import head_map_figure
 from ._matter import matter_figure
 from ._removed import removed_figure
 from ._statistics import HEAD_TABLES
+
+_POSITIONAL_HEADS = Method(
+    id="head-positional",
+    title="Positional heads",
+    text="""
+    The share of queries whose strongest key lies at a given offset, among queries that have a key there. A head is
+    called positional from 90%. After Voita et al. (2019).
+    """,
+)
 
 _POINT = 0.03  # width of a point on axes from 0 to 1
 _POSITIONAL = 0.90  # Voita et al. 2019: share of queries whose strongest key is at one offset
@@ -40,14 +50,7 @@ def heads_section(tables: ModelTables) -> Section | None:
             figures.append(_positional_figure(pairs, cast))
     figures += [matter_figure(frames, tables.get("ablation_transfer"), cast)]
     figures += [removed_figure(frame, cast) for frame in tables.some(["head_pruning_curve"]).values()]
-    if all(figure is None for figure in figures):
-        return None
-    return replace(
-        HEADS,
-        figures=[figure for figure in figures if figure is not None],
-        keys=cast.present(*frames.values()),
-        untrained=any(has_untrained(frame) for frame in frames.values()),
-    )
+    return HEADS.told_by(figures, cast, frames.values())
 
 
 def _positional_frame(confidence: pd.DataFrame, positional: pd.DataFrame) -> pd.DataFrame:
@@ -82,7 +85,7 @@ def _positional_figure(pairs: pd.DataFrame, cast: Cast) -> Figure:
             "confidence of a head that spreads its weight evenly.",
             "It would be surprising to find points at the lower right: heads that always pick a neighbour, but barely.",
         ],
-        method="head-positional",
+        method=_POSITIONAL_HEADS,
         data=pairs.drop(columns="model"),
         tables=("head_confidence", "head_positional"),
         findings=("heads:V8",),
@@ -108,33 +111,14 @@ def _mean_confidence(heads: pd.DataFrame) -> Estimate:
 
 
 def _scatter(pairs: pd.DataFrame, series: Series) -> dict[str, Any]:
-    unit, ticks = alt.Scale(domain=[0, 1]), alt.Axis(tickCount=5)
-    x_title, y_title = "share looking at one neighbour", "confidence"
-    x = alt.X("share:Q", title=x_title, scale=unit, axis=ticks)
-    y = alt.Y("confidence:Q", title=y_title, scale=unit, axis=ticks)
-    color = color_of([series])
-    tooltip = ["seed:Q", "layer:Q", "head:Q", "offset:Q"]
-    tooltip += [alt.Tooltip("share:Q", format=".3f"), alt.Tooltip("confidence:Q", format=".3f")]
-    drawn = ["series", "seed", "layer", "head", "offset", "share", "confidence"]
-    trained = alt.Chart(pairs.loc[pairs["trained"], drawn].round(4))
-    untrained = alt.Chart(pairs.loc[~pairs["trained"], ["share", "confidence"]].round(3))
-    across, up = (_whiskers(pairs, low, high) for low, high in (("share_low", "share_high"), ("low", "high")))
+    x = alt.X(**amount("share", "share looking at one neighbour", SHARE))
+    y = alt.Y(**amount("confidence", "confidence", SHARE))
+    ends = {"x": ("share_low", "share_high"), "y": ("low", "high")}
+    drawn = ["series", "seed", "layer", "head", "offset", "share", "confidence", *ends["x"], *ends["y"]]
+    trained = pairs.loc[pairs["trained"], drawn].round(4)
+    untrained = pairs.loc[~pairs["trained"], ["share", "confidence"]].round(3)
+    look = {"color": color_of([series]), "shape": shape_of([series])}
+    tooltip = tips("seed:Q", "layer:Q", "head:Q", "offset:Q", "share:Q||.3f", "confidence:Q||.3f")
     uniform = float(pairs.loc[pairs["trained"], "uniform"].mean())
-    layers = [
-        untrained.mark_point(shape="cross", size=14, color="var(--control)", opacity=0.7).encode(x=x, y=y),
-        alt.Chart(pd.DataFrame([{"share": _POSITIONAL}])).mark_rule(**CONTROL).encode(x=x),
-        alt.Chart(pd.DataFrame([{"confidence": uniform}])).mark_rule(**CONTROL).encode(y=y),
-        across.encode(x=alt.X("share_low:Q", title=x_title, scale=unit), x2="share_high:Q", y=y, color=color),
-        up.encode(x=x, y=alt.Y("low:Q", title=y_title, scale=unit), y2="high:Q", color=color),
-        trained.mark_point(filled=True, size=32).encode(
-            x=x, y=y, color=color, shape=shape_of([series]), tooltip=tooltip, opacity=lit(0.75)
-        ),
-    ]
-    return finished(alt.layer(*layers), 240)
-
-
-def _whiskers(pairs: pd.DataFrame, low: str, high: str) -> alt.Chart:
-    """Intervals that reach beyond their point."""
-    long = pairs[pairs["trained"] & (pairs[high] - pairs[low] > _POINT)]
-    drawn = list(dict.fromkeys(["series", "share", "confidence", low, high]))
-    return alt.Chart(long[drawn].round(4)).mark_rule(strokeWidth=1, opacity=0.5)
+    behind, *drawn = points(trained, untrained, {"x": x, "y": y}, look, ends=ends, tooltip=tooltip, least=_POINT)
+    return finished([behind, level(_POSITIONAL, x=x), level(uniform, y=y), *drawn], 240)

@@ -10,15 +10,29 @@ import numpy as np
 import pandas as pd
 
 from .._binary import in_steps
-from .._figure import Figure, Panel
+from .._figure import Figure, Method, Panel
 from .._language import Cast
 from .._numbers import listed, number
-from .._theme import vega_config
-from ..forms._layer_chart import PADDING
+from ..forms._chart import finished
+from ..forms._grid import cells
 from ._examples import examples_by_grid
 from ._names import KINDS, kind_label
 from ._roles import Place, roles_by_place
 from ._statistics import GROUPS, Statistic, head_statistics
+
+_HEAD_STATISTICS = Method(
+    id="head-statistics",
+    title="Head statistics",
+    text="""
+    Confidence: mean over queries of the strongest attention weight. Entropy: mean of −Σ <i>a</i> ln <i>a</i>, in nats.
+    Special tokens count neither as keys nor as queries; remaining weights are not rescaled. Baseline: attention spread
+    evenly over the same keys. After Voita et al. (2019) and Clark et al. (2019). Relations: the share of edges whose
+    attending word's strongest key is the other end, between words (subwords merged), beside the relation's best fixed
+    offset. Rarest token: by frequency in the training corpus. Patterns: on random tokens repeated (Olsson et al. 2022).
+    In sentences: value-weighted is ‖<i>A</i><sub>ij</sub> <i>f</i>(<i>x</i><sub>j</sub>)‖ as a share of its row
+    (Kobayashi et al. 2020), mixed in is ALTI of the whole layer with its residual connection (Ferrando et al. 2022).
+    """,
+)
 
 
 def head_map_figure(frames: dict[str, pd.DataFrame], cast: Cast, examples: pd.DataFrame | None = None) -> Figure | None:
@@ -44,7 +58,7 @@ def head_map_figure(frames: dict[str, pd.DataFrame], cast: Cast, examples: pd.Da
         panels=heat_panels(rows, statistics[0], cast),
         caption=_caption(rows[rows["statistic"] == statistics[0].id]),
         how_to_read=_how_to_read(statistics, bool(roles), bool(shown)),
-        method="head-statistics",
+        method=_HEAD_STATISTICS,
         data=rows.drop(columns=[column for column in ("replicates", "model") if column in rows]),
         tables=(*(name for name in frames), *(("head_examples",) if shown else ())),
         findings=("heads:V8",),
@@ -134,20 +148,10 @@ def _grids(rows: pd.DataFrame, cast: Cast) -> list[_Grid]:
             of_kind: Any = own[(own["stack"] == stack) & (own["kind"] == kind)].groupby(["seed", "trained"])
             for (seed, trained), grid in of_kind:
                 layers, heads = int(grid["layer"].max()) + 1, int(grid["head"].max()) + 1
-                grids.append(
-                    _Grid(
-                        id=f"{series.key}/{stack}/{kind}",
-                        label=series.label,
-                        series=series.key,
-                        slot=series.slot,
-                        kind=kind_label(stack, kind),
-                        seed=int(seed),
-                        trained=bool(trained),
-                        layers=layers,
-                        heads=heads,
-                        parts=_by_statistic(grid, layers, heads),
-                    )
-                )
+                facts = {"label": series.label, "series": series.key, "slot": series.slot, "seed": int(seed)}
+                facts |= {"id": f"{series.key}/{stack}/{kind}", "kind": kind_label(stack, kind)}
+                parts = _by_statistic(grid, layers, heads)
+                grids.append(_Grid(**facts, trained=bool(trained), layers=layers, heads=heads, parts=parts))
     return grids
 
 
@@ -209,15 +213,9 @@ def _statistic_payload(
     both = own[own["trained"]].merge(own[~own["trained"]], on=keys, suffixes=("", "_untrained"))
     before, after = (_painted(both, statistic, suffix) for suffix in ("_untrained", ""))
     change = (after - before).abs().max() if len(both) else 0.0
+    facts = ("id", "label", "unit", "explanation", "control", "group", "signed", "margin")
     return {
-        "id": statistic.id,
-        "label": statistic.label,
-        "unit": statistic.unit,
-        "explanation": statistic.explanation,
-        "control": statistic.control,
-        "group": statistic.group,
-        "signed": statistic.signed,
-        "margin": statistic.margin,
+        **{name: getattr(statistic, name) for name in facts},
         "limits": limits,
         "top": float(f"{statistic.top:.3g}"),
         "change": float(f"{change:.3g}") or 1.0,
@@ -284,25 +282,11 @@ def _heat_chart(own: pd.DataFrame, statistic: Statistic, with_legend: bool) -> d
     title = f"{statistic.label}{f' ({statistic.unit})' if statistic.unit else ''}"
     legend = alt.Legend(orient="bottom", gradientLength=120, gradientThickness=8, tickCount=3)
     ends = ["below", "heat-0", "above"] if statistic.signed else [f"heat-{i}" for i in range(3)]
-    chart = (
-        alt.Chart(own[["layer", "head"]].assign(value=_painted(own, statistic)))
-        .mark_rect(stroke="var(--paper)", strokeWidth=1)
-        .encode(
-            x=alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0, domain=False, ticks=False)),
-            y=alt.Y("layer:O", title="layer", sort=layers, axis=alt.Axis(domain=False, ticks=False)),
-            color=alt.Color(
-                "value:Q",
-                title=title,
-                scale=alt.Scale(
-                    domain=[-statistic.top, 0, statistic.top]
-                    if statistic.signed
-                    else [0, statistic.top / 2, statistic.top],
-                    range=[f"var(--{end})" for end in ends],
-                    clamp=True,
-                ),
-                legend=legend if with_legend else None,
-            ),
-        )
-    )
-    spec = chart.properties(width="container", height=max(20 * len(layers), 60)).to_dict()
-    return {**spec, "config": vega_config(), "padding": PADDING}
+    least = -statistic.top if statistic.signed else 0.0
+    domain = [least, (least + statistic.top) / 2, statistic.top]
+    scale = alt.Scale(domain=domain, range=[f"var(--{end})" for end in ends], clamp=True)
+    color = alt.Color("value:Q", title=title, scale=scale, legend=legend if with_legend else None)
+    marks = alt.Chart(own[["layer", "head"]].assign(value=_painted(own, statistic)))
+    marks = marks.mark_rect(stroke="var(--paper)", strokeWidth=1)
+    place = {"x": cells(alt.X, "head", "head"), "y": cells(alt.Y, "layer", "layer", layers)}
+    return finished([marks.encode(**place, color=color)], max(20 * len(layers), 60))

@@ -7,13 +7,28 @@ import altair as alt
 import pandas as pd
 
 from .._curves import has_untrained
-from .._figure import Figure, Panel
+from .._figure import Figure, Method, Panel
 from .._language import Cast, Series
 from .._numbers import estimate_text, listed, number
 from .._samples import Samples
-from ..forms._layer_chart import CONTROL, color_of, finished, lit
+from ..forms._chart import amount, color_of, finished, tips, values_of
+from ..forms._lines import level
+from ..forms._scatter import points
 from ._names import kind_label
 from ._statistics import Statistic, head_statistics
+
+HEAD_IMPORTANCE = Method(
+    id="head-importance",
+    title="Which heads matter",
+    text="""
+    Importance: the expected size of ∂<i>L</i>/∂<i>ξ</i><sub>h</sub> for a gate <i>ξ</i> = 1 on the head's output, per
+    sentence, then averaged. Removal: the change of the loss on the same sentences when the head's output is replaced,
+    with <i>p</i> from random signs of the blocks' differences and corrected for the number of heads. Curves rank heads
+    on some sentences and score others; nothing is trained in between. After Michel, Levy and Neubig (2019). Relevance:
+    the head's share, at the input of the output projection, of what its layer contributes to the predicted token's
+    logit, after Voita et al. (2019).
+    """,
+)
 
 _KEYS = ["series", "seed", "trained", "stack", "kind", "layer", "head"]
 _KIND_SHAPES = {
@@ -74,7 +89,7 @@ def matter_figure(frames: dict[str, pd.DataFrame], transfer: pd.DataFrame | None
             "If the quick measure across could replace the costly one up, points would rise from left to right; a rank "
             "correlation of 1 means the same order, 0 none. Colour in the head map shows each of them for all heads.",
         ],
-        method="head-importance",
+        method=HEAD_IMPORTANCE,
         data=main.rows.drop(columns=["model"], errors="ignore"),
         tables=tables if transfer is None else (*tables, "ablation_transfer"),
         findings=("heads:M1", "heads:M5", "heads:V6"),
@@ -158,46 +173,23 @@ def _scatter_caption(pair: _Pair) -> str:
 def _scatter(pair: _Pair, series: Series) -> dict[str, Any]:
     own = pair.rows[pair.rows["series"] == series.key].round(5)
     own = own.assign(kind=[kind_label(stack, kind) for stack, kind in zip(own["stack"], own["kind"], strict=True)])
-    x_title, y_title = (f"{one.label}{f' ({one.unit})' if one.unit else ''}" for one in (pair.x, pair.y))
-    x_scale, y_scale = (alt.Scale(domain=_span(pair.rows, axis), nice=True, zero=False) for axis in "xy")
+    titles = {
+        axis: f"{one.label}{f' ({one.unit})' if one.unit else ''}" for axis, one in (("x", pair.x), ("y", pair.y))
+    }
+    spans = {axis: _span(pair.rows, axis) for axis in "xy"}
     x, y = (
-        alt.X("x:Q", title=x_title, scale=x_scale, axis=alt.Axis(tickCount=5)),
-        alt.Y("y:Q", title=y_title, scale=y_scale),
+        channel(**amount(axis, titles[axis], spans[axis], nice=True)) for axis, channel in (("x", alt.X), ("y", alt.Y))
     )
     kinds = sorted(set(own["kind"]))
-    shape = alt.Shape(
-        "kind:N",
-        scale=alt.Scale(domain=kinds, range=[_KIND_SHAPES.get(kind, "diamond") for kind in kinds]),
-        legend=None,
-    )
-    first = own["seed"] == own["seed"].min()
-    columns = ["series", "seed", "kind", "layer", "head", "x", "y", "y_low", "y_high"]
-    trained, untrained = own.loc[own["trained"], columns], own.loc[~own["trained"] & first, ["x", "y"]]
-    tooltip = [
-        "kind:N",
-        "seed:Q",
-        "layer:Q",
-        "head:Q",
-        alt.Tooltip("x:Q", title=pair.x.label, format=".3g"),
-        alt.Tooltip("y:Q", title=pair.y.label, format=".3g"),
-    ]
-    color = color_of([series])
+    shape = alt.Shape(**values_of("kind", kinds, [_KIND_SHAPES.get(kind, "diamond") for kind in kinds]))
+    trained = own.loc[own["trained"], ["series", "seed", "kind", "layer", "head", "x", "y", "y_low", "y_high"]]
+    untrained = own.loc[~own["trained"] & (own["seed"] == own["seed"].min()), ["x", "y"]]
+    tooltip = tips("kind:N", "seed:Q", "layer:Q", "head:Q", f"x:Q|{pair.x.label}|.3g", f"y:Q|{pair.y.label}|.3g")
     control = 0.0 if pair.y.signed else float(pair.rows.loc[pair.rows["trained"], "y_control"].mean())
-    up = trained[trained["y_high"] - trained["y_low"] > 0.05 * _height(pair.rows)]
-    rule = {"strokeWidth": 1, "opacity": 0.45}
-    layers = [
-        alt.Chart(untrained)
-        .mark_point(shape="cross", size=14, color="var(--control)", opacity=0.6, clip=True)
-        .encode(x=x, y=y),
-        alt.Chart(pd.DataFrame([{"y": control}])).mark_rule(**CONTROL).encode(y=y),
-        alt.Chart(up[["series", "x", "y_low", "y_high"]])
-        .mark_rule(**rule)
-        .encode(x=x, y=alt.Y("y_low:Q", title=y_title, scale=y_scale), y2="y_high:Q", color=color),
-        alt.Chart(trained[["series", "seed", "kind", "layer", "head", "x", "y"]])
-        .mark_point(filled=True, size=30)
-        .encode(x=x, y=y, color=color, shape=shape, tooltip=tooltip, opacity=lit(0.75)),
-    ]
-    return finished(alt.layer(*layers), 240)
+    look, least = {"color": color_of([series]), "shape": shape}, 0.05 * (spans["y"][1] - spans["y"][0])
+    ends = {"y": ("y_low", "y_high")}
+    behind, *drawn = points(trained, untrained, {"x": x, "y": y}, look, ends=ends, tooltip=tooltip, least=least)
+    return finished([behind, level(control, y=y), *drawn], 240)
 
 
 def _span(rows: pd.DataFrame, axis: str) -> list[float]:
@@ -206,8 +198,3 @@ def _span(rows: pd.DataFrame, axis: str) -> list[float]:
     low, high = float(ends.min().min()), float(ends.max().max())
     margin = 0.06 * (high - low) or 1e-6
     return [min(low - margin, 0.0), high + margin]
-
-
-def _height(rows: pd.DataFrame) -> float:
-    low, high = _span(rows, "y")
-    return high - low

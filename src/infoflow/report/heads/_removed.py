@@ -9,14 +9,20 @@ from .._figure import Figure, Panel
 from .._language import Cast, Series
 from .._numbers import listed, number
 from .._samples import Samples
-from ..forms._hollow import HOLLOW, point_style
-from ..forms._layer_chart import CONTROL, finished, lit
+from ..forms._chart import amount, finished, tips
+from ..forms._hollow import HOLLOW
+from ..forms._lines import Order, control_lines, lines, looks_of
+from ..forms._names import names_above
+from ._matter import HEAD_IMPORTANCE
 from ._names import KINDS
 
 _ORDERS = {
-    "importance": ("least important first", (1, 0), "circle"),
-    "iterative": ("least important, ranked anew", (6, 3), "diamond"),
-    "oracle": ("least costly alone first", (2, 2), "square"),
+    order.key: order
+    for order in (
+        Order(key="importance", label="least important first", dash=(1, 0), shape="circle", mark="●"),
+        Order(key="iterative", label="least important, ranked anew", dash=(6, 3), shape="diamond", mark="◆"),
+        Order(key="oracle", label="least costly alone first", dash=(2, 2), shape="square", mark="■"),
+    )
 }
 _KINDS = {"-".join(place): label for place, label in KINDS.items()}
 _RANDOM = "random order"
@@ -55,7 +61,7 @@ def removed_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
             "It would be surprising if the ranking by single removals were much better than that by importance: a "
             "head's cost alone says little about its cost once others are gone.",
         ],
-        method="head-importance",
+        method=HEAD_IMPORTANCE,
         data=curves.drop(columns="name"),
         tables=("head_pruning_curve",),
         findings=("heads:M3", "heads:M4", "heads:M6"),
@@ -73,7 +79,7 @@ def _curves(frame: pd.DataFrame) -> pd.DataFrame:
         else:
             estimate = Samples.of(own).estimate()
             value, low, high, seeds = estimate.value, estimate.low, estimate.high, estimate.seeds
-        name = _RANDOM if order == "random" else _ORDERS.get(order, (order,))[0]
+        name = _RANDOM if order == "random" else _ORDERS[order].label if order in _ORDERS else order
         heads = own["heads"].iloc[0] if "heads" in own else None
         rows.append(
             {"series": series, "kind": kind, "order": order, "name": name, "removed": float(removed), "heads": heads,
@@ -110,7 +116,7 @@ def _sentence(curves: pd.DataFrame, cast: Cast, metric: str) -> str:
         best = next((order for order in _ORDERS if bool((own["order"] == order).any())), None)
         if best is None:
             continue
-        how.append(_ORDERS[best][0])
+        how.append(_ORDERS[best].label)
         text = f"{_share(own, best, metric)} in {one.label}"
         if bool((own["order"] == "random").any()):
             text += f" ({_share(own, 'random', metric)} in random order)"
@@ -137,54 +143,26 @@ def _share(own: pd.DataFrame, order: str, metric: str) -> str:
 
 def _chart(own: pd.DataFrame, series: Series, metric: str, span: list[float]) -> dict[str, Any]:
     own = own.assign(percent=100 * own["removed"]).round(4)
-    x = alt.X(
-        "percent:Q", title="heads removed (%)", scale=alt.Scale(domain=[0, 100], nice=False), axis=alt.Axis(tickCount=5)
-    )
-    scale = alt.Scale(domain=span, nice=False, zero=False)
     unit = {"loss": " (nats per token)"}.get(metric, "")
-    y = alt.Y("value:Q", title=f"{metric}{unit}", scale=scale, axis=alt.Axis(tickCount=6))
-    low = alt.Y("low:Q", title=f"{metric}{unit}", scale=scale)
+    at = {
+        "x": alt.X(**amount("percent", "heads removed (%)", [0, 100])),
+        "y": alt.Y(**amount("value", f"{metric}{unit}", span, ticks=6)),
+    }
     known = [order for order in dict.fromkeys(own["order"]) if order != "random"]
-    looks = {order: _ORDERS.get(order, (order, (4, 2), "cross")) for order in known}
-    dash = alt.StrokeDash(
-        "order:N", scale=alt.Scale(domain=known, range=[list(look[1]) for look in looks.values()]), legend=None
+    orders = [
+        _ORDERS.get(order, Order(key=order, label=order, dash=(4, 2), shape="cross", mark="✚")) for order in known
+    ]
+    ranked, chance = own[own["order"] != "random"].assign(series=series.key), own[own["order"] == "random"]
+    look = looks_of(orders, "order", series.color)
+    tooltip = tips("name:N|order", "percent:Q|removed (%)", f"value:Q|{metric}|.3f")
+    touch = alt.Chart(own).mark_point(filled=True, size=200, opacity=0)
+    names = [("┄", _RANDOM, "var(--soft)")] * bool(len(chance)) + [(o.mark, o.label, series.color) for o in orders]
+    return finished(
+        [
+            *control_lines(chance, at, band=0.15, by=""),
+            *lines(ranked, at, look, band=0.15, width=2, size=28, touch=0),
+            touch.encode(**at, tooltip=tooltip),
+            names_above(names),
+        ],
+        240,
     )
-    shape = alt.Shape("order:N", scale=alt.Scale(domain=known, range=[look[2] for look in looks.values()]), legend=None)
-    ranked = own[own["order"] != "random"].assign(series=series.key)
-    chance = own[own["order"] == "random"]
-    tooltip = [
-        alt.Tooltip("name:N", title="order"),
-        alt.Tooltip("percent:Q", title="removed (%)"),
-        alt.Tooltip("value:Q", title=metric, format=".3f"),
-    ]
-    color = alt.ColorValue(series.color)
-    layers = [
-        alt.Chart(chance).mark_area(color="var(--control)", opacity=0.15).encode(x=x, y=low, y2="high:Q"),
-        alt.Chart(chance).mark_line(**CONTROL).encode(x=x, y=y),
-        alt.Chart(ranked.dropna(subset=["low", "high"]))
-        .mark_area()
-        .encode(x=x, y=low, y2="high:Q", detail="order:N", color=color, opacity=lit(0.15)),
-        alt.Chart(ranked).mark_line(strokeWidth=2).encode(x=x, y=y, strokeDash=dash, color=color, opacity=lit()),
-        alt.Chart(ranked)
-        .mark_point(size=28, **point_style(ranked))
-        .encode(x=x, y=y, shape=shape, color=color, opacity=lit()),
-        alt.Chart(own).mark_point(filled=True, size=200, opacity=0).encode(x=x, y=y, tooltip=tooltip),
-        *_names(own, series),
-    ]
-    return finished(alt.layer(*layers), 240)
-
-
-def _names(own: pd.DataFrame, series: Series) -> list[alt.Chart]:
-    """Marks and names of the orders, at the top left where no line is: quality is lost towards the right."""
-    found = [(_RANDOM, "┄", "var(--soft)")] * int((own["order"] == "random").any())
-    found += [
-        (name, {"circle": "●", "diamond": "◆", "square": "■"}[shape], series.color)
-        for order, (name, _, shape) in _ORDERS.items()
-        if bool((own["order"] == order).any())
-    ]
-    return [
-        alt.Chart(pd.DataFrame([{"text": f"{mark} {name}"}]))
-        .mark_text(align="left", baseline="top", fontSize=11, fontWeight="bold", color=color)
-        .encode(x=alt.XValue(6), y=alt.YValue(4 + 15 * row), text="text:N")
-        for row, (name, mark, color) in enumerate(found)
-    ]

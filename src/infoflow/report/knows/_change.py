@@ -4,14 +4,15 @@ from dataclasses import replace
 
 import pandas as pd
 
-from .._curves import curves, has_untrained, interval_note
+from .._curves import curves, interval_note
 from .._figure import Figure, Panel, Section
 from .._language import JOIN, Cast, Series
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
 from .._samples import Samples
-from ..forms._layer_chart import layer_chart
-from ._frequency import frequency_figures
+from ..forms._layer_chart import LayerChart, shared_range
+from ..forms._lines import SHARE
+from ._frequency import PWCCA, frequency_figures
 
 _PWCCA = (
     "Distance is 1 − PWCCA: 0 where each space is a linear map of the other, and as high as “shuffled rows” where the "
@@ -33,38 +34,33 @@ def change_section(tables: ModelTables) -> Section | None:
     frames = list(tables.some(["layer_distance"]).values())
     figures = [_layer_figure(cast.main(frame), cast) for frame in frames] + frequency_figures(tables)
     figures += [_model_figure(frame, cast) for frame in tables.some(["model_distance"]).values()]
-    if not figures:
-        return None
-    return replace(
-        CHANGES,
-        figures=figures,
-        keys=cast.present(*frames) if frames else list(cast.series),
-        untrained=any(has_untrained(frame) for frame in frames),
-    )
+    told = CHANGES.told_by(figures, cast, frames)
+    return told if frames or told is None else replace(told, keys=list(cast.series))
 
 
 def _layer_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
     table, series = curves(frame), cast.present(frame)
-    spec = layer_chart(
-        table,
-        series,
+    chart = LayerChart(
+        table=table,
+        series=series,
         y_title="distance between consecutive layers (1 − PWCCA)",
         x_title="from layer → to layer (0 = embeddings)",
         baseline_name="shuffled rows",
+        bounds=SHARE,
         transitions=True,
     )
     return Figure(
         id="layer-change",
         question="How much does each layer change the representation?",
         answer=[f"The largest step {'; '.join(_profile(frame, s) for s in series)}.", *_untrained_sentence(table)],
-        panels=[Panel(spec=spec)],
+        panels=[Panel.of(chart)],
         caption=f"{interval_note(table)} Width {int(frame['width'].median())}.",
         how_to_read=[
             "Across: the step from one layer to the next. Up: how far the two layers' spaces lie apart. " + _PWCCA,
             "The dashed grey line is a model of the same shape that was never trained.",
             "A rise at the last step means that the model rewrites its vectors just before it predicts.",
         ],
-        method="pwcca",
+        method=PWCCA,
         data=table.rename(columns={"layer": "from_layer"}),
         tables=("layer_distance",),
         findings=("representations:V-9",),
@@ -102,22 +98,15 @@ def _model_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
     )
     drawn += [("between seeds, same objective", curves(seeds, by="pair"), cast.present(seeds))] * bool(len(seeds))
     tables = pd.concat([table.assign(panel=title) for title, table, _ in drawn])
-    span = _shared_range(tables)
+    span = shared_range(tables[tables["group"] != "baseline"], SHARE)
+    how = {"y_title": "distance (1 − PWCCA)", "baseline_name": "shuffled rows", "y_range": span, "bounds": SHARE}
     return Figure(
         id="model-distance",
         question="Does the objective matter more than the random initialisation?"
         if len(seeds)
         else f"How far apart are the {across}?",
         answer=_distance_sentences(pairs, seeds, lines, across),
-        panels=[
-            Panel(
-                title=title,
-                spec=layer_chart(
-                    table, series, y_title="distance (1 − PWCCA)", baseline_name="shuffled rows", y_range=span
-                ),
-            )
-            for title, table, series in drawn
-        ],
+        panels=[Panel.of(LayerChart(table=table, series=series, **how), title) for title, table, series in drawn],
         caption=interval_note(tables).replace("seeds", "pairs of models")
         + (" Both panels share one scale." if len(drawn) > 1 else ""),
         how_to_read=[
@@ -127,7 +116,7 @@ def _model_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
             "at the top.",
             "Untrained models that started from the same initialisation are near zero by construction.",
         ],
-        method="pwcca",
+        method=PWCCA,
         data=tables,
         tables=("model_distance",),
         findings=tuple(f"representations:V-{n}" for n in (6, 7, 8)),
@@ -158,11 +147,6 @@ def _pair_series(pairs: pd.DataFrame, cast: Cast) -> list[Series]:
         for b in cast.series[index + 1 :]
         if a.key + JOIN + b.key in present
     ]
-
-
-def _shared_range(tables: pd.DataFrame) -> tuple[float, float]:
-    drawn = tables[tables["group"] != "baseline"]
-    return 0.0, 1.06 * float(drawn[["high", "value"]].max().max())
 
 
 def _distance_sentences(pairs: pd.DataFrame, seeds: pd.DataFrame, lines: list[Series], across: str) -> list[str]:

@@ -6,10 +6,26 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from .._figure import Figure, Panel
+from .._figure import Figure, Method, Panel
 from .._language import Cast, Series
 from .._numbers import listed
-from ..forms._layer_chart import CONTROL, color_of, dash_of, finished, lit, shape_of
+from ..forms._chart import amount, color_of, finished, lit, tips
+from ..forms._lines import control_lines, lines, looks_of
+
+MUTUAL_INFORMATION = Method(
+    id="mutual-information",
+    title="Mutual information with a token",
+    text="""
+    Vectors of one layer are sorted into clusters by mini-batch k-means; <i>I</i> = Σ <i>p</i>(<i>t</i>,<i>c</i>) ln
+    [<i>p</i>(<i>t</i>,<i>c</i>) / <i>p</i>(<i>t</i>)<i>p</i>(<i>c</i>)] between token <i>t</i> and cluster <i>c</i>, in
+    nats, over the most frequent tokens without special ones. Centres are fitted on some sentences, then every token of
+    the text is counted. Few tokens bias <i>I</i> upwards, so its entropies are those of Chao, Wang and Jost (2013),
+    <i>Î</i> = 2<i>Î<sub>N</sub></i> − mean of <i>Î<sub>N/2</sub></i> over two halves of the sentences. An interval
+    carries the choice of sentences, the spread over clusterings, and the difference to half of the sentences as what
+    bias may be left. It cannot exceed the entropy of the tokens. Compare layers and models with equally many clusters
+    only. After Voita, Sennrich and Titov (2019).
+    """,
+)
 
 _HEIGHT = 200
 _ESTIMATES = {"corrected": "value_by_size", "plug-in": "plug_in_by_size"}
@@ -57,7 +73,7 @@ def convergence_figure(sides: list[Side], cast: Cast) -> Figure | None:
             "layer's value: a hollow square is one that half of the sentences would have told otherwise by over .03 "
             "nats.",
         ],
-        method="mutual-information",
+        method=MUTUAL_INFORMATION,
         data=data,
         tables=("mutual_information",),
         findings=tuple(f"representations:V-{n}" for n in (1, 2, 3, 4, 5)),
@@ -99,29 +115,18 @@ def _answer(data: pd.DataFrame, side: str, series: list[Series]) -> str:
 
 
 def _chart(data: pd.DataFrame, series: list[Series]) -> dict[str, Any]:
-    x = alt.X(
-        "tokens:Q",
-        title="tokens counted",
-        scale=alt.Scale(type="log", nice=False),
-        axis=alt.Axis(format="~s", tickCount=4),
+    x = alt.X(**amount("tokens", "tokens counted", type="log", nice=False, zero=alt.Undefined, ticks=4, format="~s"))
+    at = {"x": x, "y": alt.Y(**amount("change", "top less bottom layer (nats)"))}
+    of_group = dict(iter(data.groupby("group")))
+    trained, untrained = of_group["trained"], of_group.get("untrained", data.head(0))
+    corrected, plug_in = (trained[trained["estimate"] == estimate] for estimate in _ESTIMATES)
+    pale = alt.Chart(plug_in).mark_line(strokeWidth=1.4, strokeDash=[1, 3])
+    tooltip = tips("estimate:N", "tokens:Q||,.0f", "change:Q|top less bottom|+.3f")
+    return finished(
+        [
+            *control_lines(untrained[untrained["estimate"] == "corrected"], at, band=0),
+            pale.encode(**at, color=color_of(series), opacity=lit(0.7)),
+            *lines(corrected, at, looks_of(series), band=0, touch=0, tooltip=tooltip),
+        ],
+        _HEIGHT,
     )
-    y = alt.Y("change:Q", title="top less bottom layer (nats)", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5))
-    at, color = {"x": x, "y": y}, color_of(series)
-    trained, untrained = data[data["group"] == "trained"], data[data["group"] == "untrained"]
-    corrected, plug_in = (alt.Chart(trained[trained["estimate"] == estimate]) for estimate in _ESTIMATES)
-    tooltip = [
-        alt.Tooltip("estimate:N"),
-        alt.Tooltip("tokens:Q", format=",.0f"),
-        alt.Tooltip("change:Q", title="top less bottom", format="+.3f"),
-    ]
-    layers = [
-        plug_in.mark_line(strokeWidth=1.4, strokeDash=[1, 3]).encode(**at, color=color, opacity=lit(0.7)),
-        corrected.mark_line(strokeWidth=2.2).encode(**at, color=color, strokeDash=dash_of(series), opacity=lit()),
-        corrected.mark_point(size=42, filled=True, opacity=1).encode(
-            **at, color=color, shape=shape_of(series), opacity=lit(), tooltip=tooltip
-        ),
-    ]
-    if len(untrained):
-        control = alt.Chart(untrained[untrained["estimate"] == "corrected"]).mark_line(**CONTROL)
-        layers.insert(0, control.encode(**at, detail="series:N", opacity=lit(1.0, 0.5)))
-    return finished(alt.layer(*layers), _HEIGHT)

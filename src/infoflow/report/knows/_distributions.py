@@ -1,16 +1,31 @@
 """Distributions layer by layer, as ridges: each layer's shape stands on its own line, from the bottom to the top."""
 
-import json
 from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
 
-from .._figure import Figure, Panel
+from .._figure import Figure, Method, Panel
 from .._language import Cast, Series
 from .._numbers import number
-from ..forms._layer_chart import color_of, finished, lit
+from ..forms._chart import amount, color_of, finished, lit, tips, with_field
+from ..forms._lines import of_one
+
+GEOMETRY = Method(
+    id="geometry",
+    title="Similarity of words",
+    text="""
+    Mean cosines are exact over all pairs: (‖Σ<i>u</i>‖² − <i>n</i>) / <i>n</i>(<i>n</i> − 1) for <i>n</i> vectors
+    <i>u</i> of length 1. A word's vector is the mean over its tokens; words of punctuation are left out, and within
+    words those with fewer than five sampled occurrences. Within sentences: the cosine of each word with the sentence's
+    mean, sentences of one word left out; for unrelated words with mean cosine <i>a</i> it would be √[(1 + (<i>n</i> −
+    1)<i>a</i>) / <i>n</i>]. Explainable variance: λ<sub>1</sub> / Σλ of a word's centred occurrences. After Ethayarajh
+    (2019) and Vázquez et al. (2021); other spaces and the part of single dimensions after Timkey and van Schijndel
+    (2021). High similarity is no fault of a space by itself: around the centres of its clusters it can be isotropic
+    (Cai et al. 2021), and clusters rule out isotropy as a whole (Mickus et al. 2024).
+    """,
+)
 
 _METRICS = {"cosine": "cosine of two random words", "euclidean": "Euclidean distance of two random words"}
 _TITLES = {"cosine": "cosine", "euclidean": "distance"}
@@ -44,7 +59,7 @@ def distribution_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
             "A shape that leaves 0 to the right is a space in which all words point the same way. Two humps are two "
             "kinds of words that the layer keeps apart.",
         ],
-        method="geometry",
+        method=GEOMETRY,
         data=shapes,
         tables=("distance_distribution",),
     )
@@ -92,11 +107,11 @@ def _ridges(rows: pd.DataFrame, series: Series, metric: str, span: tuple[float, 
         middle=((rows["low"] + rows["high"]) / 2).round(5),
         top=(rows["layer"] + _HEIGHT * rows["share"] / highest).round(3),
     ).sort_values(["layer", "middle"], ascending=[False, True])
-    shape = {name: _chart(of_group, series) for name, of_group in rows.groupby("group")}
-    at = _axes(rows, metric, span)
-    floor = at["y"].copy()
-    floor.shorthand = "layer:Q"
-    color, tooltip = color_of([series]), [alt.Tooltip("layer:Q")]
+    layers = sorted(int(layer) for layer in rows["layer"].unique())
+    shape = {name: of_one(own[["layer", "middle", "top"]], series.key) for name, own in rows.groupby("group")}
+    upward = amount("top", "layer", [layers[0] - 0.1, layers[-1] + _HEIGHT + 0.05], values=layers, format="d")
+    at = {"x": alt.X(**amount("middle", _METRICS[metric], span)), "y": alt.Y(**upward)}
+    look = {"detail": "layer:O", "color": color_of([series])}
     area = shape["trained"].mark_area(interpolate="monotone")
     edge = shape["trained"].mark_line(interpolate="monotone", strokeWidth=1.5)
     controls = [
@@ -106,27 +121,9 @@ def _ridges(rows: pd.DataFrame, series: Series, metric: str, span: tuple[float, 
         for name, dash in (("untrained", [4, 3]), ("baseline", [1, 3]))
         if name in shape
     ]
-    layers = [
-        area.encode(x=at["x"], y=floor, y2="top:Q", detail="layer:O", color=color, opacity=lit(0.35), tooltip=tooltip),
-        *controls,
-        edge.encode(**at, detail="layer:O", color=color, opacity=lit()),
-    ]
-    return finished(alt.layer(*layers), 70 + 32 * rows["layer"].nunique())
-
-
-def _chart(rows: pd.DataFrame, series: Series) -> alt.Chart:
-    """The rows in few characters: there are thousands."""
-    return alt.Chart(rows[["layer", "middle", "top"]]).transform_calculate(series=json.dumps(series.key))
-
-
-def _axes(rows: pd.DataFrame, metric: str, span: tuple[float, float]) -> dict[str, Any]:
-    layers = sorted(int(layer) for layer in rows["layer"].unique())
-    across = alt.Scale(domain=list(span), nice=False, zero=False)
-    upward = alt.Scale(domain=[layers[0] - 0.1, layers[-1] + _HEIGHT + 0.05], nice=False, zero=False)
-    return {
-        "x": alt.X("middle:Q", title=_METRICS[metric], scale=across, axis=alt.Axis(tickCount=5)),
-        "y": alt.Y("top:Q", title="layer", scale=upward, axis=alt.Axis(values=layers, format="d")),
-    }
+    floor = {"x": at["x"], "y": with_field(at["y"], "layer"), "y2": "top:Q"}
+    filled = area.encode(**floor, **look, opacity=lit(0.35), tooltip=tips("layer:Q"))
+    return finished([filled, *controls, edge.encode(**at, **look, opacity=lit())], 70 + 32 * len(layers))
 
 
 def _sentence(shapes: pd.DataFrame, cast: Cast) -> list[str]:

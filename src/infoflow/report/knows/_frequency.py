@@ -1,17 +1,40 @@
 """How frequent and rare tokens change, and how much they influence the tokens around them."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 
 from .._curves import curves, interval_note
-from .._figure import Figure, Panel
+from .._figure import Figure, Method, Panel
 from .._language import Cast, Series
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, number
 from .._samples import Samples
-from ..forms._rank_chart import rank_chart
+from ..forms._rank_chart import RankChart
+
+_INFLUENCE_OF_TOKEN = Method(
+    id="influence",
+    title="Influence of one token",
+    text="""
+    PWCCA distance between a layer's output as it is and its output when one token of the sentence is hidden as key and
+    value from that layer's self-attention, over all other tokens; lower layers are unchanged, and the token's own query
+    and vector stay. Each sentence gives a range of ranks at most one token, drawn by a hash; special tokens are neither
+    hidden nor compared, and sentences of one token are left out. All ranges have the same number of occurrences.
+    Baseline: a token drawn from the same sentences whatever its rank. After Voita, Sennrich and Titov (2019).
+    """,
+)
+
+PWCCA = Method(
+    id="pwcca",
+    title="PWCCA distance",
+    text="""
+    1 − Σ <i>α</i><sub>i</sub><i>ρ</i><sub>i</sub> / Σ <i>α</i><sub>i</sub>, with canonical correlations <i>ρ</i>
+    between two views of the same occurrences and weights <i>α</i> by how much of a view each canonical direction
+    carries. It is biased towards 0 when occurrences are few for the width; the baseline shuffles the rows of one view.
+    After Morcos, Raghu and Bengio (2018).
+    """,
+)
 
 _RANKS = (
     "Rank 1 is the most frequent token of the training text. Each line is a range of ranks (its end belongs to the "
@@ -70,7 +93,7 @@ def _change_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
             "Pale lines on top mean that frequent tokens, which carry little meaning of their own, are rewritten most. "
             "Where a masked LM turns the order round, it is rebuilding the token it has to predict.",
         ],
-        method="pwcca",
+        method=PWCCA,
         data=table.rename(columns={"layer": "from_layer"}),
         tables=("change_by_frequency",),
         findings=("representations:V-10",),
@@ -101,7 +124,7 @@ def _influence_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
             "In a causal LM the tokens before the hidden one cannot notice; they count here all the same, so that "
             "models can be compared. The table also holds later tokens alone (pool “after”).",
         ],
-        method="influence",
+        method=_INFLUENCE_OF_TOKEN,
         data=table,
         tables=("influence_by_frequency",),
         findings=("representations:V-11", "representations:V-12"),
@@ -170,11 +193,11 @@ def _at(rows: pd.DataFrame, layer: int) -> Samples:
     return Samples.of(rows[rows["layer"] == layer])
 
 
-def _panels(table: pd.DataFrame, cast: Cast, **how: str | bool) -> list[Panel]:
+def _panels(table: pd.DataFrame, cast: Cast, **how: Any) -> list[Panel]:
     """One panel per line of the cast, all on the same scale."""
     top = float(table[["high", "value"]].max().max())
     return [
-        Panel(title=series.label, spec=rank_chart(table[table["series"] == series.key], top=top, **how))  # type: ignore[arg-type]
+        Panel.of(RankChart(table=table[table["series"] == series.key], top=top, **how), series.label)
         for series in cast.present(table)
     ]
 

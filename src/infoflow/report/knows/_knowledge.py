@@ -6,14 +6,25 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from .._curves import curves, has_untrained, interval_note, samples_at
-from .._figure import Figure, Panel, Section
+from .._curves import curves, interval_note, samples_at
+from .._figure import Figure, Method, Panel, Section
 from .._language import JOIN, Cast, Series, own_style
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed
 from .._trends import Wording, change, order_sentence, trend_sentences
-from ..forms._layer_chart import CONTROL, color_of, dash_of, finished, layer_chart, lit, shape_of
-from ._convergence import Side, convergence_figure, with_convergence
+from ..forms._chart import CONTROL, NAME, amount, finished, lit, tips, with_field
+from ..forms._layer_chart import LayerChart
+from ..forms._lines import POSITIVE, SHARE, looks_of
+from ._convergence import MUTUAL_INFORMATION, Side, convergence_figure, with_convergence
+
+_IDENTITY = Method(
+    id="identity-neighbours",
+    title="Identity among neighbours",
+    text="""
+    For each occurrence, the share of its <i>k</i> nearest vectors (itself left out) that belong to the same token;
+    chance is Σ <i>p</i>² over the pool. After Voita, Sennrich and Titov (2019).
+    """,
+)
 
 _HOW_BANDS = (
     "A band is a 95% interval: where two bands lie apart, the difference is not noise. "
@@ -32,17 +43,10 @@ KNOWS = Section(
 def knowledge_section(tables: ModelTables) -> Section | None:
     """The section, or None where the run measured nothing that belongs here."""
     cast, frames = tables.cast, tables.some(("mutual_information", "identity_neighbours"))
-    if not frames:
-        return None
     figures = _information_figures(frames["mutual_information"], cast) if "mutual_information" in frames else []
     if "identity_neighbours" in frames:
         figures.append(_identity_figure(cast.main(frames["identity_neighbours"]), cast))
-    return replace(
-        KNOWS,
-        figures=figures,
-        keys=cast.present(*frames.values()),
-        untrained=any(has_untrained(frame) for frame in frames.values()),
-    )
+    return KNOWS.told_by(figures, cast, frames.values())
 
 
 def _information_figures(frame: pd.DataFrame, cast: Cast) -> list[Figure]:
@@ -66,20 +70,22 @@ def _information_figures(frame: pd.DataFrame, cast: Cast) -> list[Figure]:
     return figures
 
 
+def _information_chart(table: pd.DataFrame, lines: list[Series], title: str) -> LayerChart:
+    return LayerChart(table=table, series=lines, y_title=title, baseline_name="shuffled labels", bounds=POSITIVE)
+
+
 def _of(frame: pd.DataFrame, regime: str, side: str) -> pd.DataFrame:
     return frame[(frame["regime"] == regime) & (frame["side"] == side)]
 
 
 def _input_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
     table, series = with_convergence(curves(frame), frame), cast.present(frame)
-    spec = layer_chart(
-        table, series, y_title="mutual information with the input token (nats)", baseline_name="shuffled labels"
-    )
+    chart = _information_chart(table, series, "mutual information with the input token (nats)")
     return Figure(
         id="mi-input",
         question="How much do representations remember of their own input token?",
         answer=trend_sentences(frame, series, Wording("nats", what="of information about its input token")),
-        panels=[Panel(spec=spec)],
+        panels=[Panel.of(chart)],
         caption=f"{interval_note(table)} {_ceiling(frame)}",
         how_to_read=[
             "Across: layers, from the embeddings (0) to the top. Up: how many nats of the input token's identity can "
@@ -88,7 +94,7 @@ def _input_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
             "“Shuffled labels” is what is left of chance with as many clusters and tokens. It would be surprising if "
             "a causal LM kept its input to the top: it is trained to name the next token, not to repeat this one.",
         ],
-        method="mutual-information",
+        method=MUTUAL_INFORMATION,
         data=table,
         tables=("mutual_information",),
         findings=tuple(f"representations:V-{n}" for n in (1, 2, 3)),
@@ -104,16 +110,14 @@ def _output_rows(main: pd.DataFrame) -> pd.DataFrame:
 
 def _output_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
     table, series = with_convergence(curves(frame), frame), cast.present(frame)
-    spec = layer_chart(
-        table, series, y_title="mutual information with the output token (nats)", baseline_name="shuffled labels"
-    )
+    chart = _information_chart(table, series, "mutual information with the output token (nats)")
     hidden = [s.label for s in series if (frame.loc[frame["series"] == s.key, "regime"] == "training").any()]
     regime = f" Hidden positions only for {listed(hidden)}, as in training." if hidden else ""
     return Figure(
         id="mi-output",
         question="How much do they know of the token they have to produce?",
         answer=trend_sentences(frame, series, Wording("nats", what="of information about its output token")),
-        panels=[Panel(spec=spec)],
+        panels=[Panel.of(chart)],
         caption=f"{interval_note(table)} {_ceiling(frame)}{regime}",
         how_to_read=[
             "Up: how many nats of the token to predict can be read from the vector: the next token for a causal LM, "
@@ -121,7 +125,7 @@ def _output_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
             _HOW_BANDS,
             "A rising line is a prediction being built. It would be surprising if it rose in the first layers only.",
         ],
-        method="mutual-information",
+        method=MUTUAL_INFORMATION,
         data=table,
         tables=("mutual_information",),
         findings=("representations:V-4",),
@@ -149,9 +153,7 @@ def _training_figure(frame: pd.DataFrame, owner: Series) -> Figure:
         + ("" if owner.style is None else f"-{owner.style}"),  # a variant shares its slot
         question=f"What does {owner.label} do with a token that is hidden from it, as in training?",
         answer=trend_sentences(by_side, lines, wording) + _crossing(table, lines),
-        panels=[
-            Panel(spec=layer_chart(table, lines, y_title="mutual information (nats)", baseline_name="shuffled labels"))
-        ],
+        panels=[Panel.of(_information_chart(table, lines, "mutual information (nats)"))],
         caption=f"{interval_note(table)} Only positions whose input was replaced by another token.",
         how_to_read=[
             "The input token is the wrong one that took the original's place; the output token is the original, which "
@@ -159,7 +161,7 @@ def _training_figure(frame: pd.DataFrame, owner: Series) -> Figure:
             "Where the lines cross, the vector stops saying what was put in and starts saying what should have been "
             "there. " + _HOW_BANDS,
         ],
-        method="mutual-information",
+        method=MUTUAL_INFORMATION,
         data=table,
         tables=("mutual_information",),
         findings=("representations:V-4", "representations:V-5"),
@@ -225,7 +227,7 @@ def _plane_figure(main: pd.DataFrame, plane: pd.DataFrame, cast: Cast) -> Figure
             "The grey path is the untrained model: it has nothing to trade, so it stays in one place.",
             "A masked LM is shown at hidden positions, as in training.",
         ],
-        method="mutual-information",
+        method=MUTUAL_INFORMATION,
         data=plane,
         tables=("mutual_information",),
         findings=("representations:V-4", "representations:V-5"),
@@ -233,33 +235,31 @@ def _plane_figure(main: pd.DataFrame, plane: pd.DataFrame, cast: Cast) -> Figure
 
 
 def _plane_chart(plane: pd.DataFrame, series: Series) -> dict[str, Any]:
-    scale = alt.Scale(zero=False, padding=18)
-    x_title, y_title = "about the input token (nats)", "about the output token (nats)"
-    x = alt.X("input:Q", title=x_title, scale=scale, axis=alt.Axis(tickCount=5))
-    y = alt.Y("output:Q", title=y_title, scale=scale, axis=alt.Axis(tickCount=5))
-    color, at = color_of([series]), {"x": x, "y": y}
+    x = alt.X(**amount("input", "about the input token (nats)", padding=18))
+    y = alt.Y(**amount("output", "about the output token (nats)", padding=18))
+    at, look = {"x": x, "y": y}, looks_of([series])
     trained, untrained = plane[plane["group"] == "trained"], plane[plane["group"] == "untrained"]
-    base = alt.Chart(trained)
+    base, ends = alt.Chart(trained), {"color": look["color"], "opacity": lit(0.6)}
     whisker = base.mark_rule(strokeWidth=1.2)
-    tooltip = ["layer:Q", alt.Tooltip("input:Q", format=".3f"), alt.Tooltip("output:Q", format=".3f")]
+    tooltip = tips("layer:Q", "input:Q||.3f", "output:Q||.3f")
     layers = [
-        whisker.encode(x=alt.X("input_low:Q", title=x_title), x2="input_high:Q", y=y, color=color, opacity=lit(0.6)),
-        whisker.encode(x=x, y=alt.Y("output_low:Q", title=y_title), y2="output_high:Q", color=color, opacity=lit(0.6)),
+        whisker.encode(x=with_field(x, "input_low"), x2="input_high:Q", y=y, **ends),
+        whisker.encode(x=x, y=with_field(y, "output_low"), y2="output_high:Q", **ends),
         base.mark_line(strokeWidth=2).encode(
-            **at, color=color, order="layer:Q", strokeDash=dash_of([series]), opacity=lit()
+            **at, color=look["color"], order="layer:Q", strokeDash=look["strokeDash"], opacity=lit()
         ),
         base.mark_point(filled=True, size=50, opacity=1).encode(
-            **at, color=color, shape=shape_of([series]), opacity=lit(), tooltip=tooltip
+            **at, color=look["color"], shape=look["shape"], opacity=lit(), tooltip=tooltip
         ),
         base.mark_text(dx=10, dy=-8, fontSize=11, color="var(--ink)").encode(**at, text="layer:Q", opacity=lit()),
     ]
     if len(untrained):
         points = alt.OverlayMarkDef(color="var(--control)", size=16)
         label = untrained[untrained["layer"] == untrained["layer"].max()].assign(text="untrained")
-        named = alt.Chart(label).mark_text(dy=13, fontSize=11, fontWeight="bold", color="var(--soft)")
+        named = alt.Chart(label).mark_text(dy=13, color="var(--soft)", **NAME)
         layers.insert(0, alt.Chart(untrained).mark_line(**CONTROL, point=points).encode(**at, order="layer:Q"))
         layers.insert(1, named.encode(**at, text="text:N"))
-    return finished(alt.layer(*layers), 250)
+    return finished(layers, 250)
 
 
 def _identity_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
@@ -267,17 +267,13 @@ def _identity_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
     neighbours = int(frame["neighbours"].iloc[0])
     top = order_sentence(frame, series, "At the top layer this share is, in order")
     wording = Wording("", "rises by", "falls by", subject=lambda s: f"the share in {s.label}")
-    spec = layer_chart(
-        table,
-        series,
-        y_title=f"share of the {neighbours} nearest neighbours with the same token",
-        baseline_name="chance",
-    )
+    title = f"share of the {neighbours} nearest neighbours with the same token"
+    chart = LayerChart(table=table, series=series, y_title=title, baseline_name="chance", bounds=SHARE)
     return Figure(
         id="identity",
         question="Are a vector's nearest neighbours still the same token?",
         answer=[*([top] if top else []), *trend_sentences(frame, series, wording)],
-        panels=[Panel(spec=spec)],
+        panels=[Panel.of(chart)],
         caption=f"{interval_note(table)} {neighbours} neighbours by {frame['metric'].iloc[0]} distance.",
         how_to_read=[
             "For each occurrence of a token, its nearest vectors in other places are looked up. Up: the share of these "
@@ -285,7 +281,7 @@ def _identity_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
             _HOW_BANDS,
             "“Chance” draws neighbours at random from the same pool.",
         ],
-        method="identity-neighbours",
+        method=_IDENTITY,
         data=table,
         tables=("identity_neighbours",),
         findings=tuple(f"representations:V-{n}" for n in (13, 17, 18)),

@@ -1,16 +1,27 @@
 """When the prediction forms: every layer read through the model's own head, against the final prediction."""
 
-from dataclasses import replace
-
 import pandas as pd
 
-from .._curves import curves, has_untrained, interval_note, layers_of, samples_at
-from .._figure import Figure, Panel, Section
+from .._curves import curves, interval_note, layers_of, samples_at
+from .._figure import Figure, Method, Panel, Section
 from .._language import JOIN, Cast, Series
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
 from .._samples import Estimate
-from ..forms._layer_chart import layer_chart
+from ..forms._layer_chart import LayerChart, shared_range
+from ..forms._lines import POSITIVE, SHARE
+
+_LENS = Method(
+    id="lens",
+    title="Logit lens and tuned lens",
+    text="""
+    KL(<i>p</i> ‖ <i>q</i><sub>l</sub>), in nats, between the model's prediction <i>p</i> and what its output head
+    (final norm, prediction head, unembedding) makes of the vectors of layer <i>l</i>: as they are (logit lens,
+    nostalgebraist 2020), or after <i>h</i> + <i>A</i><sub>l</sub><i>h</i> + <i>b</i><sub>l</sub> (tuned lens, Belrose
+    et al. 2023), trained on that divergence by SGD on other sentences of the corpus. A masked LM is read at tokens
+    selected as in its training, an encoder–decoder at its decoder. Baseline: the mean of the model's predictions.
+    """,
+)
 
 _LENSES = {"tuned": ("tuned lens", 0), "logit": ("logit lens", 1)}  # label, style of the line in every panel
 _HOW_LENSES = (
@@ -36,12 +47,7 @@ def lenses_section(tables: ModelTables) -> Section | None:
     figures = [_divergence_figure(_by_lens(frame, "kl"), cast)]
     if len(rows := _by_lens(frame, "agreement")):
         figures.append(_agreement_figure(rows, cast))
-    return replace(
-        PREDICTS,
-        figures=figures,
-        keys=cast.present(frame),
-        untrained=has_untrained(frame),
-    )
+    return PREDICTS.told_by(figures, cast, [frame])
 
 
 def _one_choice(frame: pd.DataFrame) -> pd.DataFrame:
@@ -69,18 +75,18 @@ def _owners(frame: pd.DataFrame, cast: Cast) -> list[Series]:
     return [series for series in cast.series if series.key in set(frame["owner"])]
 
 
-def _panels(frame: pd.DataFrame, cast: Cast, y_title: str, baseline: str) -> tuple[list[Panel], pd.DataFrame]:
+def _panels(
+    frame: pd.DataFrame, cast: Cast, y_title: str, baseline: str, bounds: tuple[float, float]
+) -> tuple[list[Panel], pd.DataFrame]:
     """A panel per model, all on one scale, and the rows that they show: every layer but the top, where lines meet."""
     frame = frame.loc[frame["layer"] < frame.groupby("owner")["layer"].transform("max")]
     tables = {owner.key: curves(frame[frame["owner"] == owner.key]) for owner in _owners(frame, cast)}
     everything = pd.concat([table.assign(owner=key) for key, table in tables.items()], ignore_index=True)
-    span = 0.0, 1.06 * float(everything[["high", "value"]].max().max())
+    how = {"y_title": y_title, "baseline_name": baseline, "y_range": shared_range(everything, bounds), "bounds": bounds}
     panels = [
-        Panel(
-            title=_title(frame[frame["owner"] == owner.key], owner),
-            spec=layer_chart(
-                tables[owner.key], _lines(owner, frame), y_title=y_title, baseline_name=baseline, y_range=span
-            ),
+        Panel.of(
+            LayerChart(table=tables[owner.key], series=_lines(owner, frame), **how),
+            _title(frame[frame["owner"] == owner.key], owner),
         )
         for owner in _owners(frame, cast)
     ]
@@ -99,7 +105,7 @@ def _divergence_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
     # An untrained model predicts nearly the same everywhere: its divergence is nearly zero at any layer, a line that
     # would look like success.
     trained = frame[frame["trained"]]
-    panels, table = _panels(trained, cast, "KL to the final prediction (nats)", "mean prediction")
+    panels, table = _panels(trained, cast, "KL to the final prediction (nats)", "mean prediction", POSITIVE)
     return Figure(
         id="lens-divergence",
         question="How far is each layer from the final prediction?",
@@ -115,7 +121,7 @@ def _divergence_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
             "the head, a layer far below it knows most of the answer. Untrained models are not drawn, since they "
             "predict nearly the same everywhere.",
         ],
-        method="lens",
+        method=_LENS,
         data=table,
         tables=("lens",),
     )
@@ -161,7 +167,7 @@ def _untrained_sentence(frame: pd.DataFrame) -> list[str]:
 
 
 def _agreement_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
-    panels, table = _panels(frame, cast, "share of positions with the final favourite", "one guess for all")
+    panels, table = _panels(frame, cast, "share of positions with the final favourite", "one guess for all", SHARE)
     return Figure(
         id="lens-agreement",
         question="From which layer on is the likeliest token the final one?",
@@ -176,7 +182,7 @@ def _agreement_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
             "same shape that was never trained. It may score high, since its layers hardly change a vector and its "
             "favourite stays whatever it was: agreement shows a prediction only where the divergence shows one too.",
         ],
-        method="lens",
+        method=_LENS,
         data=table,
         tables=("lens",),
     )

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup, escape
 
-from .._theme import FONT, vega_config
-from ..forms._layer_chart import PADDING
+from .._theme import FONT
+from ..forms._chart import finished
 
 _CELL, _GAP = 100, 6  # units of a layer's square in the row, and between squares
 _LABEL = 17
@@ -127,8 +127,7 @@ def map_chart(space: Space, groups: list[Group]) -> dict[str, Any]:
         .mark_text(align="left", baseline="top", dx=4, color="var(--soft)")
         .encode(x=x, y=y, text="text"),
     )
-    spec = chart.properties(width="container", height=95 * rows).to_dict(validate=False)
-    return {**spec, "config": vega_config(), "padding": PADDING}
+    return finished(chart, 95 * rows)
 
 
 def _cell_rows(space: Space, index: int, columns: int, rows: int) -> pd.DataFrame:

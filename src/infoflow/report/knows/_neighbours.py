@@ -1,18 +1,31 @@
 """What neighbours share: place in the sentence, the tokens beside them, tags; and maps of the space itself."""
 
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
-from .._curves import curves, has_untrained, interval_note
-from .._figure import Figure, Panel, Section
+from .._curves import curves, interval_note
+from .._figure import Figure, Method, Panel, Section
 from .._language import Cast, Series
 from .._model_tables import ModelTables
 from .._numbers import number
 from .._trends import Wording, change, order_sentence, trend_sentences
-from ..forms._layer_chart import layer_chart
+from ..forms._layer_chart import LayerChart, shared_range
+from ..forms._lines import POSITIVE, SHARE
 from ._token_map import token_map_figures
+
+_TOKEN_NEIGHBOURS = Method(
+    id="token-neighbours",
+    title="Neighbours of the same token",
+    text="""
+    For each occurrence its <i>k</i> nearest vectors among occurrences of the same token; the mean of what they share
+    with it (|<i>p</i><sub>i</sub> − <i>p</i><sub>j</sub>| for positions, the share of equal labels else), over
+    occurrences, then over tokens. Tokens with fewer than 2<i>k</i> + 1 sampled occurrences are left out, since all
+    their occurrences would be neighbours; of frequent ones equally many are sampled. Intervals resample sentences,
+    whose tokens count as queries and as neighbours. Baseline: the same of all pairs of occurrences of a token. After
+    Voita, Sennrich and Titov (2019).
+    """,
+)
 
 _TABLES = ("position_neighbours", "context_neighbours", "tag_neighbours")
 _SIDES = {"left": "the token before", "right": "the token after"}
@@ -45,36 +58,30 @@ def neighbours_section(tables: ModelTables) -> Section | None:
     cast = tables.cast
     frames = {name: cast.main(frame) for name, frame in tables.some((*_TABLES, "token_map")).items()}
     frames = {name: frame for name, frame in frames.items() if len(frame)}
-    if not frames:
-        return None
     build = {"position_neighbours": _position, "context_neighbours": _context, "tag_neighbours": _tags}
     figures = [build[name](frames[name], cast) for name in _TABLES if name in frames]
     if "token_map" in frames:
         figures += token_map_figures(frames["token_map"], cast)
-    return replace(
-        NEIGHBOURS,
-        figures=figures,
-        keys=cast.present(*frames.values()),
-        untrained=any(has_untrained(frame) for frame in frames.values()),
-    )
+    return NEIGHBOURS.told_by(figures, cast, frames.values())
 
 
 def _position(frame: pd.DataFrame, cast: Cast) -> Figure:
     table, series = curves(frame), cast.present(frame)
     top = order_sentence(frame, series, "At the top layer neighbours stand this many tokens apart")
     wording = Wording("tokens", "rises by", "falls by", subject=lambda s: f"the distance in {s.label}")
-    spec = layer_chart(
-        table,
-        series,
+    chart = LayerChart(
+        table=table,
+        series=series,
         y_title="distance in position to neighbours (tokens, axis inverted)",
         baseline_name="any two",
+        bounds=POSITIVE,
         inverted=True,
     )
     return Figure(
         id="position-neighbours",
         question="Do a token's nearest occurrences stand at the same place in their sentences?",
         answer=[*([top] if top else []), *trend_sentences(frame, series, wording)],
-        panels=[Panel(spec=spec)],
+        panels=[Panel.of(chart)],
         caption=f"{interval_note(table)} {_pools(frame)}",
         how_to_read=[
             "Up: how many tokens apart an occurrence and its nearest vectors stand, each in its own sentence. The axis "
@@ -83,7 +90,7 @@ def _position(frame: pd.DataFrame, cast: Cast) -> Figure:
             "Sentences differ in length between corpora, and so does the distance of any two occurrences: compare with "
             "that, not with other corpora.",
         ],
-        method="token-neighbours",
+        method=_TOKEN_NEIGHBOURS,
         data=table,
         tables=("position_neighbours",),
         findings=("representations:V-14",),
@@ -127,30 +134,21 @@ def _shares(frame: pd.DataFrame, cast: Cast, *, column: str, names: dict[str, st
     parts = {value: frame[frame[column] == value] for value in names}
     tables = {value: curves(part) for value, part in parts.items()}
     data = pd.concat([table.assign(**{column: value}) for value, table in tables.items()], ignore_index=True)
-    series = cast.present(frame)
+    series, span = cast.present(frame), shared_range(data, SHARE, zero=0.35)
+    form: dict[str, Any] = {"y_title": "share of neighbours", "baseline_name": "chance", "bounds": SHARE}
     return Figure(
         panels=[
-            Panel(title=names[value], spec=_share_chart(table, series, _span(data))) for value, table in tables.items()
+            Panel.of(LayerChart(table=table, series=series, y_range=span, **form), names[value])
+            for value, table in tables.items()
         ],
         answer=_told(parts, series, names),
         caption=f"{interval_note(data)} {_pools(frame)}{' All panels share one scale.' if len(names) > 1 else ''}",
         how_to_read=[how, _HOW_POOLS],
-        method="token-neighbours",
+        method=_TOKEN_NEIGHBOURS,
         data=data,
         tables=(f"{column}_neighbours" if column == "tag" else "context_neighbours",),
         **facts,
     )
-
-
-def _share_chart(table: pd.DataFrame, series: list[Series], span: tuple[float, float]) -> dict[str, Any]:
-    return layer_chart(table, series, y_title="share of neighbours", baseline_name="chance", y_range=span)
-
-
-def _span(data: pd.DataFrame) -> tuple[float, float]:
-    """From zero where that wastes less than a third of the panel."""
-    low, high = float(data[["low", "value"]].min().min()), float(data[["high", "value"]].max().max())
-    margin = 0.06 * (high - low)
-    return (0.0 if low < 0.35 * high else low - margin, high + margin)
 
 
 def _told(parts: dict[str, pd.DataFrame], series: list[Series], names: dict[str, str]) -> list[str]:

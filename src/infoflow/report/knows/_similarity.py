@@ -6,21 +6,34 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from .._figure import Figure, Panel, PanelGroup, Section
+from .._figure import Figure, Method, Panel, PanelGroup, Section
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
-from .._theme import vega_config
-from ..forms._conditional import color_if
-from ..forms._layer_chart import PADDING
+from ..forms._chart import finished, tips
+from ..forms._grid import cells, squares
 from ._similarity_rows import (
     CONTROL,
     LAYERS,
     PairOfLines,
-    cells,
     equal_depth,
     excess_at_equal_depth,
+    means,
     pairs_of_lines,
     similarity_rows,
+)
+
+_SPACE_SIMILARITY = Method(
+    id="space-similarity",
+    title="Similarity of spaces",
+    text="""
+    RSA: Spearman correlation of the cosine distances between all pairs of words in two layers (Kriegeskorte et al.
+    2008). PWCCA: canonical correlations weighted by what they account for, the mean of both sides (Morcos et al. 2018).
+    CKA: ‖<i>Y</i>ᵀ<i>X</i>‖² / ‖<i>X</i>ᵀ<i>X</i>‖‖<i>Y</i>ᵀ<i>Y</i>‖ of centred vectors (Kornblith et al. 2019), by
+    the unbiased estimates of Song et al. (2012), which may be negative. Procrustes: the angle
+    arccos(‖<i>X</i>ᵀ<i>Y</i>‖<sub>*</sub> / ‖<i>X</i>‖‖<i>Y</i>‖) left after the best rotation, in radians (Williams et
+    al. 2021). Intervals follow to first order what leaves with each block of sentences, in ranks and weights too.
+    Baseline: the words of one model shuffled. Layer by layer between models after Vázquez et al. (2021).
+    """,
 )
 
 _MOST_LABELLED = 9  # layers across; more leave no room for numbers
@@ -94,7 +107,7 @@ def _figure(rows: pd.DataFrame, lines: list[PairOfLines]) -> Figure:
             "Choose a measure above the maps. They forgive different things: Procrustes and CKA a rotation, PWCCA any "
             "linear map, RSA whatever keeps the order of the distances.",
         ],
-        method="space-similarity",
+        method=_SPACE_SIMILARITY,
         data=data,
         tables=("space_similarity",),
         template="metrics.html.jinja",
@@ -105,7 +118,7 @@ def _figure(rows: pd.DataFrame, lines: list[PairOfLines]) -> Figure:
 def _tables(rows: pd.DataFrame, lines: list[PairOfLines]) -> dict[str, pd.DataFrame]:
     """Cells of every pair of lines that was measured."""
     tables = {line.key: rows[rows["line"] == line.key] for line in lines}
-    return {key: cells(own) for key, own in tables.items() if len(own)}
+    return {key: means(own) for key, own in tables.items() if len(own)}
 
 
 def _group(metric: Metric, tables: dict[str, pd.DataFrame], lines: list[PairOfLines]) -> PanelGroup:
@@ -189,44 +202,36 @@ def _best(table: pd.DataFrame, metric: Metric) -> pd.DataFrame:
 
 
 def _map(table: pd.DataFrame, line: PairOfLines, metric: Metric, span: tuple[float, float]) -> dict[str, Any]:
-    """The colour is an opacity from chance, nearly blank, to the best of all maps: variables do not mix."""
+    """The colour goes from chance, nearly blank, to the best of all maps."""
     up, across = (sorted(table[name].unique().tolist()) for name in LAYERS)
+    chance, best = span
     drawn = table[[*LAYERS, "shown"]].assign(
         value=table["value"].round(4),
         baseline=table["baseline"].round(3),
         best=table.index.isin(_best(table, metric).index),
+        strength=((table["value"] - chance) / (best - chance or 1.0)).round(3),
     )
     # No axis values: with them Vega loses the label 0 at some widths.
-    axis = alt.Axis(labelAngle=0, domain=False, ticks=False)
-    base = alt.Chart(drawn).encode(
-        x=alt.X("layer_b:O", title=f"layer of {line.across}", axis=axis),
-        y=alt.Y("layer_a:O", title=f"layer of {line.up}", sort=up[::-1], axis=axis),
-    )
-    squares = base.mark_rect(fill="var(--control)" if line.key == CONTROL else "var(--heat-2)").encode(
-        fillOpacity=alt.FillOpacity(
-            "value:Q", scale=alt.Scale(domain=list(span), range=[0.04, 1], clamp=True), legend=None
+    x = cells(alt.X, "layer_b", f"layer of {line.across}")
+    y = cells(alt.Y, "layer_a", f"layer of {line.up}", up[::-1])
+    layers = squares(
+        alt.Chart(drawn),
+        x,
+        y,
+        "strength",
+        color="var(--control)" if line.key == CONTROL else "var(--heat-2)",
+        text="value:Q" if len(across) <= _MOST_LABELLED else None,
+        format=".2f",
+        tooltip=tips(
+            f"layer_a:O|layer of {line.up}",
+            f"layer_b:O|layer of {line.across}",
+            f"shown:N|{metric.label}",
+            "baseline:Q|shuffled words",
         ),
-        tooltip=[
-            alt.Tooltip("layer_a:O", title=f"layer of {line.up}"),
-            alt.Tooltip("layer_b:O", title=f"layer of {line.across}"),
-            alt.Tooltip("shown:N", title=metric.label),
-            alt.Tooltip("baseline:Q", title="shuffled words"),
-        ],
     )
-    layers: list[alt.Chart] = [squares]
     if line.key != CONTROL:
-        best = base.transform_filter("datum.best")
+        framed = alt.Chart(drawn).transform_filter("datum.best")
         # A light line around the dark one: seen on pale and on strong squares.
-        layers += [best.mark_rect(filled=False, stroke=f"var(--{name})", strokeWidth=width) for name, width in _FRAME]
-    if len(across) <= _MOST_LABELLED:
-        layers.append(_labels(base, span))
-    spec = alt.layer(*layers).properties(width="container", height=max(26 * len(up), 60)).to_dict(validate=False)
-    return {**spec, "config": vega_config(), "padding": PADDING}
-
-
-def _labels(base: alt.Chart, span: tuple[float, float]) -> alt.Chart:
-    """Each square's number, in the colour that its background leaves readable."""
-    chance, best = span
-    strength = f"(datum.value - {chance}) / {best - chance or 1.0}"
-    color = color_if(f"{strength} > 0.6", "var(--paper)", "var(--ink)")
-    return base.mark_text(fontSize=10).encode(text=alt.Text("value:Q", format=".2f"), color=color)
+        frames = [framed.mark_rect(filled=False, stroke=f"var(--{name})", strokeWidth=width) for name, width in _FRAME]
+        layers[1:1] = [frame.encode(x=x, y=y) for frame in frames]
+    return finished(layers, max(26 * len(up), 60))

@@ -67,25 +67,16 @@ def _pair(a: Series, b: Series, title: str) -> PairOfLines:
     return PairOfLines(key=a.key + JOIN + b.key, up=up, across=across, title=title, same=a.key == b.key)
 
 
-def cells(rows: pd.DataFrame) -> pd.DataFrame:
+def means(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per pair of layers: the mean over pairs of models with its interval, and the mean baseline."""
     found = []
     by_layers: Any = rows.groupby(LAYERS)
     for (layer_a, layer_b), own in by_layers:
         estimate = Samples.of(own, "pair").estimate()
-        found.append(
-            {
-                "layer_a": int(layer_a),
-                "layer_b": int(layer_b),
-                "value": estimate.value,
-                "low": estimate.low,
-                "high": estimate.high,
-                "baseline": float(own["baseline"].mean()),
-                "pairs": estimate.seeds,
-                "count": estimate.count,
-                "shown": estimate_text(estimate),
-            }
-        )
+        row = {"layer_a": int(layer_a), "layer_b": int(layer_b)}
+        row |= {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+        row |= {"baseline": float(own["baseline"].mean()), "pairs": estimate.seeds, "count": estimate.count}
+        found.append(row | {"shown": estimate_text(estimate)})
     return pd.DataFrame(found)
 
 

@@ -7,14 +7,25 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from .._curves import curves, has_untrained, interval_note
-from .._figure import Figure, Panel, Section
+from .._curves import curves, interval_note
+from .._figure import Figure, Method, Panel, Section
 from .._language import Cast, Series
 from .._model_tables import ModelTables
 from .._numbers import listed, number
 from .._trends import Wording, trend_sentences
-from ..forms._layer_chart import layer_chart
-from ._distributions import distribution_figure
+from ..forms._layer_chart import LayerChart, shared_range
+from ..forms._lines import ANY, COSINE, POSITIVE, SHARE
+from ._distributions import GEOMETRY, distribution_figure
+
+_DIMENSION = Method(
+    id="intrinsic-dimension",
+    title="Intrinsic dimension",
+    text="""
+    <i>N</i> / Σ ln(<i>r</i><sub>2</sub>/<i>r</i><sub>1</sub>) over the distances of each point to its two nearest
+    neighbours. Points that repeat another up to rounding are left out. The value grows with <i>N</i> where the
+    dimension is high. After Facco et al. (2017).
+    """,
+)
 
 _SPACES = {
     "raw": "as they are",
@@ -37,6 +48,7 @@ class _Likeness(NamedTuple):
     question: str
     noun: str
     how: str
+    bounds: tuple[float, float] = COSINE
     findings: tuple[str, ...] = ()
 
 
@@ -78,6 +90,7 @@ _LIKENESSES = (
         "Corrected: less the same of all occurrences together; below .05 the paper calls a static vector a poor "
         "substitute. Few occurrences lie along one direction by chance: the dotted line is what words have after they "
         "exchanged their occurrences.",
+        bounds=SHARE,
     ),
 )
 
@@ -100,14 +113,7 @@ def space_section(tables: ModelTables) -> Section | None:
         figures += [_decoder(figure) for figure in _geometry_figures(cast.others(frame), cast)[:2]]
     if "distance_distribution" in frames:
         figures.append(distribution_figure(cast.main(frames["distance_distribution"]), cast))
-    if not figures:
-        return None
-    return replace(
-        SPACE,
-        figures=figures,
-        keys=cast.present(*frames.values()),
-        untrained=any(has_untrained(frame) for frame in frames.values()),
-    )
+    return SPACE.told_by(figures, cast, frames.values())
 
 
 def _one_choice(frame: pd.DataFrame) -> pd.DataFrame:
@@ -138,6 +144,8 @@ def _anisotropy_figure(frame: pd.DataFrame, average: pd.DataFrame, cast: Cast) -
     tables = {space: curves(rows) for space in _SPACES if len(rows := average[average["space"] == space])}
     everything = pd.concat([table.assign(space=space) for space, table in tables.items()], ignore_index=True)
     raw = average[average["space"] == "raw"]
+    how = {"y_title": "mean cosine of two random words", "baseline_name": "isotropic", "bounds": COSINE}
+    how["y_range"] = shared_range(everything, COSINE)
     return Figure(
         id="average-similarity",
         question="Are all words alike?",
@@ -149,16 +157,7 @@ def _anisotropy_figure(frame: pd.DataFrame, average: pd.DataFrame, cast: Cast) -
             *_rogue_sentence(frame, cast),
         ],
         panels=[
-            Panel(
-                title=_SPACES[space],
-                spec=layer_chart(
-                    table,
-                    cast.present(average[average["space"] == space]),
-                    y_title="mean cosine of two random words",
-                    baseline_name="isotropic",
-                    y_range=_shared_range(everything),
-                ),
-            )
+            Panel.of(LayerChart(table=table, series=cast.present(table), **how), _SPACES[space])
             for space, table in tables.items()
         ],
         caption=f"{interval_note(everything)} Words without letter or digit are left out. Panels share one scale.",
@@ -170,7 +169,7 @@ def _anisotropy_figure(frame: pd.DataFrame, average: pd.DataFrame, cast: Cast) -
             "vectors share an offset, and their differences may be as free as before; where it vanishes only in the "
             "last panels, a few dimensions with large values rule the cosine.",
         ],
-        method="geometry",
+        method=GEOMETRY,
         data=everything,
         tables=("geometry",),
         findings=tuple(f"representations:Z-{n}" for n in (1, 5, 6)),
@@ -218,15 +217,16 @@ def _likeness_figure(likeness: _Likeness, rows: pd.DataFrame, corrected: pd.Data
         question=likeness.question,
         answer=[*trend_sentences(corrected, series, wording), *_chance_sentence(likeness, tables["corrected"])],
         panels=[
-            Panel(
-                title=title,
-                spec=layer_chart(
-                    table,
-                    series,
+            Panel.of(
+                LayerChart(
+                    table=table,
+                    series=series,
                     y_title=likeness.noun if title == "as it is" else f"less that of {likeness.baseline_name}",
                     baseline_name=names[title],
-                    y_range=_shared_range(everything),
+                    bounds=likeness.bounds if title == "as it is" else ANY,
+                    y_range=shared_range(everything),
                 ),
+                title,
             )
             for title, table in tables.items()
         ],
@@ -234,7 +234,7 @@ def _likeness_figure(likeness: _Likeness, rows: pd.DataFrame, corrected: pd.Data
             "occurrences behind", "sentences behind" if likeness.id == "intra-sentence" else "occurrences behind"
         ),
         how_to_read=["Across: layers, from the embeddings (0) to the top.", likeness.how, _HOW_BANDS],
-        method="geometry",
+        method=GEOMETRY,
         data=everything,
         tables=("geometry",),
         findings=likeness.findings,
@@ -286,17 +286,13 @@ def _dimension_figure(rows: pd.DataFrame, cast: Cast) -> Figure:
     table, series = curves(rows), cast.present(rows)
     drawn, hidden = _on_scale(table)
     wording = Wording("", "rises by", "falls by", subject=_subject("dimension"))
+    names = {"y_title": "intrinsic dimension (TwoNN)", "baseline_name": "Gaussian of that covariance"}
+    chart = LayerChart(table=drawn, series=series, bounds=POSITIVE, **names)
     return Figure(
         id="intrinsic-dimension",
         question="How many dimensions does the cloud of words have?",
         answer=[*trend_sentences(rows[rows["trained"]], series, wording), *_gaussian_sentence(table)],
-        panels=[
-            Panel(
-                spec=layer_chart(
-                    drawn, series, y_title="intrinsic dimension (TwoNN)", baseline_name="Gaussian of that covariance"
-                )
-            )
-        ],
+        panels=[Panel.of(chart)],
         caption=f"{interval_note(table)} Repeated points are left out.{hidden}",
         how_to_read=[
             "Across: layers. Up: in how many directions a point can move and stay in the cloud, judged from the ratio "
@@ -304,7 +300,7 @@ def _dimension_figure(rows: pd.DataFrame, cast: Cast) -> Figure:
             f"{_HOW_BANDS} “Gaussian” is a cloud of the same covariance: words lie in tight groups rather than in one "
             "cloud, so they have fewer dimensions.",
         ],
-        method="intrinsic-dimension",
+        method=_DIMENSION,
         data=table,
         tables=("geometry",),
     )
@@ -331,11 +327,3 @@ def _span(values: pd.Series, places: int) -> str:
     """`0.13 to 0.19`, or one number where both ends round to it."""
     low, high = number(values.min(), places), number(values.max(), places)
     return low if low == high else f"{low} to {high}"
-
-
-def _shared_range(tables: pd.DataFrame) -> tuple[float, float]:
-    """One scale for all panels; it holds 0 and the controls."""
-    low = min(0.0, float(tables[["low", "value"]].min().min()))
-    high = float(tables[["high", "value"]].max().max())
-    margin = 0.06 * (high - low) or 0.1
-    return (low - margin / 3 if low < 0 else 0.0), high + margin

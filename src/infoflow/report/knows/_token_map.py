@@ -6,10 +6,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._figure import Figure, Panel
+from .._figure import Figure, Method, Panel
 from .._language import Cast, Series
 from .._numbers import number
 from ._map_drawing import Group, Space, map_chart, strip_svg
+
+_TOKEN_MAP = Method(
+    id="token-map",
+    title="Maps",
+    text="""
+    t-SNE with Euclidean distances of at most one occurrence per sentence. Layer 0 starts from two principal components,
+    every other layer from the map below; each map is then shifted, scaled and turned or mirrored (Procrustes) onto the
+    one below. For the masked LM the first map's sentences are corrupted as in training. After van der Maaten and Hinton
+    (2008) and Voita, Sennrich and Titov (2019).
+    """,
+)
 
 _SHOWN = 200  # points of a map: a study's page has many
 _NEAR = 10  # neighbours in the map that a sentence counts
@@ -82,7 +93,7 @@ def _figure(kind: _Kind, frame: pd.DataFrame, cast: Cast) -> Figure:
         caption=f"{points:,} occurrences of {names}, {min(points, _SHOWN)} of them drawn; perplexity "
         f"{number(float(frame['perplexity'].iloc[0]), 0)}. One sample without intervals: the figures above have them.",
         how_to_read=[kind.how, *_HOW_MAPS],
-        method="token-map",
+        method=_TOKEN_MAP,
         data=_wide(models),
         tables=("token_map",),
         template="maps.html.jinja",

@@ -1,5 +1,6 @@
 """Whether learned gates decide along a sweep of penalties."""
 
+from functools import partial
 from typing import Any
 
 import altair as alt
@@ -9,8 +10,10 @@ from .._figure import Figure, Panel
 from .._language import Cast
 from .._numbers import estimate_text, listed
 from .._samples import Estimate
-from ..forms._layer_chart import CONTROL, finished
-from ._charts import lean, lit, names_above, points_axis
+from ..forms._chart import amount, finished, lit, tips
+from ..forms._lines import level, lines
+from ..forms._names import names_above
+from ._charts import METHOD, points_axis
 from ._rows import LEARNED, Pool, over_seeds, percent_over_seeds, pools_of
 
 _LOOKS = (((1, 0), "circle", "●"), ((6, 2), "square", "■"), ((2, 2), "triangle-up", "▲"), ((4, 2), "diamond", "◆"))
@@ -44,7 +47,7 @@ def gates_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
             "While gates are undecided, it is open which heads the model needs, and two rules that count living heads "
             "give different numbers. Gates start undecided; it would be surprising if many still were at the end.",
         ],
-        method="pruning",
+        method=METHOD,
         data=table,
         tables=("pruning",),
         findings=("heads:V5",),
@@ -77,26 +80,23 @@ def _last(pool: Pool, table: pd.DataFrame) -> str:
 def _chart(table: pd.DataFrame, starts: dict[Pool, float], name: str) -> dict[str, Any]:
     points = table.drop_duplicates("point").sort_values("point")
     names = {int(point): f"{setting:g}" for point, setting in zip(points["point"], points["setting"], strict=True)}
-    x = points_axis(names, "weight of the penalty", gap=0)
-    scale = alt.Scale(domain=[0, 100])
-    y = alt.Y("value:Q", title="undecided (%)", scale=scale, axis=alt.Axis(tickCount=5))
-    low = alt.Y("low:Q", title="undecided (%)", scale=scale)
-    control = pd.DataFrame([{"value": value} for value in sorted(set(starts.values()))])
-    layers = [alt.Chart(control).mark_rule(**CONTROL).encode(y=y)]
+    at = {
+        "x": points_axis(names, "weight of the penalty", gap=0),
+        "y": alt.Y(**amount("value", "undecided (%)", [0, 100])),
+    }
+    layers = [level(value, y=at["y"]) for value in sorted(set(starts.values()))]
     entries = [("– –", name, "var(--soft)")]
+    tooltip = tips("series:N|model", "value:Q|undecided (%)")
     for number, pool in enumerate(starts):
         dash, shape, mark = _LOOKS[number % len(_LOOKS)]
         rows = pool.of(table)[["series", "point", "value", "low", "high"]].round(2)
-        base, look = alt.Chart(rows), {"color": alt.ColorValue(pool.series.color), "opacity": lit(pool.series)}
-        faint = lit(pool.series, 0.15)
-        tooltip = [alt.Tooltip("series:N", title="model"), alt.Tooltip("value:Q", title="undecided (%)")]
-        known = rows.dropna(subset=["low", "high"])
-        if len(known):
-            band = alt.Chart(known).mark_area()
-            layers.append(band.encode(x=x, y=low, y2="high:Q", color=look["color"], opacity=faint))
-        layers += [
-            base.mark_line(strokeWidth=1.8, strokeDash=list(dash)).encode(x=x, y=y, **look),
-            base.mark_point(filled=True, size=36, shape=shape, opacity=1).encode(x=x, y=y, **look, tooltip=tooltip),
-        ]
-        entries.append((mark, pool.title, pool.series.color))
-    return lean(finished(alt.layer(*layers, names_above(entries)), _HEIGHT))
+        color = pool.series.color
+        look = {
+            "color": alt.ColorValue(color),
+            "strokeDash": alt.StrokeDashValue(list(dash)),
+            "shape": alt.ShapeValue(shape),
+        }
+        light = partial(lit, of=pool.series)
+        layers += lines(rows, at, look, light=light, band=0.15, width=1.8, size=36, touch=0, tooltip=tooltip)
+        entries.append((mark, pool.title, color))
+    return finished([*layers, names_above(entries)], _HEIGHT)

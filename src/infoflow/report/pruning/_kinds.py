@@ -1,6 +1,7 @@
 """Which kinds of attention, and which layers, keep their heads along a sweep of pruning."""
 
 import math
+from functools import partial
 from typing import Any
 
 import altair as alt
@@ -9,15 +10,21 @@ import pandas as pd
 from .._figure import Figure, Panel
 from .._language import Cast, Series
 from .._numbers import listed, number
-from ..forms._layer_chart import CONTROL, finished
+from ..forms._chart import amount, finished, lit, tips
+from ..forms._grid import squares
+from ..forms._lines import Order, control_lines, folded, lines, looks_of
+from ..forms._names import names_above
 from ..heads._names import KINDS, kind_label
-from ._charts import folded, heads_left, lean, lit, names_above, points_axis, rows_axis, squares
+from ._charts import METHOD, heads_left, points_axis, rows_axis
 from ._rows import LEARNED, SUBSET, Pool, over_seeds, percent_over_seeds, pools_of
 
 _LOOKS = {
-    "encoder self-attention": ((1, 0), "circle", "●"),
-    "decoder self-attention": ((6, 2), "square", "■"),
-    "cross-attention": ((2, 2), "triangle-up", "▲"),
+    order.key: order
+    for order in (
+        Order(key="encoder self-attention", label="", dash=(1, 0), shape="circle", mark="●"),
+        Order(key="decoder self-attention", label="", dash=(6, 2), shape="square", mark="■"),
+        Order(key="cross-attention", label="", dash=(2, 2), shape="triangle-up", mark="▲"),
+    )
 }
 _HEIGHT = 220
 
@@ -49,7 +56,7 @@ def kinds_figure(heads: pd.DataFrame, cast: Cast) -> Figure | None:
             "under it. The stronger the colour, the larger the share of the layer's heads that is left.",
             "It would be surprising if all kinds stayed on the dashed line: then it would not matter where heads are.",
         ],
-        method="pruning",
+        method=METHOD,
         data=data,
         tables=("pruned_heads",),
         findings=("heads:V3",),
@@ -129,33 +136,18 @@ def _lines(rows: pd.DataFrame, kinds: list[str], size: int, series: Series) -> d
         bound = 100.0 if bool(rows["low"].notna().any()) else math.nan
         starts = pd.DataFrame({"name": kinds, "left": float(size), "percent": 100.0, "low": bound, "high": bound})
         rows = pd.concat([starts, rows]).sort_values(["name", "left"], ascending=False)
-    rows = rows.round(1)
-    base = folded(rows[["name", "left", "percent"]], "name")
-    known = rows.loc[rows["low"].notna(), ["name", "left", "low", "high"]]
-    even = pd.DataFrame([{"left": size, "percent": 100.0}, {"left": 0, "percent": 0.0}])
-    x = heads_left(size)
-    scale = alt.Scale(domain=[0, 100], nice=False)
-    y = alt.Y("percent:Q", title="alive (%)", scale=scale, axis=alt.Axis(tickCount=5))
-    looks = [_LOOKS.get(kind, ((4, 2), "diamond", "◆")) for kind in kinds]
-    dash = alt.StrokeDash("name:N", scale=alt.Scale(domain=kinds, range=[list(look[0]) for look in looks]), legend=None)
-    shape = alt.Shape("name:N", scale=alt.Scale(domain=kinds, range=[look[1] for look in looks]), legend=None)
-    color = alt.ColorValue(series.color)
-    tooltip = ["name:N", alt.Tooltip("left:Q", title="heads left"), alt.Tooltip("percent:Q", title="alive (%)")]
-    names = [("– –", "equal shares", "var(--soft)")]
-    names += [(look[2], kind, series.color) for kind, look in zip(kinds, looks, strict=True)]
-    low = alt.Y("low:Q", title="alive (%)", scale=scale)
-    band = folded(known, "name").mark_area() if len(known) else None
-    look = {"detail": "name:N", "color": color, "opacity": lit(series, 0.12)}
-    layers = [
-        *([] if band is None else [band.encode(x=x, y=low, y2="high:Q", **look)]),
-        alt.Chart(even).mark_line(**CONTROL).encode(x=x, y=y),
-        base.mark_line(strokeWidth=1.8).encode(x=x, y=y, strokeDash=dash, color=color, opacity=lit(series)),
-        base.mark_point(filled=True, size=30, opacity=1).encode(
-            x=x, y=y, shape=shape, color=color, opacity=lit(series), tooltip=tooltip
-        ),
-        names_above(names),
-    ]
-    return lean(finished(alt.layer(*layers), _HEIGHT))
+    orders = [_LOOKS.get(kind, Order(key=kind, label=kind, dash=(4, 2), shape="diamond", mark="◆")) for kind in kinds]
+    even = pd.DataFrame([{"left": size, "value": 100.0}, {"left": 0, "value": 0.0}])
+    at = {"x": heads_left(size), "y": alt.Y(**amount("value", "alive (%)", [0, 100]))}
+    rows = rows.assign(value=rows["percent"]).loc[:, ["name", "left", "value", "low", "high"]].round(1)
+    tooltip = tips("name:N", "left:Q|heads left", "value:Q|alive (%)")
+    how = {"light": partial(lit, of=series), "band": 0.12, "width": 1.8, "size": 30, "touch": 0}
+    names = [("– –", "equal shares", "var(--soft)"), *((order.mark, order.key, series.color) for order in orders)]
+    drawn = lines(
+        rows, at, looks_of(orders, "name", series.color), **how, tooltip=tooltip, chart=partial(folded, by="name")
+    )
+    layers = [*drawn[:1], *control_lines(even, at, band=0, by=""), *drawn[1:], names_above(names)]
+    return finished(layers, _HEIGHT)
 
 
 def _map(table: pd.DataFrame) -> dict[str, Any]:
@@ -164,6 +156,5 @@ def _map(table: pd.DataFrame) -> dict[str, Any]:
     names = {int(point): number(left, 0) for point, left in zip(points["point"], points["left"], strict=True)}
     rows = table.assign(text=[number(alive, 0) for alive in table["alive"]], share=table["share"].round(3))
     x = points_axis(names, f"heads left of {int(table['size'].iloc[0])}")
-    y = rows_axis("layer", layers, "layer")
-    chart = alt.layer(*squares(rows[["point", "layer", "share", "text"]], "layer", x, y))
-    return lean(finished(chart, max(22 * len(layers), 60)))
+    marks = folded(rows[["point", "layer", "share", "text"]], "layer")
+    return finished(squares(marks, x, rows_axis("layer", layers, "layer"), "share"), max(22 * len(layers), 60))

@@ -1,5 +1,6 @@
 """Quality against heads left: every way to choose them, beside random choices and the unpruned model."""
 
+from functools import partial
 from typing import Any
 
 import altair as alt
@@ -8,9 +9,10 @@ import pandas as pd
 from .._figure import Figure, Panel, PanelGroup
 from .._language import Cast
 from .._numbers import number
-from ..forms._hollow import point_style
-from ..forms._layer_chart import CONTROL, finished
-from ._charts import RANDOM_NAME, UNPRUNED, UNPRUNED_NAME, folded, heads_left, lean, lit, names_above, span_of
+from ..forms._chart import amount, finished, lit, tips
+from ..forms._lines import area, control_lines, folded, level, lines, looks_of
+from ..forms._names import names_above
+from ._charts import METHOD, RANDOM_NAME, UNPRUNED, UNPRUNED_NAME, heads_left, span_of
 from ._rows import (
     CHEAP,
     METRICS,
@@ -53,7 +55,7 @@ def quality_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
             "Below all others stand random choices, the control. It would be surprising if a ranking by importance, "
             "confidence or relevance did no better than they.",
         ],
-        method="pruning",
+        method=METHOD,
         data=curves,
         tables=("pruning",),
         findings=("heads:V1",),
@@ -125,40 +127,26 @@ def _value(value: float, metric: str) -> str:
 def _chart(own: pd.DataFrame, pool: Pool, metric: str, span: list[float]) -> dict[str, Any]:
     name, unit = METRICS[metric]
     own = _from_the_start(own.assign(**own[["left", "value", "low", "high", "unpruned"]].round(_places(metric))))
-    x = heads_left(int(own["size"].iloc[0]))
-    scale = alt.Scale(domain=span, nice=False, zero=False)
-    y = alt.Y("value:Q", title=f"{name}{unit}", scale=scale, axis=alt.Axis(tickCount=5))
-    low = alt.Y("low:Q", title=f"{name}{unit}", scale=scale)
+    at = {
+        "x": heads_left(int(own["size"].iloc[0])),
+        "y": alt.Y(**amount("value", f"{name}{unit}", span)),
+    }
     known = [way for way in WAYS if bool((own["way"] == way.key).any())]
-    keys = [way.key for way in known]
-    dash = alt.StrokeDash("way:N", scale=alt.Scale(domain=keys, range=[list(way.dash) for way in known]), legend=None)
-    shape = alt.Shape("way:N", scale=alt.Scale(domain=keys, range=[way.shape for way in known]), legend=None)
-    columns = ["way", "left", "value", "low", "high"]
-    lines = own.loc[own["way"].isin(keys), columns]
-    chance = own.loc[own["way"] == RANDOM, columns[1:]]
-    tooltip = [
-        alt.Tooltip("way:N", title="chosen by"),
-        alt.Tooltip("left:Q", title="heads left"),
-        alt.Tooltip("value:Q", title=name, format=".3f"),
-    ]
-    color = alt.ColorValue(pool.series.color)
-    learned = lines.loc[lines["way"].isin(keys[:1]), columns[1:]].dropna(subset=["low", "high"])
-    lines = lines[["way", "left", "value"]]
-    base = folded(lines, "way")
+    drawn = own.loc[own["way"].isin([way.key for way in known]), ["way", "left", "value", "low", "high", "seeds"]]
+    chance = own.loc[own["way"] == RANDOM, ["left", "value", "low", "high"]]
+    look, light = looks_of(known, "way", pool.series.color), partial(lit, of=pool.series)
+    learned = drawn.loc[drawn["way"] == (known[0].key if known else "")]
+    by_way: Any = partial(folded, by="way")
+    tooltip = tips("way:N|chosen by", "left:Q|heads left", f"value:Q|{name}|.3f")
+    how = {"light": light, "band": 0, "width": 1.8, "size": 26, "touch": 0}
     layers = [
-        alt.Chart(chance).mark_area(color="var(--control)", opacity=0.15).encode(x=x, y=low, y2="high:Q"),
-        alt.Chart(chance).mark_line(**CONTROL).encode(x=x, y=y),
-        alt.Chart(pd.DataFrame([{"value": float(own["unpruned"].mean())}])).mark_rule(**UNPRUNED).encode(y=y),
-        folded(learned.assign(way=keys[:1][0] if keys else ""), "way")
-        .mark_area()
-        .encode(x=x, y=low, y2="high:Q", color=color, opacity=lit(pool.series, 0.15)),
-        base.mark_line(strokeWidth=1.8).encode(x=x, y=y, strokeDash=dash, color=color, opacity=lit(pool.series)),
-        base.mark_point(size=26, **point_style(own)).encode(
-            x=x, y=y, shape=shape, color=color, opacity=lit(pool.series), tooltip=tooltip
-        ),
+        *control_lines(chance, at, band=0.15, by=""),
+        level(float(own["unpruned"].mean()), UNPRUNED, y=at["y"]),
+        area(learned, at, light(0.15), look, by_way),
+        *lines(drawn[["way", "left", "value", "seeds"]], at, look, **how, tooltip=tooltip, chart=by_way),
         _names(own, pool),
     ]
-    return lean(finished(alt.layer(*layers), _HEIGHT))
+    return finished(layers, _HEIGHT)
 
 
 def _from_the_start(own: pd.DataFrame) -> pd.DataFrame:

@@ -1,5 +1,6 @@
 """Which functions survive pruning: how many are left, who holds them, and heads × functions along the sweep."""
 
+from functools import partial
 from typing import Any
 
 import altair as alt
@@ -9,8 +10,11 @@ from .._figure import Figure, Panel, PanelGroup
 from .._language import Cast
 from .._numbers import listed
 from .._samples import Samples
-from ..forms._layer_chart import CONTROL, finished
-from ._charts import folded, heads_left, lean, lit, names_above, points_axis, rows_axis, squares
+from ..forms._chart import NAME, amount, bounded, finished, lit, tips, with_field
+from ..forms._grid import squares
+from ..forms._lines import control_lines, folded, lines
+from ..forms._names import names_above
+from ._charts import METHOD, heads_left, points_axis, rows_axis
 from ._functions import BEFORE, Functions, functions
 from ._rows import LEARNED, SUBSET, pools_of
 
@@ -49,7 +53,7 @@ def roles_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
             "Heads by functions: a tinted column is a head that lives; a dot is a function that it holds. A ring is a "
             "head that is gone and that still looks there, to no effect. Move the slider to prune.",
         ],
-        method="pruning",
+        method=METHOD,
         data=data,
         tables=("pruned_roles",),
         findings=("heads:V4",),
@@ -131,27 +135,16 @@ def _curve(told: Functions) -> dict[str, Any]:
         rows.append({"left": at["left"].mean(), "value": estimate.value, "low": estimate.low, "high": estimate.high,
                      "chance": 100 * at["chance"].mean()})  # fmt: skip
     table = pd.DataFrame(rows).round(1)
-    x, base = heads_left(size), alt.Chart(table)
-    scale = alt.Scale(domain=[0, 100], nice=False)
-    y = alt.Y("value:Q", title="functions left (%)", scale=scale, axis=alt.Axis(tickCount=5))
-    color = alt.ColorValue(series.color)
-    tooltip = [
-        alt.Tooltip("left:Q", title="heads left"),
-        alt.Tooltip("value:Q", title="functions left (%)"),
-        alt.Tooltip("chance:Q", title="random heads (%)"),
-    ]
+    at = {"x": heads_left(size), "y": alt.Y(**amount("value", "functions left (%)", [0, 100]))}
+    look, light = {"color": alt.ColorValue(series.color)}, partial(lit, of=series)
+    tooltip = tips("left:Q|heads left", "value:Q|functions left (%)", "chance:Q|random heads (%)")
+    chance = {**at, "y": with_field(at["y"], "chance")}
     layers = [
-        base.mark_line(**CONTROL).encode(x=x, y=alt.Y("chance:Q", title="functions left (%)", scale=scale)),
-        alt.Chart(table.dropna(subset=["low", "high"]))
-        .mark_area(clip=True)
-        .encode(x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q", color=color, opacity=lit(series, 0.15)),
-        base.mark_line(strokeWidth=2).encode(x=x, y=y, color=color, opacity=lit(series)),
-        base.mark_point(filled=True, size=30, opacity=1).encode(
-            x=x, y=y, color=color, opacity=lit(series), tooltip=tooltip
-        ),
+        *control_lines(table, chance, band=0, by=""),
+        *lines(bounded(table, (0, 100)), at, look, light=light, band=0.15, width=2, size=30, touch=0, tooltip=tooltip),
         names_above([("– –", "random heads", "var(--soft)"), ("●", "learned gates", series.color)]),
     ]
-    return lean(finished(alt.layer(*layers), _HEIGHT))
+    return finished(layers, _HEIGHT)
 
 
 def _shown(told: Functions, kind: str | None = None) -> pd.DataFrame:
@@ -177,7 +170,7 @@ def _holders(told: Functions) -> dict[str, Any]:
     y = rows_axis("name", order)
     held, gone = rows.loc[rows["heads"] > 0].drop(columns="heads"), rows.loc[rows["heads"] == 0, ["name", "point"]]
     empty = alt.Chart(gone).mark_rect(filled=False, stroke="var(--control)", strokeDash=[2, 2]).encode(x=x, y=y)
-    return lean(finished(alt.layer(*squares(held, "name", x, y), empty), max(_ROW * len(order), 60)))
+    return finished([*squares(folded(held, "name"), x, y, "share"), empty], max(_ROW * len(order), 60))
 
 
 def _matrix(told: Functions, kind: str) -> dict[str, Any]:
@@ -200,20 +193,20 @@ def _matrix(told: Functions, kind: str) -> dict[str, Any]:
     )
     y = rows_axis("role", order, gap=0)
     now = "datum.frame === frame"
-    tooltip = [alt.Tooltip("role:N", title="function"), alt.Tooltip("layer:Q"), alt.Tooltip("head:Q")]
+    tooltip = tips("role:N|function", "layer:Q", "head:Q")
     base = folded(dots, ["frame", "role"]).transform_filter(now)
     base = base.transform_calculate(layer=label, head=f"datum.place % {per_layer}")
     marks = base.mark_point(filled=True, size=26, opacity=1).encode(
         x=x, y=y, color=alt.ColorValue(color), tooltip=tooltip
     )
     rings = base.mark_point(filled=False, size=22, strokeWidth=1, opacity=1, color="var(--control)").encode(x=x, y=y)
-    chart = alt.layer(
+    layers_of_chart = [
         folded(alive, "frame").transform_filter(now).mark_rect(color="var(--heat-1)", opacity=0.35).encode(x=x),
         rings.transform_filter("!datum.alive"),
         marks.transform_filter("datum.alive"),
         *_state(told, kind, shown),
-    ).add_params(alt.param(name="frame", value=told.points.index(told.telling)))
-    return lean(finished(chart, max(_ROW * len(order), 60)))
+    ]
+    return finished(layers_of_chart, max(_ROW * len(order), 60), frame=told.points.index(told.telling))
 
 
 def _state(told: Functions, kind: str, shown: pd.DataFrame) -> list[alt.Chart]:
@@ -229,7 +222,7 @@ def _state(told: Functions, kind: str, shown: pd.DataFrame) -> list[alt.Chart]:
         gone += [{"frame": frame, "role": name, "text": "lost"} for name in lost]
     now = "datum.frame === frame"
     y = rows_axis("role", list(shown["name"]), gap=0)
-    words = {"fontSize": 11, "fontWeight": "bold", "color": "var(--soft)"}
+    words = {**NAME, "color": "var(--soft)"}
     above = alt.Chart(pd.DataFrame(lines)).transform_filter(now)
     beside = alt.Chart(pd.DataFrame(gone, columns=["frame", "role", "text"])).transform_filter(now)
     return [

@@ -1,5 +1,6 @@
 """Pruned models beside models that had the same heads from the start."""
 
+from functools import partial
 from typing import Any
 
 import altair as alt
@@ -12,9 +13,11 @@ from .._figure import Figure, Panel
 from .._language import Cast
 from .._numbers import estimate_text
 from .._samples import Samples
+from ..forms._chart import CONTROL, amount, finished, lit, tips, with_field
 from ..forms._hollow import point_style
-from ..forms._layer_chart import CONTROL, finished
-from ._charts import SCRATCH_NAME, UNPRUNED, UNPRUNED_NAME, heads_left, lean, lit, names_above, span_of
+from ..forms._lines import level, lines
+from ..forms._names import names_above
+from ._charts import METHOD, SCRATCH_NAME, UNPRUNED, UNPRUNED_NAME, heads_left, span_of
 from ._rows import LEARNED, METRICS, SCRATCH, Pool, metrics_of, pools_of, quality_curves, several, signature
 
 _HEIGHT = 220
@@ -51,7 +54,7 @@ def scratch_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
             "If the coloured line or point lies higher in BLEU (lower in loss), all heads were of use for learning, "
             "though few are for the result. It would be surprising if training from scratch were better.",
         ],
-        method="pruning",
+        method=METHOD,
         data=curves,
         tables=("pruning",),
         findings=("heads:V2",),
@@ -100,37 +103,42 @@ def _replicates(gaps: list[Samples], seeds: list, sign: int) -> dict[object, np.
 
 def _chart(own: pd.DataFrame, pool: Pool, metric: str, curves: pd.DataFrame) -> dict[str, Any]:
     name, unit = METRICS[metric]
-    scale = alt.Scale(domain=span_of(pool, curves), nice=False, zero=False)
     columns = ["left", "value", "low", "high"]
     own = own.assign(**own[columns].round(3))
-    x = heads_left(int(own["size"].iloc[0]))
-    y = alt.Y("value:Q", title=f"{name}{unit}", scale=scale, axis=alt.Axis(tickCount=5))
-    low = alt.Y("low:Q", title=f"{name}{unit}", scale=scale)
-    pruned = own.loc[own["way"] == LEARNED, columns]
-    scratch = own.loc[own["way"] == SCRATCH, columns]
-    tooltip = [alt.Tooltip("left:Q", title="heads left"), alt.Tooltip("value:Q", title=name, format=".3f")]
-    color, grey = alt.ColorValue(pool.series.color), alt.ColorValue("var(--control)")
+    at = {
+        "x": heads_left(int(own["size"].iloc[0])),
+        "y": alt.Y(**amount("value", f"{name}{unit}", span_of(pool, curves))),
+    }
+    pruned, scratch = (own.loc[own["way"] == way, [*columns, "seeds"]] for way in (LEARNED, SCRATCH))
+    tooltip = tips("left:Q|heads left", f"value:Q|{name}|.3f")
     single = len(pruned) == 1  # no line and no band, but two points with whiskers, side by side
-    aside, strength = (_ASIDE, 1.0) if single else (0, 0.15)
-    scratch_name = ("●", *SCRATCH_NAME[1:]) if single else SCRATCH_NAME
-
-    def interval(rows: pd.DataFrame, offset: int) -> alt.Chart:
-        base = alt.Chart(rows.dropna(subset=["low", "high"]))
-        mark = base.mark_rule(strokeWidth=1.5, xOffset=offset) if single else base.mark_area()
-        return mark.encode(x=x, y=low, y2="high:Q")
-
-    layers = [
-        interval(scratch, aside).encode(color=grey, opacity=alt.OpacityValue(strength)),
-        alt.Chart(scratch).mark_line(**CONTROL).encode(x=x, y=y),
-        alt.Chart(scratch)
-        .mark_point(size=26, xOffset=aside, **point_style(own))
-        .encode(x=x, y=y, color=grey, tooltip=tooltip),
-        alt.Chart(pd.DataFrame([{"value": float(own["unpruned"].mean())}])).mark_rule(**UNPRUNED).encode(y=y),
-        interval(pruned, -aside).encode(color=color, opacity=lit(pool.series, strength)),
-        alt.Chart(pruned).mark_line(strokeWidth=2).encode(x=x, y=y, color=color, opacity=lit(pool.series)),
-        alt.Chart(pruned)
-        .mark_point(size=30, xOffset=-aside, **point_style(own))
-        .encode(x=x, y=y, color=color, opacity=lit(pool.series), tooltip=tooltip),
-        names_above([UNPRUNED_NAME, scratch_name, ("●", "pruned", pool.series.color)]),
+    grey = {"color": alt.ColorValue("var(--control)"), "strokeDash": alt.StrokeDashValue(CONTROL["strokeDash"])}
+    color = {"color": alt.ColorValue(pool.series.color)}
+    drawn = [
+        (scratch, grey, _ASIDE, 26, lambda opacity=1.0: alt.OpacityValue(opacity)),
+        (pruned, color, -_ASIDE, 30, partial(lit, of=pool.series)),
     ]
-    return lean(finished(alt.layer(*layers), _HEIGHT))
+    layers: list[Any] = []
+    for rows, look, aside, size, light in drawn:
+        if single:
+            layers += _whiskers(rows, at, look, aside, size, light, tooltip)
+        else:
+            width = 2 if look is color else 1.6
+            layers += lines(rows, at, look, light=light, band=0.15, width=width, size=size, touch=0, tooltip=tooltip)
+    layers.insert(len(layers) // 2, level(float(own["unpruned"].mean()), UNPRUNED, y=at["y"]))
+    scratch_name = ("●", *SCRATCH_NAME[1:]) if single else SCRATCH_NAME
+    names = names_above([UNPRUNED_NAME, scratch_name, ("●", "pruned", pool.series.color)])
+    return finished([*layers, names], _HEIGHT)
+
+
+def _whiskers(
+    rows: pd.DataFrame, at: dict[str, Any], look: dict[str, Any], aside: int, size: int, light: Any, tooltip: list
+) -> list[Any]:
+    """A single point with its interval, so many pixels aside."""
+    own = {"color": look["color"], "opacity": light()}
+    known = alt.Chart(rows.dropna(subset=["low", "high"])).mark_rule(strokeWidth=1.5, xOffset=aside)
+    marks = alt.Chart(rows).mark_point(size=size, xOffset=aside, **point_style(rows))
+    return [
+        known.encode(x=at["x"], y=with_field(at["y"], "low"), y2="high:Q", **own),
+        marks.encode(**at, **own, tooltip=tooltip),
+    ]

@@ -8,9 +8,9 @@ import pandas as pd
 from .._figure import Figure, Panel
 from .._language import Cast
 from .._numbers import number
-from ..forms._conditional import color_if
-from ..forms._layer_chart import finished
-from ._rows import SETS, Part, of_part, parts_of
+from ..forms._chart import color_if, one_at_a_time, tips
+from ..forms._grid import cells, squares
+from ._rows import LOSS_CHANGE, SETS, Part, of_part, parts_of
 
 
 def allocation_heads_figure(by_set: dict[str, pd.DataFrame], cast: Cast) -> Figure:
@@ -46,7 +46,7 @@ def allocation_heads_figure(by_set: dict[str, pd.DataFrame], cast: Cast) -> Figu
             "Heads of one number under different seeds have nothing in common but their place, so means over seeds "
             "level heads out: unequal heads show in the data's column of the spread over heads, seed by seed.",
         ],
-        method="loss-change",
+        method=LOSS_CHANGE,
         data=data,
         tables=("allocation_heads",),
         findings=("dynamics:V8",),
@@ -89,28 +89,20 @@ def _sentence(part: Part, kind: str, table: pd.DataFrame) -> str:
 
 
 def _chart(tables: list[pd.DataFrame], limit: float) -> dict[str, Any]:
-    """The map of one set of sentences at a time: the page sets `shown` to its number."""
+    """The map of one set of sentences at a time."""
     table = pd.concat([table.assign(set=number) for number, table in enumerate(tables)], ignore_index=True)
     layers = sorted(set(table["layer"]), reverse=True)
     table = table.assign(text=[f"{value:.1f}".replace("-", "−") for value in table["map"]], size=table["map"].abs())
     table = table[["set", "layer", "head", "map", "layer_share", "text", "size"]].round(3)
-    x = alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0))
-    y = alt.Y("layer:O", title="layer", sort=layers)
-    base = alt.Chart(table)
-    tooltip = [
-        alt.Tooltip("layer:O"),
-        alt.Tooltip("head:O"),
-        alt.Tooltip("map:Q", title="% of the map", format=".2f"),
-        alt.Tooltip("layer_share:Q", title="% of its layer", format=".1f"),
-    ]
-    color = color_if("datum.map >= 0", "var(--above)", "var(--below)")
-    strength = alt.Opacity("size:Q", scale=alt.Scale(domain=[0, limit], range=[0, 1]), legend=None)
-    layers_of_chart: list[alt.Chart] = [
-        base.mark_rect(cornerRadius=2, color="var(--heat-0)").encode(x=x, y=y),
-        base.mark_rect(cornerRadius=2).encode(x=x, y=y, color=color, opacity=strength, tooltip=tooltip),
-    ]
-    if len(set(table["head"])) <= 8:
-        ink = color_if(f"datum.size > {0.55 * limit}", "var(--paper)", "var(--ink)")
-        layers_of_chart.append(base.mark_text(fontSize=9.5).encode(x=x, y=y, text="text:N", color=ink))
-    chart = alt.layer(*(layer.transform_filter("datum.set === shown") for layer in layers_of_chart))
-    return finished(chart.add_params(alt.param(name="shown", value=0)), 25 * len(layers) + 10)
+    marks = squares(
+        alt.Chart(table),
+        cells(alt.X, "head", "head", domain=True),
+        cells(alt.Y, "layer", "layer", layers, domain=True),
+        "size",
+        full=limit,
+        color=color_if("datum.map >= 0", "var(--above)", "var(--below)"),
+        text="text:N" if len(set(table["head"])) <= 8 else None,
+        size=9.5,
+        tooltip=tips("layer:O", "head:O", "map:Q|% of the map|.2f", "layer_share:Q|% of its layer|.1f"),
+    )
+    return one_at_a_time(marks, 25 * len(layers) + 10)

@@ -9,8 +9,9 @@ import pandas as pd
 from .._figure import Figure, Panel
 from .._language import Cast
 from .._numbers import listed
-from ..forms._layer_chart import finished
-from ._rows import COMPONENTS, SETS, Part, of_part, parts_of, shown_component
+from ..forms._chart import amount, finished, tips, values_of
+from ..forms._lines import level
+from ._rows import COMPONENTS, LOSS_CHANGE, SETS, Part, of_part, parts_of, shown_component
 
 _FRAMES = 24
 _FEED_FORWARD = ("mlp_in", "mlp_out")
@@ -48,7 +49,7 @@ def bars_figure(steps: dict[str, pd.DataFrame], groups: pd.DataFrame, cast: Cast
             "Move the slider to replay training: bars grow from the start to the chosen update. Shares within a stack "
             "say nothing about how much a stack as a whole contributed; the sentence below does.",
         ],
-        method="loss-change",
+        method=LOSS_CHANGE,
         data=data,
         tables=("allocation_steps", "allocation_groups"),
         findings=("dynamics:V2", "dynamics:V5", "dynamics:V9"),
@@ -99,31 +100,16 @@ def _chart(tables: list[pd.DataFrame], moments: list[int], reach: tuple[float, f
     layers = sorted({row["layer"] for row in rows}, reverse=True)
     data = alt.Data(values=rows)  # type: ignore[call-arg]
     base = alt.Chart(data).transform_calculate(share="datum.shares[shown][frame]", update=f"{moments}[frame]")
-    labels = [label for label, _ in COMPONENTS.values()]
+    x = alt.X(**amount("share", "% of the blocks' loss change", reach, nice=True, ticks=alt.Undefined), stack="zero")
     bars = base.mark_bar(height={"band": 0.78}).encode(
-        x=alt.X(
-            "share:Q",
-            title="% of the blocks' loss change",
-            scale=alt.Scale(domain=list(reach), nice=True),
-            stack="zero",
-        ),
+        x=x,
         y=alt.Y("layer:O", title="layer", sort=layers, axis=alt.Axis(labelPadding=6)),
-        color=alt.Color(
-            "name:N", scale=alt.Scale(domain=labels, range=[c for _, c in COMPONENTS.values()]), legend=None
-        ),
+        color=alt.Color(**values_of("name", *zip(*COMPONENTS.values(), strict=True))),
         order=alt.Order("order:Q"),
-        tooltip=[
-            alt.Tooltip("layer:O"),
-            alt.Tooltip("name:N", title="component"),
-            alt.Tooltip("share:Q", title="% of the loss change", format=".2f"),
-            alt.Tooltip("update:Q", title="until update", format=","),
-        ],
+        tooltip=tips("layer:O", "name:N|component", "share:Q|% of the loss change|.2f", "update:Q|until update|,"),
     )
-    zero = alt.Chart(pd.DataFrame([{"share": 0.0}])).mark_rule(color="var(--control)").encode(x="share:Q")
-    chart = alt.layer(bars, zero).add_params(
-        alt.param(name="frame", value=len(moments) - 1), alt.param(name="shown", value=0)
-    )
-    return finished(chart, 24 * len(layers) + 10)
+    zero = level(0.0, {"color": "var(--control)"}, x=alt.X("share:Q"))
+    return finished([bars, zero], 24 * len(layers) + 10, frame=len(moments) - 1, shown=0)
 
 
 def _rows(tables: list[pd.DataFrame], num_moments: int) -> list[dict[str, Any]]:

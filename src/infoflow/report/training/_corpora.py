@@ -9,7 +9,9 @@ import pandas as pd
 from .._figure import Figure, Panel
 from .._language import Cast
 from .._numbers import listed, number
-from ..forms._layer_chart import finished
+from ..forms._chart import tips, values_of
+from ..forms._dots import interval_dots
+from ._rows import LOSS_CHANGE
 
 _ACROSS, _BETWEEN, _SEEDS = "another corpus", "another objective", "another seed only"
 
@@ -33,7 +35,7 @@ def corpora_figure(table: pd.DataFrame, cast: Cast) -> Figure:
             "If the dynamics depended on the objective alone, changing the corpus would change no more than the seed "
             "does, and changing the objective more.",
         ],
-        method="loss-change",
+        method=LOSS_CHANGE,
         data=rows,
         tables=("allocation_corpora",),
         findings=("dynamics:V3",),
@@ -87,32 +89,24 @@ def _sentence(rows: pd.DataFrame, kind: str) -> str:
 
 
 def _chart(rows: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, Any]:
-    lines = [f"{row['changed']}: {row['name']}" for row in rows.to_dict("records")]
-    rows = rows.assign(line=lines)
+    rows = rows.assign(line=rows["changed"] + ": " + rows["name"])
     pairs = pairs.assign(line=pairs["changed"] + ": " + pairs["name"])
     pairs = pairs.assign(
         corpora=[a if a == b else f"{a}, {b}" for a, b in zip(pairs["corpus_a"], pairs["corpus_b"], strict=True)]
     )
-    low = min(0.0, float(pairs["value"].min()))
-    scale = alt.Scale(domain=[low, 1.0], nice=True)
-    x = alt.X("value:Q", title="rank correlation", scale=scale, axis=alt.Axis(tickCount=6))
-    y = alt.Y("line:N", title=None, sort=lines, axis=alt.Axis(labelLimit=260, grid=True))
-    color = alt.Color(
-        "changed:N",
-        scale=alt.Scale(domain=[_ACROSS, _BETWEEN, _SEEDS], range=["var(--above)", "var(--below)", "var(--control)"]),
-        legend=None,
+    colors = ["var(--above)", "var(--below)", "var(--control)"]
+    tooltip = tips("line:N|changed", "corpora:N", "value:Q|rank correlation|.3f", "pairs:Q|pairs of seeds")
+    return interval_dots(
+        rows,
+        {
+            "color": alt.Color(**values_of("changed", [_ACROSS, _BETWEEN, _SEEDS], colors)),
+            "shape": alt.ShapeValue("diamond"),
+        },
+        row="line",
+        title="rank correlation",
+        domain=[min(0.0, float(pairs["value"].min())), 1.0],
+        size=90,
+        more=[alt.Chart(pairs).mark_point(filled=True, size=28, opacity=0.7).encode(tooltip=tooltip)],
+        step=24,
+        dim=False,
     )
-    tooltip = [
-        alt.Tooltip("line:N", title="changed"),
-        alt.Tooltip("corpora:N"),
-        alt.Tooltip("value:Q", title="rank correlation", format=".3f"),
-        alt.Tooltip("pairs:Q", title="pairs of seeds"),
-    ]
-    layers = [
-        alt.Chart(rows)
-        .mark_rule(strokeWidth=2, opacity=0.5)
-        .encode(x=alt.X("low:Q", scale=scale, title="rank correlation"), x2="high:Q", y=y, color=color),
-        alt.Chart(pairs).mark_point(filled=True, size=28, opacity=0.7).encode(x=x, y=y, color=color, tooltip=tooltip),
-        alt.Chart(rows).mark_point(filled=True, size=90, opacity=1, shape="diamond").encode(x=x, y=y, color=color),
-    ]
-    return finished(alt.layer(*layers), 24 * len(lines) + 10)

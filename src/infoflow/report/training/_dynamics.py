@@ -10,13 +10,14 @@ from .._figure import Figure, Panel, Section
 from .._language import Cast, Series
 from .._model_tables import ModelTables
 from .._numbers import listed, number
-from ..forms._layer_chart import HEIGHT, color_of, dash_of, finished, lit
+from ..forms._chart import HEIGHT, NAME, amount, lit, one_at_a_time, tips, with_field
+from ..forms._lines import lines, looks_of
 from ._allocation_heads import allocation_heads_figure
 from ._bars import bars_figure
 from ._corpora import corpora_figure
 from ._histogram import histogram_figure
 from ._hurting import hurting_figure
-from ._rows import SETS, by_set, on_train
+from ._rows import LOSS_CHANGE, SETS, by_set, on_train
 from ._share_similarity import share_similarity_figure
 
 _BY_SET, _ON_TRAIN = ("windows", "steps", "heads"), ("groups", "hurting", "reliability")
@@ -73,7 +74,7 @@ def _loss_figure(windows: dict[str, pd.DataFrame], reliability: pd.DataFrame, ca
             "the gradient bends more between two updates than the rule follows.",
             "Losses of different objectives cannot be compared with each other.",
         ],
-        method="loss-change",
+        method=LOSS_CHANGE,
         data=pd.concat([curve.assign(set=name) for name, curve in curves.items()], ignore_index=True),
         tables=("allocation_windows", "allocation_reliability"),
         findings=("dynamics:L6",),
@@ -138,29 +139,25 @@ def _held_out_sentence(curves: dict[str, pd.DataFrame], series: list[Series]) ->
 
 
 def _loss_chart(tables: list[pd.DataFrame], series: list[Series]) -> dict[str, Any]:
-    """The curves of one set of sentences at a time: the page sets `shown` to its number."""
+    """The curves of one set of sentences at a time."""
     table = pd.concat([table.assign(set=number) for number, table in enumerate(tables)], ignore_index=True)
-    base, color = alt.Chart(table), color_of(series)
-    x = alt.X("update:Q", title="updates", axis=alt.Axis(format="~s", tickCount=6))
     values = table[["low", "high", "rebuilt"]].to_numpy(dtype=float)
-    scale = alt.Scale(zero=False, domain=[float(values.min()), float(values.max())])
-    y = alt.Y("value:Q", title="loss (nats per item)", scale=scale, axis=alt.Axis(tickCount=6))
-    tooltip = [alt.Tooltip("series:N"), alt.Tooltip("update:Q"), alt.Tooltip("value:Q", title="loss", format=".3f")]
-    tooltip += [alt.Tooltip("rebuilt:Q", title="from allocations", format=".3f")]
+    at = {
+        "x": alt.X(**amount("update", "updates", ticks=6, format="~s", zero=alt.Undefined)),
+        "y": alt.Y(**amount("value", "loss (nats per item)", [values.min(), values.max()], ticks=6, nice=True)),
+    }
+    look = looks_of(series)
+    tooltip = tips("series:N", "update:Q", "value:Q|loss|.3f", "rebuilt:Q|from allocations|.3f")
+    band, line, touch = lines(table, at, look, width=2.0, size=0, touch=200, tooltip=tooltip)
+    rebuilt = {"x": at["x"], "y": with_field(at["y"], "rebuilt"), "color": look["color"]}
     ends = table.loc[table.groupby(["set", "series"])["update"].idxmax()]
     ends = ends.assign(name=ends["series"].map({one.key: one.label for one in series}))
+    names = alt.Chart(ends).mark_text(align="right", dy=-8, **NAME)
     layers = [
-        base.mark_area().encode(
-            x=x, y=alt.Y("low:Q", scale=scale, title=None), y2="high:Q", color=color, opacity=lit(0.18)
-        ),
-        base.mark_line(strokeWidth=2.0).encode(x=x, y=y, color=color, strokeDash=dash_of(series), opacity=lit()),
-        base.mark_point(size=14, filled=True).encode(
-            x=x, y=alt.Y("rebuilt:Q", scale=scale, title=None), color=color, opacity=lit()
-        ),
-        base.mark_point(size=200, filled=True, opacity=0).encode(x=x, y=y, tooltip=tooltip),
-        alt.Chart(ends)
-        .mark_text(align="right", dy=-8, fontWeight="bold", fontSize=11)
-        .encode(x=x, y=alt.Y("value:Q", scale=scale), text="name:N", color=color, opacity=lit(1.0, 0.25)),
+        band,
+        line,
+        alt.Chart(table).mark_point(size=14, filled=True).encode(**rebuilt, opacity=lit()),
+        touch,
+        names.encode(**at, text="name:N", color=look["color"], opacity=lit(1.0, 0.25)),
     ]
-    chart = alt.layer(*(layer.transform_filter("datum.set === shown") for layer in layers))
-    return finished(chart.add_params(alt.param(name="shown", value=0)), HEIGHT)
+    return one_at_a_time(layers, HEIGHT)

@@ -11,8 +11,8 @@ import pandas as pd
 from .._figure import Figure, Panel
 from .._language import Cast
 from .._numbers import count_text
-from ..forms._layer_chart import finished
-from ._rows import COMPONENTS, Part, of_part, parts_of, shown_component
+from ..forms._chart import CONTROL, finished, tips, values_of, with_field
+from ._rows import COMPONENTS, LOSS_CHANGE, Part, of_part, parts_of, shown_component
 
 _DEPTH = 6  # decades of shares that a row is high: from one in a million to all
 _CUT = 0.002  # share of a component below which bins of the smallest changes are left out
@@ -46,7 +46,7 @@ def histogram_figure(histogram: pd.DataFrame, cast: Cast) -> Figure:
             "help.",
             "Long tails mean that few parameters do most of the work. The sizes nearest to 0 are left out.",
         ],
-        method="loss-change",
+        method=LOSS_CHANGE,
         data=data,
         tables=("allocation_histogram",),
         findings=("dynamics:L1", "dynamics:L4"),
@@ -121,49 +121,31 @@ def _chart(table: pd.DataFrame, smallest: int, largest: int) -> dict[str, Any]:
     drawn = _drawn(table, smallest, largest)
     rows = drawn.drop_duplicates("floor").set_index("floor")["name"]
     reach = largest - smallest + 1
-    x = alt.X(
-        "left:Q",
-        title="← helped · nats · hurt →",
-        scale=alt.Scale(domain=[-reach, reach], nice=False),
-        axis=_axis(smallest, reach),
-    )
+    across = alt.Scale(domain=[-reach, reach], nice=False)
+    x = alt.X("left:Q", title="← helped · nats · hurt →", scale=across, axis=_axis(smallest, reach))
     names = json.dumps({str(floor): name for floor, name in rows.items()}, ensure_ascii=False)
-    y = alt.Y(
-        "floor:Q",
-        title=None,
-        scale=alt.Scale(domain=[-0.05, len(rows)], nice=False),
-        axis=alt.Axis(values=sorted(rows.index), labelExpr=f"{names}[datum.label]", format="d", labelOffset=-9),
-    )
+    labels = alt.Axis(values=sorted(rows.index), labelExpr=f"{names}[datum.label]", format="d", labelOffset=-9)
+    y = alt.Y("floor:Q", title=None, scale=alt.Scale(domain=[-0.05, len(rows)], nice=False), axis=labels)
     fields = ["name", "side", "left", "right", "floor", "top", "share", "text", "count"]
-    color = alt.Color(
-        "side:N",
-        scale=alt.Scale(domain=["helped", "hurt", "zero"], range=["var(--above)", "var(--below)", "var(--control)"]),
-        legend=None,
-    )
-    bars = alt.Chart(drawn.loc[drawn["share"] > 0, fields].round({"share": 7}))
-    tooltip = [
-        alt.Tooltip("name:N", title="component"),
-        alt.Tooltip("side:N", title="the loss change"),
-        alt.Tooltip("text:N", title="size"),
-        alt.Tooltip("share:Q", title="of the component", format=".3%"),
-        alt.Tooltip("count:Q", title="parameters and steps", format=","),
-    ]
-    layers = [
-        bars.mark_rect(opacity=0.85).encode(x=x, x2="right:Q", y=y, y2="top:Q", color=color, tooltip=tooltip),
-        _expected(drawn, x, y),
-    ]
-    return finished(alt.layer(*layers), 44 * len(rows) + 20)
-
-
-def _expected(drawn: pd.DataFrame, x: alt.X, y: alt.Y) -> alt.Chart:
-    """The mean of both sides, bin by bin."""
+    colors = ["var(--above)", "var(--below)", "var(--control)"]
+    bars = alt.Chart(drawn.loc[drawn["share"] > 0, fields].round({"share": 7})).mark_rect(opacity=0.85)
+    look = {
+        "color": alt.Color(**values_of("side", ["helped", "hurt", "zero"], colors)),
+        "tooltip": tips(
+            "name:N|component",
+            "side:N|the loss change",
+            "text:N|size",
+            "share:Q|of the component|.3%",
+            "count:Q|parameters and steps|,",
+        ),
+    }
     seen = (drawn["side"] != "zero") & (drawn["expected_top"] > drawn["floor"])
-    lines = alt.Chart(drawn.loc[seen, ["left", "right", "expected_top"]])
-    upper = y.copy()
-    upper.shorthand = "expected_top:Q"
-    return lines.mark_rule(color="var(--control)", strokeDash=[4, 3], strokeWidth=1.6).encode(
-        x=x, x2="right:Q", y=upper
-    )
+    expected = alt.Chart(drawn.loc[seen, ["left", "right", "expected_top"]]).mark_rule(**CONTROL)
+    layers = [
+        bars.encode(x=x, x2="right:Q", y=y, y2="top:Q", **look),
+        expected.encode(x=x, x2="right:Q", y=with_field(y, "expected_top")),
+    ]
+    return finished(layers, 44 * len(rows) + 20)
 
 
 def _axis(smallest: int, reach: int) -> alt.Axis:

@@ -8,8 +8,9 @@ import pandas as pd
 from .._figure import Figure, Panel
 from .._language import Cast
 from .._numbers import count_text
-from ..forms._layer_chart import finished
-from ._rows import COMPONENTS, Part, of_part, parts_of, shown_component
+from ..forms._chart import tips
+from ..forms._dots import interval_dots
+from ._rows import COMPONENTS, LOSS_CHANGE, Part, of_part, parts_of, shown_component
 
 _NAMES = {"embeddings": "embeddings", "positions": "positions"} | {key: label for key, (label, _) in COMPONENTS.items()}
 
@@ -41,7 +42,7 @@ def hurting_figure(hurting: pd.DataFrame, reliability: pd.DataFrame, cast: Cast)
             "Single parameters are told apart from noise only by many examples: see how far halves of these agree.",
             "The data has when a component hurt last, its largest rise of the loss, and steps without any change.",
         ],
-        method="loss-change",
+        method=LOSS_CHANGE,
         data=data,
         tables=("allocation_hurting", "allocation_reliability"),
         findings=("dynamics:L1", "dynamics:V6"),
@@ -85,25 +86,32 @@ def _sentence(part: Part, table: pd.DataFrame) -> str:
 
 
 def _chart(table: pd.DataFrame, step: str) -> dict[str, Any]:
-    names = [name for name in _NAMES.values() if name in set(table["name"])]
-    y = alt.Y("name:N", title=None, sort=names, axis=alt.Axis(labelLimit=110, grid=True))
-    scale = alt.Scale(domain=[0, max(0.6, float(table[["high", "parameters"]].max().max()))], nice=False)
-    x = alt.X("hurt:Q", title=f"share of {step} that hurt", scale=scale, axis=alt.Axis(format="%", tickCount=5))
-    base = alt.Chart(table.round(4))
-    tooltip = [
-        alt.Tooltip("name:N", title="component"),
-        alt.Tooltip("hurt:Q", title="hurt, as a sum", format=".1%"),
-        alt.Tooltip("parameters:Q", title="single parameters", format=".1%"),
-        alt.Tooltip("last:Q", title="last at update", format=",.0f"),
-        alt.Tooltip("largest:Q", title="largest rise, nats", format=".3g"),
-    ]
-    layers = [
-        base.mark_rule(strokeWidth=2, color="var(--above)").encode(
-            x=alt.X("low:Q", scale=scale, title=None), x2="high:Q", y=y
-        ),
-        base.mark_point(filled=True, size=60, opacity=1, color="var(--above)").encode(x=x, y=y, tooltip=tooltip),
-        base.mark_point(filled=False, size=55, strokeWidth=1.6, color="var(--soft)").encode(
-            x=alt.X("parameters:Q", scale=scale, title=None), y=y, tooltip=tooltip
-        ),
-    ]
-    return finished(alt.layer(*layers), 21 * len(names) + 10)
+    order = {name: place for place, name in enumerate(_NAMES.values())}
+    table = table.sort_values("name", key=lambda names: names.map(order)).rename(columns={"hurt": "value"}).round(4)
+    tooltip = tips(
+        "name:N|component",
+        "value:Q|hurt, as a sum|.1%",
+        "parameters:Q|single parameters|.1%",
+        "last:Q|last at update|,.0f",
+        "largest:Q|largest rise, nats|.3g",
+    )
+    single = alt.Chart(table.assign(value=table["parameters"], hurt=table["value"]))
+    single = single.mark_point(filled=False, size=55, strokeWidth=1.6, stroke="var(--soft)")
+    return interval_dots(
+        table,
+        {"color": alt.ColorValue("var(--above)")},
+        row="name",
+        title=f"share of {step} that hurt",
+        domain=[0, max(0.6, float(table[["high", "parameters"]].max().max()))],
+        nice=False,
+        format="%",
+        size=60,
+        more=[
+            single.encode(
+                tooltip=[alt.Tooltip("name:N", title="component"), *tips("hurt:Q|hurt, as a sum|.1%"), *tooltip[2:]]
+            )
+        ],
+        tooltip=tooltip,
+        step=21,
+        dim=False,
+    )

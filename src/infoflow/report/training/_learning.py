@@ -7,10 +7,20 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from .._figure import Figure, Panel
+from .._figure import Figure, Method, Panel
 from .._language import Cast, Series
 from .._numbers import listed, number
-from ..forms._layer_chart import CONTROL, HEIGHT, LABEL_GAP, color_of, dash_of, finished, lit, spread
+from ..forms._chart import CONTROL, HEIGHT, LABEL_GAP, NAME, amount, finished, lit, spread, tips, with_field
+from ..forms._lines import lines, looks_of
+
+TASK_SCORES = Method(
+    id="task-scores",
+    title="Task scores",
+    text="""
+    Loss is the cross-entropy per supervised token in nats; BLEU is sacreBLEU of beam search with the signature in the
+    caption.
+    """,
+)
 
 _POINTS = 80  # of a line
 _LABEL_ROOM = 1.6  # factor by which the logarithmic axis goes on behind the last point
@@ -37,7 +47,7 @@ def learning_figure(frame: pd.DataFrame, scores: pd.DataFrame, cast: Cast) -> Fi
             "learned no more than that. A curve that is still falling at its end would gain from a longer training.",
             "Losses of different objectives cannot be compared with each other.",
         ],
-        method="task-scores",
+        method=TASK_SCORES,
         data=table,
         tables=("learning_curves", "task_scores"),
     )
@@ -94,37 +104,33 @@ def _half(own: pd.DataFrame) -> int:
 
 
 def _chart(table: pd.DataFrame, series: list[Series]) -> dict[str, Any]:
-    names = {one.key: one.label for one in series}
-    table = table.assign(name=table["series"].map(names))
+    table = table.assign(name=table["series"].map({one.key: one.label for one in series}))
     low, high = float(table["source_tokens"].min()), float(table["source_tokens"].max())
-    x_axis = alt.Axis(format="~s", tickCount=6)
-    x_scale = alt.Scale(type="log", domain=[low, high * _LABEL_ROOM], nice=False)
-    x = alt.X("source_tokens:Q", title="source tokens read", scale=x_scale, axis=x_axis)
-    y_scale = alt.Scale(type="log", nice=False, domain=_span(table))
-    y = alt.Y("value:Q", title="training loss (nats per token)", scale=y_scale, axis=alt.Axis(tickCount=6))
-    color = color_of(series)
-    base = alt.Chart(table)
-    tooltip = [
-        alt.Tooltip("name:N", title="model"),
-        alt.Tooltip("update:Q", title="updates", format=",.0f"),
-        alt.Tooltip("source_tokens:Q", title="source tokens", format=",.0f"),
-        alt.Tooltip("value:Q", title="loss", format=".3f"),
-    ]
-    ends = _apart(table.loc[table.groupby("series")["source_tokens"].idxmax()], _span(table))
+    span = _span(table)
+    log = {"type": "log", "zero": alt.Undefined, "ticks": 6}
+    reach = [low, high * _LABEL_ROOM]
+    at = {
+        "x": alt.X(**amount("source_tokens", "source tokens read", reach, format="~s", **log)),
+        "y": alt.Y(**amount("value", "training loss (nats per token)", span, **log)),
+    }
+    look = looks_of(series)
+    tooltip = tips("name:N|model", "update:Q|updates|,.0f", "source_tokens:Q|source tokens|,.0f", "value:Q|loss|.3f")
+    ends = _apart(table.loc[table.groupby("series")["source_tokens"].idxmax()], span)
     references = ends.dropna(subset=["baseline"]).sort_values("baseline", ascending=False)
+    baseline = with_field(at["y"], "baseline")
+    names = alt.Chart(ends).mark_text(align="left", dx=6, limit=110, **NAME)
+    note = {"align": "left", "baseline": "bottom", "dy": -3, "color": "var(--soft)", "fontSize": 10.5}
     layers = [
-        alt.Chart(references).mark_rule(**CONTROL).encode(y=alt.Y("baseline:Q", scale=y_scale), opacity=lit()),
-        base.mark_area().encode(x=x, y=alt.Y("low:Q", scale=y_scale), y2="high:Q", color=color, opacity=lit(0.18)),
-        base.mark_line(strokeWidth=2.2).encode(x=x, y=y, color=color, strokeDash=dash_of(series), opacity=lit()),
-        base.mark_point(size=300, filled=True, opacity=0).encode(x=x, y=y, tooltip=tooltip),
-        alt.Chart(ends)
-        .mark_text(align="left", dx=6, fontWeight="bold", fontSize=11, limit=110)
-        .encode(x=x, y=alt.Y("at:Q", scale=y_scale), text="name:N", color=color, opacity=lit(1.0, 0.25)),
+        alt.Chart(references).mark_rule(**CONTROL).encode(y=baseline, opacity=lit()),
+        *lines(table, at, look, size=0, touch=300, tooltip=tooltip),
+        names.encode(
+            x=at["x"], y=with_field(at["y"], "at"), text="name:N", color=look["color"], opacity=lit(1.0, 0.25)
+        ),
         alt.Chart(references.head(1))
-        .mark_text(align="left", baseline="bottom", dy=-3, color="var(--soft)", fontSize=10.5, fontStyle="italic")
-        .encode(x=alt.XValue(4), y=alt.Y("baseline:Q", scale=y_scale), text=alt.TextValue("unigram frequencies")),
+        .mark_text(fontStyle="italic", **note)
+        .encode(x=alt.XValue(4), y=baseline, text=alt.TextValue("unigram frequencies")),
     ]
-    return finished(alt.layer(*layers), HEIGHT)
+    return finished(layers, HEIGHT)
 
 
 def _apart(ends: pd.DataFrame, span: list[float]) -> pd.DataFrame:

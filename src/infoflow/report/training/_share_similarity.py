@@ -8,8 +8,9 @@ import pandas as pd
 from .._figure import Figure, Panel
 from .._language import Cast
 from .._numbers import listed, number
-from ..forms._conditional import color_if
-from ..forms._layer_chart import finished
+from ..forms._chart import finished, tips
+from ..forms._grid import cells, squares
+from ._rows import LOSS_CHANGE
 
 _SHOWN = {"normalisation": "share", "metric": "spearman"}
 
@@ -32,7 +33,7 @@ def share_similarity_figure(table: pd.DataFrame, cast: Cast) -> Figure:
             "diagonal: one objective under two seeds, which is as alike as objectives can be expected to be.",
             "The data has cosines and shares per parameter too; cosines follow the largest groups.",
         ],
-        method="loss-change",
+        method=LOSS_CHANGE,
         data=_means(pairs, ["normalisation", "metric"]),
         tables=("allocation_similarity",),
         findings=("dynamics:V1", "dynamics:V4"),
@@ -91,23 +92,9 @@ def _translation_sentence(pairs: pd.DataFrame) -> str:
 
 def _chart(means: pd.DataFrame) -> dict[str, Any]:
     names = sorted(set(means["first"]))
-    table = means.assign(
-        text=[f"{value:.2f}".replace("-", "−") for value in means["value"]], size=means["value"].clip(0, 1)
-    )
-    x = alt.X("second:N", title=None, sort=names, axis=alt.Axis(labelAngle=-30, labelLimit=130))
-    y = alt.Y("first:N", title=None, sort=names, axis=alt.Axis(labelLimit=130))
-    strength = alt.Opacity("size:Q", scale=alt.Scale(domain=[0, 1], range=[0, 1]), legend=None)
-    ink = color_if("datum.size > 0.55", "var(--paper)", "var(--ink)")
-    base = alt.Chart(table)
-    tooltip = [
-        "first:N",
-        "second:N",
-        *(alt.Tooltip(f"{name}:Q", format=".3f") for name in ("value", "low", "high")),
-        "pairs:Q",
-    ]
-    layers = [
-        base.mark_rect(cornerRadius=2, color="var(--heat-0)").encode(x=x, y=y),
-        base.mark_rect(cornerRadius=2, color="var(--above)").encode(x=x, y=y, opacity=strength, tooltip=tooltip),
-        base.mark_text(fontSize=11).encode(x=x, y=y, text="text:N", color=ink),
-    ]
-    return finished(alt.layer(*layers), 44 * len(names))
+    text = [f"{value:.2f}".replace("-", "−") for value in means["value"]]
+    x = cells(alt.X, "second", None, names, labelAngle=-30, labelLimit=130)
+    y = cells(alt.Y, "first", None, names, labelLimit=130)
+    tooltip = tips("first:N", "second:N", "value:Q||.3f", "low:Q||.3f", "high:Q||.3f", "pairs:Q")
+    base = alt.Chart(means.assign(text=text, size=means["value"].clip(0, 1)))
+    return finished(squares(base, x, y, "size", color="var(--above)", size=11, tooltip=tooltip), 44 * len(names))

@@ -3,17 +3,18 @@
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import altair as alt
 import pandas as pd
 
 from .._figure import Figure, Panel, Section
-from .._language import Cast, Series
+from .._language import Cast
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
 from .._samples import Samples
-from ..forms._hollow import HOLLOW, point_style
-from ..forms._layer_chart import CONTROL, color_of, finished, lit, shape_of
-from ._learning import learning_figure
+from ..forms._chart import color_of, shape_of, tips
+from ..forms._dots import interval_dots
+from ..forms._hollow import HOLLOW
+from ..forms._lines import POSITIVE, SHARE
+from ._learning import TASK_SCORES, learning_figure
 
 
 class _Metric(NamedTuple):
@@ -21,6 +22,7 @@ class _Metric(NamedTuple):
     unit: str
     lower_is_better: bool
     reference: str  # what the baseline is
+    bounds: tuple[float, float] = POSITIVE
 
     @property
     def title(self) -> str:
@@ -31,7 +33,7 @@ class _Metric(NamedTuple):
 # Perplexity is the loss once more (its exponential): it stays in the data and out of the picture.
 _METRICS = {
     "loss": _Metric("loss", "nats per token", True, "unigram frequencies"),
-    "accuracy": _Metric("accuracy", "", False, "always the most frequent token"),
+    "accuracy": _Metric("accuracy", "", False, "always the most frequent token", SHARE),
     "bleu": _Metric("BLEU", "", False, "a copy of the source"),
 }
 
@@ -69,8 +71,11 @@ def _score_figure(scores: pd.DataFrame, cast: Cast) -> Figure:
         question="Did the models learn their tasks?",
         answer=[_score_sentence(table[table["metric"] == metric], metric) for metric in metrics],
         panels=[
-            Panel(spec=_score_chart(table[table["metric"] == metric], cast), title=_METRICS[metric].title)
-            for metric in metrics
+            Panel(
+                spec=_score_chart(table[table["metric"] == name], cast, _METRICS[name].bounds),
+                title=_METRICS[name].title,
+            )
+            for name in metrics
         ],
         caption=f"Points are {bars}, on the {scores['split'].iloc[0]} part of the corpus "
         f"({int(table['count'].median()):,} tokens or sentences).{signature}",
@@ -80,7 +85,7 @@ def _score_figure(scores: pd.DataFrame, cast: Cast) -> Figure:
             "Losses of different objectives cannot be compared with each other: predicting the next token, a hidden "
             "token and a translation are different tasks. Compare each with its own reference.",
         ],
-        method="task-scores",
+        method=TASK_SCORES,
         data=table,
         tables=("task_scores",),
     )
@@ -92,22 +97,11 @@ def _score_table(scores: pd.DataFrame, cast: Cast) -> pd.DataFrame:
     lines: Any = scores.groupby(["series", "metric", "trained"], sort=False)
     for (key, metric, trained), own in lines:
         estimate = Samples.of(own).estimate()
-        rows.append(
-            {
-                "series": key,
-                "label": cast[str(key)].label,
-                "metric": metric,
-                "group": "trained" if trained else "untrained",
-                "value": estimate.value,
-                "low": estimate.low,
-                "high": estimate.high,
-                "baseline": float(own["baseline"].mean()),
-                "seeds": estimate.seeds,
-                "count": estimate.count,
-                "shown": estimate_text(estimate),
-                "short": estimate_text(estimate).split(" (")[0],
-            }
-        )
+        row = {"series": key, "label": cast[str(key)].label, "metric": metric}
+        row |= {"group": "trained" if trained else "untrained", "value": estimate.value, "low": estimate.low}
+        row |= {"high": estimate.high, "baseline": float(own["baseline"].mean())}
+        row |= {"seeds": estimate.seeds, "count": estimate.count, "shown": estimate_text(estimate)}
+        rows.append(row | {"short": estimate_text(estimate).split(" (")[0]})
     order = {series.key: index for index, series in enumerate(cast.series)}
     return pd.DataFrame(rows).sort_values("series", key=lambda keys: keys.map(order), kind="stable")
 
@@ -134,27 +128,10 @@ def _untrained_text(values: pd.Series) -> str:
     return f" Untrained models: {low if low == high else f'{low} to {high}'}."
 
 
-def _score_chart(table: pd.DataFrame, cast: Cast) -> dict[str, Any]:
+def _score_chart(table: pd.DataFrame, cast: Cast, bounds: tuple[float, float]) -> dict[str, Any]:
     trained = table[table["group"] == "trained"]
-    series: list[Series] = cast.present(trained)
-    scale = alt.Scale(zero=True, nice=True)
-    x = alt.X("value:Q", title=None, scale=scale, axis=alt.Axis(grid=True, tickCount=5))
-    rows = alt.Scale(type="band", domain=[s.label for s in series])
-    y = alt.Y("label:N", title=None, scale=rows, axis=alt.Axis(labelLimit=120, grid=False))
-    top = alt.Y("label:N", title=None, scale=rows, bandPosition=0.1)
-    color = color_of(series)
-    base = alt.Chart(trained)
-    tooltip = ["label:N", alt.Tooltip("shown:N", title="value"), alt.Tooltip("baseline:Q", title="reference")]
-    layers = [
-        base.mark_rule(**CONTROL).encode(
-            x=alt.X("baseline:Q", title=None), y=top, y2=alt.Y2("label", bandPosition=0.9)
-        ),
-        base.mark_rule(strokeWidth=2.2).encode(
-            x=alt.X("low:Q", title=None), x2="high:Q", y=y, color=color, opacity=lit()
-        ),
-        base.mark_point(size=70, **point_style(trained)).encode(
-            x=x, y=y, color=color, shape=shape_of(series), opacity=lit(), tooltip=tooltip
-        ),
-        base.mark_text(dy=-13, fontSize=10.5, color="var(--ink)").encode(x=x, y=y, text="short:N", opacity=lit()),
-    ]
-    return finished(alt.layer(*layers), 12 + 40 * len(series))
+    series = cast.present(trained)
+    tooltip = tips("label:N", "shown:N|value", "baseline:Q|reference")
+    return interval_dots(
+        trained, {"color": color_of(series), "shape": shape_of(series)}, bounds=bounds, tooltip=tooltip
+    )

@@ -44,6 +44,8 @@ def described(measures: Sequence[AbstractMeasure]) -> list:
 
 
 def _share_one(first: Recipe, second: Recipe) -> bool:
+    if first.architecture != second.architecture:
+        return False
     return (first.objective == second.objective) + (first.seed == second.seed) == 1
 
 

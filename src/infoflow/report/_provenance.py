@@ -1,23 +1,12 @@
-"""How the numbers were made: definitions, settings, versions, hashes, command, warnings."""
+"""Where the numbers come from: settings, versions, hashes, time per stage."""
 
 import math
 from dataclasses import dataclass
 from typing import Any
 
-from infoflow.results import Column, RunFolder
+from infoflow.results import RunFolder
 
 from ._numbers import duration_text, listed
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TableNote:
-    """A table of the run: what it holds and what its columns mean."""
-
-    name: str
-    description: str
-    version: int
-    rows: int
-    columns: tuple[Column, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,21 +79,3 @@ def settings(run: RunFolder) -> dict[str, list[tuple[str, str]]]:
         "Time": timings,
     }
     return {name: pairs for name, pairs in groups.items() if pairs}
-
-
-def table_notes(run: RunFolder) -> list[TableNote]:
-    """Every table of the run with its documented columns."""
-    notes = []
-    for name in run.tables:
-        stored = run.tables.stored(name)
-        schema = stored.schema
-        notes.append(
-            TableNote(
-                name=name,
-                description=schema.description,
-                version=schema.version,
-                rows=len(stored.frame),
-                columns=schema.columns,
-            )
-        )
-    return notes

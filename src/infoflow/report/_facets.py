@@ -1,0 +1,70 @@
+"""Figures of several architectures: what is drawn by layer has a panel for each, side by side on the same axes."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import pandas as pd
+
+from infoflow.results import AmbiguousModels
+
+from ._damaged import DAMAGE
+from ._figure import Figure, Panel, Section
+from ._model_tables import ModelTables
+from ._numbers import listed
+from .forms._frame import Frame
+
+
+def facets(
+    section: Section, build: Callable[[ModelTables], Section | None], tables: ModelTables, others: list[ModelTables]
+) -> tuple[Section, dict[str, str]]:
+    """The section with the panels of other architectures, and in words what of each is still not drawn."""
+    if not any(_has_facets(figure) for figure in section.figures):
+        return section, {}
+    told = {other.cast.architecture: _built(build, other) for other in others}
+    figures, missing = [], {}
+    by_id = {name: {figure.id: figure for figure in one.figures} for name, one in told.items() if one is not None}
+    for figure in section.figures:
+        own = {name: found[figure.id] for name, found in by_id.items() if figure.id in found}
+        figures.append(_beside({tables.cast.architecture: figure, **own}) if _has_facets(figure) else figure)
+    for name, found in by_id.items():
+        left = [figure for figure in section.figures if figure.id not in found or not _has_facets(figure)]
+        questions = listed([f"“{figure.question}”" for figure in left])
+        missing[name] = f"the architecture {name} in {questions}" if left else ""
+    keys = {key.key: key for one in (section, *filter(None, told.values())) for key in one.keys}
+    return replace(section, figures=figures, keys=list(keys.values())), missing
+
+
+def _built(build: Callable[[ModelTables], Section | None], tables: ModelTables) -> Section | None:
+    """The section of another architecture; None where its rows do not suffice, which the page then says."""
+    try:
+        return build(tables)
+    except (AmbiguousModels, *DAMAGE):
+        return None
+
+
+def _has_facets(figure: Figure) -> bool:
+    return bool(figure.panels) and all(panel.form is not None for panel in figure.panels)
+
+
+def _beside(figures: Mapping[str, Figure]) -> Figure:
+    """The first of these figures, with the panels, sentences and data of the others."""
+    first, *others = figures.values()
+    if not others:
+        return first
+    panels = [(name, panel) for name, one in figures.items() for panel in one.panels]
+    found = [(panel.title, name, panel.form) for name, panel in panels if panel.form is not None]
+    titles = list(dict.fromkeys(title for title, _, _ in found))
+    ordered = sorted(found, key=lambda each: titles.index(each[0]))
+    one_scale = Frame.around(form.frame for *_, form in found) if any(form.compared for *_, form in found) else None
+    frames = {title: one_scale or Frame.around(f.frame for own, _, f in found if own == title) for title in titles}
+    further = [f"{name}: {' '.join(one.answer)}" for name, one in list(figures.items())[1:]]
+    return replace(
+        first,
+        answer=[*first.answer, *further],
+        panels=[
+            Panel.of(form.within(frames[title]), f"{title}, {name}" if title else name) for title, name, form in ordered
+        ],
+        caption=f"{first.caption} Each architecture has a panel of its own, on the axes of the others; the caption is "
+        f"about {next(iter(figures))}.",
+        data=pd.concat([one.data.assign(architecture=name) for name, one in figures.items()], ignore_index=True),
+    )

@@ -1,0 +1,55 @@
+"""Values on their intervals, a row each, beside a reference: what is compared is named at the left."""
+
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from ._chart import CONTROL, VALUE, amount, bounded, finished, lit, with_field
+from ._hollow import point_style
+from ._lines import ANY
+
+
+def interval_dots(
+    rows: pd.DataFrame,
+    look: dict[str, Any],
+    *,
+    row: str = "label",
+    title: str | None = None,
+    bounds: tuple[float, float] = ANY,
+    tooltip: list[alt.Tooltip] | None = None,
+    size: int = 70,
+    more: list[alt.Chart] | None = None,
+    step: int = 40,
+    dim: bool = True,
+    **axis: Any,
+) -> dict[str, Any]:
+    """A row for each of `rows`, in their order, with `value`, `low`, `high`, and its number where they have `short`.
+
+    A `baseline` of each row is a dashed grey tick.
+
+    Args:
+        look: The encodings `color` and `shape`, as far as there are.
+        more: Further marks on the same rows.
+        dim: Whether rows dim while another line is highlighted.
+        axis: How the axis of values is (see `amount`).
+    """
+    rows = bounded(rows, bounds)
+    names = list(dict.fromkeys(rows[row]))
+    x = alt.X(**amount("value", title, **({"zero": True, "nice": True} | axis)))
+    across = alt.Scale(type="band", domain=names)
+    y = alt.Y(f"{row}:N", title=None, scale=across, axis=alt.Axis(labelLimit=260 if title else 130, grid=False))
+    color = {name: channel for name, channel in look.items() if name == "color"}
+    light = {"opacity": lit()} if dim else {}
+    base = alt.Chart(rows)
+    layers = []
+    if "baseline" in rows:
+        top, end = alt.Y(f"{row}:N", title=None, scale=across, bandPosition=0.1), alt.Y2(row, bandPosition=0.9)
+        layers.append(base.mark_rule(**CONTROL).encode(x=with_field(x, "baseline"), y=top, y2=end))
+    layers.append(base.mark_rule(strokeWidth=2.2).encode(x=with_field(x, "low"), x2="high:Q", y=y, **color, **light))
+    layers += [chart.encode(x=x, y=y, **color) for chart in more or []]
+    marks = base.mark_point(size=size, **point_style(rows))
+    layers.append(marks.encode(x=x, y=y, **look, **light, **({"tooltip": tooltip} if tooltip else {})))
+    if "short" in rows:
+        layers.append(base.mark_text(**VALUE).encode(x=x, y=y, text="short:N", **light))
+    return finished(layers, 12 + step * len(names))

@@ -1,0 +1,44 @@
+"""Squares in rows and columns: the stronger the colour, the more; with numbers where there is room."""
+
+from typing import Any
+
+import altair as alt
+
+from ._chart import color_if
+
+
+def squares(
+    base: alt.Chart,
+    x: alt.X,
+    y: alt.Y,
+    strength: str,
+    *,
+    full: float = 1.0,
+    color: Any = "var(--heat-2)",
+    text: str | None = "text:N",
+    size: float = 10,
+    tooltip: list[alt.Tooltip] | None = None,
+    format: str = "",
+) -> list[alt.Chart]:
+    """Of the rows of `base`, whose field `strength` goes from 0 (nearly blank) to `full`.
+
+    Charts cannot mix CSS variables, so that the colour is one, more or less opaque.
+    """
+    scale = alt.Scale(domain=[0, full], range=[0.03, 1], clamp=True)
+    look = {"color": color, "opacity": alt.Opacity(f"{strength}:Q", scale=scale, legend=None)}
+    look["color"] = alt.ColorValue(color) if isinstance(color, str) else color
+    marks = base.mark_rect(cornerRadius=2).encode(x=x, y=y, **look, **({"tooltip": tooltip} if tooltip else {}))
+    if text is None:
+        return [marks]
+    ink = color_if(f"datum.{strength} > {0.55 * full}", "var(--paper)", "var(--ink)")
+    words = alt.Text(text, **({"format": format} if format else {}))
+    return [marks, base.mark_text(fontSize=size).encode(x=x, y=y, text=words, color=ink)]
+
+
+def cells(channel: Any, field: str, title: str | None = None, order: list | None = None, **how: Any) -> Any:
+    """An axis of squares; `order` from the left or the top; `how`: of its labels."""
+    gap = how.pop("gap", 0.0)
+    inner = {"paddingInner": gap} if gap else {}
+    axis = alt.Axis(**({"labelAngle": 0, "domain": False, "ticks": False} | how))
+    scale = {"scale": alt.Scale(**inner)} if inner else {}
+    return channel(f"{field}:O", title=title, axis=axis, **({"sort": order} if order is not None else {}), **scale)
