@@ -1,5 +1,6 @@
 """Corpora of any size: readers, built-in corpora, tokenizers, word↔subword alignment, batches by length."""
 
+from ._abstract_sentences import Side as Side
 from ._alignment import NOT_A_WORD as NOT_A_WORD
 from ._alignment import SubwordAligner as SubwordAligner
 from ._batches import length_batches as length_batches
@@ -13,7 +14,7 @@ from ._categories import CategoryParts as CategoryParts
 from ._categories import split_category as split_category
 from ._corpus import Corpus as Corpus
 from ._corpus import CorpusSplit as CorpusSplit
-from ._corpus import Side as Side
+from ._documents import most_of_document as most_of_document
 from ._encoded import Encoded as Encoded
 from ._encoded import token_frequencies as token_frequencies
 from ._encoded import tokenizer_digest as tokenizer_digest
@@ -27,6 +28,8 @@ from ._parse import PARSER as PARSER
 from ._parse import parse_corpus as parse_corpus
 from ._printable import printable as printable
 from ._sentence import Sentence as Sentence
+from ._sentence_ends import Lines as Lines
+from ._sentence_ends import sentences_of as sentences_of
 from ._split import SPLIT_RULES as SPLIT_RULES
 from ._split import SplitRule as SplitRule
 from ._tatoeba import load_tatoeba as load_tatoeba

@@ -102,7 +102,7 @@ def _other_domain(corpus: Corpus, parts: Parts, plan: CorpusPlan, parallel: bool
 def _settings(plan: CorpusPlan, parts: Parts) -> dict[str, Any]:
     """What of the plan the data depends on: published parts by their content, left out where there are none."""
     settings = dataclasses.asdict(plan)
-    for name in ("transfer_name", "text_column", "translation_column"):
+    for name in ("transfer_name", "text_column", "translation_column", "document_column", "documents", "lines"):
         del settings[name]  # nothing is trained on the first, and the corpus's digest says what columns hold
     if plan.split == "source" or (plan.validation_name and plan.test_name):
         del settings["split"]  # the data of versions that had no other rule

@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
-from infoflow.corpus import SplitRule
+from infoflow.corpus import Lines, SplitRule
 from infoflow.dynamics import Lags, Panels, RecordConfig, Rule, Tolerance, Windows
 from infoflow.foundation import (
     Count,
@@ -62,6 +62,9 @@ class CorpusPlan:
     name: Name = "tatoeba-en-fr"  # anything that `load_corpus` takes; translation needs a parallel one
     text_column: str = ""  # of the sentences, where `name` and the parts below are tables or datasets
     translation_column: str = ""
+    document_column: str = ""  # of the name of each sentence's document, for objectives that read documents
+    documents: bool = False  # of a text file, blank lines between them, or of CoNLL-U, each begun by # newdoc
+    lines: Lines = "sentences"  # of a text file or a text column; "paragraphs" are cut into sentences
     min_words: Count = 1  # of the source sentence
     max_words: Count = 24
     sentences: CountOrNone = 0  # training sentences (pairs) at most; 0: all
