@@ -8,15 +8,16 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from infoflow.corpus import Corpus, load_tokenizer, train_tokenizer
+from infoflow.corpus import Corpus, Lone, PairKind, load_tokenizer, tokenizer_digest, train_tokenizer
 from infoflow.foundation import UserError, current_display, digest, kept
 from infoflow.objectives import Vocabulary
-from infoflow.training import TrainingData
+from infoflow.training import ExampleRows, PairRows, TrainingData, WindowRows
 
 from ._parts import Parts, at_most, cut_up, distinct, like, read, usable, without
 from ._plan import CorpusPlan, StudyPlan
 
 _VERSION = 1  # raise when the same plan gives other data
+_WHOLE_SENTENCE = 512  # tokens: as `Corpus.encode` cuts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -54,6 +55,64 @@ class StudyData:
             tokenizer=self.tokenizer,
             target_tokenizer=self.target_tokenizer,
         )
+
+    def windows(self, part: Corpus, positions: int, budget: int = 0) -> TrainingData:
+        """A part as windows of consecutive sentences, of `budget` tokens at most; 0: of `positions`.
+
+        Raises:
+            UserError: The corpus has no documents, or the budget does not fit.
+        """
+        budget = _fitting(budget or positions, positions, "A window")
+        documents = part.require_documents("A window")
+        source = part.encode(self.tokenizer, max_length=positions)
+        return self._of(WindowRows(source, documents, budget, self.vocabulary))
+
+    def pairs(
+        self,
+        part: Corpus,
+        positions: int,
+        kind: PairKind = "next",
+        *,
+        max_tokens: int = 0,
+        seed: int = 0,
+        copies: int = 10,
+        short_share: float = 0.1,
+        lone: Lone = "skip",
+    ) -> TrainingData:
+        """A part as pairs of segments, of `max_tokens` at most; 0: of `positions`. See `segment_pairs`.
+
+        Raises:
+            UserError: The corpus has no documents, or one where others are needed, or the length does not fit.
+        """
+        max_tokens = _fitting(max_tokens or positions, positions, "A pair of segments")
+        documents = part.require_documents("A pair of segments")
+        whole = max(positions, _WHOLE_SENTENCE)  # pairs are cut front or back, so sentences are not before
+        source = part.encode(self.tokenizer, max_length=whole)
+        rows = PairRows(
+            source,
+            documents,
+            max_tokens,
+            self.vocabulary,
+            kind=kind,
+            seed=seed,
+            copies=copies,
+            short_share=short_share,
+            lone=lone,
+            key=digest([part.digest, tokenizer_digest(self.tokenizer), whole]),
+        )
+        return self._of(rows)
+
+    def _of(self, rows: ExampleRows) -> TrainingData:
+        return TrainingData(source=rows, vocabulary=self.vocabulary, tokenizer=self.tokenizer)
+
+
+def _fitting(length: int, positions: int, what: str) -> int:
+    if length > positions:
+        raise UserError(
+            f"{what} may have as many tokens as the model has positions: {positions}. Got {length}.\n"
+            "Raise model.positions, or lower the length."
+        )
+    return length
 
 
 def encode_all(data: StudyData, positions: int) -> None:

@@ -20,5 +20,7 @@ from ._models import build_models as build_models
 from ._sampler import LengthBucketSampler as LengthBucketSampler
 from ._schedule import learning_rate as learning_rate
 from ._signals import TrainingInterrupted as TrainingInterrupted
+from ._text_rows import PairRows as PairRows
+from ._text_rows import WindowRows as WindowRows
 from ._train import TrainResult as TrainResult
 from ._train import train as train
