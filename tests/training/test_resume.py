@@ -9,7 +9,9 @@ import pytest
 import torch
 from forked import run_script
 from safetensors.torch import load_file
+from training.running_text import segment_data, window_data
 from training.tiny import tiny_config, tiny_data, tiny_model
+from training.toy_objectives import SentenceOrder, pair_model
 
 from infoflow.foundation import UserError
 from infoflow.objectives import CausalLM, MaskedLM, Translation
@@ -80,6 +82,23 @@ def test_stop_request_saves_and_continues_exactly(objective, number: int, tmp_pa
     result = train(*arguments, tiny_model(objective), tmp_path / "stopped")
     whole = train(*arguments, tiny_model(objective), tmp_path / "whole")
     assert_equal_weights(weights(result.model), weights(whole.model))
+
+
+@pytest.mark.parametrize(
+    ("objective", "data", "model"),
+    [
+        (MaskedLM(selection="static"), window_data, lambda: tiny_model(MaskedLM())),
+        (SentenceOrder(), segment_data, pair_model),
+    ],
+)
+def test_windows_and_pairs_are_continued_exactly(objective, data, model, tmp_path: Path) -> None:
+    with pytest.raises(TrainingInterrupted):
+        train(objective, tiny_config(), data(), model(), tmp_path / "stopped", hooks=[StopAfter(7)])
+    result = train(objective, tiny_config(), data(), model(), tmp_path / "stopped")
+    whole = train(objective, tiny_config(), data(), model(), tmp_path / "whole", validation=data())
+    assert_equal_weights(weights(result.model), weights(whole.model))
+    assert result.source_tokens == whole.source_tokens
+    assert whole.validation_losses
 
 
 def test_training_leaves_the_callers_random_state_alone_and_does_not_depend_on_it(tmp_path: Path) -> None:

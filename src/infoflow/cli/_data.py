@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from ._session import Log, TextColumn, TranslationColumn, reporting
+from ._session import DocumentColumn, Documents, Lines, Log, TextColumn, TranslationColumn, reporting
 from ._show import show, show_table
 
 if TYPE_CHECKING:
-    from infoflow.corpus import SplitDescription
+    from infoflow.corpus import CorpusDescription, SplitDescription
 
 
 def list_all() -> None:
@@ -21,7 +21,15 @@ def list_all() -> None:
 
 
 def get(
-    name: str, /, *, text_column: TextColumn = None, translation_column: TranslationColumn = None, log: Log = None
+    name: str,
+    /,
+    *,
+    text_column: TextColumn = None,
+    translation_column: TranslationColumn = None,
+    document_column: DocumentColumn = None,
+    documents: Documents = False,
+    lines: Lines = "sentences",
+    log: Log = None,
 ) -> None:
     """Fetch a corpus now, so that later commands need no network.
 
@@ -31,13 +39,28 @@ def get(
     with reporting(log):
         from infoflow.corpus import list_corpora, load_corpus
 
-        corpus = load_corpus(name, text_column=text_column, translation_column=translation_column)
+        corpus = load_corpus(
+            name,
+            text_column=text_column,
+            translation_column=translation_column,
+            document_column=document_column,
+            documents=documents,
+            lines=lines,
+        )
         location = next((entry.location for entry in list_corpora() if entry.name == name), "")
         show(f"{corpus.name}: {len(corpus):,} sentences{f' in {location}' if location else ''}")
 
 
 def describe(
-    name: str, /, *, text_column: TextColumn = None, translation_column: TranslationColumn = None, log: Log = None
+    name: str,
+    /,
+    *,
+    text_column: TextColumn = None,
+    translation_column: TranslationColumn = None,
+    document_column: DocumentColumn = None,
+    documents: Documents = False,
+    lines: Lines = "sentences",
+    log: Log = None,
 ) -> None:
     """Show what a corpus holds: sizes, columns, tags, first sentences.
 
@@ -47,12 +70,20 @@ def describe(
     with reporting(log):
         from infoflow.corpus import describe_corpus, load_corpus
 
-        corpus = load_corpus(name, text_column=text_column, translation_column=translation_column)
+        corpus = load_corpus(
+            name,
+            text_column=text_column,
+            translation_column=translation_column,
+            document_column=document_column,
+            documents=documents,
+            lines=lines,
+        )
         facts = describe_corpus(corpus)
         lengths = ", ".join(f"{share} {value:g}" for share, value in facts.words_per_sentence.items())
         rows = [
             ["name", facts.name],
             ["sentences", f"{facts.sentences:,} ({facts.distinct_sources:,} distinct)"],
+            *_documents(facts),
             ["words", f"{facts.words:,} ({facts.distinct_words:,} distinct)"],
             ["words per sentence", lengths],
             ["columns", ", ".join(facts.columns)],
@@ -64,6 +95,12 @@ def describe(
         for example in facts.examples:
             show()
             show_table(["column", "example"], list(map(list, example.items())))
+
+
+def _documents(facts: "CorpusDescription") -> list[list[str]]:
+    if facts.documents is None:
+        return []
+    return [["documents", f"{facts.documents:,} ({facts.sentences_per_document:.1f} sentences each on average)"]]
 
 
 def _split(split: "SplitDescription") -> str:

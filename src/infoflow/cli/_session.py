@@ -30,6 +30,20 @@ TextColumn = Annotated[
     Parameter(help="Column of the sentences in a table (.csv, .tsv, .jsonl, .json, .parquet) or a dataset (hf:NAME)."),
 ]
 TranslationColumn = Annotated[str | None, Parameter(help="Column of their translations.")]
+DocumentColumn = Annotated[
+    str | None, Parameter(help="Column that names the document of each sentence; rows of one follow each other.")
+]
+Documents = Annotated[
+    bool,
+    Parameter(
+        negative=(),
+        help="Read documents too: in a text file blank lines divide them, in CoNLL-U # newdoc begins one.",
+    ),
+]
+Lines = Annotated[
+    Literal["sentences", "paragraphs"],
+    Parameter(help="What a line of a text file, or a cell of the text column, is; paragraphs are cut into sentences."),
+]
 Settings = Annotated[
     tuple[str, ...],
     Parameter(

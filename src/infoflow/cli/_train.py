@@ -2,7 +2,20 @@
 
 from dataclasses import replace
 
-from ._session import Device, Out, Seed, Session, Settings, TextColumn, TranslationColumn, run_folder, working
+from ._session import (
+    Device,
+    DocumentColumn,
+    Documents,
+    Lines,
+    Out,
+    Seed,
+    Session,
+    Settings,
+    TextColumn,
+    TranslationColumn,
+    run_folder,
+    working,
+)
 from ._settings import with_settings
 from ._show import show_path, show_table
 
@@ -15,6 +28,9 @@ def train(
     corpus: str | None = None,
     text_column: TextColumn = None,
     translation_column: TranslationColumn = None,
+    document_column: DocumentColumn = None,
+    documents: Documents = False,
+    lines: Lines = "sentences",
     settings: Settings = (),
     seed: Seed = 0,
     device: Device = None,
@@ -35,6 +51,8 @@ def train(
         changes = [f"training.device={device}"] if device else []
         chosen = with_settings(StudyPlan.load(plan), [*settings, *changes])
         named = {"name": corpus, "text_column": text_column, "translation_column": translation_column}
+        named |= {"document_column": document_column, "documents": documents}
+        named |= {"lines": lines} if lines != "sentences" else {}
         given = {name: value for name, value in named.items() if value}
         chosen = replace(chosen, corpus=replace(chosen.corpus, **given))
         trained = train_model(objective, chosen, seed, run_folder(out, objective))

@@ -1,5 +1,6 @@
 """Corpora of any size: readers, built-in corpora, tokenizers, word↔subword alignment, batches by length."""
 
+from ._abstract_sentences import Side as Side
 from ._alignment import NOT_A_WORD as NOT_A_WORD
 from ._alignment import SubwordAligner as SubwordAligner
 from ._batches import length_batches as length_batches
@@ -13,7 +14,8 @@ from ._categories import CategoryParts as CategoryParts
 from ._categories import split_category as split_category
 from ._corpus import Corpus as Corpus
 from ._corpus import CorpusSplit as CorpusSplit
-from ._corpus import Side as Side
+from ._documents import most_of_document as most_of_document
+from ._documents import stretches as stretches
 from ._encoded import Encoded as Encoded
 from ._encoded import token_frequencies as token_frequencies
 from ._encoded import tokenizer_digest as tokenizer_digest
@@ -26,7 +28,13 @@ from ._load import load_corpus as load_corpus
 from ._parse import PARSER as PARSER
 from ._parse import parse_corpus as parse_corpus
 from ._printable import printable as printable
+from ._segment_pairs import Lone as Lone
+from ._segment_pairs import PairKind as PairKind
+from ._segment_pairs import SegmentPairs as SegmentPairs
+from ._segment_pairs import segment_pairs as segment_pairs
 from ._sentence import Sentence as Sentence
+from ._sentence_ends import Lines as Lines
+from ._sentence_ends import sentences_of as sentences_of
 from ._split import SPLIT_RULES as SPLIT_RULES
 from ._split import SplitRule as SplitRule
 from ._tatoeba import load_tatoeba as load_tatoeba
@@ -34,3 +42,4 @@ from ._tokenizers import SPECIAL_TOKENS as SPECIAL_TOKENS
 from ._tokenizers import load_tokenizer as load_tokenizer
 from ._tokenizers import train_tokenizer as train_tokenizer
 from ._vocabulary import Vocabulary as Vocabulary
+from ._windows import windows as windows

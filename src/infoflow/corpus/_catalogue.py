@@ -73,6 +73,8 @@ class CorpusDescription:
     digest: str
     sentences: int
     distinct_sources: int  # up to case and spacing; `split` keeps equal ones together
+    documents: int | None  # None: the corpus knows none
+    sentences_per_document: float | None  # mean
     words: int
     distinct_words: int
     words_per_sentence: dict[str, float]  # mean, and percentiles 5, 50, 95 and 100
@@ -85,12 +87,15 @@ class CorpusDescription:
 def describe_corpus(corpus: Corpus, examples: int = 3) -> CorpusDescription:
     """Count a corpus, streaming its columns, split it by the weakest and the strictest rule, show `examples` of it."""
     lengths, words = corpus.word_counts, _word_types(corpus)
+    documents = None if corpus.documents is None else len(np.unique(corpus.documents))
     percentiles = {f"{share}%": float(np.percentile(lengths, share)) for share in (5, 50, 95, 100)}
     return CorpusDescription(
         name=printable(corpus.name),
         digest=corpus.digest,
         sentences=len(corpus),
         distinct_sources=len(np.unique(split_numbers(corpus.column("text"), 0))),
+        documents=documents,
+        sentences_per_document=None if documents is None else len(corpus) / documents,
         words=int(lengths.sum()),
         distinct_words=len(words),
         words_per_sentence={"mean": float(lengths.mean()), **percentiles},
@@ -130,7 +135,7 @@ def _word_types(corpus: Corpus) -> set[str]:
 
 
 def _tag_columns(corpus: Corpus) -> set[str]:
-    return corpus.columns - {"text", "translation", "words", "head", "lemma"}
+    return corpus.columns - {"text", "document", "translation", "words", "head", "lemma"}
 
 
 def _tag_counts(corpus: Corpus, name: str) -> dict[str, int]:

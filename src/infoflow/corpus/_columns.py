@@ -10,6 +10,7 @@ Row = dict[str, Any]
 
 _TYPES: dict[str, pa.DataType] = {
     "text": pa.string(),
+    "document": pa.int64(),
     "translation": pa.string(),
     "words": pa.list_(pa.string()),
     "upos": pa.list_(pa.string()),

@@ -16,8 +16,9 @@ _NUM_FIELDS = 10
 NumberedLine = tuple[int, str]
 
 
-def read_conllu(path: Path, misc: Sequence[str] = ()) -> Iterator[Row | None]:
-    """Sentences of a CoNLL-U file, over *syntactic* words.
+def read_conllu(path: Path, misc: Sequence[str] = (), documents: bool = False) -> Iterator[Row | None]:
+    """Sentences of a CoNLL-U file, over *syntactic* words; with `documents` each has the number of its document, and
+    `# newdoc` begins one.
 
     A multiword token (id `3-4`) gives way to the words it stands for, an empty node (id `5.1`) is left out, and
     comments are skipped, but for `# text =`, which is the sentence's text. Each key of `misc` becomes a column, named
@@ -26,16 +27,30 @@ def read_conllu(path: Path, misc: Sequence[str] = ()) -> Iterator[Row | None]:
     Raises:
         UserError: A line is not CoNLL-U, or the heads of a sentence are not a tree.
     """
+    document = -1
+    for block in _blocks(path):
+        row = _sentence(path, block, misc)
+        if documents:
+            document += document < 0 or any(_begins_document(line) for _, line in block)
+            row = row and {**row, "document": document}
+        yield row
+
+
+def _blocks(path: Path) -> Iterator[list[NumberedLine]]:
     block: list[NumberedLine] = []
     for number, line in read_lines(path):
         if line.strip():
             block.append((number, line))
             check_length(path, block[0][0], len(block))
         elif block:
-            yield _sentence(path, block, misc)
+            yield block
             block = []
     if block:
-        yield _sentence(path, block, misc)
+        yield block
+
+
+def _begins_document(line: str) -> bool:
+    return line.startswith("#") and line[1:].partition("=")[0].strip() in ("newdoc", "newdoc id")
 
 
 def _sentence(path: Path, block: list[NumberedLine], misc: Sequence[str]) -> Row | None:

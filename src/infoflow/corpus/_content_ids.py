@@ -21,7 +21,7 @@ def content_ids(texts: Iterable[str], rest: Rest) -> np.ndarray:
         texts: Of every sentence.
         rest: What else the sentences at these rows have, as plain values; asked for repeated texts only.
     """
-    own = _hashes(text.encode("utf-8", "surrogatepass") for text in texts)
+    own = text_hashes(texts)
     number = np.zeros(len(own), dtype=np.int64)
     _, of_text, copies = np.unique(own, return_inverse=True, return_counts=True)
     repeated = np.flatnonzero(copies[of_text] > 1)
@@ -32,6 +32,11 @@ def content_ids(texts: Iterable[str], rest: Rest) -> np.ndarray:
         number[repeated[order]] = np.arange(len(order)) - np.searchsorted(ordered, ordered, side="left")
     hashes = hash64_array(("sentence",), own.view(np.int64), number)
     return (hashes >> np.uint64(1)).astype(np.int64)
+
+
+def text_hashes(texts: Iterable[str]) -> np.ndarray:
+    """uint64 (sentence,): a hash of each text."""
+    return _hashes(text.encode("utf-8", "surrogatepass") for text in texts)
 
 
 def _hashes(values: Iterable[bytes]) -> np.ndarray:

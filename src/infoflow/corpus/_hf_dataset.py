@@ -13,6 +13,7 @@ from ._columns import Row
 from ._values import look_up, plain_text, sentence
 
 _OF_SENTENCES = {"text", "translation"}
+_NOT_OF_WORDS = _OF_SENTENCES | {"document"}
 
 Getter = tuple[str, ...]
 """The keys that lead from a row of a dataset to a value: `translation.en` is `("translation", "en")`."""
@@ -80,6 +81,8 @@ def _label_names(dataset: Dataset | IterableDataset, source: str) -> list[str] |
 
 def _value(record: Mapping[str, Any], name: str, path: Getter, labels: list[str] | None, number: int) -> Any:
     value = look_up(record, ".".join(path))
+    if name == "document":
+        return value
     if name in _OF_SENTENCES:
         return sentence(value, "the dataset", number, ".".join(path))
     if value is None:
@@ -110,7 +113,7 @@ def _head(head: Any, words: int, column: str, number: int) -> int:
 def _check_words(row: Row, number: int) -> None:
     """Every list has one value per word."""
     for name, values in row.items():
-        if name not in _OF_SENTENCES and "words" in row and len(values or ()) != len(row["words"]):
+        if name not in _NOT_OF_WORDS and "words" in row and len(values or ()) != len(row["words"]):
             raise UserError(
                 f"The column of {name} must hold one value per word. In row {number} it has {len(values or ())}, of "
                 f"{len(row['words'])} words.\nCorrect the row, or leave the column out."

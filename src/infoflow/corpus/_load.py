@@ -13,6 +13,7 @@ from ._corpus import Corpus
 from ._generated import generate_grammar
 from ._memory import is_frame
 from ._printable import printable, shortened
+from ._sentence_ends import Lines
 from ._tables import is_table, needs_columns
 from ._tatoeba import TATOEBA, load_tatoeba
 
@@ -26,7 +27,14 @@ _NAMES = f"Names are {TATOEBA}, {GRAMMAR}, {GRAMMAR}:SIZE and hf:NAME; two align
 
 
 def load_corpus(
-    source: Any, *, text_column: str | None = None, translation_column: str | None = None, **options: Any
+    source: Any,
+    *,
+    text_column: str | None = None,
+    translation_column: str | None = None,
+    document_column: str | None = None,
+    documents: bool = False,
+    lines: Lines = "sentences",
+    **options: Any,
 ) -> Corpus:
     """A corpus by name or path, or of what is in memory; `options` go to the reader.
 
@@ -51,21 +59,28 @@ def load_corpus(
         source: One of these.
         text_column: The column of the sentences, in a table or dataset; of datasets `text` by default.
         translation_column: The column of their translations.
+        document_column: The column that names the document of each; rows of one follow each other.
+        documents: Read the documents of a text file, which blank lines divide, or of CoNLL-U, which `# newdoc` begins.
+        lines: What a line of a text file, or a cell of `text_column`, is: `"paragraphs"` are cut into sentences.
         options: As the reader takes them.
 
     Raises:
         UserError: There is no such corpus, it cannot be read, or a column is missing or named in vain.
     """
-    if isinstance(source, str | Path):
-        return _by_name(source, text_column or None, translation_column or None, options)
-    named = {"text": text_column, "translation": translation_column}
+    named = {"text": text_column, "translation": translation_column, "document": document_column}
     columns = {name: column for name, column in named.items() if column}
+    options |= {"lines": lines} if lines != "sentences" else {}
+    if isinstance(source, str | Path):
+        return _by_name(source, columns, {**options, **({"documents": True} if documents else {})})
+    if documents:
+        raise _no_documents("What is in memory", "name their column: document_column=")
     if isinstance(source, Dataset | IterableDataset | DatasetDict | IterableDatasetDict):
         return Corpus.from_dataset(source, **{**columns, **options})
     if is_frame(source):
         return Corpus.from_frame(source, **{**columns, **options})
     if isinstance(source, list | tuple):
         _no_columns("a list", columns)
+        _no_paragraphs("A list", options)
         return Corpus.from_sentences(source, **options)
     raise UserError(
         "A corpus is a name, a path, a list of sentences or of pairs, a frame of pandas or polars, or a dataset. "
@@ -73,24 +88,30 @@ def load_corpus(
     )
 
 
-def _by_name(source: str | Path, text: str | None, translation: str | None, options: dict[str, Any]) -> Corpus:
+def _by_name(source: str | Path, columns: dict[str, str], options: dict[str, Any]) -> Corpus:
     name, path = str(source), Path(source)
-    columns = {key: column for key, column in (("text", text), ("translation", translation)) if column}
     if name.startswith(_HUB):
+        _check_documents(name, options, table=True)
         return _from_hub(name.removeprefix(_HUB), {**columns, **options})
     if not name:
         raise UserError(f"No corpus was named.\n{_NAMES}")
     built_in = name in (TATOEBA, GRAMMAR) or name.startswith(f"{GRAMMAR}:")
     there = not built_in and _is_there(path)
     if there and is_table(path) and (columns or needs_columns(path)):
-        return Corpus.from_table(path, text, translation, **options)
+        _check_documents(name, options, table=True)
+        return Corpus.from_table(path, **{"text": None, **columns, **options})
     if built_in or there:
         _no_columns(name, columns)
+    reader = _reader(path) if there else None
+    if reader not in (Corpus.from_text, Corpus.from_conllu):
+        _check_documents(name, options, table=False)
+    if reader != Corpus.from_text:
+        _no_paragraphs(name, options)
     if name == TATOEBA:
         return load_tatoeba(**options)
     if built_in:
         return generate_grammar(**{"num": _grammar_size(name), **options})
-    return _reader(path)(source, **options) if there else _from_pair(name, columns, options)
+    return reader(source, **options) if reader else _from_pair(name, columns, options)
 
 
 def _no_columns(name: str, columns: Collection[str]) -> None:
@@ -98,6 +119,31 @@ def _no_columns(name: str, columns: Collection[str]) -> None:
         raise UserError(
             f"{name} has no columns to name. A column of the text or translation was named.\n"
             "Leave it out; tables with columns are .csv, .tsv, .jsonl, .json, .parquet and hf:NAME."
+        )
+
+
+def _check_documents(name: str, options: dict[str, Any], table: bool) -> None:
+    if options.pop("documents", False):
+        raise _no_documents(
+            name,
+            "name their column: --document-column NAME (in Python document_column=)"
+            if table
+            else "read a text file with blank lines between documents, or CoNLL-U with # newdoc",
+        )
+
+
+def _no_documents(name: str, advice: str) -> UserError:
+    return UserError(
+        f"{shortened(printable(name))} says nowhere where its documents begin. Documents were asked for.\n"
+        f"Leave that out, or {advice}."
+    )
+
+
+def _no_paragraphs(name: str, options: dict[str, Any]) -> None:
+    if options.pop("lines", "sentences") != "sentences":
+        raise UserError(
+            f"{shortened(printable(name))} holds sentences already. It was to be read as paragraphs.\n"
+            'Leave lines = "paragraphs" out; it is for text files and for columns of tables.'
         )
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from infoflow.foundation import UserError, as_written
 
 from ._columns import Row
@@ -10,12 +12,27 @@ from ._tables import check_columns
 from ._values import pair, sentence
 
 
-def read_sentences(sentences: Sequence[Any], parallel: bool, where: str) -> Iterator[Row | None]:
+def read_sentences(
+    sentences: Sequence[Any], parallel: bool, where: str, documents: Sequence[Any] | np.ndarray | None = None
+) -> Iterator[Row | None]:
     """Rows of a list of sentences, or of pairs where it is `parallel`; None where a sentence is blank or missing.
 
     Raises:
-        UserError: An entry is of another kind than the first.
+        UserError: An entry is of another kind than the first, or there are not as many documents.
     """
+    rows = _read_list(sentences, parallel, where)
+    if documents is None:
+        yield from rows
+        return
+    if len(documents) != len(sentences):
+        raise UserError(
+            f"{where}: documents must name that of each sentence. Got {len(documents)} for {len(sentences)} sentences."
+        )
+    for row, document in zip(rows, documents, strict=True):
+        yield row and {**row, "document": document}
+
+
+def _read_list(sentences: Sequence[Any], parallel: bool, where: str) -> Iterator[Row | None]:
     for number, entry in enumerate(sentences, start=1):
         if is_pair(entry) != parallel:
             raise UserError(
@@ -41,18 +58,29 @@ def is_frame(value: Any) -> bool:
     return type(value).__module__.partition(".")[0] in ("pandas", "polars") and type(value).__name__ == "DataFrame"
 
 
-def read_frame(frame: Any, text: str | None, translation: str | None) -> Iterator[Row | None]:
-    """Rows of a frame's columns; None where a cell is missing or blank.
+def read_frame(
+    frame: Any, text: str | None, translation: str | None, document: str | None = None
+) -> Iterator[Row | None]:
+    """Rows of a frame's columns; None where a cell of the first two is missing or blank.
 
     Raises:
         UserError: The columns are not named or not there, or hold something else than text.
     """
     where = f"the {type(frame).__module__.partition('.')[0]} frame"
-    check_columns(where, list(frame.columns), text, translation)
+    check_columns(where, list(frame.columns), text, translation, document)
+    rows = _read_cells(frame, where, str(text), translation)
+    if document is None:
+        yield from rows
+        return
+    for row, name in zip(rows, frame[document], strict=True):
+        yield row and {**row, "document": name}
+
+
+def _read_cells(frame: Any, where: str, text: str, translation: str | None) -> Iterator[Row | None]:
     if translation is None:
         for number, value in enumerate(frame[text], start=1):
-            found = sentence(value, where, number, str(text))
+            found = sentence(value, where, number, text)
             yield {"text": found} if found else None
         return
     for number, (left, right) in enumerate(zip(frame[text], frame[translation], strict=True), start=1):
-        yield pair(sentence(left, where, number, str(text)), sentence(right, where, number, translation))
+        yield pair(sentence(left, where, number, text), sentence(right, where, number, translation))

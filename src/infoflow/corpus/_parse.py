@@ -24,7 +24,7 @@ def parse_corpus(corpus: Corpus, parser: str = PARSER) -> Corpus:
     of spaCy's English models are ClearNLP's (dobj, pobj, prep), close to Clark's Stanford dependencies and not UD's.
 
     Args:
-        corpus: Any corpus; a column `translation` is kept.
+        corpus: Any corpus; translations and documents are kept.
         parser: Name or folder of a spaCy pipeline with a tagger and a parser.
 
     Raises:
@@ -36,7 +36,7 @@ def parse_corpus(corpus: Corpus, parser: str = PARSER) -> Corpus:
         raise missing_extra("Parsing a corpus", "spaCy", "parse")
     spacy = import_module("spacy")
     pipeline = _load(spacy, parser)
-    kept = ("text", *(["translation"] if "translation" in corpus.columns else []), *_COLUMNS)
+    kept = ("text", *(name for name in ("translation", "document") if name in corpus.columns), *_COLUMNS)
     version = f"{pipeline.meta.get('name')}-{pipeline.meta.get('version')}"
     key = digest([_VERSION, "parsed", corpus.digest, version, spacy.__version__])
     return Corpus(store(_rows(corpus, pipeline), kept, corpus.name, key), corpus.name)
@@ -58,8 +58,8 @@ def _load(spacy: Any, parser: str) -> Any:
 
 
 def _rows(corpus: Corpus, pipeline: Any) -> Iterator[Row | None]:
-    sentences = ((sentence.text, sentence.translation) for sentence in corpus)
-    for document, translation in pipeline.pipe(sentences, as_tuples=True, batch_size=256):
+    sentences = ((each.text, {"translation": each.translation, "document": each.document}) for each in corpus)
+    for document, beside in pipeline.pipe(sentences, as_tuples=True, batch_size=256):
         tokens = [token for token in document if not token.is_space]
         if not tokens:
             yield None
@@ -67,7 +67,7 @@ def _rows(corpus: Corpus, pipeline: Any) -> Iterator[Row | None]:
         place = {token.i: index for index, token in enumerate(tokens)}
         yield {
             "text": document.text,
-            "translation": translation,
+            **beside,
             "words": [token.text for token in tokens],
             "upos": [token.pos_ for token in tokens],
             # A root is its own head; a token that hangs on white space becomes one.

@@ -17,6 +17,16 @@ def read_text(path: Path) -> Iterator[Row | None]:
         yield {"text": text} if text else None
 
 
+def read_documents(path: Path) -> Iterator[Row | None]:
+    """Lines of a text file, with the number of the document that each is of; blank lines lie between documents."""
+    document, begins = -1, True
+    for _, line in read_lines(path):
+        if text := line.strip():
+            document += begins
+            yield {"text": text, "document": document}
+        begins = not text
+
+
 def read_pair(source: Path, target: Path) -> Iterator[Row | None]:
     """Sentence pairs of two files aligned by line; None where either side is blank.
 

@@ -1,6 +1,9 @@
 """One sentence of a corpus, with whatever annotation the corpus has."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+
+from ._columns import NAMED_COLUMNS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -12,9 +15,18 @@ class Sentence:
 
     id: int  # row in the original corpus
     text: str
+    document: int | None = None  # number of the document that it is of
     translation: str | None = None
     words: list[str] | None = None
     upos: list[str] | None = None  # Universal POS tags
     head: list[int] | None = None  # word index of the governor
     deprel: list[str] | None = None  # Universal Dependencies relation to the governor
     tags: dict[str, list[str]] = field(default_factory=dict)  # other per-word tags by column, such as `ccg`
+
+
+def sentences_in(columns: dict[str, list]) -> Iterator[Sentence]:
+    """The sentences of a batch of columns, ids among them."""
+    named = [name for name in columns if name in NAMED_COLUMNS or name == "id"]
+    tags = [name for name in columns if name not in named]
+    for i in range(len(columns["id"])):
+        yield Sentence(**{name: columns[name][i] for name in named}, tags={name: columns[name][i] for name in tags})

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 from infoflow.foundation import UserError, as_written, current_display, digest
 
 from ._cache import cached
+from ._documents import document_hashes, most_of_document
 from ._near_duplicates import nearly_repeats, normalised, repeats
 
 SplitRule = Literal["near-duplicates", "both-sides", "source"]
@@ -58,15 +59,49 @@ class Assignment:
         return cls(parts=np.load(folder / "parts.npy").astype(np.int64), **facts)
 
 
+def split_rows(
+    columns: Sequence[Column],
+    documents: np.ndarray | None,
+    seed: int,
+    shares: Mapping[str, float],
+    rule: SplitRule,
+    name: str,
+    corpus: str,
+) -> tuple[list[tuple[str, np.ndarray | None]], Assignment]:
+    """The rows of each part, None where its share is 0, and how they were assigned.
+
+    Raises:
+        UserError: Shares outside [0, 1), an unknown rule, or too few sentences for a part that was asked for.
+    """
+    check_shares(shares["validation"], shares["test"])
+    check_rule(rule)
+    assigned = kept_assignment(columns, documents, seed, shares["validation"], shares["test"], rule, name, corpus)
+    parts: list[tuple[str, np.ndarray | None]] = []
+    for number, (part, share) in enumerate(shares.items()):
+        rows = np.flatnonzero(assigned.parts == number)
+        if share > 0 and len(rows) == 0:
+            few = f"sentences ({len(assigned.parts)})" if documents is None else f"documents ({_count(documents)})"
+            raise UserError(f"{name} has too few {few} for a {part} part.\nUse a larger share.")
+        parts.append((part, rows if share > 0 else None))
+    return parts, assigned
+
+
 def kept_assignment(
-    columns: Sequence[Column], seed: int, validation: float, test: float, rule: SplitRule, name: str, corpus: str
+    columns: Sequence[Column],
+    documents: np.ndarray | None,
+    seed: int,
+    validation: float,
+    test: float,
+    rule: SplitRule,
+    name: str,
+    corpus: str,
 ) -> Assignment:
     """`assign`, done once for a corpus (`corpus`: its digest) and found again in the cache: every process of a study
     splits the same corpus, which takes ten seconds for `tatoeba-en-fr`. Small corpora are not kept."""
     key = digest([_VERSION, corpus, seed, validation, test, rule])
 
     def make() -> Assignment:
-        return assign(columns, seed, validation, test, rule, name)
+        return assign(columns, documents, seed, validation, test, rule, name)
 
     if sum(1 for _ in zip(range(_SMALL + 1), columns[0](), strict=False)) <= _SMALL:
         return make()
@@ -75,7 +110,13 @@ def kept_assignment(
 
 
 def assign(
-    columns: Sequence[Column], seed: int, validation: float, test: float, rule: SplitRule, name: str
+    columns: Sequence[Column],
+    documents: np.ndarray | None,
+    seed: int,
+    validation: float,
+    test: float,
+    rule: SplitRule,
+    name: str,
 ) -> Assignment:
     """A part for each row of a corpus of sources, or of sources and targets; `name` is for messages.
 
@@ -83,11 +124,12 @@ def assign(
     forbids) are left out, and training rows that repeat a test row or one of the validation rows that stay.
     A part is never put together from connected components of near duplicates: they chain, and the largest component of
     `tatoeba-en-fr` (up to ten words) holds 43,695 of its 168,205 pairs.
+    With documents (a number for each row) whole documents are assigned and left out.
     """
-    numbers = split_numbers(columns[0](), seed)
+    numbers = split_numbers(columns[0](), seed, documents)
     parts = np.select([numbers < test, numbers < test + validation], [TEST, VALIDATION], TRAIN)
     for tried in SPLIT_RULES[SPLIT_RULES.index(rule) :]:
-        result = _without_leaks(parts, columns, tried)
+        result = _without_leaks(parts, columns, documents, tried)
         if tried == "source" or _leaves_enough(parts, result.parts):
             break
     if result.rule != rule:
@@ -98,15 +140,17 @@ def assign(
     return result
 
 
-def split_numbers(texts: Iterable[str], seed: int) -> np.ndarray:
-    """A number in [0, 1) for each source sentence, a function of (seed, sentence) only.
+def split_numbers(texts: Iterable[str], seed: int, documents: np.ndarray | None = None) -> np.ndarray:
+    """A number in [0, 1) for each source sentence, a function of (seed, sentence) only; where it is known which
+    document each is of, of (seed, the sentences of the document in their order).
 
     Case, spacing and compatibility forms are ignored (NFKC): a tokenizer that lower-cases or normalises would otherwise
     see one sentence in two parts: `Go.` and `go.`, `H₂O` and `H2O`, `é` written as one character or as two.
     """
     key = f"split-{seed}".encode()
     hashes = (hashlib.blake2b(_encoded(text), key=key, digest_size=8).digest() for text in texts)
-    return np.frombuffer(b"".join(hashes), dtype="<u8") / 2.0**64
+    numbers = np.frombuffer(b"".join(hashes), dtype="<u8").astype(np.uint64, copy=False)
+    return (numbers if documents is None else document_hashes(numbers, documents)) / 2.0**64
 
 
 def check_shares(validation: float, test: float) -> None:
@@ -124,7 +168,9 @@ def check_rule(rule: str) -> None:
         raise UserError(f"The rule of a split must be among {', '.join(SPLIT_RULES)}. Got {as_written(rule)}.")
 
 
-def _without_leaks(parts: np.ndarray, columns: Sequence[Column], rule: SplitRule) -> Assignment:
+def _without_leaks(
+    parts: np.ndarray, columns: Sequence[Column], documents: np.ndarray | None, rule: SplitRule
+) -> Assignment:
     parts, left_out = parts.copy(), {}
     for part, name in _NAMES.items():
         held_out, rows = np.isin(parts, (TEST, VALIDATION)) & (parts != part), np.flatnonzero(parts == part)
@@ -132,12 +178,17 @@ def _without_leaks(parts: np.ndarray, columns: Sequence[Column], rule: SplitRule
         for reason, side, check in _REASONS[rule]:
             if side >= len(columns) or not held_out.any():
                 continue
-            found = check(compress(columns[side](), parts == part), compress(columns[side](), held_out)) & ~told
+            found = check(compress(columns[side](), parts == part), compress(columns[side](), held_out))
+            found = (found if documents is None else most_of_document(found, documents[rows])) & ~told
             told |= found
             if found.any():
                 left_out.setdefault(name, {})[reason] = int(found.sum())
         parts[rows[told]] = LEFT_OUT
     return Assignment(parts=parts, rule=rule, left_out=left_out)
+
+
+def _count(documents: np.ndarray) -> int:
+    return len(np.unique(documents))
 
 
 def _leaves_enough(before: np.ndarray, after: np.ndarray) -> bool:

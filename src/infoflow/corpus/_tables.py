@@ -47,26 +47,32 @@ def needs_columns(path: Path) -> bool:
     return first != "" and {cell.strip().lower() for cell in first.split("\t")} <= _HEADERS
 
 
-def read_columns(path: Path, text: str | None, translation: str | None) -> Iterator[Row | None]:
-    """Sentences of the column `text`, and their translations; None where a cell is missing or blank.
+def read_columns(
+    path: Path, text: str | None, translation: str | None, document: str | None = None
+) -> Iterator[Row | None]:
+    """Sentences of the column `text`, their translations, and the names of their documents; None where a cell of the
+    first two is missing or blank.
 
     Raises:
         UserError: The columns are not named or not there, or the file is damaged.
     """
     check_readable(path)
     table = _READERS[_suffix(path)](path)
-    check_columns(str(path), table.columns, text, translation)
+    check_columns(str(path), table.columns, text, translation, document)
     assert text is not None  # the check says so otherwise
-    for number, record in table.records([column for column in (text, translation) if column]):
+    for number, record in table.records([column for column in (text, translation, document) if column]):
         source = sentence(look_up(record, text), str(path), number, text)
         if translation is None:
-            yield {"text": source} if source else None
+            row: Row | None = {"text": source} if source else None
         else:
-            yield pair(source, sentence(look_up(record, translation), str(path), number, translation))
+            row = pair(source, sentence(look_up(record, translation), str(path), number, translation))
+        yield {**row, "document": look_up(record, document)} if row and document else row
 
 
-def check_columns(name: str, columns: Sequence[Any], text: str | None, translation: str | None) -> None:
-    """Raise a UserError that lists the columns unless `text` is one, and `translation` where it is named."""
+def check_columns(
+    name: str, columns: Sequence[Any], text: str | None, translation: str | None, document: str | None = None
+) -> None:
+    """Raise a UserError that lists the columns unless `text` is one, and the others where they are named."""
     listed = f"Its columns: {', '.join(map(str, columns)) or '(none)'}."
     if not text:
         raise UserError(
@@ -74,7 +80,7 @@ def check_columns(name: str, columns: Sequence[Any], text: str | None, translati
             "Write --text-column NAME, and --translation-column NAME for pairs (in Python text_column=, "
             "translation_column=; in a plan under [corpus])."
         )
-    for column in (text, translation):
+    for column in (text, translation, document):
         if column is not None and column not in columns and column.split(".")[0] not in columns:
             raise UserError(f"{name} has no column {column}.\n{listed}")
         if column is not None and list(columns).count(column) > 1:

@@ -19,7 +19,7 @@ def sentence(value: Any, where: str, number: int, column: str = "") -> str | Non
     Raises:
         UserError: It is no text, holds a zero byte or half a surrogate pair, or is longer than `LONGEST_LINE`.
     """
-    if value is None or (not isinstance(value, str) and _is_missing(value)):
+    if is_missing(value):
         return None
     return plain_text(value, where, number, column).strip()
 
@@ -54,8 +54,9 @@ def look_up(record: Mapping[str, Any], column: str) -> Any:
     return value
 
 
-def _is_missing(value: Any) -> bool:
-    return bool(pd.api.types.is_scalar(value) and pd.isna(value))
+def is_missing(value: Any) -> bool:
+    """Whether there is no value: None, NaN, or what pandas has for it."""
+    return value is None or (not isinstance(value, str) and bool(pd.api.types.is_scalar(value) and pd.isna(value)))
 
 
 def _is_unicode(text: str) -> bool:

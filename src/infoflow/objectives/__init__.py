@@ -26,6 +26,7 @@ from ._noise import Noise as Noise
 from ._objective import AbstractObjective as AbstractObjective
 from ._objective import Family as Family
 from ._objective import Reads as Reads
+from ._pair_objectives import AbstractPairObjective as AbstractPairObjective
 from ._pair_objectives import NextSentence as NextSentence
 from ._pair_objectives import SentenceOrder as SentenceOrder
 from ._prefix_decoder import PrefixDecoder as PrefixDecoder

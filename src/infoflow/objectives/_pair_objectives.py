@@ -12,7 +12,7 @@ from jaxtyping import Float
 from transformers import PreTrainedModel
 
 from infoflow.architectures import Layout
-from infoflow.corpus import Vocabulary
+from infoflow.corpus import PairKind, Vocabulary
 from infoflow.foundation import Probability, UserError
 
 from ._answers import Answers
@@ -42,6 +42,7 @@ class AbstractPairObjective(AbstractObjective):
     fields: ClassVar[Mapping[str, Field]] = {**SENTENCE_FIELDS, "token_type_ids": Field(), "pair": Field()}
     question: ClassVar[str]  # name of the loss term, and of the accuracy
     asked: ClassVar[str]  # key of the answer in `Example.labels`
+    pairs: ClassVar[PairKind]  # which pairs it reads
 
     def __init_subclass__(cls) -> None:
         if "question" in cls.__dict__:
@@ -129,6 +130,7 @@ class NextSentence(AbstractPairObjective):
     name: ClassVar[str] = "masked-lm-nsp"
     question: ClassVar[str] = "next-sentence"
     asked: ClassVar[str] = IS_RANDOM
+    pairs: ClassVar[PairKind] = "next"
 
     selection: Selection = "dynamic"
     rate: Probability = 0.15
@@ -146,6 +148,7 @@ class SentenceOrder(AbstractPairObjective):
     name: ClassVar[str] = "masked-lm-sop"
     question: ClassVar[str] = "sentence-order"
     asked: ClassVar[str] = IS_SWAPPED
+    pairs: ClassVar[PairKind] = "order"
 
     selection: Selection = "n-gram"
     rate: Probability = 0.15

@@ -8,15 +8,24 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from infoflow.corpus import Corpus, load_tokenizer, token_frequencies, train_tokenizer
+from infoflow.corpus import (
+    Corpus,
+    Lone,
+    PairKind,
+    load_tokenizer,
+    token_frequencies,
+    tokenizer_digest,
+    train_tokenizer,
+)
 from infoflow.foundation import UserError, current_display, digest, kept
-from infoflow.objectives import Vocabulary
-from infoflow.training import TrainingData
+from infoflow.objectives import AbstractObjective, AbstractPairObjective, Vocabulary
+from infoflow.training import ExampleRows, PairRows, TrainingData, WindowRows
 
 from ._parts import Parts, at_most, cut_up, distinct, like, read, usable, without
 from ._plan import CorpusPlan, StudyPlan
 
 _VERSION = 1  # raise when the same plan gives other data
+_WHOLE_SENTENCE = 512  # tokens: as `Corpus.encode` cuts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -56,12 +65,82 @@ class StudyData:
             target_tokenizer=self.target_tokenizer,
         )
 
+    def arranged(self, part: Corpus, positions: int, objective: AbstractObjective, copies: int = 1) -> TrainingData:
+        """A part as the objective reads it: sentences, windows, or `copies` passes of pairs.
+
+        Raises:
+            UserError: It reads windows or pairs, and the corpus has no documents.
+        """
+        if objective.reads == "pair":
+            assert isinstance(objective, AbstractPairObjective)
+            return self.pairs(part, positions, objective.pairs, copies=copies)
+        return self.windows(part, positions) if objective.reads == "window" else self.encoded(part, positions)
+
+    def windows(self, part: Corpus, positions: int, budget: int = 0) -> TrainingData:
+        """A part as windows of consecutive sentences, of `budget` tokens at most; 0: of `positions`.
+
+        Raises:
+            UserError: The corpus has no documents, or the budget does not fit.
+        """
+        budget = _fitting(budget or positions, positions, "A window")
+        documents = part.require_documents("A window")
+        source = part.encode(self.tokenizer, max_length=positions)
+        return self._of(WindowRows(source, documents, budget, self.vocabulary), positions)
+
+    def pairs(
+        self,
+        part: Corpus,
+        positions: int,
+        kind: PairKind = "next",
+        *,
+        max_tokens: int = 0,
+        seed: int = 0,
+        copies: int = 10,
+        short_share: float = 0.1,
+        lone: Lone = "skip",
+    ) -> TrainingData:
+        """A part as pairs of segments, of `max_tokens` at most; 0: of `positions`. See `segment_pairs`.
+
+        Raises:
+            UserError: The corpus has no documents, or one where others are needed, or the length does not fit.
+        """
+        max_tokens = _fitting(max_tokens or positions, positions, "A pair of segments")
+        documents = part.require_documents("A pair of segments")
+        whole = max(positions, _WHOLE_SENTENCE)  # pairs are cut front or back, so sentences are not before
+        source = part.encode(self.tokenizer, max_length=whole)
+        rows = PairRows(
+            source,
+            documents,
+            max_tokens,
+            self.vocabulary,
+            kind=kind,
+            seed=seed,
+            copies=copies,
+            short_share=short_share,
+            lone=lone,
+            key=digest([part.digest, tokenizer_digest(self.tokenizer), whole]),
+        )
+        return self._of(rows, positions)
+
+    def _of(self, rows: ExampleRows, positions: int) -> TrainingData:
+        vocabulary = self._counted(positions) if self.counted else self.vocabulary
+        return TrainingData(source=rows, vocabulary=vocabulary, tokenizer=self.tokenizer)
+
     def _counted(self, positions: int) -> Vocabulary:
         """The vocabulary with the frequencies of the training part."""
         vocabulary = self.vocabulary
         return vocabulary.with_counts(
             token_frequencies(self.train.encode(self.tokenizer, max_length=positions), vocabulary.size)
         )
+
+
+def _fitting(length: int, positions: int, what: str) -> int:
+    if length > positions:
+        raise UserError(
+            f"{what} may have as many tokens as the model has positions: {positions}. Got {length}.\n"
+            "Raise model.positions, or lower the length."
+        )
+    return length
 
 
 def encode_all(data: StudyData, positions: int) -> None:
@@ -85,6 +164,12 @@ def prepare(plan: StudyPlan, folder: Path) -> StudyData:
         )
     parts = cut_up(corpus, plan.corpus, parallel)
     objectives = [plan.objective(name) for name in plan.objectives]
+    readers = [name for name in plan.objectives if plan.objective(name).reads != "sentence"]
+    if readers and corpus.documents is None:
+        raise UserError(
+            f"{readers[0]} needs documents: sentences that follow each other. {corpus.name} has none.\n"
+            "Say [corpus] documents = true for a text with blank lines between documents, or name a document_column."
+        )
     sentinels = max(objective.num_sentinels(plan.model.positions) for objective in objectives)
     key = digest([_VERSION, corpus.digest, _settings(plan.corpus, parts), *([sentinels] if sentinels else [])])
     train = partial(_train_tokenizers, parts.train, plan.corpus, parallel, sentinels)
@@ -113,7 +198,7 @@ def _other_domain(corpus: Corpus, parts: Parts, plan: CorpusPlan, parallel: bool
 def _settings(plan: CorpusPlan, parts: Parts) -> dict[str, Any]:
     """What of the plan the data depends on: published parts by their content, left out where there are none."""
     settings = dataclasses.asdict(plan)
-    for name in ("transfer_name", "text_column", "translation_column"):
+    for name in ("transfer_name", "text_column", "translation_column", "document_column", "documents", "lines"):
         del settings[name]  # nothing is trained on the first, and the corpus's digest says what columns hold
     if plan.split == "source" or (plan.validation_name and plan.test_name):
         del settings["split"]  # the data of versions that had no other rule

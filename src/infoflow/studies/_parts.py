@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from infoflow.corpus import Corpus, SplitRule, leakage, load_corpus
-from infoflow.foundation import UserError, hash64_array
+from infoflow.corpus import Corpus, SplitRule, leakage, load_corpus, most_of_document
+from infoflow.foundation import UserError, current_display, hash64_array
 
 from ._plan import CorpusPlan
 
@@ -84,13 +84,25 @@ def _counted(
 
 def read(name: str, plan: CorpusPlan) -> Corpus:
     """The corpus of that name; of a table the plan's columns."""
-    return load_corpus(name, text_column=plan.text_column, translation_column=plan.translation_column)
+    return load_corpus(
+        name,
+        text_column=plan.text_column,
+        translation_column=plan.translation_column,
+        document_column=plan.document_column,
+        documents=plan.documents,
+        lines=plan.lines,
+    )
 
 
 def usable(corpus: Corpus, plan: CorpusPlan) -> Corpus:
     usable = corpus.filter_words(plan.min_words, plan.max_words)
     if len(usable) == 0:
         raise UserError(f"{corpus.name} has no sentence of {plan.min_words} to {plan.max_words} words.")
+    if corpus.documents is not None and (lost := len(corpus) - len(usable)):
+        current_display().note(
+            f"{corpus.name}: {lost:,} of {len(corpus):,} sentences are not of {plan.min_words} to {plan.max_words} "
+            "words. The text is broken there: raise corpus.max_words to read whole documents."
+        )
     return usable
 
 
@@ -101,14 +113,16 @@ def like(corpus: Corpus, part: Corpus, parallel: bool) -> Corpus:
 
 
 def without(corpus: Corpus, others: Sequence[Corpus]) -> Corpus:
-    """The sentences whose source is in none of the others."""
+    """The sentences whose source is in none of the others; of documents those that are not half in them."""
     if not others:
         return corpus
     seen = {_key(text) for other in others for text in other.column("text")}
-    rows = [row for row, text in enumerate(corpus.column("text")) if _key(text) not in seen]
-    if not rows:
+    found = np.array([_key(text) in seen for text in corpus.column("text")])
+    if (documents := corpus.documents) is not None:
+        found = most_of_document(found, documents)
+    if found.all():
         raise UserError(f"Every sentence of {corpus.name} is in another part of the study too: none is left.")
-    return corpus if len(rows) == len(corpus) else corpus.select(np.array(rows), corpus.name)
+    return corpus.select(~found, corpus.name) if found.any() else corpus
 
 
 def distinct(corpus: Corpus) -> Corpus:
@@ -131,7 +145,21 @@ def _key(text: str) -> str:
 
 
 def at_most(corpus: Corpus, sentences: int) -> Corpus:
-    """A subset chosen by the hash of the text, in corpus order."""
+    """A subset chosen by the hash of the text, in corpus order; of documents as many whole ones as fit.
+
+    A first document that does not fit is cut.
+    """
     if not sentences or sentences >= len(corpus):
         return corpus
+    if corpus.documents is not None:
+        return corpus.select(_whole_documents(corpus, sentences))
     return corpus.select(np.sort(np.argsort(hash64_array(("study-subset",), corpus.content_ids))[:sentences]))
+
+
+def _whole_documents(corpus: Corpus, sentences: int) -> np.ndarray:
+    """The rows of the first documents, in the order of a hash of their text, that have so many sentences at most."""
+    documents = corpus.require_documents()
+    order = np.lexsort((np.arange(len(corpus)), documents, hash64_array(("study-subset",), corpus.document_ids)))
+    last = np.flatnonzero(np.diff(documents[order], append=documents.max() + 1))  # of each document
+    fitting = last[last < sentences]
+    return np.sort(order[: fitting[-1] + 1 if len(fitting) else sentences])

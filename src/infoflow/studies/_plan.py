@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
 from infoflow.architectures import FAMILIES
-from infoflow.corpus import SplitRule
+from infoflow.corpus import Lines, SplitRule
 from infoflow.dynamics import Lags, Panels, RecordConfig, Rule, Tolerance, Windows
 from infoflow.foundation import (
     Count,
@@ -48,6 +48,7 @@ Clusters = Annotated[int, Limits(at_least=0, at_most=65_535)]
 Few = Annotated[int, Limits(at_least=1, at_most=1000)]
 OpenShare = Annotated[float, Limits(above=0, below=1)]
 _VARIANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,40}")
+PRUNED = ("encoder", "decoder", "encoder-decoder")
 TEACHING = ("encoder", "encoder-pair", "encoder-spans")  # layouts of masked LMs
 PAIRS = ("objectives", "neighbours")
 TOKEN_DROPOUT = "token-dropout"
@@ -66,6 +67,9 @@ class CorpusPlan:
     name: Name = "tatoeba-en-fr"  # anything that `load_corpus` takes; translation needs a parallel one
     text_column: str = ""  # of the sentences, where `name` and the parts below are tables or datasets
     translation_column: str = ""
+    document_column: str = ""  # of the name of each sentence's document, for objectives that read documents
+    documents: bool = False  # of a text file, blank lines between them, or of CoNLL-U, each begun by # newdoc
+    lines: Lines = "sentences"  # of a text file or a text column; "paragraphs" are cut into sentences
     min_words: Count = 1  # of the source sentence
     max_words: Count = 24
     sentences: CountOrNone = 0  # training sentences (pairs) at most; 0: all
@@ -267,6 +271,7 @@ class StudyPlan:
                 raise UserError(f"{name} must be a list of different values. Got {as_written(values)}. Leave out one.")
         if self.pruning.on:
             _one_of("pruning.objectives", self.pruning.objectives, self.objectives)
+            self._check_pruned()
         for pair in self.pairs:
             self._check_pair(pair)
 
@@ -313,6 +318,14 @@ class StudyPlan:
     def fits(self, objective: str, architecture: str) -> bool:
         """Whether the family has the layout that the objective trains: the others are left out."""
         return self.objective(objective).layout in FAMILIES[architecture].layouts
+
+    def _check_pruned(self) -> None:
+        for name in self.pruning.objectives:
+            if (layout := self.objective(name).layout) not in PRUNED:
+                raise UserError(
+                    f"pruning.objectives must train a model without further parts ({', '.join(PRUNED)}). Got {name}, "
+                    f"which trains one of the layout {layout}. Leave it out."
+                )
 
     def _check_teachers(self) -> None:
         for name in self.objectives:

@@ -12,7 +12,7 @@ from infoflow.foundation import NUM_BLOCKS, block_of, hash64_array, replicate_we
 from infoflow.models import BleuStatistics, Model, bleu_statistics, translate
 from infoflow.objectives import UNSUPERVISED, AbstractObjective, Answers, accuracy, area_under_curve
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
-from infoflow.training import TrainingData
+from infoflow.training import PairRows, TokenRows, TrainingData
 
 TASK_SCORES = TableSchema(
     name="task_scores",
@@ -50,7 +50,7 @@ def task_scores(
     """Loss and perplexity of `model` on `data`, and answers to what else its objective asks; noise is frozen per
     sentence, intervals are over sentence blocks.
 
-    `content_ids` are those of the corpus of `data`: measures of it have the same blocks.
+    `content_ids` are those of the rows of `data` (`content_ids_of`): measures of the same corpus have the same blocks.
     """
     blocks = block_of(content_ids)
     unigram = _unigram_losses(objective, training)
@@ -68,6 +68,16 @@ def task_scores(
                 baseline[index, block] += guesses[term]
                 counts[index, block] += losses[term].count
     return pd.DataFrame([*_loss_rows(objective, split, sums, baseline, counts), *answers.rows(split)])
+
+
+def content_ids_of(rows: TokenRows, corpus: Corpus) -> np.ndarray:
+    """`Corpus.content_ids` of each row: of a window its first sentence's, of a pair that of its first segment's."""
+    ids = corpus.content_ids
+    if isinstance(rows, Encoded):
+        return ids
+    sentences = rows.pairs.sentence_ids if isinstance(rows, PairRows) else rows.sentence_ids
+    order = np.argsort(corpus.ids, kind="stable")
+    return ids[order[np.searchsorted(corpus.ids[order], sentences)]]
 
 
 def _loss_rows(
@@ -124,10 +134,9 @@ def _unigram_losses(objective: AbstractObjective, training: TrainingData) -> np.
     if objective.needs_translation:
         assert training.target is not None
         rows, vocabulary = training.target, training.target_vocabulary or vocabulary
-    if objective.num_sentinels(1):
+    if objective.num_sentinels(1) or not isinstance(rows, Encoded):
         counts = _predicted(objective, training)
     else:
-        assert isinstance(rows, Encoded)
         counts = np.bincount(np.asarray(rows.flat_ids), minlength=vocabulary.size).astype(np.float64)
     counts[vocabulary.start] = 0  # read, never predicted
     if objective.layout not in ("decoder", "encoder-decoder"):
@@ -136,7 +145,10 @@ def _unigram_losses(objective: AbstractObjective, training: TrainingData) -> np.
 
 
 def _predicted(objective: AbstractObjective, training: TrainingData, examples: int = 5000) -> np.ndarray:
-    """How often each id is predicted, on training examples spread evenly over the corpus: sentinels are in no text."""
+    """How often each id is predicted, on training examples spread evenly over the corpus.
+
+    Sentinels are in no text, and of windows and pairs a token is in several or in none.
+    """
     rows = np.unique(np.linspace(0, len(training.source.lengths) - 1, examples).astype(int))
     labels = training.batch(objective, rows, ("unigram-noise",), 0).labels.numpy()
     return np.bincount(labels[labels != UNSUPERVISED], minlength=training.vocabulary.size).astype(np.float64)

@@ -11,12 +11,13 @@ from typing import Any
 from torch import nn
 from transformers import PreTrainedModel
 
+from infoflow.corpus import Corpus
 from infoflow.flow import first_then_others, is_first, wait_for_all
 from infoflow.foundation import SilentDisplay, UserError, atomic_write, digest, use_display, version
 from infoflow.models import Model, load_model
 from infoflow.objectives import AbstractObjective
 from infoflow.results import BERT, Recipe, RunFolder, Subject
-from infoflow.training import TrainingHook, TrainResult, build_models, load_weights, train
+from infoflow.training import TrainingData, TrainingHook, TrainResult, build_models, load_weights, train
 
 from ._data import StudyData, prepare
 from ._plan import StudyPlan
@@ -24,6 +25,7 @@ from ._workbench import Workbench
 
 TRAINED = "trained"  # where the workbench keeps facts of finished trainings
 _VERSION = 1  # raise when the same plan trains or scores other models
+_COPIES = 10  # passes of pairs over the training text, each with other ones (BERT's dupe_factor)
 _BOOKKEEPING = ("seed", "device", "log_every", "evaluate_every", "save_every", "keep_last", "keep_log_spaced")
 
 
@@ -126,6 +128,14 @@ class StudyModels:
         )
         return models[objective.name]
 
+    def training_data(self, recipe: Recipe) -> TrainingData:
+        """The training part as the objective reads it."""
+        return self.data.arranged(self.data.train, self.plan.model.positions, self.objective(recipe), _COPIES)
+
+    def held_out(self, recipe: Recipe, part: Corpus) -> TrainingData:
+        """A part that is not trained on, as the objective reads it."""
+        return self.data.arranged(part, self.plan.model.positions, self.objective(recipe))
+
     def first(self, recipe: Recipe) -> PreTrainedModel:
         """The model as its training begins: where it has a teacher, with what that has learned."""
         module: Any = self.initial(recipe)
@@ -145,14 +155,13 @@ class StudyModels:
     ) -> tuple[nn.Module, TrainResult]:
         """Train the model in `folder`; its weights depend on nothing but the plan, and on hooks on `module`."""
         module = module or self.first(recipe)
-        positions = self.plan.model.positions
         result = train(
             self.objective(recipe),
             dataclasses.replace(self.plan.training, seed=recipe.seed, **bookkeeping),
-            self.data.encoded(self.data.train, positions),
+            self.training_data(recipe),
             module,
             folder,
-            validation=self.data.encoded(self.data.validation, positions),
+            validation=self.held_out(recipe, self.data.validation),
             hooks=hooks,
         )
         return module, result

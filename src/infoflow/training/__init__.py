@@ -24,6 +24,8 @@ from ._sampler import LengthBucketSampler as LengthBucketSampler
 from ._sampler import micro_batches as micro_batches
 from ._schedule import learning_rate as learning_rate
 from ._signals import TrainingInterrupted as TrainingInterrupted
+from ._text_rows import PairRows as PairRows
+from ._text_rows import WindowRows as WindowRows
 from ._train import TrainResult as TrainResult
 from ._train import train as train
 from ._update import Updater as Updater

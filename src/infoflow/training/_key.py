@@ -81,9 +81,14 @@ def _rows_digest(rows: Any) -> str | None:
         return None
     lengths, ids = np.asarray(rows.lengths, dtype=np.int64), np.asarray(rows.sentence_ids, dtype=np.int64)
     sample = np.linspace(0, len(ids) - 1, num=min(len(ids), 64)).astype(int)
-    return digest(
-        [len(ids), int(lengths.sum()), int((ids * (lengths + 7)).sum()), [rows.row(int(i)).tolist() for i in sample]]
-    )
+    facts = [
+        len(ids),
+        int(lengths.sum()),
+        int((ids * (lengths + 7)).sum()),
+        [rows.row(int(i)).tolist() for i in sample],
+    ]
+    # Rows that are cut from a corpus say by which cuts, and with which labels.
+    return digest([*facts, rows.digest] if hasattr(rows, "digest") else facts)
 
 
 def trained_objective(folder: Path | str) -> AbstractObjective | None:

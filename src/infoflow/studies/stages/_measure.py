@@ -31,7 +31,7 @@ from infoflow.objectives import AbstractObjective
 from infoflow.results import KEYS, Subject, TableSchema
 
 from .._measures import measures_by_table, pair_measures, standard_measures
-from .._scores import TASK_SCORES, bleu_scores, task_scores
+from .._scores import TASK_SCORES, bleu_scores, content_ids_of, task_scores
 from .._study_models import StudyModels
 from .._transfer import transfer, transfer_keys
 from .._workbench import Computed, Part, Schemas, Workbench
@@ -227,13 +227,13 @@ class MeasureModel(AbstractMeasureStage):
         return measured
 
     def _scores(self, model: Model) -> pd.DataFrame:
-        plan, data, positions = self.models.plan.analysis, self.models.data, self.models.plan.model.positions
-        objective = self._objective
-        training = data.encoded(data.train, positions)
+        plan, data, recipe = self.models.plan.analysis, self.models.data, self.subject.recipe
+        objective, training = self._objective, self.models.training_data(recipe)
         whole = self.models.whole(self.subject, model)
         frames = [
-            task_scores(whole, objective, data.encoded(part, positions), part.content_ids, training, split)
+            task_scores(whole, objective, held_out, content_ids_of(held_out.source, part), training, split)
             for split, part in (("validation", data.validation), ("test", data.analysed))
+            for held_out in [self.models.held_out(recipe, part)]
         ]
         if objective.needs_translation and self.subject.trained:
             current_display().note(f"Translating {plan.bleu_sentences} sentences with {model.name}.")

@@ -46,11 +46,11 @@ def points(
 
 
 def _swept(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence[PlannedPoint]) -> Iterator[Point]:
-    plan, model, positions = models.plan.pruning, models.load(Subject(recipe=recipe)), models.plan.model.positions
+    plan, model = models.plan.pruning, models.load(Subject(recipe=recipe))
     sweep = learn_gates(
         model,
         models.objective(recipe),
-        models.data.encoded(models.data.train, positions),
+        models.training_data(recipe),
         _config(models, recipe),
         models.bench.path(_FOLDER, learning_key(models, recipe, curve)),
         penalties=[place.setting for place in places],
@@ -69,7 +69,7 @@ def _subsets(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence
         point = learn_subset(
             model,
             models.objective(recipe),
-            models.data.encoded(models.data.train, models.plan.model.positions),
+            models.training_data(recipe),
             _config(models, recipe),
             models.bench.path(_FOLDER, learning_key(models, recipe, curve)),
             k=int(place.setting),

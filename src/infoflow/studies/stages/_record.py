@@ -170,7 +170,7 @@ def _recorder(models: StudyModels, recipe: Recipe) -> LossChangeRecorder:
         evaluation_set(
             name,
             objective,
-            data.encoded(part, models.plan.model.positions),
+            models.held_out(recipe, part),
             tokens,
             plan.parts,
             micro_tokens=models.plan.training.micro_tokens,

@@ -1,0 +1,183 @@
+"""Sentences on Arrow: how they are counted, read and encoded, and what is known of them."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, overload
+
+import numpy as np
+from datasets import Dataset
+from transformers import PreTrainedTokenizerBase
+
+from infoflow.foundation import UserError, current_display
+
+from ._content_ids import content_ids, text_hashes
+from ._documents import document_hashes, stretches
+from ._encoded import Encoded, encode
+from ._sentence import Sentence, sentences_in
+from ._store import Stored
+
+Side = Literal["text", "translation"]
+
+
+class AbstractSentences:
+    """What a corpus and its parts have in common: rows of an Arrow table."""
+
+    def __init__(self, stored: Stored, name: str) -> None:
+        # A file's name need not be UTF-8, and tables and pages are.
+        self.name = name.encode("utf-8", "replace").decode("utf-8")
+        self.digest = stored.digest
+        """Sixteen hex digits of the content: equal for equal sentences in equal order."""
+        self._stored = stored
+        self._rows: np.ndarray | None = None  # None: all
+        self._content_ids: np.ndarray | None = None  # None: not asked for yet
+        if stored.dropped:
+            current_display().note(f"{name}: {stored.dropped} lines without a sentence were left out.")
+
+    def __len__(self) -> int:
+        return len(self._stored.dataset) if self._rows is None else len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int | np.integer) -> Sentence: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Sentence]: ...
+    def __getitem__(self, index: int | np.integer | slice) -> Sentence | list[Sentence]:
+        if isinstance(index, slice):
+            rows = np.arange(len(self))[index]
+            return [sentence for part in self._batches(rows, 1024) for sentence in sentences_in(part)]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"sentence {index} of {len(self)}")
+        return next(iter(self[slice(int(index) % len(self), int(index) % len(self) + 1)]))
+
+    def __iter__(self) -> Iterator[Sentence]:
+        for part in self._batches(np.arange(len(self)), 1024):
+            yield from sentences_in(part)
+
+    def __repr__(self) -> str:
+        return f"Corpus({self.name!r}, {len(self):,} sentences, columns: {', '.join(sorted(self.columns))})"
+
+    @property
+    def columns(self) -> set[str]:
+        """What is known of each sentence: `text`, and for example `translation`, `words`, `head`, `ccg`."""
+        return set(self._stored.dataset.column_names)
+
+    @property
+    def ids(self) -> np.ndarray:
+        """The row of each sentence in the original corpus: int64 (sentence,)."""
+        return np.arange(len(self), dtype=np.int64) if self._rows is None else self._rows
+
+    @property
+    def content_ids(self) -> np.ndarray:
+        """A number of each sentence that its text decides: int64 (sentence,).
+
+        Measures choose sentences and put them into bootstrap blocks by it, so that the order of lines does not matter.
+        Copies of a sentence have numbers of their own; those of a part are counted in that part.
+        """
+        if self._content_ids is None:
+            self._content_ids = content_ids(self.column("text"), self._beside_text)
+        return self._content_ids
+
+    @property
+    def documents(self) -> np.ndarray | None:
+        """The number of the document that each sentence is of: int64 (sentence,); None where the corpus has none.
+
+        A part keeps the numbers. Sentences of a document follow each other; where a part lacks some, see `stretches`.
+        """
+        if "document" not in self.columns:
+            return None
+        numbers = self._stored.dataset.data.column("document").to_numpy()
+        return numbers if self._rows is None else numbers[self._rows]
+
+    @property
+    def document_ids(self) -> np.ndarray:
+        """A number of each sentence's document that its sentences in this part decide: int64 (sentence,).
+
+        Raises:
+            UserError: The corpus has no documents.
+        """
+        hashes = document_hashes(text_hashes(self.column("text")), self.require_documents())
+        return (hashes >> np.uint64(1)).astype(np.int64)
+
+    @property
+    def stretches(self) -> np.ndarray:
+        """A number of the running text that each sentence stands in: int64 (sentence,), from 0.
+
+        It is a document, or what stands of it before or after sentences that are not in this part.
+
+        Raises:
+            UserError: The corpus has no documents.
+        """
+        return stretches(self.require_documents(), self.ids)
+
+    def require_documents(self, reader: str = "This") -> np.ndarray:
+        """The documents, or a UserError that says what to do; `reader` needs them."""
+        if (documents := self.documents) is None:
+            raise UserError(
+                f"{reader} needs documents: sentences that follow each other. The corpus {self.name} has none.\n"
+                "Read a text file with blank lines between documents, or CoNLL-U with # newdoc, as documents "
+                "(--documents, in a plan documents = true); of a table name their column (--document-column NAME)."
+            )
+        return documents
+
+    def _beside_text(self, rows: np.ndarray) -> Iterator[list[Any]]:
+        """Everything but the text of the sentences at `rows`."""
+        columns = sorted(self.columns - {"text", "document"})  # numbers depend on the order of documents
+        if not columns:
+            yield from ([] for _ in rows)
+            return
+        for part in self._batches(rows, 1024, columns):
+            yield from (list(values) for values in zip(*(part[name] for name in columns), strict=True))
+
+    @property
+    def dataset(self) -> Dataset:
+        """The sentences as a Hugging Face dataset."""
+        whole = self._stored.dataset
+        return whole if self._rows is None else whole.select(self._rows)
+
+    def column(self, name: str, batch_size: int = 1024) -> Iterator[Any]:
+        """Stream one column, sentence by sentence.
+
+        Raises:
+            UserError: The corpus does not have that column.
+        """
+        self.require(name)
+        for part in self._batches(np.arange(len(self)), batch_size, [name]):
+            yield from part[name]
+
+    def require(self, *columns: str) -> None:
+        """Raise a UserError that says what to do, unless the corpus has these columns."""
+        if missing := [column for column in columns if column not in self.columns]:
+            raise UserError(
+                f"The corpus {self.name} has no column {', '.join(missing)}; it has "
+                f"{', '.join(sorted(self.columns))}.\n"
+                "`grammar` has every column; treebanks bring words and heads, parallel corpora the translation."
+            )
+
+    @property
+    def word_counts(self) -> np.ndarray:
+        """Words of each sentence (white-space words where the corpus has no words): int64 (sentence,)."""
+        has_words = "words" in self.columns
+        values = self.column("words" if has_words else "text")
+        return np.fromiter((len(v if has_words else v.split()) for v in values), dtype=np.int64, count=len(self))
+
+    def encode(self, tokenizer: PreTrainedTokenizerBase, side: Side = "text", max_length: int = 512) -> Encoded:
+        """Token ids of every sentence, with the word of each token.
+
+        On the side `"text"`, where the corpus has words, they go to the tokenizer one by one, and word ids are those
+        words; otherwise see `SubwordAligner`. Longer sentences are cut and counted (`num_truncated`).
+
+        Raises:
+            UserError: The corpus has no translation, or `max_length` is below 1.
+        """
+        if max_length < 1:
+            raise UserError(f"max_length must be at least 1. Got {max_length}.")
+        column = "words" if side == "text" and "words" in self.columns else side
+        self.require(column)
+        batches = (part[column] for part in self._batches(np.arange(len(self)), 2048, [column]))
+        key = f"{self.digest} {column}"
+        return encode(batches, self.ids, tokenizer, key=key, target=side == "translation", max_length=max_length)
+
+    def _batches(self, rows: np.ndarray, size: int, columns: Sequence[str] | None = None) -> Iterator[dict[str, list]]:
+        """Columns, and the ids as `id`, of the sentences at `rows`, `size` at a time."""
+        dataset = self._stored.dataset if columns is None else self._stored.dataset.select_columns(list(columns))
+        for start in range(0, len(rows), size):
+            ids = self.ids[rows[start : start + size]] if self._rows is not None else rows[start : start + size]
+            yield {**dataset[ids], "id": ids.tolist()}

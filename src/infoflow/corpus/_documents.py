@@ -1,0 +1,77 @@
+"""Documents: numbered as they are read, hashed by their sentences, and unbroken stretches of one."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from infoflow.foundation import UserError, as_written, hash64, hash64_array
+
+from ._columns import Row
+from ._values import is_missing
+
+
+def number_documents(rows: Iterable[Row | None], where: str) -> Iterator[Row | None]:
+    """The rows with a number, counted from 0, for the name that each has in `document`.
+
+    Raises:
+        UserError: A row names no document, or one that ended before.
+    """
+    seen: set[int] = set()  # hashes: names may be long
+    current: Any = None
+    for number, row in enumerate(rows, start=1):
+        if row is not None:
+            name = row["document"]
+            if is_missing(name) or not isinstance(name, str | int | float | np.integer | np.floating) or name == "":
+                raise UserError(
+                    f"{where}, {number}: must name the document that the sentence is of. Got {as_written(name)}.\n"
+                    "Give every row a name or number of its document, or name another column."
+                )
+            if not seen or name != current:
+                current, key = name, hash64("document", str(name))
+                if key in seen:
+                    raise UserError(
+                        f"{where}, {number}: the sentences of a document must follow each other. "
+                        f"{as_written(name)} comes a second time.\nSort the rows by document."
+                    )
+                seen.add(key)
+            row = {**row, "document": len(seen) - 1}
+        yield row
+
+
+def stretches(documents: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """int64 (sentence,): a number, counted from 0, of each run of sentences that follow each other in one document.
+
+    A part of a corpus may lack sentences of a document: what stands before and after the gap is no running text.
+
+    Args:
+        documents: Of each sentence, int64 (sentence,).
+        ids: `Corpus.ids` of the same sentences.
+    """
+    if len(documents) == 0:
+        return np.zeros(0, dtype=np.int64)
+    begins = (np.diff(documents) != 0) | (np.diff(ids) != 1)
+    return np.concatenate([[0], np.cumsum(begins)])
+
+
+def document_hashes(hashes: np.ndarray, documents: np.ndarray) -> np.ndarray:
+    """uint64 (sentence,): a hash of each sentence's document, of its sentences' hashes in their order.
+
+    Args:
+        hashes: Of each sentence, uint64 (sentence,).
+        documents: Of each sentence, int64 (sentence,).
+    """
+    order = np.argsort(documents, kind="stable")
+    starts = np.flatnonzero(np.diff(documents[order], prepend=documents[order][:1] - 1))
+    lengths = np.diff(starts, append=len(order))
+    places = np.arange(len(order)) - np.repeat(starts, lengths)
+    sums = np.add.reduceat(hash64_array(("place",), hashes[order].view(np.int64), places), starts)  # modulo 2^64
+    result = np.empty(len(order), dtype=np.uint64)
+    result[order] = np.repeat(hash64_array(("document",), sums.view(np.int64), lengths), lengths)
+    return result
+
+
+def most_of_document(found: np.ndarray, documents: np.ndarray) -> np.ndarray:
+    """Whether at least half of the sentences of each sentence's document were found: bool (sentence,)."""
+    _, document, sizes = np.unique(documents, return_inverse=True, return_counts=True)
+    return (2 * np.bincount(document, weights=found, minlength=len(sizes)) >= sizes)[document]

@@ -1,0 +1,229 @@
+"""Pairs of segments of running text: does the second follow the first (BERT), or stand in its order (ALBERT)?"""
+
+from array import array
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from infoflow.foundation import UserError, current_display, digest, stream
+
+from ._cache import cached
+from ._documents import stretches
+from ._windows import text_bounds
+
+PairKind = Literal["next", "order"]
+"""What is asked of a pair: whether B follows A, or whether the two were swapped."""
+
+Lone = Literal["skip", "random"]
+"""What becomes of a chunk of one sentence where the order is asked for."""
+
+_SPECIALS = 3  # [CLS] A [SEP] B [SEP]
+_TRIES = 10  # to draw another document
+_VERSION = 1  # raise when the same corpus gives other pairs
+_SMALL = 20_000  # sentences: what takes about a second is not kept
+_FIELDS = 7
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class SegmentPairs:
+    """Segments as ranges of the corpus's tokens, special ones not counted."""
+
+    first: np.ndarray  # int64 (pair, 2): begin and end of A
+    second: np.ndarray  # int64 (pair, 2): begin and end of B
+    negative: np.ndarray  # bool (pair,): B is random, or the two are swapped
+    copies: np.ndarray  # int64 (pair,): the copy, from 0
+    sentence_ids: np.ndarray  # int64 (pair,): of the first sentence of the chunk, one pair of a copy each
+
+    def __len__(self) -> int:
+        return len(self.negative)
+
+
+def segment_pairs(
+    lengths: np.ndarray,
+    documents: np.ndarray,
+    ids: np.ndarray,
+    max_tokens: int,
+    *,
+    kind: PairKind = "next",
+    seed: int = 0,
+    copies: int = 10,
+    short_share: float = 0.1,
+    lone: Lone = "skip",
+    key: str | None = None,
+) -> SegmentPairs:
+    """Cut documents into pairs as BERT's and ALBERT's `create_pretraining_data.py` do.
+
+    The target is n = `max_tokens` − 3 tokens, or with probability `short_share`, drawn once per document, uniform in
+    2..n. Sentences are taken until they have so many, or the document ends. A is the first 1..len − 1 of them, drawn
+    uniformly. With `kind="next"` B is the rest, or, where the chunk is one sentence or with probability ½, begins
+    anywhere in another document (ten draws of a document; then, unlike BERT, the next is among the others) and is
+    filled up to the target; sentences that were not used begin the next chunk. With `kind="order"` B is the rest, and
+    A and B are swapped with probability ½. The longer of both loses tokens, front or back with probability ½ each,
+    until n are left.
+
+    Labels of `"next"` are not balanced: a chunk of one sentence is always random. Where the order is asked for, such a
+    chunk has none: it is skipped, or, with `lone="random"` as ALBERT's code has it, a random B makes it a negative.
+
+    Each copy is a function of (`seed`, its number) and the corpus. Where a part lacks sentences of a document, what
+    stands before and after the gap counts as two texts of one document.
+
+    Args:
+        lengths: Tokens of each sentence, special ones not counted, int (sentence,).
+        documents: The document of each sentence, int64 (sentence,).
+        ids: `Corpus.ids` of the sentences, int64 (sentence,).
+        max_tokens: Of a pair at most, with its three special tokens.
+        kind: What is asked.
+        seed: Of all draws.
+        copies: Passes over the corpus with other draws (BERT's dupe_factor).
+        short_share: Of documents with a shorter target (BERT's short_seq_prob).
+        lone: What becomes of chunks of one sentence where the order is asked for.
+        key: What `lengths`, `documents` and `ids` follow from; the pairs of a large corpus are then kept in the cache.
+
+    Raises:
+        UserError: There is one document and B is to come from another, there is no room for two sentences, or there is
+            no pair at all.
+    """
+    _check(documents, max_tokens, kind, copies, short_share, lone)
+    used = np.flatnonzero(lengths > 0)
+    ends = np.concatenate([[0], np.cumsum(lengths[used], dtype=np.int64)])
+    texts = _Texts(ends, stretches(documents, ids)[used], documents[used], ids[used])
+    cutter = _Cutter(texts, max_tokens - _SPECIALS, kind, short_share, lone)
+
+    def make() -> np.ndarray:
+        with current_display().progress("cutting pairs", total=copies * len(texts.bounds), unit="texts") as progress:
+            return np.concatenate([cutter.copy(seed, copy, progress.advance) for copy in range(copies)])
+
+    if key and len(lengths) > _SMALL:
+        place = digest([_VERSION, key, max_tokens, kind, seed, copies, short_share, lone])
+        folder = cached(f"pairs/{place}", lambda folder: _save(folder, make()), "The pairs")
+        rows = np.load(folder / "pairs.npy", mmap_mode="r")
+    else:
+        rows = make()
+    if len(rows) == 0:
+        raise UserError("No document has two sentences, so there is no pair of segments. Give longer documents.")
+    return SegmentPairs(
+        first=rows[:, :2], second=rows[:, 2:4], negative=rows[:, 4] > 0, copies=rows[:, 5], sentence_ids=rows[:, 6]
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Texts:
+    """Unbroken texts: what BERT's code calls documents."""
+
+    ends: np.ndarray  # tokens before each sentence, and all
+    numbers: np.ndarray  # of each sentence's text
+    documents: np.ndarray  # of each sentence
+    ids: np.ndarray  # of each sentence
+
+    @property
+    def bounds(self) -> np.ndarray:
+        """First row of each text, and the one after its last."""
+        return text_bounds(self.numbers)
+
+
+class _Cutter:
+    """Cuts texts into pairs; rows are `_FIELDS` numbers each, in the order of `SegmentPairs`."""
+
+    def __init__(self, texts: _Texts, budget: int, kind: PairKind, short_share: float, lone: Lone) -> None:
+        self._texts, self._ends, self._bounds = texts, texts.ends, texts.bounds
+        self._documents = texts.documents[self._bounds[:, 0]]
+        self._budget, self._kind, self._short_share, self._lone = budget, kind, short_share, lone
+
+    def copy(self, seed: int, copy: int, advance) -> np.ndarray:
+        """All pairs of one copy."""
+        rows = array("q")
+        for text, (begin, end) in enumerate(self._bounds.tolist()):
+            generator = stream("segment-pairs", seed, copy, int(self._texts.ids[begin]))
+            for first, second, negative, row in self._pairs(text, begin, end, generator):
+                rows.extend((*first, *second, negative, copy, int(self._texts.ids[row])))
+            advance(1)
+        return np.array(rows, dtype=np.int64).reshape(-1, _FIELDS)
+
+    def _pairs(self, text: int, begin: int, end: int, generator: np.random.Generator):
+        target = self._budget
+        if generator.random() < self._short_share:
+            target = int(generator.integers(2, self._budget, endpoint=True))
+        row = begin
+        while row < end:
+            stop = self._filled(row, target, end)
+            middle = row + (int(generator.integers(1, stop - row)) if stop - row >= 2 else 1)
+            # The order of draws is that of the published code: none decides a chunk of one sentence.
+            alone = stop - row == 1
+            first, second = self._range(row, middle), self._range(middle, stop)
+            if alone and self._kind == "order" and self._lone == "skip":
+                row = stop
+                continue
+            negative = alone or bool(generator.random() < 0.5)
+            following = stop
+            if negative and (alone or self._kind == "next"):
+                second = self._random(text, target - (first[1] - first[0]), generator)
+                following = middle
+            elif negative:
+                first, second = second, first
+            yield *_shortened(first, second, self._budget, generator), negative, row
+            row = following
+
+    def _random(self, text: int, target: int, generator: np.random.Generator) -> tuple[int, int]:
+        """Sentences of another document, from anywhere on, until they have `target` tokens."""
+        for _ in range(_TRIES):
+            other = int(generator.integers(len(self._bounds)))
+            if self._documents[other] != self._documents[text]:
+                break
+        else:
+            others = np.flatnonzero(self._documents != self._documents[text])
+            other = int(others[generator.integers(len(others))])
+        begin, end = self._bounds[other].tolist()
+        row = begin + int(generator.integers(end - begin))
+        return self._range(row, self._filled(row, max(target, 1), end))
+
+    def _filled(self, row: int, target: int, end: int) -> int:
+        """The row after the one with which sentences from `row` on have `target` tokens; at most `end`."""
+        return min(int(self._ends.searchsorted(self._ends[row] + target)), end)
+
+    def _range(self, row: int, stop: int) -> tuple[int, int]:
+        return int(self._ends[row]), int(self._ends[stop])
+
+
+def _shortened(
+    first: tuple[int, int], second: tuple[int, int], budget: int, generator: np.random.Generator
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Both ranges, with tokens taken from the longer one's front or back until `budget` are left.
+
+    Once both are equally long, they lose one in turn, the second first.
+    """
+    lengths = first[1] - first[0], second[1] - second[0]
+    surplus = sum(lengths) - budget
+    if surplus <= 0:
+        return first, second
+    front = generator.random(surplus) < 0.5
+    longer, lead = int(lengths[1] >= lengths[0]), abs(lengths[0] - lengths[1])
+    of_second = np.arange(surplus) >= lead
+    of_second[lead:] = np.arange(max(surplus - lead, 0)) % 2 == 0
+    of_second[:lead] = longer == 1
+    cut = []
+    for (begin, end), own in ((first, ~of_second), (second, of_second)):
+        fronts = int(front[own].sum())
+        cut.append((begin + fronts, end - (int(own.sum()) - fronts)))
+    return cut[0], cut[1]
+
+
+def _check(documents: np.ndarray, max_tokens: int, kind: str, copies: int, short_share: float, lone: str) -> None:
+    if max_tokens < _SPECIALS + 2:
+        raise UserError(
+            f"A pair of segments needs at least {_SPECIALS + 2} tokens: two of text, and three special ones. "
+            f"Got {max_tokens}. Raise the length."
+        )
+    if copies < 1 or not 0 <= short_share <= 1:
+        raise UserError(f"copies must be at least 1 and short_share in [0, 1]. Got {copies} and {short_share}.")
+    random = kind == "next" or lone == "random"
+    if random and len(np.unique(documents)) < 2:
+        raise UserError(
+            "Next-sentence pairs take their random segments from other documents, so they need two at least. "
+            "Got one document.\nGive a corpus of several, with blank lines between them (or # newdoc, or a column)."
+        )
+
+
+def _save(folder: Path, rows: np.ndarray) -> None:
+    np.save(folder / "pairs.npy", rows)
