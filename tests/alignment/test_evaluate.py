@@ -18,12 +18,12 @@ from infoflow.alignment import (
     align_with_controls,
     encoder_of,
     evaluate_alignment,
-    frozen,
     least_squares_map,
     linearly_aligned,
     linked_vectors,
     retrieval_accuracy,
 )
+from infoflow.alignment._encoders import frozen
 from infoflow.alignment._evaluate import _at_depth
 from infoflow.foundation import UserError
 from infoflow.representations import average_similarity, rsa, self_similarity

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from infoflow.engine import Event, InTurn
 
-BURN = "import time\nwhile time.process_time() < .4: pass"
+BURN = "import time\nwhile time.process_time() < .5: pass"
 
 
 @dataclass
@@ -39,5 +39,5 @@ def test_cpu_seconds_are_those_of_the_stage_and_of_what_it_started() -> None:
     work, wait = endings["work"].usage, endings["wait"].usage
     assert work is not None
     assert wait is not None
-    assert work.cpu_seconds >= 0.4
+    assert work.cpu_seconds >= 0.45  # the system counts in hundredths
     assert wait.cpu_seconds < 0.2 < wait.seconds
