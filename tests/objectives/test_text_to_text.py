@@ -125,12 +125,9 @@ def test_input_and_target_together_are_the_clean_text(length, seed, kind) -> Non
         assert len(source) == length
     if kind is DropTokens:
         assert Counter(source) + Counter(target) == Counter(text)
-        kept, gone = iter(source), iter(target)
-        following = {"kept": next(kept, None), "gone": next(gone, None)}
-        assert following  # both keep their order: each is a subsequence of the text
         for part in (source, target):
             remaining = iter(text)
-            assert all(token in remaining for token in part)
+            assert all(token in remaining for token in part)  # in the text's order
     if kind is SpanCorruption and length > 1:
         assert put_together(source, target) == text
         assert [t for t in source if t in SENTINELS] == [t for t in target if t in SENTINELS]
@@ -166,13 +163,15 @@ def test_at_512_there_are_77_noise_tokens_in_26_spans() -> None:
         assert not mask[0]
         assert mask[-1]
         np.add.at(lengths, runs, 1)
-    assert 77 / 26 == pytest.approx(2.96, abs=0.005)
+    assert round(77 / 26, 2) == 2.96
     assert (lengths / lengths.sum())[1:5] == pytest.approx([0.331, 0.223, 0.152, 0.099], abs=0.015)
     # Compositions of 77 into 26 parts, all equally likely: P(1) = 25 / 76 and so on.
-    assert 25 / 76 == pytest.approx(0.331, abs=0.003)
+    assert lengths[1] / lengths.sum() == pytest.approx(25 / 76, abs=0.015)
 
 
-@pytest.mark.parametrize(("length", "density", "mean"), [(12, 0.3, 2.0), (20, 0.15, 3.0), (7, 0.5, 1.0), (2, 0.15, 3.0)])
+@pytest.mark.parametrize(
+    ("length", "density", "mean"), [(12, 0.3, 2.0), (20, 0.15, 3.0), (8, 0.5, 1.0), (2, 0.15, 3.0)]
+)
 def test_spans_are_distributed_as_in_the_released_code(length, density, mean) -> None:
     tokens = distinct(length)
     text = tokens[1:-1].tolist()

@@ -61,8 +61,14 @@ def encoded_length(raw: int, density: float, mean_length: float) -> tuple[int, i
 
 
 def raw_length(wanted: int, density: float = 0.15, mean_length: float = 3.0) -> tuple[int, int]:
-    """The longest text whose input has at most `wanted` tokens, and the length of its target: T5's packing rule."""
-    raw = wanted
+    """The longest text whose input has at most `wanted` tokens, and the length of its target: T5's packing rule.
+
+    Raises:
+        UserError: An input of `wanted` tokens holds no text.
+    """
+    raw = 2
+    if encoded_length(raw, density, mean_length)[0] > wanted:
+        raise UserError(f"An input needs 3 tokens at least: one of the text, a sentinel, its end. Got {wanted} tokens.")
     while encoded_length(raw + 1, density, mean_length)[0] <= wanted:
         raw += 1
     return raw, encoded_length(raw, density, mean_length)[1]
