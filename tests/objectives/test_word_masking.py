@@ -40,10 +40,10 @@ def n_grams(tokens: np.ndarray, rate: float, generator: np.random.Generator) -> 
         if len(masked) >= most:
             break
         n = int(generator.choice([1, 2, 3], p=chances))
-        new = sum(groups[first : first + n], [])
+        new = [place for group in groups[first : first + n] for place in group]
         while len(masked) + len(new) > most and n > 1:
             n -= 1
-            new = sum(groups[first : first + n], [])
+            new = [place for group in groups[first : first + n] for place in group]
         if len(masked) + len(new) > most or set(new) & set(masked):
             continue
         masked += new
