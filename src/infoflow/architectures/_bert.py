@@ -17,7 +17,7 @@ from infoflow.corpus import Vocabulary
 
 from ._config import ModelConfig
 from ._family import AbstractFamily, Layout
-from ._joint import GeneratorDiscriminator, PairEncoder, SpanEncoder
+from ._joint import GeneratorDiscriminator, PairEncoder, SpanEncoder, StudentTeacher
 
 
 @final
@@ -32,6 +32,7 @@ class Bert(AbstractFamily):
         "encoder-decoder": ("encoder.", "bert."),
         "encoder-pair": ("encoder.", ""),
         "encoder-spans": ("encoder.", ""),
+        "student-teacher": ("student.", ""),
         "generator-discriminator": ("discriminator.electra.", "bert."),
     }
 
@@ -47,6 +48,8 @@ class Bert(AbstractFamily):
             return PairEncoder(_bert_config(config, vocabulary, layers))
         if layout == "encoder-spans":
             return SpanEncoder(_bert_config(config, vocabulary, layers))
+        if layout == "student-teacher":
+            return StudentTeacher(_bert_config(config, vocabulary, layers))
         if layout == "generator-discriminator":
             return GeneratorDiscriminator(_electra_config(config, vocabulary, layers))
         return _encoder_decoder(config, vocabulary, target, layers)
@@ -57,6 +60,8 @@ class Bert(AbstractFamily):
         """Its matrices alone: biases come on top."""
         block = 4 * config.width**2 + 2 * config.width * config.feedforward
         subwords, parameters = vocabulary.size, layers * block
+        if layout == "student-teacher":
+            parameters += layers * block // 2
         if layout == "generator-discriminator":
             parameters += layers * block // 16
         if layout == "encoder-decoder":

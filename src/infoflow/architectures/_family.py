@@ -10,11 +10,19 @@ from infoflow.corpus import Vocabulary
 
 from ._config import ModelConfig
 
-Layout = Literal["encoder", "decoder", "encoder-decoder", "encoder-pair", "encoder-spans", "generator-discriminator"]
+Layout = Literal[
+    "encoder",
+    "decoder",
+    "encoder-decoder",
+    "encoder-pair",
+    "encoder-spans",
+    "generator-discriminator",
+    "student-teacher",
+]
 """Which stacks and heads a model has, and whether it looks ahead: an objective asks for a layout, a family builds it.
 
-The last three are encoders: with a head for pairs of segments, with one for the boundaries of spans, and, beside a
-small generator, with one that tells replaced tokens."""
+The last four are encoders: with a head for pairs of segments; with one for the boundaries of spans; with one that tells
+replaced tokens, beside a small generator; half as deep, beside the model that teaches it."""
 
 
 class AbstractFamily(ABC):

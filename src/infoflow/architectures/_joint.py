@@ -3,6 +3,8 @@
 Each is one `PreTrainedModel` that holds the model which is saved and measured, and the rest.
 """
 
+import re
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -109,6 +111,37 @@ class GeneratorDiscriminator(_Joint):
     def generator_logits(self, states: Float[Tensor, "chosen width"]) -> Float[Tensor, "chosen vocabulary"]:
         """Logits of the generator from its last states."""
         return self.generator.generator_lm_head(self.generator.generator_predictions(states))
+
+
+class StudentTeacher(_Joint):
+    """A masked LM with every other layer of its teacher's (DistilBERT), and the teacher, which is not trained."""
+
+    config_class = BertConfig
+    base_model_prefix = "student"
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__(config)
+        shallow = BertConfig(**{**config.to_diff_dict(), "num_hidden_layers": max(config.num_hidden_layers // 2, 1)})
+        self.student, self.teacher = BertForMaskedLM(shallow), BertForMaskedLM(config).requires_grad_(False)
+
+    def learn_from(self, teacher: BertForMaskedLM) -> None:
+        """Take the trained teacher's weights; the student begins with its embeddings, head and every other layer."""
+        self.teacher.load_state_dict(teacher.state_dict())
+        values = {_in_student(name): value for name, value in teacher.state_dict().items() if _in_student(name)}
+        self.student.load_state_dict(
+            {name: value for name, value in values.items() if name in self.student.state_dict()}
+        )
+
+
+_LAYER = re.compile(r"(.*encoder\.layer\.)(\d+)(\..*)")
+
+
+def _in_student(name: str) -> str:
+    """The name in the student of the teacher's parameter; "" for those of layers 1, 3, ..., which it lacks."""
+    found = _LAYER.fullmatch(name)
+    if found is None:
+        return name
+    return "" if int(found[2]) % 2 else f"{found[1]}{int(found[2]) // 2}{found[3]}"
 
 
 def _generator(config: ElectraConfig) -> ElectraConfig:

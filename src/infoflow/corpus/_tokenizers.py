@@ -8,6 +8,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedToken
 
 from infoflow.foundation import UserError
 
+from ._vocabulary import sentinel_names
+
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 """Special tokens of a trained tokenizer; their ids are 0..4, in this order."""
 
@@ -20,17 +22,22 @@ def train_tokenizer(
     lowercase: bool = True,
     min_frequency: int = 2,
     max_length: int = 512,
+    sentinels: int = 0,
 ) -> PreTrainedTokenizerFast:
     """Learn byte-pair encoding (BPE) from sentences; the same texts always give the same tokenizer.
 
     Text is normalised (NFKC, and lower-cased if asked), split at white space and punctuation, and encoded as
-    `[CLS] x [SEP]`. `▁` stands for the space before a piece. `vocab_size` counts the five special tokens.
+    `[CLS] x [SEP]`. `▁` stands for the space before a piece. `vocab_size` counts the five special tokens, and the
+    `sentinels` (<extra_id_0>, ...) that text-to-text objectives write for what they take out: the last ids, in falling
+    order, as in T5.
 
     Raises:
         UserError: `vocab_size` does not leave room for the characters of the texts.
     """
-    if vocab_size <= len(SPECIAL_TOKENS):
-        raise UserError(f"vocab_size must exceed the {len(SPECIAL_TOKENS)} special tokens. Got {vocab_size}.")
+    learned = vocab_size - sentinels
+    if learned <= len(SPECIAL_TOKENS):
+        special = f"{len(SPECIAL_TOKENS)} special tokens" + (f" and {sentinels} sentinels" if sentinels else "")
+        raise UserError(f"vocab_size must exceed the {special}. Got {vocab_size}.")
     tokenizer = Tokenizer(models.BPE(unk_token=UNK))
     steps: list[normalizers.Normalizer] = [
         normalizers.NFKC(),
@@ -45,17 +52,19 @@ def train_tokenizer(
     )
     tokenizer.decoder = decoders.Metaspace()
     trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size,
+        vocab_size=learned,
         min_frequency=min_frequency,
         special_tokens=list(SPECIAL_TOKENS),
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
-    if tokenizer.get_vocab_size() > vocab_size:
+    if tokenizer.get_vocab_size() > learned:
         raise UserError(
-            f"vocab_size must be at least {tokenizer.get_vocab_size()}, the number of characters in these texts. "
-            f"Got {vocab_size}."
+            f"vocab_size must be at least {tokenizer.get_vocab_size() + sentinels}, the number of characters in these "
+            f"texts. Got {vocab_size}."
         )
+    marks = sentinel_names(sentinels)[::-1]
+    tokenizer.add_special_tokens(marks)
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{CLS} $A {SEP}",
         pair=f"{CLS} $A {SEP} $B:1 {SEP}:1",
@@ -69,6 +78,7 @@ def train_tokenizer(
         cls_token=CLS,
         sep_token=SEP,
         mask_token=MASK,
+        **({"extra_special_tokens": marks} if marks else {}),
     )
 
 

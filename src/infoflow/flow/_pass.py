@@ -60,6 +60,7 @@ class Pass:
             white_space_words=options.white_space_words,
             ranks_from=ranks_from,
             corruption=options.corruption,
+            decoder_side="text" if self._denoises else "translation",
         )
         self._prepare_noise()
         for measure in self.streaming:
@@ -71,11 +72,25 @@ class Pass:
     def _runs_decoder(self, corpus: Corpus) -> bool:
         if len(self.model.anatomy.stacks) == 1:
             return False
-        if reason := _no_target(self.model, corpus):
+        if reason := self._no_target(corpus):
             current_display().note(f"{reason}: only the encoder of {self.model.name} is read.")
             return False
         wants_heads = any({"attention", "heads"} & measure.needs for measure in self.streaming)
         return wants_heads or self._intervenes or self.options.decoder_states
+
+    @property
+    def _denoises(self) -> bool:
+        """Whether it is an encoder–decoder of one text, not of two languages."""
+        trained = self.options.corruption
+        return trained is not None and trained.layout == "encoder-decoder" and not trained.needs_translation
+
+    def _no_target(self, corpus: Corpus) -> str | None:
+        """Why the decoder cannot be fed, or None."""
+        if not self._denoises:
+            return _no_target(self.model, corpus)
+        trained = self.options.corruption
+        assert trained is not None
+        return None if trained.writes == "text" else f"Its decoder was trained on parts of texts ({trained.name})"
 
     def _requests(self, regime: Regime) -> list[SampleRequest]:
         return [measure.request for measure in self.sampling if measure.regime == regime]

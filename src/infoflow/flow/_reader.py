@@ -85,12 +85,14 @@ class Reader:
         white_space_words: bool = False,
         ranks_from: Corpus | None = None,
         corruption: AbstractObjective | None = None,
+        decoder_side: Side = "translation",
     ) -> None:
         tokenizer = model.require_tokenizer()
         if len(corpus) == 0:
             raise UserError(f"The corpus {corpus.name} has no sentences: there is nothing to measure.")
         self.model, self.corpus, self.seed = model, corpus, seed
         self._corruption = corruption_of(corruption)
+        self.decoder_side: Side = decoder_side
         self.source_stack = model.anatomy.reads.name
         longest = max_length if model.max_tokens is None else min(max_length, model.max_tokens)
         self._source = corpus.encode(tokenizer, side="text", max_length=longest)
@@ -116,11 +118,11 @@ class Reader:
     def _encode_target(self, max_length: int) -> Encoded:
         limit = self.model.max_target_tokens
         longest = max_length if limit is None else min(max_length, limit)
-        return self.corpus.encode(self.tokenizer("decoder"), side="translation", max_length=longest)
+        return self.corpus.encode(self.tokenizer("decoder"), side=self.decoder_side, max_length=longest)
 
     @property
     def has_target(self) -> bool:
-        """Whether the decoder reads the corpus's translations."""
+        """Whether the decoder reads something: the corpus's translations, or the text again."""
         return self._target is not None
 
     def num_tokens(self, rows: np.ndarray) -> int:
@@ -151,7 +153,7 @@ class Reader:
         """
         counts = self.frequencies
         if self._ranks_from is not None:
-            sides: dict[str, Side] = {"decoder": "translation", self.source_stack: "text"}
+            sides: dict[str, Side] = {"decoder": self.decoder_side, self.source_stack: "text"}
             counts = {
                 stack: token_frequencies(
                     self._ranks_from.encode(self.tokenizer(stack), side=sides[stack], max_length=self._max_length),
@@ -179,7 +181,12 @@ class Reader:
 
     @cached_property
     def _vocabulary(self) -> Vocabulary:
-        return Vocabulary.from_tokenizer(self.model.require_tokenizer())
+        vocabulary = Vocabulary.from_tokenizer(self.model.require_tokenizer())
+        if not self._corruption.needs_counts:
+            return vocabulary
+        text = self._ranks_from or self.corpus
+        encoded = text.encode(self.model.require_tokenizer(), side="text", max_length=self._max_length)
+        return vocabulary.with_counts(token_frequencies(encoded, vocabulary.size))
 
     def corrupted(self, tokens: np.ndarray, *key: int | str) -> Corrupted:
         """A sentence as the model read it in its training; the noise is a function of `key`."""

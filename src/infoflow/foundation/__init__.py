@@ -38,6 +38,7 @@ from ._limits import LearningRate as LearningRate
 from ._limits import Limits as Limits
 from ._limits import MaxLength as MaxLength
 from ._limits import Name as Name
+from ._limits import Probability as Probability
 from ._limits import Processes as Processes
 from ._limits import Seed as Seed
 from ._limits import Several as Several

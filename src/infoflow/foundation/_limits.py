@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from types import NoneType, UnionType
@@ -59,6 +60,7 @@ Several = Annotated[int, Limits(at_least=2, at_most=10**9)]
 CountOrNone = Annotated[int, Limits(at_least=0, at_most=10**9)]
 """Of what 0 leaves out, or leaves unlimited."""
 Share = Annotated[float, Limits(at_least=0, below=1)]
+Probability = Annotated[float, Limits(at_least=0, at_most=1)]
 Weight = Annotated[float, Limits(at_least=0, at_most=1e6)]
 """Of one term beside another."""
 LearningRate = Annotated[float, Limits(above=0, at_most=10)]
@@ -85,7 +87,7 @@ def check_settings(settings: Any, section: str = "") -> None:
     """
     defaults = default_settings(type(settings))
     for name, hint in get_type_hints(type(settings), include_extras=True).items():
-        if not dataclasses.is_dataclass(hint):
+        if not dataclasses.is_dataclass(hint) and get_origin(hint) is not Mapping:
             read_setting(hint, getattr(settings, name), f"{section}.{name}".removeprefix("."), defaults.get(name))
 
 

@@ -87,7 +87,7 @@ class TellingSentences(Intervention):
         with current_display().progress("Telling sentences", len(rows), unit="sentences") as bar:
             for row in rows.tolist():
                 sentence = reader.corpus[row]
-                target = sentence.translation if reader.has_target else None
+                target = getattr(sentence, reader.decoder_side) if reader.has_target else None
                 found.append((sentence.id, sentence_attention(reader.model, sentence.text, target, longest=None)))
                 bar.advance()
         return pd.DataFrame(_rows(found), columns=self.table.column_names)

@@ -14,6 +14,7 @@ from ._batch import Field as Field
 from ._batch import collate as collate
 from ._batch import pad_arrays as pad_arrays
 from ._causal_lm import CausalLM as CausalLM
+from ._distillation import Distillation as Distillation
 from ._electra import Electra as Electra
 from ._example import Example as Example
 from ._loss import LossTerm as LossTerm

@@ -2,14 +2,14 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, final
+from typing import Annotated, ClassVar, Literal, final
 
 import numpy as np
 from transformers import PreTrainedModel
 
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
-from infoflow.foundation import UserError
+from infoflow.foundation import Limits, Probability
 
 from ._batch import Batch, Corrupted
 from ._encoder_decoder import inner, source_and_target, target_loss
@@ -17,11 +17,12 @@ from ._example import Example
 from ._loss import LossTerm
 from ._masking import mask_id, random_tokens
 from ._noise import Noise
-from ._objective import AbstractObjective
+from ._objective import AbstractObjective, Writes
 
 Hidden = Literal["span", "token", "none"]
 """What hidden words leave: one [MASK] for a span (text infilling), one for each token (token masking), nothing
 (token deletion)."""
+MeanLength = Annotated[float, Limits(at_least=0, at_most=100)]
 MARK = "sentence_starts"
 """In `Example.labels`: Bool for each token, whether a sentence begins there."""
 
@@ -38,22 +39,16 @@ class Bart(AbstractObjective):
 
     name: ClassVar[str] = "bart"
     layout: ClassVar[Layout] = "encoder-decoder"
+    writes: ClassVar[Writes] = "text"
     term_weights: ClassVar[dict[str, float]] = {"bart": 1.0}
 
-    permute: float = 1.0  # share of the sentences that change places
-    mask: float = 0.3  # share of the words that are hidden; spans may overlap, so no more than that
-    spans: float = 3.5  # mean length of a span in words (Poisson); 0: every span is one word
+    permute: Probability = 1.0  # share of the sentences that change places
+    mask: Probability = 0.3  # share of the words that are hidden; spans may overlap, so no more than that
+    spans: MeanLength = 3.5  # mean length of a span in words (Poisson); 0: every span is one word
     leaves: Hidden = "span"
-    random_share: float = 0.1  # of the spans: random tokens instead of [MASK]
-    insert: float = 0.0  # [MASK] put in, as a share of the tokens
-    rotate: float = 0.0  # probability that the text begins at a random token
-
-    def __post_init__(self) -> None:
-        shares = {name: getattr(self, name) for name in ("permute", "mask", "random_share", "insert", "rotate")}
-        if wrong := [name for name, value in shares.items() if not 0 <= value <= 1]:
-            raise UserError(f"bart: {wrong[0]} must lie in [0, 1]. Got {shares[wrong[0]]}.")
-        if not 0 <= self.spans <= 100:
-            raise UserError(f"bart: spans must be a mean length of 0 to 100 words. Got {self.spans}.")
+    random_share: Probability = 0.1  # of the spans: random tokens instead of [MASK]
+    insert: Probability = 0.0  # [MASK] put in, as a share of the tokens
+    rotate: Probability = 0.0  # probability that the text begins at a random token
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
         """The text without [CLS] and [SEP], damaged; the target is the clean text."""

@@ -8,6 +8,7 @@ from transformers import PreTrainedModel
 
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
+from infoflow.foundation import Probability
 
 from ._batch import UNSUPERVISED, Batch, Corrupted
 from ._example import Example
@@ -26,7 +27,7 @@ class CausalLM(AbstractObjective):
     layout: ClassVar[Layout] = "decoder"
     term_weights: ClassVar[dict[str, float]] = {"causal-lm": 1.0}
 
-    token_dropout: float = 0.0  # probability that an *input* token is replaced by a random one; labels stay clean
+    token_dropout: Probability = 0.0  # probability that an *input* token is replaced by a random one; labels stay clean
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
         """Shift the labels by one: `labels[t] = tokens[t + 1]`."""

@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
+from infoflow.foundation import Count, Probability
 
 from ._answers import Answers
 from ._batch import SENTENCE_FIELDS, Batch, Corrupted, Field
@@ -48,9 +49,9 @@ class Electra(AbstractObjective):
         Metric(name=f"{REPLACED} AUC", baseline="chance", better="higher", gain=0.1),
     )
 
-    rate: float = 0.15  # draws, as a share of the tokens
-    max_tokens: int = 128  # T: a sequence has int(.155 T) draws at most
-    mask_share: float = 0.85  # of the draws: [MASK] for the generator; the rest it reads as they are
+    rate: Probability = 0.15  # draws, as a share of the tokens
+    max_tokens: Count = 128  # T: a sequence has int(.155 T) draws at most
+    mask_share: Probability = 0.85  # of the draws: [MASK] for the generator; the rest it reads as they are
     selected_only: bool = False  # the discriminator's loss on the generator's positions alone: ELECTRA's ablation
 
     @property

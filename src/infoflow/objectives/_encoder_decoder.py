@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from transformers import EncoderDecoderModel, PreTrainedModel
+from transformers import EncoderDecoderModel, PreTrainedModel, T5ForConditionalGeneration
 
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import UserError
@@ -40,31 +40,38 @@ def source_and_target(
 
 
 def target_loss(
-    name: str, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0, **decoder: Any
+    name: str, module: PreTrainedModel, batch: Batch, label_smoothing: float = 0.0, **reads: Any
 ) -> dict[str, LossTerm]:
-    """Cross-entropy of the target's tokens; `decoder` are further inputs of the decoder.
+    """Cross-entropy of the target's tokens; `reads` are further inputs of the decoder.
 
     Raises:
         UserError: The module has no encoder and decoder.
     """
-    model = _encoder_decoder(module, name)
-    source = model.encoder(input_ids=batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
+    encoder, decoder, owner, scale = _parts(module, name)
+    source = encoder(input_ids=batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
     # The decoder's own padding lies on the right, where no causal position sees it: no mask of its own.
     inputs = {
         "input_ids": batch.decoder_input_ids,
         "encoder_hidden_states": source,
         "encoder_attention_mask": batch.attention_mask,
         "use_cache": False,
-        **decoder,
+        **reads,
     }
-    hidden = model.decoder.base_model(**inputs).last_hidden_state
-    return {name: supervised_cross_entropy(model.decoder, hidden, batch.labels, label_smoothing)}
+    if isinstance(module, T5ForConditionalGeneration):
+        inputs.pop("position_ids", None)  # positions are relative: all of them moved by one number change nothing
+    hidden = decoder(**inputs).last_hidden_state * scale
+    return {name: supervised_cross_entropy(owner, hidden, batch.labels, label_smoothing)}
 
 
-def _encoder_decoder(module: PreTrainedModel, name: str) -> Any:
-    if not isinstance(module, EncoderDecoderModel):
-        raise UserError(
-            f"{name} trains an EncoderDecoderModel. Got {type(module).__name__}.\n"
-            "Build one with build_models, or from two pretrained stacks with transformers."
-        )
-    return module
+def _parts(module: PreTrainedModel, name: str) -> tuple[Any, Any, Any, float]:
+    """Encoder, decoder, the module with the output head, and what T5 scales its last states by."""
+    whole: Any = module
+    if isinstance(module, EncoderDecoderModel):
+        return whole.encoder, whole.decoder.base_model, whole.decoder, 1.0
+    if isinstance(module, T5ForConditionalGeneration):
+        scaled = getattr(module.config, "scale_decoder_outputs", module.config.tie_word_embeddings)
+        return whole.encoder, whole.decoder, whole, module.config.d_model**-0.5 if scaled else 1.0
+    raise UserError(
+        f"{name} trains an EncoderDecoderModel. Got {type(module).__name__}.\n"
+        "Build one with build_models, or from two pretrained stacks with transformers."
+    )

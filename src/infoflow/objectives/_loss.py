@@ -11,7 +11,7 @@ from infoflow.foundation import UserError
 from ._batch import UNSUPERVISED
 
 # Where Hugging Face keeps the map from the last hidden state to logits, by family: BERT, RoBERTa and most others.
-_HEADS = ("cls", "lm_head")
+_HEADS = ("cls", "lm_head", "predictions")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -19,6 +19,7 @@ from transformers import PreTrainedModel
 
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
+from infoflow.foundation import Count, Probability
 
 from ._batch import UNSUPERVISED, Batch, Corrupted
 from ._choosing import bert_budget, n_grams, words_of
@@ -28,6 +29,7 @@ from ._masking import hide
 from ._noise import Noise
 from ._objective import AbstractObjective
 
+_LONGEST_NGRAM = 3  # words; ALBERT's
 Selection = Literal["dynamic", "static", "bernoulli", "whole-word", "n-gram"]
 
 
@@ -41,13 +43,12 @@ class MaskedLM(AbstractObjective):
     term_weights: ClassVar[dict[str, float]] = {"masked-lm": 1.0}
 
     selection: Selection = "dynamic"
-    rate: float = 0.15  # share of candidates that are predicted
-    mask_share: float = 0.8  # of the selected
-    random_share: float = 0.1  # of the selected; the rest stays as it was
+    rate: Probability = 0.15  # share of candidates that are predicted
+    mask_share: Probability = 0.8  # of the selected
+    random_share: Probability = 0.1  # of the selected; the rest stays as it was
     specials: bool = False  # fairseq parity of `dynamic`: [CLS] and [SEP] are candidates too
-    copies: int = 10  # of `static`: different masks of a sentence, used in turn (BERT's dupe_factor)
-    max_predictions: int = 20  # of `static`, `whole-word` and `n-gram`, per sentence
-    max_ngram: int = 3  # words of an n-gram at most
+    copies: Count = 10  # of `static`: different masks of a sentence, used in turn (BERT's dupe_factor)
+    max_predictions: Count = 20  # of `static`, `whole-word` and `n-gram`, per sentence
 
     @property
     def predicted_share(self) -> float:
@@ -88,7 +89,7 @@ class MaskedLM(AbstractObjective):
         if self.selection in ("whole-word", "n-gram"):
             words = words_of(tokens, vocabulary)
             budget = bert_budget(len(tokens), sum(map(len, words)), self.rate, self.max_predictions)
-            return n_grams(words, budget, self.max_ngram if self.selection == "n-gram" else 1, generator)
+            return n_grams(words, budget, _LONGEST_NGRAM if self.selection == "n-gram" else 1, generator)
         include_specials = self.specials and self.selection == "dynamic"
         candidates = np.arange(len(tokens)) if include_specials else np.flatnonzero(~vocabulary.is_special[tokens])
         draws = generator.random(len(candidates) + 1)

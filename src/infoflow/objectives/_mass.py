@@ -8,6 +8,7 @@ from transformers import PreTrainedModel
 
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
+from infoflow.foundation import Probability
 
 from ._batch import SENTENCE_FIELDS, UNSUPERVISED, Batch, Corrupted, Field
 from ._encoder_decoder import target_loss
@@ -37,9 +38,9 @@ class Mass(AbstractObjective):
         "visible": Field(),
     }
 
-    share: float = 0.5  # of the text that is its fragment
-    mask_share: float = 0.8  # of the fragment's tokens
-    random_share: float = 0.1
+    share: Probability = 0.5  # of the text that is its fragment
+    mask_share: Probability = 0.8  # of the fragment's tokens
+    random_share: Probability = 0.1
 
     @property
     def predicted_share(self) -> float:

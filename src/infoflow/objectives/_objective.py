@@ -22,6 +22,10 @@ Reads = Literal["sentence", "window", "pair"]
 """What an example is: a sentence; consecutive sentences of a document; two segments of documents."""
 
 
+Writes = Literal["translation", "text", "part"]
+"""Of a decoder beside an encoder: the translation, the whole text as it was, or what was taken out of the text."""
+
+
 class AbstractObjective(ABC):
     """A pretraining objective.
 
@@ -34,8 +38,12 @@ class AbstractObjective(ABC):
     layout: ClassVar[Layout]
     """Which stacks the model that it trains has."""
     needs_translation: ClassVar[bool] = False
+    writes: ClassVar[Writes] = "part"
+    """What a decoder beside an encoder writes: by it measures know what to let the decoder read."""
     reads: ClassVar[Reads] = "sentence"
     """What an example is; all but sentences need a corpus with documents."""
+    teacher: str = ""
+    """The objective of the plan whose trained model it learns from; "": none."""
     needs_counts: ClassVar[bool] = False
     """Whether noise draws tokens by their frequency in the training text (`Vocabulary.counts`)."""
     draws: ClassVar[bool] = False

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
-from infoflow.foundation import UserError
+from infoflow.foundation import Probability, UserError
 
 from ._answers import Answers
 from ._batch import SENTENCE_FIELDS, Batch, Corrupted, Field
@@ -130,7 +130,7 @@ class NextSentence(AbstractPairObjective):
     asked: ClassVar[str] = IS_RANDOM
 
     selection: Selection = "dynamic"
-    rate: float = 0.15
+    rate: Probability = 0.15
 
     @property
     def masked_lm(self) -> MaskedLM:
@@ -147,7 +147,7 @@ class SentenceOrder(AbstractPairObjective):
     asked: ClassVar[str] = IS_SWAPPED
 
     selection: Selection = "n-gram"
-    rate: float = 0.15
+    rate: Probability = 0.15
 
     @property
     def masked_lm(self) -> MaskedLM:

@@ -1,12 +1,13 @@
 """Objectives by the name that the command line and plans use."""
 
 import dataclasses
-from typing import Any
+from typing import Any, get_type_hints
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, read_setting
 
 from ._bart import Bart
 from ._causal_lm import CausalLM
+from ._distillation import Distillation
 from ._electra import Electra
 from ._masked_lm import MaskedLM
 from ._mass import Mass
@@ -45,6 +46,7 @@ _ALL: tuple[type[AbstractObjective], ...] = (
     SpanCorruption,
     Mass,
     Bart,
+    Distillation,
 )
 
 OBJECTIVES: dict[str, type[AbstractObjective]] = {cls.name: cls for cls in _ALL}
@@ -54,12 +56,18 @@ def make_objective(name: str, **options: Any) -> AbstractObjective:
     """The objective called `name`, with its own options.
 
     Raises:
-        UserError: No objective has that name, or it has no such option.
+        UserError: No objective has that name, it has no such option, or the option's value is beyond its limits.
     """
     if name not in OBJECTIVES:
         raise UserError(f"No objective is called {name}. Choose one of: {', '.join(OBJECTIVES)}.")
     cls = OBJECTIVES[name]
-    known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type] (all are dataclasses)
+    known = {field.name: field.default for field in dataclasses.fields(cls)}  # type: ignore[arg-type] (all are dataclasses)
     if unknown := [option for option in options if option not in known]:
-        raise UserError(f"{name} has no option {unknown[0]}. Its options: {', '.join(known)}.")
-    return cls(**options)
+        raise UserError(f"{name} has no option {unknown[0]}. Its options: {', '.join(known) or 'none'}.")
+    hints = get_type_hints(cls, include_extras=True)
+    return cls(
+        **{
+            option: read_setting(hints[option], value, f"{name}.{option}", known[option])
+            for option, value in options.items()
+        }
+    )

@@ -9,6 +9,7 @@ from transformers import PreTrainedModel
 
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
+from infoflow.foundation import Count, Probability
 
 from ._batch import SENTENCE_FIELDS, UNSUPERVISED, Batch, Corrupted, Field
 from ._choosing import geometric_lengths, word_spans, words_of
@@ -45,9 +46,9 @@ class SpanBert(AbstractObjective):
         "place": Field(pad=UNSUPERVISED),
     }
 
-    rate: float = 0.15  # share of the sequence that is predicted
-    geometric_p: float = 0.2
-    longest: int = 10  # words of a span
+    rate: Probability = 0.15  # share of the sequence that is predicted
+    geometric_p: Probability = 0.2
+    longest: Count = 10  # words of a span
     together: bool = True
     random_ids: Literal["corpus", "ordinary"] = "corpus"
 

@@ -18,14 +18,14 @@ of a study read the same frame.
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
 import numpy as np
 from transformers import PreTrainedModel
 
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
-from infoflow.foundation import UserError
+from infoflow.foundation import Limits, Probability, UserError
 
 from ._batch import Batch, Corrupted
 from ._encoder_decoder import inner, source_and_target, target_loss
@@ -33,7 +33,7 @@ from ._example import Example
 from ._loss import LossTerm
 from ._masking import random_tokens
 from ._noise import Noise
-from ._objective import AbstractObjective
+from ._objective import AbstractObjective, Writes
 from ._span_noise import iid_mask, most_runs, span_mask, span_numbers, with_sentinels
 
 
@@ -70,6 +70,7 @@ class Seq2SeqLM(AbstractTextToText):
     """Language modelling by a decoder whose encoder reads nothing but its frame."""
 
     name: ClassVar[str] = "seq2seq-lm"
+    writes: ClassVar[Writes] = "text"
 
     def taken_apart(self, tokens, generator, vocabulary):
         return tokens[:0], tokens, None
@@ -93,9 +94,10 @@ class DenoiseFull(AbstractTextToText):
     """BERT's noise, and the whole text is predicted (T5's `iid_15_r10s90_f`)."""
 
     name: ClassVar[str] = "denoise-full"
+    writes: ClassVar[Writes] = "text"
 
-    density: float = 0.15
-    random_share: float = 0.1  # of the noise; the rest becomes the first sentinel
+    density: Probability = 0.15
+    random_share: Probability = 0.1  # of the noise; the rest becomes the first sentinel
 
     def num_sentinels(self, longest: int) -> int:
         return 1
@@ -114,8 +116,9 @@ class DenoiseMask(AbstractTextToText):
     """Single tokens become one and the same sentinel, and the whole text is predicted (`iid_15_m_f`)."""
 
     name: ClassVar[str] = "denoise-mask"
+    writes: ClassVar[Writes] = "text"
 
-    density: float = 0.15
+    density: Probability = 0.15
 
     def num_sentinels(self, longest: int) -> int:
         return 1
@@ -131,6 +134,7 @@ class Deshuffling(AbstractTextToText):
     """The encoder reads the tokens in random order."""
 
     name: ClassVar[str] = "deshuffling"
+    writes: ClassVar[Writes] = "text"
 
     def taken_apart(self, tokens, generator, vocabulary):
         order = generator.permutation(len(tokens))
@@ -148,7 +152,7 @@ class ReplaceSpans(AbstractTextToText):
 
     name: ClassVar[str] = "replace-spans"
 
-    density: float = 0.15
+    density: Probability = 0.15
 
     @property
     def predicted_share(self) -> float:
@@ -168,7 +172,7 @@ class DropTokens(AbstractTextToText):
 
     name: ClassVar[str] = "drop-tokens"
 
-    density: float = 0.15
+    density: Probability = 0.15
 
     @property
     def predicted_share(self) -> float:
@@ -186,8 +190,8 @@ class SpanCorruption(AbstractTextToText):
 
     name: ClassVar[str] = "span-corruption"
 
-    density: float = 0.15
-    mean_length: float = 3.0  # of a span, in tokens
+    density: Probability = 0.15
+    mean_length: Annotated[float, Limits(at_least=1, at_most=1000)] = 3.0  # of a span, in tokens
 
     @property
     def predicted_share(self) -> float:

@@ -8,7 +8,7 @@ from transformers import PreTrainedModel
 
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
-from infoflow.foundation import UserError
+from infoflow.foundation import Probability, UserError
 
 from ._batch import Batch, Corrupted
 from ._encoder_decoder import target_loss
@@ -16,7 +16,7 @@ from ._example import Example
 from ._loss import LossTerm
 from ._metric import BLEU, LOSS, Metric
 from ._noise import Noise
-from ._objective import AbstractObjective
+from ._objective import AbstractObjective, Writes
 from ._token_dropout import drop_tokens
 
 
@@ -28,10 +28,11 @@ class Translation(AbstractObjective):
     name: ClassVar[str] = "translation"
     layout: ClassVar[Layout] = "encoder-decoder"
     needs_translation: ClassVar[bool] = True
+    writes: ClassVar[Writes] = "translation"
     term_weights: ClassVar[dict[str, float]] = {"translation": 1.0}
     metrics: ClassVar[tuple[Metric, ...]] = (LOSS, BLEU)
 
-    token_dropout: float = 0.0  # probability that a *source* token is replaced by a random one
+    token_dropout: Probability = 0.0  # probability that a *source* token is replaced by a random one
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
         """The decoder reads [CLS] y and predicts y [SEP]."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from infoflow.corpus import Corpus, load_tokenizer, train_tokenizer
+from infoflow.corpus import Corpus, load_tokenizer, token_frequencies, train_tokenizer
 from infoflow.foundation import UserError, current_display, digest, kept
 from infoflow.objectives import Vocabulary
 from infoflow.training import TrainingData
@@ -30,6 +30,7 @@ class StudyData:
     other_domain: Corpus | None  # one row per different source, none of them of the study; None: the plan names none
     tokenizer: PreTrainedTokenizerBase
     target_tokenizer: PreTrainedTokenizerBase | None  # None: the corpus has no translations
+    counted: bool  # whether an objective draws tokens by their frequency in training
     parts: Parts  # the first three as they were cut up, and what is in none of them
     key: str
 
@@ -48,11 +49,18 @@ class StudyData:
             target = part.encode(self.target_tokenizer, side="translation", max_length=positions)
         return TrainingData(
             source=part.encode(self.tokenizer, max_length=positions),
-            vocabulary=self.vocabulary,
+            vocabulary=self._counted(positions) if self.counted else self.vocabulary,
             target=target,
             target_vocabulary=self.target_vocabulary,
             tokenizer=self.tokenizer,
             target_tokenizer=self.target_tokenizer,
+        )
+
+    def _counted(self, positions: int) -> Vocabulary:
+        """The vocabulary with the frequencies of the training part."""
+        vocabulary = self.vocabulary
+        return vocabulary.with_counts(
+            token_frequencies(self.train.encode(self.tokenizer, max_length=positions), vocabulary.size)
         )
 
 
@@ -76,8 +84,10 @@ def prepare(plan: StudyPlan, folder: Path) -> StudyData:
             'Choose another [corpus] name, or leave "translation" out of objectives.'
         )
     parts = cut_up(corpus, plan.corpus, parallel)
-    key = digest([_VERSION, corpus.digest, _settings(plan.corpus, parts)])
-    train = partial(_train_tokenizers, parts.train, plan.corpus, parallel)
+    objectives = [plan.objective(name) for name in plan.objectives]
+    sentinels = max(objective.num_sentinels(plan.model.positions) for objective in objectives)
+    key = digest([_VERSION, corpus.digest, _settings(plan.corpus, parts), *([sentinels] if sentinels else [])])
+    train = partial(_train_tokenizers, parts.train, plan.corpus, parallel, sentinels)
     tokenizers = kept(folder / f"tokenizers-{key}", train, "The study's tokenizers")
     return StudyData(
         train=parts.train,
@@ -87,6 +97,7 @@ def prepare(plan: StudyPlan, folder: Path) -> StudyData:
         other_domain=_other_domain(corpus, parts, plan.corpus, parallel),
         tokenizer=load_tokenizer(tokenizers / "source"),
         target_tokenizer=load_tokenizer(tokenizers / "target") if parallel else None,
+        counted=any(objective.needs_counts for objective in objectives),
         parts=parts,
         key=key,
     )
@@ -114,9 +125,10 @@ def _settings(plan: CorpusPlan, parts: Parts) -> dict[str, Any]:
     return settings
 
 
-def _train_tokenizers(train: Corpus, plan: CorpusPlan, parallel: bool, folder: Path) -> None:
+def _train_tokenizers(train: Corpus, plan: CorpusPlan, parallel: bool, sentinels: int, folder: Path) -> None:
     sides = {"source": "text", "target": "translation"} if parallel else {"source": "text"}
     for name, column in sides.items():
         current_display().note(f"Training a tokenizer of {plan.vocabulary} subwords for the {name} sentences.")
-        tokenizer = train_tokenizer(train.column(column), plan.vocabulary, lowercase=plan.lowercase)
+        own = sentinels if name == "source" else 0
+        tokenizer = train_tokenizer(train.column(column), plan.vocabulary, lowercase=plan.lowercase, sentinels=own)
         tokenizer.save_pretrained(folder / name)

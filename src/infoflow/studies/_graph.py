@@ -60,8 +60,8 @@ def graph(plan: StudyPlan | Path | str, out: RunFolder | Path | str, prepared: b
     folder = out if isinstance(out, RunFolder) else RunFolder(out)
     models = StudyModels(plan, folder, prepared)
     costs = Costs(folder, plan)
-    training = [Train(models=models, recipe=recipe) for recipe in plan.recipes()]
-    training.sort(key=estimate, reverse=True)
+    training = [_training(models, recipe) for recipe in plan.recipes()]
+    training.sort(key=lambda stage: (bool(stage.needs), -estimate(stage)))  # teachers before those they teach
     recipes = [stage.recipe for stage in training]
     recording = _recording(models, recipes)
     measuring = _measuring(models, recipes)
@@ -74,6 +74,12 @@ def graph(plan: StudyPlan | Path | str, out: RunFolder | Path | str, prepared: b
         stages.append(replace(compared, cost=costs.of(compared)))
     check = Check(folder=folder, stages=stages, needs=tuple(stage.key for stage in stages))
     return Graph(stages=[*stages, replace(check, cost=costs.of(check))])
+
+
+def _training(models: StudyModels, recipe: Recipe) -> Train:
+    teacher = models.teacher(recipe)
+    needs = () if teacher is None else (train_stage_key(models, teacher),)
+    return Train(models=models, recipe=recipe, needs=needs)
 
 
 def model_pairs(plan: StudyPlan, subjects: Sequence[Subject]) -> list[Pair]:

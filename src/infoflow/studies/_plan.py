@@ -1,13 +1,15 @@
 """What a study does: a plan of plain values, from a TOML file or from Python."""
 
 import dataclasses
+import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
+from infoflow.architectures import FAMILIES
 from infoflow.corpus import SplitRule
 from infoflow.dynamics import Lags, Panels, RecordConfig, Rule, Tolerance, Windows
 from infoflow.foundation import (
@@ -29,7 +31,7 @@ from infoflow.foundation import (
 )
 from infoflow.objectives import OBJECTIVES, AbstractObjective, make_objective
 from infoflow.pruning import GREEDY
-from infoflow.results import BERT, Recipe, Spec
+from infoflow.results import Recipe, Spec
 from infoflow.training import Match, ModelConfig, TrainConfig
 
 PRESETS = ("quick", "laptop", "paper", "replicate")
@@ -40,11 +42,15 @@ Scope = Literal["encoder-self", "decoder-self", "decoder-cross", "all"]
 Heads = Annotated[float, Limits(at_least=0, at_most=10**6)]
 Penalties = Annotated[tuple[Weight, ...], Limits(filled=True)]
 Objectives = Annotated[tuple[str, ...], Limits(filled=True)]
+Architectures = Annotated[tuple[str, ...], Limits(filled=True)]
+Variants = Mapping[str, Mapping[str, Any]]
 Seeds = Annotated[tuple[Seed, ...], Limits(filled=True)]
 Subwords = Annotated[int, Limits(at_least=6, at_most=10**6)]
 Clusters = Annotated[int, Limits(at_least=0, at_most=65_535)]
 Few = Annotated[int, Limits(at_least=1, at_most=1000)]
 OpenShare = Annotated[float, Limits(above=0, below=1)]
+_VARIANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,40}")
+TEACHING = ("encoder", "encoder-pair", "encoder-spans")  # layouts of masked LMs
 PAIRS = ("objectives", "neighbours")
 TOKEN_DROPOUT = "token-dropout"
 """Names the variant of an objective whose input tokens are partly replaced in training: `translation+token-dropout`."""
@@ -235,6 +241,8 @@ class StudyPlan:
 
     title: str = "How the objective shapes a Transformer"
     objectives: Objectives = ("causal-lm", "masked-lm", "translation")
+    variants: Variants = field(default_factory=dict)  # options by the name of a variant: objectives = ["NAME+VARIANT"]
+    architectures: Architectures = ("bert",)  # families of blocks, each trained on every objective
     seeds: Seeds = (0,)  # initialisation, data order, noise; shared by all objectives
     match: Match = "encoder"  # every stack has `model.layers` layers; "depth": single stacks have twice as many
     pairs: tuple[str, ...] = ("objectives",)  # of models to compare; or "neighbours", or "NAME|NAME" each
@@ -250,9 +258,13 @@ class StudyPlan:
 
     def __post_init__(self) -> None:
         check_settings(self)
+        check_variants(self.variants)
         for name in self.objectives:
             self.objective(name)
-        for name, values in (("objectives", self.objectives), ("seeds", self.seeds)):
+        self._check_teachers()
+        self._check_architectures()
+        lists = {"objectives": self.objectives, "architectures": self.architectures, "seeds": self.seeds}
+        for name, values in lists.items():
             if len(set(values)) < len(values):
                 raise UserError(f"{name} must be a list of different values. Got {as_written(values)}. Leave out one.")
         if self.pruning.on:
@@ -261,17 +273,24 @@ class StudyPlan:
             self._check_pair(pair)
 
     def spec(self, name: str) -> Spec:
-        """What a name in the plan stands for: `NAME`, or `NAME+token-dropout`, trained on partly replaced input.
+        """What a name in the plan stands for: `NAME`, `NAME+VARIANT` with the options of `[variants.VARIANT]`, or
+        `NAME+token-dropout`, trained on partly replaced input.
 
         Raises:
-            UserError: There is no such objective or variant.
+            UserError: There is no such objective or variant, or the objective does not take its options.
         """
         base, plus, variant = name.partition("+")
         make_objective(base)
         if not plus:
             return Spec(base)
+        if variant in self.variants:
+            return Spec(base, variant, dict(self.variants[variant]))
         if variant != TOKEN_DROPOUT:
-            raise UserError(f"objectives: the only variant is NAME+{TOKEN_DROPOUT}. Got {name}.")
+            known = ", ".join([*self.variants, TOKEN_DROPOUT])
+            raise UserError(
+                f"objectives: {as_written(name)} names no variant of this plan. Known: {known}. Write the options of a "
+                f"new one under [variants.NAME]."
+            )
         if "token_dropout" not in OBJECTIVES[base].__dataclass_fields__:  # type: ignore[attr-defined]
             raise UserError(f"{base} corrupts its input already: it has no variant {name}.")
         return Spec(base, TOKEN_DROPOUT, {"token_dropout": self.token_dropout})
@@ -284,8 +303,46 @@ class StudyPlan:
     def recipes(self, objectives: Sequence[str] | None = None) -> list[Recipe]:
         """What is trained, objective by objective, each with every seed; `objectives` narrows it."""
         names = self.objectives if objectives is None else objectives
-        specs = [self.spec(name) for name in names]
-        return [Recipe(objective=spec, architecture=BERT, seed=seed) for spec in specs for seed in self.seeds]
+        specs, families = [self.spec(name) for name in names], [Spec(name) for name in self.architectures]
+        return [
+            Recipe(objective=spec, architecture=family, seed=seed)
+            for family in families
+            for spec in specs
+            for seed in self.seeds
+            if self.fits(spec.label, family.name)
+        ]
+
+    def fits(self, objective: str, architecture: str) -> bool:
+        """Whether the family has the layout that the objective trains: the others are left out."""
+        return self.objective(objective).layout in FAMILIES[architecture].layouts
+
+    def _check_teachers(self) -> None:
+        for name in self.objectives:
+            teacher = self.objective(name).teacher
+            if teacher and (teacher not in self.objectives or self.objective(teacher).layout not in TEACHING):
+                raise UserError(
+                    f"{name} learns from a masked LM of the same plan. Got the teacher {as_written(teacher)}, and the "
+                    f"objectives {', '.join(self.objectives)}.\nAdd masked-lm to objectives, or name a teacher in "
+                    "[variants.NAME]."
+                )
+
+    def _check_architectures(self) -> None:
+        _one_of("architectures", self.architectures, tuple(FAMILIES))
+        for name in self.objectives:
+            if not any(self.fits(name, family) for family in self.architectures):
+                layout = self.objective(name).layout
+                have = [family for family, one in FAMILIES.items() if layout in one.layouts]
+                raise UserError(
+                    f"{name} trains a model of the layout {as_written(layout)}, which none of the plan's architectures "
+                    f"has. Got {', '.join(self.architectures)}.\nAdd one of: {', '.join(have)}."
+                )
+        for family in self.architectures:
+            if not any(self.fits(name, family) for name in self.objectives):
+                raise UserError(
+                    f"None of the plan's objectives fits the architecture {family}, which has the layouts "
+                    f"{', '.join(FAMILIES[family].layouts)}. Got {', '.join(self.objectives)}.\nLeave it out, or add "
+                    "an objective."
+                )
 
     def _check_pair(self, pair: str) -> None:
         if pair in PAIRS:
@@ -315,12 +372,28 @@ class StudyPlan:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "StudyPlan":
         """The plan of plain values: what `to_json` wrote, or a parsed TOML file."""
+        if isinstance(values, dict) and "variants" in values:
+            check_variants(values["variants"])
         if isinstance(values, dict) and isinstance(pairs := values.get("pairs"), str):
             values = {**values, "pairs": [pairs]}  # one word is a list of one
         return build_settings(cls, values)
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
+
+
+def check_variants(variants: Any) -> None:
+    """Raise a UserError unless these are tables of options, `[variants.NAME] option = value`."""
+    if not isinstance(variants, Mapping) or not all(isinstance(one, Mapping) for one in variants.values()):
+        raise UserError(
+            f"variants must be tables of options, written [variants.NAME]. Got {as_written(variants)}.\n"
+            'For example [variants.static] selection = "static", and objectives = ["masked-lm+static"].'
+        )
+    if wrong := [name for name in variants if not _VARIANT.fullmatch(str(name)) or name == TOKEN_DROPOUT]:
+        raise UserError(
+            "The name of a variant must be letters, digits and hyphens, and not token-dropout. "
+            f"Got {as_written(wrong[0])}. Choose another."
+        )
 
 
 def _read(path: Path) -> str:
@@ -364,7 +437,9 @@ def build_settings(cls: type, values: Any, path: str = "") -> Any:
         if name not in hints:
             raise UserError(f"The plan has no setting {path}{str(name)[:80]}. Known there: {', '.join(hints)}.")
         hint = hints[name]
-        if dataclasses.is_dataclass(hint):
+        if hint == Variants:
+            arguments[name] = value
+        elif dataclasses.is_dataclass(hint):
             arguments[name] = build_settings(hint, value, f"{path}{name}.")  # type: ignore[arg-type]
         else:
             arguments[name] = read_setting(hint, value, f"{path}{name}", defaults.get(name))

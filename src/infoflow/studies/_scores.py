@@ -10,7 +10,7 @@ import torch
 from infoflow.corpus import Corpus, Encoded
 from infoflow.foundation import NUM_BLOCKS, block_of, hash64_array, replicate_weights
 from infoflow.models import BleuStatistics, Model, bleu_statistics, translate
-from infoflow.objectives import AbstractObjective
+from infoflow.objectives import UNSUPERVISED, AbstractObjective, Answers, accuracy, area_under_curve
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
 from infoflow.training import TrainingData
 
@@ -25,13 +25,14 @@ TASK_SCORES = TableSchema(
             dtype="string",
             unit="",
             description="loss (nats per predicted token; of several terms the weighted sum, and `loss of …` for each), "
-            "perplexity (exp of the loss), bleu (sacreBLEU, percent)",
+            "perplexity (exp of the loss), bleu (sacreBLEU, percent); `… accuracy` (share of pairs judged rightly), "
+            "`… AUC` (probability that a replaced token is told from another)",
         ),
         *estimate_columns(
             "nats, 1 or percent",
             "the score",
             "the same score without context: unigram frequencies of the training text (loss, perplexity), "
-            "the source copied (bleu)",
+            "the source copied (bleu), the more frequent answer (accuracy), a half (AUC)",
         ),
         Column(name="signature", dtype="string", unit="", description="sacreBLEU's signature; empty for losses"),
     ),
@@ -46,7 +47,8 @@ def task_scores(
     training: TrainingData,
     split: str,
 ) -> pd.DataFrame:
-    """Loss and perplexity of `model` on `data`; noise is frozen per sentence, intervals are over sentence blocks.
+    """Loss and perplexity of `model` on `data`, and answers to what else its objective asks; noise is frozen per
+    sentence, intervals are over sentence blocks.
 
     `content_ids` are those of the corpus of `data`: measures of it have the same blocks.
     """
@@ -54,16 +56,18 @@ def task_scores(
     unigram = _unigram_losses(objective, training)
     terms = list(objective.term_weights)
     sums, baseline, counts = (np.zeros((len(terms), NUM_BLOCKS)) for _ in range(3))
+    answers = _AnswersByBlock()
     with torch.inference_mode():
         for rows in _rows_by_block(blocks, data.source.lengths):
             batch = data.batch(objective.for_evaluation(), rows, ("evaluation-noise", 0), 0).to(model.device)
             block = blocks[rows[0]]
             losses, guesses = objective.loss(model.module, batch, batch.noise), objective.guesses(batch, unigram)
+            answers.add(objective.answers(model.module, batch, batch.noise), int(block))
             for index, term in enumerate(terms):
                 sums[index, block] += float(losses[term].total)
                 baseline[index, block] += guesses[term]
                 counts[index, block] += losses[term].count
-    return pd.DataFrame(_loss_rows(objective, split, sums, baseline, counts))
+    return pd.DataFrame([*_loss_rows(objective, split, sums, baseline, counts), *answers.rows(split)])
 
 
 def _loss_rows(
@@ -120,12 +124,46 @@ def _unigram_losses(objective: AbstractObjective, training: TrainingData) -> np.
     if objective.needs_translation:
         assert training.target is not None
         rows, vocabulary = training.target, training.target_vocabulary or vocabulary
-    assert isinstance(rows, Encoded)
-    counts = np.bincount(np.asarray(rows.flat_ids), minlength=vocabulary.size).astype(np.float64)
+    if objective.num_sentinels(1):
+        counts = _predicted(objective, training)
+    else:
+        assert isinstance(rows, Encoded)
+        counts = np.bincount(np.asarray(rows.flat_ids), minlength=vocabulary.size).astype(np.float64)
     counts[vocabulary.start] = 0  # read, never predicted
-    if objective.layout == "encoder":
+    if objective.layout not in ("decoder", "encoder-decoder"):
         counts[list(vocabulary.special)] = 0  # a masked LM is never asked for [SEP]
     return np.log(counts.sum() + len(counts)) - np.log(counts + 1)
+
+
+def _predicted(objective: AbstractObjective, training: TrainingData, examples: int = 5000) -> np.ndarray:
+    """How often each id is predicted, on training examples spread evenly over the corpus: sentinels are in no text."""
+    rows = np.unique(np.linspace(0, len(training.source.lengths) - 1, examples).astype(int))
+    labels = training.batch(objective, rows, ("unigram-noise",), 0).labels.numpy()
+    return np.bincount(labels[labels != UNSUPERVISED], minlength=training.vocabulary.size).astype(np.float64)
+
+
+class _AnswersByBlock:
+    """Answers of a whole part of the corpus, with the block of the example that asks."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[tuple[Answers, int]]] = {}
+
+    def add(self, answers: dict[str, Answers], block: int) -> None:
+        for name, own in answers.items():
+            self._parts.setdefault(name, []).append((own, block))
+
+    def rows(self, split: str) -> list[dict]:
+        return [self._row(split, name, parts) for name, parts in self._parts.items()]
+
+    def _row(self, split: str, name: str, parts: list[tuple[Answers, int]]) -> dict:
+        scores = np.concatenate([own.scores for own, _ in parts])
+        truth = np.concatenate([own.truth for own, _ in parts])
+        block = np.repeat([block for _, block in parts], [len(own.scores) for own, _ in parts])
+        value = accuracy if parts[0][0].kind == "accuracy" else area_under_curve
+        weights = replicate_weights()[:, block].astype(np.float64)
+        replicates = np.array([value(scores, truth, each) for each in weights])
+        often = max(truth.mean(), 1 - truth.mean()) if value is accuracy else 0.5
+        return _row(split, name, value(scores, truth, np.ones(len(truth))), replicates, float(often), len(truth))
 
 
 def _distinct(corpus: Corpus, num: int) -> tuple[list[str], list[list[str]], np.ndarray]:

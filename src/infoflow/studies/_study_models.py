@@ -16,7 +16,7 @@ from infoflow.foundation import SilentDisplay, UserError, atomic_write, digest, 
 from infoflow.models import Model, load_model
 from infoflow.objectives import AbstractObjective
 from infoflow.results import BERT, Recipe, RunFolder, Subject
-from infoflow.training import TrainingHook, TrainResult, build_models, train
+from infoflow.training import TrainingHook, TrainResult, build_models, load_weights, train
 
 from ._data import StudyData, prepare
 from ._plan import StudyPlan
@@ -78,8 +78,16 @@ class StudyModels:
         training = {k: v for k, v in dataclasses.asdict(plan.training).items() if k not in _BOOKKEEPING}
         settings = [plan.model, training, plan.match, self.objective(recipe)]
         # What all models of earlier versions had in common is left out, so that they are found again.
-        more = [] if (recipe.architecture, recipe.start) == (BERT, None) else [recipe.architecture, recipe.start_name]
+        more: list[Any] = (
+            [] if (recipe.architecture, recipe.start) == (BERT, None) else [recipe.architecture, recipe.start_name]
+        )
+        more += [self.train_key(teacher)] if (teacher := self.teacher(recipe)) else []
         return digest([_VERSION, self.data_key, settings, recipe.objective.label, recipe.seed, *more])
+
+    def teacher(self, recipe: Recipe) -> Recipe | None:
+        """The recipe of the model that this one learns from."""
+        name = self.objective(recipe).teacher
+        return dataclasses.replace(recipe, objective=self.plan.spec(name)) if name else None
 
     def states_key(self, subject: Subject) -> str:
         """What its states on the analysed sentences depend on."""
@@ -114,8 +122,18 @@ class StudyModels:
             data.target_vocabulary,
             seed=recipe.seed,
             match=self.plan.match,  # type: ignore[arg-type]
+            family=recipe.architecture.name,
         )
         return models[objective.name]
+
+    def first(self, recipe: Recipe) -> PreTrainedModel:
+        """The model as its training begins: where it has a teacher, with what that has learned."""
+        module: Any = self.initial(recipe)
+        if (teacher := self.teacher(recipe)) is not None:
+            taught = self.initial(teacher)
+            load_weights(taught, self.weights(teacher), self.objective(teacher).exported)
+            module.learn_from(self.objective(teacher).exported(taught))
+        return module
 
     def train_into(
         self,
@@ -126,7 +144,7 @@ class StudyModels:
         **bookkeeping: Any,
     ) -> tuple[nn.Module, TrainResult]:
         """Train the model in `folder`; its weights depend on nothing but the plan, and on hooks on `module`."""
-        module = module or self.initial(recipe)
+        module = module or self.first(recipe)
         positions = self.plan.model.positions
         result = train(
             self.objective(recipe),
@@ -153,8 +171,18 @@ class StudyModels:
         else:
             module = self.objective(recipe).exported(self.initial(recipe))
             model = load_model(module, tokenizer=self.data.tokenizer, device=device)
-        target = self.data.target_tokenizer if model.task == "seq2seq" else None
+        target = self.data.target_tokenizer if self.objective(recipe).needs_translation else None
         return dataclasses.replace(model, name=recipe.name, target_tokenizer=target)
+
+    def whole(self, subject: Subject, model: Model) -> Model:
+        """`model`, or, where it is a part of what was trained, all of that: what the objective's loss is taken on."""
+        objective = self.objective(subject.recipe)
+        module = self.initial(subject.recipe)
+        if objective.exported(module) is module:
+            return model
+        if subject.trained:
+            load_weights(module, self.weights(subject.recipe), objective.exported)
+        return dataclasses.replace(model, module=module.to(model.device).eval())
 
 
 def _read(path: Path) -> dict[str, Any]:

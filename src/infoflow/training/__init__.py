@@ -6,6 +6,7 @@ from infoflow.architectures import ModelConfig as ModelConfig
 from ._accelerator import usable_device as usable_device
 from ._checkpoint import Checkpoints as Checkpoints
 from ._checkpoint import is_log_spaced as is_log_spaced
+from ._checkpoint import load_weights as load_weights
 from ._checkpoint import save_model as save_model
 from ._config import TrainConfig as TrainConfig
 from ._data import ExampleRows as ExampleRows

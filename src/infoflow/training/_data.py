@@ -69,7 +69,8 @@ class TrainingData:
         ]
         # A fixed number of noisy copies is one of texts: what the loss draws is new in every epoch.
         drawn = Noise(tuple((*noise, epoch << 32 | id) for id in ids))
-        return objective.collate(corrupted, self.vocabulary, self.target_vocabulary, drawn)
+        target = self.target_vocabulary if objective.needs_translation else None  # else both sides are of one text
+        return objective.collate(corrupted, self.vocabulary, target, drawn)
 
     def _examples(self, objective: AbstractObjective, rows: np.ndarray) -> Iterator[Example]:
         target = self.target if objective.needs_translation else None

@@ -32,7 +32,8 @@ def build_models(
             f"build_models returns one model per objective name. Got {', '.join(names)}.\n"
             "Call it once for each variant of an objective: with the same seed the variants begin alike."
         )
+    targets = {True: target_vocabulary, False: None}  # what denoises reads and writes one language
     return {
-        objective.name: build(family, objective.layout, config, vocabulary, target_vocabulary, seed=seed, match=match)
-        for objective in objectives
+        one.name: build(family, one.layout, config, vocabulary, targets[one.needs_translation], seed=seed, match=match)
+        for one in objectives
     }

@@ -200,8 +200,9 @@ class Measure(AbstractMeasureStage):
         plan, data, positions = self.models.plan.analysis, self.models.data, self.models.plan.model.positions
         objective = self._objective
         training = data.encoded(data.train, positions)
+        whole = self.models.whole(self.subject, model)
         frames = [
-            task_scores(model, objective, data.encoded(part, positions), part.content_ids, training, split)
+            task_scores(whole, objective, data.encoded(part, positions), part.content_ids, training, split)
             for split, part in (("validation", data.validation), ("test", data.analysed))
         ]
         if objective.needs_translation and self.subject.trained:

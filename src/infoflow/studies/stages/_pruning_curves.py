@@ -23,7 +23,7 @@ EXACTLY = (SUBSET, STRAIGHT)
 _VERSION = 1  # raise when the same plan prunes or scores otherwise
 _TRAINED = (LEARNED, *EXACTLY, SCRATCH)
 _WITH_ROLES = (*_TRAINED, RANDOM)
-_KINDS = {"encoder": ("encoder-self",), "decoder": ("decoder-self",), "encoder-decoder": KINDS}
+_KINDS = {"decoder": ("decoder-self",), "encoder-decoder": KINDS}  # other layouts are encoders
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,9 +96,13 @@ def curves(plan: StudyPlan, objective: Spec) -> list[Curve]:
 
 def scopes(plan: StudyPlan, objective: Spec) -> list[str]:
     """The plan's scopes that such a model has; "all" only where it is more than another one of them."""
-    kinds = _KINDS[plan.objective(objective.label).layout]
+    kinds = _kinds(plan, objective)
     there = [scope for scope in dict.fromkeys(plan.pruning.scopes) if scope in (*kinds, ALL_HEADS)]
     return [scope for scope in there if scope != ALL_HEADS or len(kinds) > 1 or there == [ALL_HEADS]]
+
+
+def _kinds(plan: StudyPlan, objective: Spec) -> tuple[str, ...]:
+    return _KINDS.get(plan.objective(objective.label).layout, ("encoder-self",))
 
 
 def pieces(plan: StudyPlan, objective: Spec) -> list[Piece]:
@@ -108,7 +112,7 @@ def pieces(plan: StudyPlan, objective: Spec) -> list[Piece]:
 
 def num_heads(plan: StudyPlan, objective: Spec, scope: str) -> int:
     """Heads of a scope of a model."""
-    kinds = _KINDS[plan.objective(objective.label).layout]
+    kinds = _kinds(plan, objective)
     layers = plan.model.layers * (2 if plan.match == "depth" and len(kinds) == 1 else 1)
     return plan.model.heads * layers * (len(kinds) if scope == ALL_HEADS else 1)
 

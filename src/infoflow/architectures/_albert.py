@@ -1,0 +1,56 @@
+"""ALBERT: one layer that is applied again and again, and embeddings in two factors."""
+
+from typing import ClassVar, final
+
+from transformers import AlbertConfig, AlbertForMaskedLM, PreTrainedModel
+
+from infoflow.corpus import Vocabulary
+
+from ._config import ModelConfig
+from ._family import AbstractFamily, Layout
+
+_FACTOR = 2  # the embeddings' inner width is that part of the model's
+
+
+@final
+class Albert(AbstractFamily):
+    """Hugging Face's ALBERT: all layers are one, so nothing about parameters is by layer ([@lan2020albert]).
+
+    Embeddings are V × E + E × d with E = d / 2: at width 64 the 32 of the matched comparison (the published base model
+    has 128 of 768).
+    """
+
+    name: ClassVar[str] = "albert"
+    layouts: ClassVar[tuple[Layout, ...]] = ("encoder",)
+    source_stack: ClassVar[dict[Layout, tuple[str, str]]] = {"encoder": ("", "")}
+
+    def build(
+        self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
+    ) -> PreTrainedModel:
+        """See `AbstractFamily.build`."""
+        return AlbertForMaskedLM(
+            AlbertConfig(
+                vocab_size=vocabulary.size,
+                embedding_size=max(config.width // _FACTOR, 1),
+                hidden_size=config.width,
+                num_hidden_layers=layers,
+                num_attention_heads=config.heads,
+                intermediate_size=config.feedforward,
+                hidden_act=config.activation,
+                hidden_dropout_prob=config.dropout,
+                attention_probs_dropout_prob=config.attention_dropout,
+                initializer_range=config.initializer_range,
+                max_position_embeddings=config.positions,
+                pad_token_id=vocabulary.pad,
+                bos_token_id=vocabulary.start,
+                eos_token_id=vocabulary.end,
+            )
+        )
+
+    def num_parameters(
+        self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
+    ) -> int:
+        """Its matrices alone: biases come on top."""
+        block = 4 * config.width**2 + 2 * config.width * config.feedforward
+        inner = config.width // _FACTOR
+        return block + (vocabulary.size + config.positions + config.width) * inner

@@ -1,0 +1,53 @@
+"""GPT-2: normalisation before each part of a layer instead of after it."""
+
+from typing import ClassVar, final
+
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel
+
+from infoflow.corpus import Vocabulary
+
+from ._config import ModelConfig
+from ._family import AbstractFamily, Layout
+
+
+@final
+class Gpt2(AbstractFamily):
+    """Hugging Face's GPT-2, pre-norm and causal.
+
+    It differs from BERT's blocks in more than the place of the norm: one matrix for query, key and value, a last
+    normalisation, no segment embeddings, no transform before the logits.
+    """
+
+    name: ClassVar[str] = "gpt2"
+    layouts: ClassVar[tuple[Layout, ...]] = ("decoder",)
+    source_stack: ClassVar[dict[Layout, tuple[str, str]]] = {"decoder": ("", "")}
+
+    def build(
+        self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
+    ) -> PreTrainedModel:
+        """See `AbstractFamily.build`."""
+        return GPT2LMHeadModel(
+            GPT2Config(
+                vocab_size=vocabulary.size,
+                n_embd=config.width,
+                n_layer=layers,
+                n_head=config.heads,
+                n_inner=config.feedforward,
+                n_positions=config.positions,
+                activation_function=config.activation,
+                resid_pdrop=config.dropout,
+                embd_pdrop=config.dropout,
+                attn_pdrop=config.attention_dropout,
+                initializer_range=config.initializer_range,
+                pad_token_id=vocabulary.pad,
+                bos_token_id=vocabulary.start,
+                eos_token_id=vocabulary.end,
+            )
+        )
+
+    def num_parameters(
+        self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
+    ) -> int:
+        """Its matrices alone: biases come on top."""
+        block = 4 * config.width**2 + 2 * config.width * config.feedforward
+        return layers * block + (vocabulary.size + config.positions) * config.width
