@@ -26,6 +26,12 @@ SINGLE = {  # layout: where its embeddings and blocks stand, and those of the re
     "encoder-pair": ("encoder.bert.", "bert."),
     "encoder-spans": ("encoder.bert.", "bert."),
     "generator-discriminator": ("discriminator.electra.", "bert."),
+    "student-teacher": ("student.bert.", "bert."),
+}
+DEEP = {  # layout and `match`: the layers of the reference that it lacks
+    ("encoder-decoder", "depth"): (2, 3),
+    ("student-teacher", "encoder"): (1,),
+    ("student-teacher", "depth"): (2, 3),
 }
 
 
@@ -75,10 +81,8 @@ def test_the_source_stack_is_the_reference_s_bit_for_bit(layout, match) -> None:
     for name in shared:
         assert torch.equal(model[name], reference[in_reference + name.removeprefix(prefix)]), name
     missing = {in_reference + name.removeprefix(prefix) for name in shared} ^ {n for n in reference if n[:4] == "bert"}
-    if (layout, match) == ("encoder-decoder", "depth"):  # the lower half
-        assert all(name.startswith(("bert.encoder.layer.2.", "bert.encoder.layer.3.")) for name in missing)
-    else:
-        assert missing == set()
+    lacks = {int(name.split(".")[3]) for name in missing}
+    assert lacks == set(DEEP.get((layout, match), ()))
     if layout in ("encoder-pair", "encoder-spans"):  # the masked LM's head too
         heads = [name for name in reference if name.startswith("cls.")]
         assert heads
@@ -127,6 +131,7 @@ AUTO = {
     "encoder-pair": AutoModelForMaskedLM,
     "encoder-spans": AutoModelForMaskedLM,
     "generator-discriminator": AutoModelForPreTraining,
+    "student-teacher": AutoModelForMaskedLM,
 }
 
 

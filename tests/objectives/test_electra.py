@@ -81,6 +81,7 @@ def test_eighty_five_percent_of_draws_become_masks() -> None:
     same_distribution(Electra(), tokens, explicit, outcome)
 
 
+@torch.no_grad()
 @pytest.mark.parametrize("selected_only", [False, True])
 def test_both_terms_equal_an_explicit_computation_token_by_token(selected_only) -> None:
     objective, joint = Electra(selected_only=selected_only), model()
