@@ -10,8 +10,10 @@ Sentences are random tokens with the lengths of everyday sentences; the model an
 import argparse
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import torch
 from _timing import best_of
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import PreTrainedModel
@@ -101,27 +103,27 @@ def pieces(objective: AbstractObjective, width: int) -> dict[str, Callable[[], o
     return {"corrupt": corrupt, "step": step}
 
 
-def operations(objective: AbstractObjective, module: PreTrainedModel) -> int:
-    """Floating-point operations of a forward and a backward pass over one update's batch."""
+def operations(objective: AbstractObjective, module: PreTrainedModel, terms: tuple[str, ...]) -> int:
+    """Floating-point operations of a forward and a backward pass of these terms over one update's batch."""
     data = data_for(objective)
     rows = LengthBucketSampler(data.source.lengths, 0, BATCH_TOKENS).rows(1)
     batch = data.batch(objective, rows, ("benchmark",), 0)
     with FlopCounterMode(display=False) as counter:
-        total = sum(term.total for term in objective.loss(module, batch, batch.noise).values())
-        total.backward()  # type: ignore[union-attr] (there is at least one term)
+        found = objective.loss(module, batch, batch.noise)
+        torch.stack([found[term].total for term in terms]).sum().backward()
     return counter.get_total_flops()
 
 
-class GeneratorAlone(Electra):
-    """The generator's masked LM by itself."""
-
-    def loss(self, module, batch, noise, label_smoothing=0.0):
-        chosen = batch["times"] > 0
-        states = module.generator.base_model(batch.input_ids, batch.attention_mask).last_hidden_state
-        logits = module.generator_logits(states[chosen])
-        from infoflow.objectives import LossTerm
-
-        return {"generator": LossTerm(total=logits.logsumexp(-1).sum(), count=int(chosen.sum()))}
+def generator_operations(module: PreTrainedModel) -> int:
+    """Those of the generator's forward and backward pass, its masked LM by itself."""
+    joint: Any = module
+    data = data_for(electra := Electra())
+    rows = LengthBucketSampler(data.source.lengths, 0, BATCH_TOKENS).rows(1)
+    batch = data.batch(electra, rows, ("benchmark",), 0)
+    with FlopCounterMode(display=False) as counter:
+        states = joint.generator.base_model(batch.input_ids, batch.attention_mask).last_hidden_state
+        joint.generator_logits(states[batch["times"] > 0]).logsumexp(dim=-1).sum().backward()
+    return counter.get_total_flops()
 
 
 def main() -> None:
@@ -141,9 +143,9 @@ def main() -> None:
         print(f"  {label:<26} {share:6.1%}   {1e6 * seconds['corrupt'] / num:6.0f} us a sentence", flush=True)
     electra, masked = Electra(), MaskedLM()
     joint = model_for(electra, arguments.width)
-    parts = operations(masked, model_for(masked, arguments.width)) + operations(GeneratorAlone(), joint)
-    joint.zero_grad(set_to_none=True)
-    print(f"ELECTRA / masked LM and generator, operations: {operations(electra, joint) / parts:.2f}x")
+    parts = operations(masked, model_for(masked, arguments.width), ("masked-lm",)) + generator_operations(joint)
+    whole = operations(electra, joint, tuple(electra.term_weights))
+    print(f"ELECTRA / masked LM and generator, operations: {whole / parts:.2f}x")
     runs = {"electra": pieces(electra, arguments.width)["step"], "masked": pieces(masked, arguments.width)["step"]}
     seconds, _ = best_of(arguments.rounds, runs)
     print(f"ELECTRA's step / masked LM's, processor time: {seconds['electra'] / seconds['masked']:.2f}x")
