@@ -8,10 +8,12 @@ from infoflow.objectives import OBJECTIVES, Batch, CausalLM, Metric, Translation
 
 
 def test_every_objective_declares_its_scores() -> None:
-    assert {name: [metric.name for metric in one.metrics] for name, one in OBJECTIVES.items()} == {
-        "causal-lm": ["loss"],
-        "masked-lm": ["loss"],
+    declared = {name: [metric.name for metric in one.metrics] for name, one in OBJECTIVES.items()}
+    assert {name: scores for name, scores in declared.items() if scores != ["loss"]} == {
         "translation": ["loss", "bleu"],
+        "masked-lm-nsp": ["loss", "next-sentence accuracy"],
+        "masked-lm-sop": ["loss", "sentence-order accuracy"],
+        "electra": ["loss", "replaced-token AUC"],
     }
     baselines = {metric.name: metric.baseline for metric in Translation.metrics}
     assert baselines == {"loss": "unigram", "bleu": "source copied"}

@@ -13,6 +13,10 @@ class Tokenizer(SimpleNamespace):
     def __len__(self) -> int:
         return 9
 
+    def get_vocab(self) -> dict[str, int]:
+        pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "##re", ".", "<extra_id_0>"]
+        return {piece: id for id, piece in enumerate(pieces)}
+
 
 BERT_LIKE = {"cls_token_id": 2, "sep_token_id": 3, "bos_token_id": None, "eos_token_id": None, "pad_token_id": 0}
 
@@ -22,6 +26,8 @@ def test_special_ids_are_read_from_the_tokenizer() -> None:
     assert (vocabulary.size, vocabulary.pad, vocabulary.start, vocabulary.end, vocabulary.mask) == (9, 0, 2, 3, 4)
     assert vocabulary.ordinary.tolist() == [5, 6, 7, 8]
     assert np.flatnonzero(vocabulary.is_special).tolist() == [0, 1, 2, 3, 4]
+    assert (vocabulary.sentinels, vocabulary.full_stops) == ((8,), (7,))
+    assert vocabulary.word_starts(np.array([2, 5, 6, 7, 3])).tolist() == [True, True, False, True, True]
 
 
 def test_bos_and_eos_serve_where_there_is_no_cls() -> None:
@@ -37,7 +43,8 @@ def test_a_tokenizer_without_padding_is_refused() -> None:
 
 
 def test_objectives_are_made_by_name_with_their_options() -> None:
-    assert list(OBJECTIVES) == ["causal-lm", "masked-lm", "translation"]
+    assert list(OBJECTIVES)[:3] == ["causal-lm", "masked-lm", "translation"]
+    assert all(make_objective(name).name == name for name in OBJECTIVES)
     assert make_objective("causal-lm", token_dropout=0.1) == CausalLM(token_dropout=0.1)
     assert make_objective("masked-lm") == MaskedLM()
     assert make_objective("translation").needs_translation is Translation.needs_translation is True

@@ -146,6 +146,7 @@ def _in_student(name: str) -> str:
 
 def _generator(config: ElectraConfig) -> ElectraConfig:
     width = max(config.hidden_size // _GENERATOR_SHARE, 1)
-    heads = max(1, width // _GENERATOR_HEAD)
+    # As many heads of 64 as fit; a width that they do not divide gets fewer.
+    heads = next(heads for heads in range(max(1, width // _GENERATOR_HEAD), 0, -1) if width % heads == 0)
     shape = {"hidden_size": width, "intermediate_size": max(config.intermediate_size // _GENERATOR_SHARE, 1)}
     return ElectraConfig(**{**config.to_diff_dict(), **shape, "num_attention_heads": heads})

@@ -45,11 +45,9 @@ class Bart(AbstractObjective):
 
     permute: Probability = 1.0  # share of the sentences that change places
     mask: Probability = 0.3  # share of the words that are hidden; spans may overlap, so no more than that
-    spans: Annotated[float, Limits(at_least=0, at_most=100)] = (
-        3.5  # mean length of a span in words (Poisson); 0: every span is one word
-    )
+    spans: MeanLength = 3.5  # mean length of a span in words (Poisson); 0: every span is one word
     leaves: Hidden = "span"
-    random_share: Probability = 0.1  # of the spans' first tokens: a random token instead of [MASK]
+    random_share: Probability = 0.1  # of the spans: random tokens instead of [MASK]
     insert: Probability = 0.0  # [MASK] put in, as a share of the tokens
     rotate: Probability = 0.0  # probability that the text begins at a random token
 
@@ -66,7 +64,7 @@ class Bart(AbstractObjective):
                 tokens, noisy, math.ceil(len(tokens) * self.insert), generator, mask_id(vocabulary)
             )
         if self.rotate and len(tokens) > 1 and generator.random() < self.rotate:
-            offset = int(generator.integers(1, len(tokens)))
+            offset = int(generator.integers(len(tokens)))  # every token may come first, the first one too
             tokens, noisy = np.roll(tokens, -offset), np.roll(noisy, -offset)
         return source_and_target(tokens, text, vocabulary, noisy)
 
@@ -79,24 +77,30 @@ class Bart(AbstractObjective):
     def _hidden(
         self, tokens: np.ndarray, generator: np.random.Generator, vocabulary: Vocabulary
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Words hidden in spans; spans of no word are [MASK]s put in."""
+        """Words hidden in spans; spans of no word are [MASK]s put in.
+
+        Spans that overlap leave one [MASK], the first one's, as in fairseq's `add_whole_word_mask`.
+        """
         mask, words = mask_id(vocabulary), np.flatnonzero(vocabulary.word_starts(tokens))
         lengths = span_lengths(math.ceil(len(words) * self.mask), self.spans, generator)
         num_empty = int((lengths == 0).sum()) if self.leaves != "none" else 0
         lengths = lengths[lengths > 0][: len(words)]
         firsts = generator.permutation(len(words))[: len(lengths)]
-        ends = np.append(words, len(tokens))[np.minimum(firsts + lengths, len(words))]
+        heads, ends = words[firsts], np.append(words, len(tokens))[np.minimum(firsts + lengths, len(words))]
+        covered, goes_on = covered_by(heads, ends, len(tokens)), covered_by(heads + 1, ends, len(tokens))
         swapped = generator.random(len(lengths)) < self.random_share
-        result, noisy, keep = tokens.copy(), np.zeros(len(tokens), dtype=bool), np.ones(len(tokens), dtype=bool)
-        for first, end in zip(words[firsts].tolist(), ends.tolist(), strict=True):
-            result[first:end], noisy[first:end] = mask, True
-            keep[first + 1 : end] = self.leaves == "token"
-        heads = words[firsts]
-        keep[heads] = self.leaves != "none"
-        if self.leaves == "none":
-            keep[noisy] = False
-        result[heads[swapped]] = random_tokens(int(swapped.sum()), generator, vocabulary)
-        return inserted(result[keep], noisy[keep], num_empty, generator, mask)
+        shown_ends = ends if self.leaves == "token" else heads + 1
+        random = covered_by(heads[swapped], shown_ends[swapped], len(tokens))
+        result = np.where(covered, mask, tokens)
+        result[random] = random_tokens(int(random.sum()), generator, vocabulary)
+        keep = {"span": ~goes_on, "token": np.ones_like(covered), "none": ~covered}[self.leaves]
+        return inserted(result[keep], covered[keep], num_empty, generator, mask)
+
+
+def covered_by(starts: np.ndarray, ends: np.ndarray, length: int) -> np.ndarray:
+    """Bool (token,): whether a token lies in one of the spans, which may overlap or be empty."""
+    change = np.bincount(starts, minlength=length + 1) - np.bincount(ends, minlength=length + 1)
+    return np.cumsum(change)[:length] > 0
 
 
 def sentence_starts(text: np.ndarray, example: Example, vocabulary: Vocabulary) -> np.ndarray:

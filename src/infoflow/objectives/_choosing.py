@@ -1,5 +1,8 @@
 """Which tokens to hide: single ones, whole words, n-grams of words, spans of words."""
 
+from functools import cache
+from itertools import accumulate, pairwise
+
 import numpy as np
 
 from infoflow.corpus import Vocabulary
@@ -8,10 +11,8 @@ from infoflow.corpus import Vocabulary
 def words_of(tokens: np.ndarray, vocabulary: Vocabulary) -> list[np.ndarray]:
     """Positions of each word, special tokens left out: a piece and those that continue it."""
     places = np.flatnonzero(~vocabulary.is_special[tokens])
-    if len(places) == 0:
-        return []
-    starts = vocabulary.word_starts(tokens)[places]
-    return np.split(places, np.flatnonzero(starts)[1:]) if starts.any() else [places]
+    edges = [*np.flatnonzero(vocabulary.word_starts(tokens)[places]).tolist(), len(places)]
+    return [places[first:end] for first, end in pairwise(edges)]
 
 
 def bert_budget(num_tokens: int, num_candidates: int, rate: float, most: int) -> int:
@@ -25,54 +26,58 @@ def n_grams(words: list[np.ndarray], budget: int, longest: int, generator: np.ra
     An n-gram that would exceed the budget is cut to fewer words, one that overlaps an earlier one is passed over
     (ALBERT's `create_masked_lm_predictions`).
     """
-    taken = np.zeros(len(words), dtype=bool)
-    sizes = np.array([len(word) for word in words], dtype=np.int64)
     shares = 1 / np.arange(1, longest + 1)
-    cumulative = np.cumsum(shares / shares.sum())
-    chosen, num = [], 0
-    for start in generator.permutation(len(words)).tolist():
+    starts = generator.permutation(len(words)).tolist()
+    wanted = np.searchsorted(np.cumsum(shares / shares.sum())[:-1], generator.random(len(words)), side="right") + 1
+    edges = [0, *accumulate(map(len, words))]  # a word's tokens, counted over all words
+    taken, chosen, num = bytearray(len(words)), [], 0
+    for start, n in zip(starts, wanted.tolist(), strict=True):
         if num >= budget:
             break
-        n = 1 + int(np.searchsorted(cumulative, generator.random())) if longest > 1 else 1
-        stop = min(start + min(n, longest), len(words))
-        while stop > start and num + int(sizes[start:stop].sum()) > budget:
+        stop = min(start + n, len(words))
+        while stop > start and num + edges[stop] - edges[start] > budget:
             stop -= 1
-        if stop == start or taken[start:stop].any():
+        if stop == start or any(taken[start:stop]):
             continue
-        taken[start:stop] = True
-        num += int(sizes[start:stop].sum())
+        taken[start:stop] = b"\1" * (stop - start)
+        num += edges[stop] - edges[start]
         chosen += words[start:stop]
     return np.sort(np.concatenate(chosen)) if chosen else np.zeros(0, dtype=np.int64)
 
 
+@cache
 def geometric_lengths(p: float, longest: int) -> np.ndarray:
     r"""\(P(k) \propto p (1-p)^{k-1}\) for k = 1..`longest`, float64 (longest,); its mean is 3.80 for p = .2, 10."""
     weights = p * (1 - p) ** np.arange(longest)
-    return weights / weights.sum()
+    weights /= weights.sum()
+    weights.flags.writeable = False  # shared by every caller
+    return weights
 
 
-def word_spans(
-    words: list[np.ndarray], budget: int, lengths: np.ndarray, generator: np.random.Generator
-) -> list[np.ndarray]:
-    """Positions of spans of whole words, up to `budget` tokens in all; adjacent spans are one (SpanBERT).
+def word_spans(words: list[np.ndarray], budget: int, lengths: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Positions of spans of whole words, ascending, up to `budget` of them; adjacent spans are one (SpanBERT).
 
     A span's length in words has the probabilities `lengths` (of 1, 2, ...); its anchor is uniform over tokens, snapped
     to the start of its word, and drawn again where it is taken. The budget may cut the last span within a word.
     """
-    places = np.concatenate(words) if words else np.zeros(0, dtype=np.int64)
-    word_of = np.repeat(np.arange(len(words)), [len(word) for word in words]) if words else places
-    taken = np.zeros(len(places), dtype=bool)
-    first = np.concatenate([[0], np.cumsum([len(word) for word in words])])
-    cumulative, budget = np.cumsum(lengths), min(budget, len(places))
-    while (num := int(taken.sum())) < budget:
-        length = 1 + min(int(np.searchsorted(cumulative, generator.random(), side="right")), len(lengths) - 1)
-        anchor = int(generator.integers(len(places)))
-        if taken[anchor]:
-            continue
-        word = int(word_of[anchor])
-        span = np.arange(first[word], first[min(word + length, len(words))])
-        new = span[~taken[span]][: budget - num]
-        taken[new] = True
-    chosen = np.flatnonzero(taken)
-    breaks = np.flatnonzero(np.diff(places[chosen]) > 1) + 1
-    return np.split(places[chosen], breaks) if len(chosen) else []
+    if not words:
+        return np.zeros(0, dtype=np.int64)
+    places = np.concatenate(words)
+    edges = [0, *accumulate(map(len, words))]
+    word_of = np.repeat(np.arange(len(words)), np.diff(edges)).tolist()
+    cumulative = np.cumsum(lengths)[:-1]
+    taken, num, budget = bytearray(len(places)), 0, min(budget, len(places))
+    while num < budget:
+        # As many draws at once as seldom fall short: one for each token that is still wanted.
+        drawn = 1 + np.searchsorted(cumulative, generator.random(budget - num), side="right")
+        anchors = generator.integers(len(places), size=budget - num)
+        for length, anchor in zip(drawn.tolist(), anchors.tolist(), strict=True):
+            if num == budget:
+                break
+            if taken[anchor]:
+                continue
+            first = word_of[anchor]
+            for place in range(edges[first], edges[min(first + length, len(words))]):
+                if num < budget and not taken[place]:
+                    taken[place], num = 1, num + 1
+    return places[np.frombuffer(taken, dtype=np.uint8) > 0]

@@ -10,7 +10,7 @@ from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import Probability
 
-from ._batch import SENTENCE_FIELDS, Batch, Corrupted, Field
+from ._batch import SENTENCE_FIELDS, UNSUPERVISED, Batch, Corrupted, Field
 from ._encoder_decoder import target_loss
 from ._example import Example
 from ._loss import LossTerm
@@ -57,11 +57,13 @@ class Mass(AbstractObjective):
         )
         selected = np.zeros(len(tokens), dtype=bool)
         selected[positions] = True
+        # A text without tokens has no fragment: the decoder reads its [CLS], and is asked for nothing.
+        read = positions - 1 if len(positions) else np.zeros(1, dtype=np.int64)
         arrays = {
             "input_ids": shown,
-            "labels": tokens[first:stop],
-            "decoder_input_ids": tokens[first - 1 : stop - 1],
-            "decoder_position_ids": positions - 1,
+            "labels": tokens[positions] if len(positions) else np.full(1, UNSUPERVISED),
+            "decoder_input_ids": tokens[read],
+            "decoder_position_ids": read,
             "visible": (shown != mask).astype(np.int64),
         }
         return Corrupted(arrays=arrays, selected=selected)

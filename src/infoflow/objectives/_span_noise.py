@@ -61,17 +61,24 @@ def encoded_length(raw: int, density: float, mean_length: float) -> tuple[int, i
 
 
 def raw_length(wanted: int, density: float = 0.15, mean_length: float = 3.0) -> tuple[int, int]:
-    """The longest text whose input has at most `wanted` tokens, and the length of its target: T5's packing rule."""
-    raw = wanted
+    """The longest text whose input has at most `wanted` tokens, and the length of its target: T5's packing rule.
+
+    Raises:
+        UserError: An input of `wanted` tokens holds no text.
+    """
+    raw = 2
+    if encoded_length(raw, density, mean_length)[0] > wanted:
+        raise UserError(f"An input needs 3 tokens at least: one of the text, a sentinel, its end. Got {wanted} tokens.")
     while encoded_length(raw + 1, density, mean_length)[0] <= wanted:
         raw += 1
     return raw, encoded_length(raw, density, mean_length)[1]
 
 
-def runs(mask: np.ndarray) -> list[tuple[int, int]]:
-    """First and end of each maximal run of True."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
-    return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+def run_starts(mask: np.ndarray) -> np.ndarray:
+    """Bool (token,): whether a maximal run of True begins there."""
+    firsts = mask.copy()
+    firsts[1:] &= ~mask[:-1]
+    return firsts
 
 
 def with_sentinels(tokens: np.ndarray, mask: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
@@ -80,7 +87,7 @@ def with_sentinels(tokens: np.ndarray, mask: np.ndarray, vocabulary: Vocabulary)
     Raises:
         UserError: The vocabulary has fewer sentinels than there are runs.
     """
-    firsts = mask & ~np.concatenate([[False], mask[:-1]])
+    firsts = run_starts(mask)
     num_runs = int(firsts.sum())
     if num_runs > len(vocabulary.sentinels):
         raise UserError(

@@ -66,18 +66,19 @@ class SpanBert(AbstractObjective):
         tokens = example.text
         words = words_of(tokens, vocabulary)
         budget = int(np.ceil(self.rate * len(tokens)))
-        spans = word_spans(words, budget, geometric_lengths(self.geometric_p, self.longest), generator)
-        positions = np.concatenate([*spans, np.zeros(0, dtype=np.int64)]).astype(np.int64)
-        together = np.repeat(np.arange(len(spans)), [len(span) for span in spans]) if self.together else None
+        lengths = geometric_lengths(self.geometric_p, self.longest)
+        positions = word_spans(words, budget, lengths, generator)
+        begins, ends = np.diff(positions, prepend=-2) > 1, np.diff(positions, append=len(tokens) + 1) > 1
+        span = np.cumsum(begins) - 1  # of each position
+        first, last = positions[begins][span], positions[ends][span]
+        together = span if self.together else None
         shown = hide(tokens, positions, generator, vocabulary, random_ids=self.random_ids, together=together)
         labels = np.full(len(tokens), UNSUPERVISED, dtype=np.int64)
         labels[positions] = tokens[positions]
         left, right, place = np.zeros_like(labels), np.zeros_like(labels), np.full_like(labels, UNSUPERVISED)
-        for span in spans:
-            first, last = int(span[0]), int(span[-1])
-            if first > 0 and last + 1 < len(tokens):
-                left[span], right[span] = first - 1, last + 1
-                place[span[:_TARGETS]] = np.arange(min(len(span), _TARGETS))
+        left[positions], right[positions] = np.maximum(first - 1, 0), np.minimum(last + 1, len(tokens) - 1)
+        asked = (first > 0) & (last + 1 < len(tokens)) & (positions - first < _TARGETS)
+        place[positions[asked]] = (positions - first)[asked]
         arrays = {"input_ids": shown, "labels": labels, "left": left, "right": right, "place": place}
         return Corrupted(arrays=arrays, selected=labels != UNSUPERVISED)
 

@@ -34,7 +34,7 @@ from ._loss import LossTerm
 from ._masking import random_tokens
 from ._noise import Noise
 from ._objective import AbstractObjective, Family, Writes
-from ._span_noise import iid_mask, most_runs, span_mask, span_numbers, with_sentinels
+from ._span_noise import iid_mask, most_runs, run_starts, span_mask, span_numbers, with_sentinels
 
 
 class AbstractTextToText(AbstractObjective):
@@ -222,7 +222,8 @@ def both_with_sentinels(
     """Input, target, and which tokens of the input are sentinels. Without noise the target is its end alone."""
     source = with_sentinels(tokens, noise, vocabulary)
     target = with_sentinels(tokens, ~noise, vocabulary) if noise.any() else tokens[:0]
-    return source, target, np.isin(source, vocabulary.sentinels)
+    firsts = run_starts(noise)
+    return source, target, firsts[firsts | ~noise]
 
 
 def first_sentinel(vocabulary: Vocabulary) -> int:
