@@ -142,14 +142,15 @@ def test_bins_run_through_the_ramp_and_the_control_is_grey_and_dashed(figures):
 
 
 def test_labels_name_every_bin_and_the_control_without_touching(figures):
-    from infoflow.report.forms._layer_chart import HEIGHT
+    from infoflow.report.forms._chart import HEIGHT
 
     spec = figures["influence-by-rank"].panels[2].spec  # all lines meet at the last layer
     labels = next(layer for layer in layers_of(spec) if layer["mark"]["type"] == "text")
     rows = data_of(spec, labels)
     assert len(rows) == NUM_BINS + 1
     assert "random" in {row["text"] for row in rows}
-    top = labels["encoding"]["y"]["scale"]["domain"][1]
+    axes = [layer["encoding"].get("y", {}) for layer in spec["layer"]]
+    top = next(axis["scale"]["domain"] for axis in axes if "scale" in axis)[1]
     places = np.sort([row["at"] / top * HEIGHT for row in rows])
     assert np.diff(places).min() > 12
 

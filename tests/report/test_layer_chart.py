@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infoflow.report._language import Series
-from infoflow.report.forms._layer_chart import finished, layer_chart, spread
+from infoflow.report.forms._chart import bounded, finished, spread
+from infoflow.report.forms._frame import Frame
+from infoflow.report.forms._layer_chart import LayerChart
 
 LINE = Series(key="a", label="model a", slot=0)
 
@@ -24,7 +26,11 @@ def _table(values, control=None, baseline=None):
 
 
 def _chart(table, **options):
-    return layer_chart(table, [LINE], y_title="amount (nats)", baseline_name="chance", **options)
+    return _form(table, **options).spec
+
+
+def _form(table, **options):
+    return LayerChart(table=table, series=[LINE], y_title="amount (nats)", baseline_name="chance", **options)
 
 
 def _domain(spec):
@@ -65,6 +71,37 @@ def test_a_shared_range_is_kept():
     assert _domain(_chart(_table([5.0, 4.0]), y_range=(0.0, 9.0))) == [0.0, 9.0]
 
 
+def _drawn(spec, name):
+    rows = [row for rows in spec["datasets"].values() for row in rows if row.get("group") == "trained"]
+    return [row[name] for row in rows]
+
+
+def test_a_band_ends_where_no_value_can_lie():
+    table = _table([0.05, 0.5, 0.97])
+    spec = _chart(table, bounds=(0.0, 1.0))
+    assert _drawn(spec, "low") == pytest.approx([0.0, 0.4, 0.87])
+    assert _drawn(spec, "high") == pytest.approx([0.15, 0.6, 1.0])
+    assert _domain(spec)[0] == 0.0
+    assert min(_drawn(_chart(table), "low")) < 0  # where nothing is declared
+
+
+def test_a_value_beyond_its_bounds_is_not_hidden():
+    """An unbiased estimate of what cannot be negative may be."""
+    rows = bounded(pd.DataFrame({"value": [-0.02], "low": [-0.3], "high": [0.1]}), (0.0, 1.0))
+    assert rows["low"].tolist() == [-0.02]
+
+
+def test_charts_of_one_frame_have_its_axes():
+    short, long = _form(_table([1.0, 2.0])), _form(_table([5.0, 4.0, 6.0, 7.0]))
+    frame = Frame.around([short.frame, long.frame])
+    specs = [form.within(frame).spec for form in (short, long)]
+    assert _domain(specs[0]) == _domain(specs[1]) == [frame.low, frame.high]
+    ends = {tuple(layer["encoding"]["x"]["scale"]["domain"]) for spec in specs for layer in spec["layer"][:1]}
+    assert ends == {(-0.15, 3.05)}
+    assert frame.low <= 0.9
+    assert frame.high >= 7.1
+
+
 def test_deep_models_get_fewer_ticks():
     spec = _chart(_table([1.0 + i / 100 for i in range(49)]))
     axis = next(layer["encoding"]["x"]["axis"] for layer in spec["layer"] if "axis" in layer["encoding"]["x"])
@@ -92,7 +129,7 @@ def test_labels_that_do_not_collide_stay_where_they_are(positions):
 
 def test_charts_of_very_many_models_are_drawn() -> None:
     rows = pd.DataFrame({"layer": range(5_310)})  # three layers of all pairs of 60 models
-    spec = finished(alt.layer(alt.Chart(rows).mark_point().encode(x="layer:Q")), 100)
+    spec = finished([alt.Chart(rows).mark_point().encode(x="layer:Q")], 100)
     assert sum(map(len, spec["datasets"].values())) == len(rows)
     with pytest.raises(alt.MaxRowsError):  # the user's own limit stays
         alt.Chart(rows).mark_point().to_dict()

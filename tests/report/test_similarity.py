@@ -9,7 +9,7 @@ from synthetic_run import _write_plain
 from infoflow.foundation import interval, stream
 from infoflow.report import write_figures, write_report
 from infoflow.report._language import Cast
-from infoflow.report.knows._similarity_rows import CONTROL, cells, equal_depth, pairs_of_lines, similarity_rows
+from infoflow.report.knows._similarity_rows import CONTROL, equal_depth, means, pairs_of_lines, similarity_rows
 from infoflow.results import RunFolder
 
 OBJECTIVES = ("causal-lm", "masked-lm", "translation")
@@ -107,7 +107,7 @@ def test_a_pair_stored_the_other_way_round_is_the_same_map(tmp_path):
     tables = []
     for index, stored in enumerate((pd.DataFrame(rows), turned)):
         run = study(tmp_path / str(index), stored.to_dict("records"))
-        tables.append(cells(similarity_rows(shown_tables(run)["space_similarity"], Cast.of(run))))
+        tables.append(means(similarity_rows(shown_tables(run)["space_similarity"], Cast.of(run))))
     pd.testing.assert_frame_equal(tables[0], tables[1])
 
 

@@ -1,5 +1,6 @@
 """A further checkpoint, architecture, start or variant in any table: the page shows what it did, or says why not."""
 
+import numpy as np
 import pandas as pd
 import pytest
 import whole_study
@@ -8,8 +9,9 @@ from synthetic_run import write_again
 from whole_study import OTHERS, InMemory
 
 from infoflow.report import write_report
+from infoflow.report._language import Cast
 from infoflow.report._story import tell
-from infoflow.results import END, RunFolder
+from infoflow.results import END, RunFolder, with_keys
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +57,8 @@ def test_every_table_keeps_its_rows_or_is_refused(run, other) -> None:
 
 
 def test_no_figure_moves(run, figures) -> None:
-    """With a checkpoint, an architecture and a start in every table at once."""
-    more = run
-    for other in ("checkpoint", "architecture", "start"):
-        more = changed(more, other)
+    """With a checkpoint and a start in every table at once."""
+    more = changed(changed(run, "checkpoint"), "start")
     story = tell(more)
     assert not story.left_out
     assert [figure.id for figure in story.figures] == list(figures)
@@ -67,6 +67,64 @@ def test_no_figure_moves(run, figures) -> None:
         assert figure.answer == figures[figure.id].answer
         assert [panel.spec for panel in figure.panels] == [panel.spec for panel in figures[figure.id].panels]
     assert all(len(section.notes) == 1 for section in story.sections if section.id != "alignment")
+
+
+def second_architecture(run: InMemory) -> InMemory:
+    """The study, and all of it again on another architecture, whose values and layers are twice as many."""
+    tables = {}
+    for name, frame in run.tables.items():
+        if whole_study.keyed(frame):
+            frame = with_keys(frame)
+            sides = [side for side in ("", "_a", "_b") if f"architecture{side}" in frame]
+            frame = frame.assign(**{f"architecture{side}": "bert" for side in sides})
+            named = {f"model{side}": frame[f"model{side}"] + "-on-albert" for side in sides}
+            doubled = {column: 2 * frame[column] for column in ("layer", "value", "low", "high") if column in frame}
+            if "replicates" in frame:
+                doubled["replicates"] = [None if each is None else 2 * np.asarray(each) for each in frame["replicates"]]
+            other = frame.assign(**named, **doubled, **{f"architecture{side}": "albert" for side in sides})
+            frame = pd.concat([frame, other], ignore_index=True)
+        tables[name] = frame
+    return InMemory(run.read(), tables)
+
+
+def test_two_architectures_have_a_panel_each_on_the_same_axes(run, figures) -> None:
+    story = tell(second_architecture(run))
+    assert not story.left_out
+    assert [figure.id for figure in story.figures] == list(figures)
+    drawn = {figure.id: figure for figure in story.figures if "architecture" in figure.data}
+    assert {"mi-input", "identity", "layer-change", "change-by-rank", "average-similarity"} <= set(drawn)
+    for figure in drawn.values():
+        before = figures[figure.id]
+        assert len(figure.panels) == 2 * len(before.panels)
+        assert [panel.title.split(", ")[-1] for panel in figure.panels[:2]] == ["bert", "albert"]
+        assert figure.answer[: len(before.answer)] == before.answer
+        assert figure.answer[-1].startswith("albert: ")
+        first = figure.data[figure.data["architecture"] == "bert"].drop(columns="architecture").reset_index(drop=True)
+        pd.testing.assert_frame_equal(first, before.data.reset_index(drop=True))
+    for key in ("x", "y"):
+        panels = [panel.spec["layer"] for panel in drawn["layer-change"].panels]
+        domains = [
+            next(own["scale"]["domain"] for layer in layers if "scale" in (own := layer["encoding"].get(key, {})))
+            for layers in panels
+        ]
+        assert domains[0] == domains[1]
+    assert max(drawn["layer-change"].data["from_layer"]) == 2 * max(figures["layer-change"].data["from_layer"])
+
+
+def test_what_another_architecture_has_and_no_panel_shows_is_said(run) -> None:
+    notes = {section.id: section.notes for section in tell(second_architecture(run)).sections}
+    question = "Do they give up the input in exchange for the output?"
+    assert f"the architecture albert in “{question}”" in notes["knows"][0]
+    assert notes["changes"] == []
+    assert notes["heads"] == ["Not drawn: the architecture albert."]
+
+
+def test_an_objective_looks_the_same_under_every_architecture(run) -> None:
+    more = second_architecture(run)
+    first, second = (Cast.of(more, name) for name in ("", "albert"))
+    assert first.further == ("albert",)
+    assert first.series == second.series
+    assert set(first.lines).isdisjoint(second.lines)
 
 
 def test_a_variant_is_a_line_beside_the_others(run, figures) -> None:

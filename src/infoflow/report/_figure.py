@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from ._language import Cast, Series
-from .forms._frame import Framed
+from .forms._frame import AbstractForm
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -16,10 +16,10 @@ class Panel:
 
     spec: dict[str, Any]
     title: str = ""
-    form: Framed | None = None  # of a chart that can stand beside that of another architecture
+    form: AbstractForm | None = None  # of a chart that can stand beside that of another architecture
 
     @classmethod
-    def of(cls, form: Framed, title: str = "") -> "Panel":
+    def of(cls, form: AbstractForm, title: str = "") -> "Panel":
         return cls(spec=form.spec, title=title, form=form)
 
 

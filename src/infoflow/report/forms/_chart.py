@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import altair as alt
 import pandas as pd
@@ -20,6 +20,7 @@ NAME = {"fontWeight": "bold", "fontSize": 11}  # of a line, beside it
 VALUE = {"dy": -13, "fontSize": 10.5, "color": "var(--ink)"}  # of a mark, above it
 
 
+@runtime_checkable
 class Look(Protocol):
     """How one of several lines is told apart."""
 

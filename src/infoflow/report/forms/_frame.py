@@ -1,7 +1,8 @@
 """The axes of charts that stand side by side: of a figure's panels, and of one figure under several architectures."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple
 
 
 class Frame(NamedTuple):
@@ -19,24 +20,24 @@ class Frame(NamedTuple):
         return cls(min(firsts), max(lasts), min(lows), max(highs))
 
 
-class Framed(Protocol):
-    """A form whose axes can be chosen from outside."""
+class AbstractForm(ABC):
+    """A chart whose axes can be chosen from outside."""
 
     @property
+    @abstractmethod
     def frame(self) -> Frame:
         """Its axes: those of its own data, or those that were chosen."""
-        ...
 
     @property
+    @abstractmethod
     def compared(self) -> bool:
         """Whether the other panels of its figure have its axes."""
-        ...
 
     @property
+    @abstractmethod
     def spec(self) -> dict[str, Any]:
-        """The chart, as wide as its container."""
-        ...
+        """The Vega-Lite specification, as wide as its container."""
 
-    def within(self, frame: Frame) -> Self:
+    @abstractmethod
+    def within(self, frame: Frame) -> "AbstractForm":
         """The same chart with these axes."""
-        ...

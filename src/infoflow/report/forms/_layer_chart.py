@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 import altair as alt
 import pandas as pd
@@ -23,7 +23,7 @@ from ._chart import (
     tips,
     values_of,
 )
-from ._frame import Frame
+from ._frame import AbstractForm, Frame
 from ._lines import ANY, control_lines, hovered_layer, lines, looks_of
 
 _ROW = 9  # pixels of a row of squares
@@ -47,8 +47,9 @@ class _Span(NamedTuple):
         return self._replace(foot=foot, **ends)
 
 
+@final
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class LayerChart:
+class LayerChart(AbstractForm):
     """The chart of `curves(...)`.
 
     The measure's baseline is drawn where it does not squash the curves; else a note at the edge names its value. Where

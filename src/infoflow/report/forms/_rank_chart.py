@@ -1,22 +1,23 @@
 """A value by layer with a line per frequency bin, from the most frequent tokens (pale) to the rarest (strong)."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, final
 
 import altair as alt
 import pandas as pd
 
 from .._theme import RANK_STEPS
 from ._chart import HEIGHT, amount, bounded, color_if, finished, tips, values_of
-from ._frame import Frame
+from ._frame import AbstractForm, Frame
 from ._layer_chart import end_labels, layer_axis
 from ._lines import SHARE, control_lines, hovered_layer, lines
 
 _LABEL_GAP = 12.5  # pixels between direct labels
 
 
+@final
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class RankChart:
+class RankChart(AbstractForm):
     """The chart of one model's rows of `rank_curves`, from 0 to `top`: the largest value of all panels compared."""
 
     table: pd.DataFrame

@@ -1,7 +1,8 @@
 """Every amount that the head map can show, from whichever head tables a run has."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,66 +28,45 @@ class Statistic:
     margin: bool = False  # colours show the value less its baseline
 
 
+_Found = Iterator[tuple[pd.DataFrame, Statistic]]
+"""Rows, and which statistic they are of."""
+
+
 def head_statistics(frames: dict[str, pd.DataFrame]) -> tuple[pd.DataFrame, list[Statistic]]:
     """All head rows in one frame with columns `statistic` and `note`, and what the statistics are, in reading order."""
-    parts: list[tuple[pd.DataFrame, list[Statistic]]] = [
-        read(frames[name]) for name, read in _READERS.items() if name in frames and len(frames[name])
-    ]
-    if not parts:
+    readers = [read(frames[name]) for name, read in _READERS.items() if name in frames]
+    found = [(own, one) for pairs in readers for own, one in pairs if len(own)]
+    if not found:
         return pd.DataFrame(), []
-    rows = pd.concat([rows for rows, _ in parts], ignore_index=True)
-    if "note" not in rows:
-        rows["note"] = ""
+    rows = pd.concat([own.assign(statistic=one.id) for own, one in found], ignore_index=True)
+    rows = rows.assign(note=rows["note"].fillna("") if "note" in rows else "")
     measured = set(rows.loc[rows["value"].notna(), "statistic"])
-    statistics = [one for _, found in parts for one in found if one.id in measured]
     if "head_positional" in frames:  # the same question, asked of the strongest key; one of the two is enough
-        statistics = [one for one in statistics if one.id not in ("surface-previous", "surface-next")]
-    return rows.fillna({"note": ""}), sorted(statistics, key=lambda one: GROUPS.index(one.group))
+        measured -= {"surface-previous", "surface-next"}
+    statistics = [one for _, one in found if one.id in measured]
+    return rows, sorted(statistics, key=lambda one: GROUPS.index(one.group))
 
 
-def _confidence(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[Statistic]]:
-    statistic = Statistic(
-        id="confidence",
-        label="confidence",
-        explanation="mean strongest attention weight",
-        control="uniform attention",
-        group="how sharply",
-        strong=0.8,
-    )
-    return frame.assign(statistic="confidence"), [statistic]
+def _confidence(frame: pd.DataFrame) -> _Found:
+    about = "mean strongest attention weight"
+    yield frame, _sharpness(id="confidence", label="confidence", explanation=about, strong=0.8)
 
 
-def _entropy(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[Statistic]]:
-    statistic = Statistic(
-        id="entropy",
-        label="entropy",
-        unit="nats",
-        explanation="how widely attention spreads over the sentence",
-        control="uniform attention",
-        group="how sharply",
-        top=_top(frame["value"]),
-    )
-    return frame.assign(statistic="entropy"), [statistic]
+def _entropy(frame: pd.DataFrame) -> _Found:
+    about, top = "how widely attention spreads over the sentence", _top(frame["value"])
+    yield frame, _sharpness(id="entropy", label="entropy", unit="nats", explanation=about, top=top)
 
 
-def _positional(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[Statistic]]:
-    offsets = sorted(set(frame["offset"]), key=lambda offset: (abs(offset), offset > 0))
-    statistics = [
-        Statistic(
-            id=f"offset{offset:+d}",
-            label=_offset_label(offset),
-            explanation=f"share of queries whose strongest key is the {_offset_label(offset)}",
-            control="a random key",
-            group="where",
-            strong=0.9,
-        )
-        for offset in offsets
-    ]
-    return frame.assign(statistic=[f"offset{offset:+d}" for offset in frame["offset"]]), statistics
+def _sharpness(**facts: Any) -> Statistic:
+    return Statistic(control="uniform attention", group="how sharply", **facts)
 
 
-def _offset_label(offset: int) -> str:
-    return _OFFSETS.get(offset) or f"{abs(offset)} tokens {'ahead' if offset > 0 else 'back'}"
+def _positional(frame: pd.DataFrame) -> _Found:
+    for offset in sorted(set(frame["offset"]), key=lambda offset: (abs(offset), offset > 0)):
+        label = _OFFSETS.get(offset) or f"{abs(offset)} tokens {'ahead' if offset > 0 else 'back'}"
+        about = f"share of queries whose strongest key is the {label}"
+        id, how = f"offset{offset:+d}", {"control": "a random key", "group": "where", "strong": 0.9}
+        yield frame[frame["offset"] == offset], Statistic(id=id, label=label, explanation=about, **how)
 
 
 _SURFACE = {
@@ -100,23 +80,14 @@ _SURFACE = {
 }
 
 
-def _surface(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[Statistic]]:
-    frame = frame.loc[frame["statistic"].isin(_SURFACE)]
-    statistics = [
-        Statistic(
-            id=f"surface-{name}",
-            label=label,
-            explanation=f"mean share of attention on: {label}",
-            control="uniform attention",
-            group="where",
-            strong=0.5,
-        )
-        for name, label in _SURFACE.items()
-    ]
-    return frame.assign(statistic="surface-" + frame["statistic"].astype(str)), statistics
+def _surface(frame: pd.DataFrame) -> _Found:
+    for name, label in _SURFACE.items():
+        about, how = f"mean share of attention on: {label}", {"control": "uniform attention", "group": "where"}
+        one = Statistic(id=f"surface-{name}", label=label, explanation=about, strong=0.5, **how)
+        yield frame[frame["statistic"] == name], one
 
 
-def _relations(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[Statistic]]:
+def _relations(frame: pd.DataFrame) -> _Found:
     """Of each head the relation in which it beats that relation's best offset by most; by Voita's convention first."""
     conventions = set(frame["convention"])
     convention = "voita" if "voita" in conventions else sorted(conventions)[0]
@@ -124,33 +95,27 @@ def _relations(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[Statistic]]:
     own = own.assign(margin=own["value"] - own["baseline"]).dropna(subset="margin")
     best = own.sort_values("margin").drop_duplicates(_KEYS, keep="last")
     notes = best["relation"].astype(str) + ", " + best["direction"].astype(str)
-    top = _top(best["margin"], least=0.1)
-    statistic = Statistic(
-        id="relation",
-        label="best relation",
-        explanation="how much more often the strongest key is the other end of a syntactic relation than a fixed "
-        "offset finds it, for the relation in which the head does best",
-        control="the relation's best fixed offset",
-        group="roles",
-        top=top,
-        margin=True,
-        strong=0.1,
+    yield (
+        best.drop(columns="margin").assign(note=notes),
+        Statistic(
+            id="relation",
+            label="best relation",
+            explanation="how much more often the strongest key is the other end of a syntactic relation than a fixed "
+            "offset finds it, for the relation in which the head does best",
+            control="the relation's best fixed offset",
+            group="roles",
+            top=_top(best["margin"], least=0.1),
+            margin=True,
+            strong=0.1,
+        ),
     )
-    return best.drop(columns="margin").assign(statistic="relation", note=notes), [statistic]
 
 
-def _rare_token(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[Statistic]]:
-    statistic = Statistic(
-        id="rare",
-        label="rarest token",
-        explanation="how often the strongest key is the sentence's rarest token, above what shuffled frequencies give",
-        control="shuffled frequencies",
-        group="roles",
-        margin=True,
-        top=_top(frame["value"] - frame["baseline"], least=0.1),
-        strong=0.1,
-    )
-    return frame[frame["rarest"] == frame["rarest"].min()].assign(statistic="rare"), [statistic]
+def _rare_token(frame: pd.DataFrame) -> _Found:
+    about = "how often the strongest key is the sentence's rarest token, above what shuffled frequencies give"
+    how = {"margin": True, "top": _top(frame["value"] - frame["baseline"], least=0.1), "strong": 0.1}
+    rows, control = frame[frame["rarest"] == frame["rarest"].min()], "shuffled frequencies"
+    yield rows, Statistic(id="rare", label="rarest token", explanation=about, control=control, group="roles", **how)
 
 
 _PATTERNS = {
@@ -161,99 +126,59 @@ _PATTERNS = {
 }
 
 
-def _patterns(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[Statistic]]:
-    parts, statistics = [], []
+def _patterns(frame: pd.DataFrame) -> _Found:
     for pattern, (score, label, explanation) in _PATTERNS.items():
-        parts.append(
-            frame[(frame["pattern"] == pattern) & (frame["score"] == score)].assign(statistic=f"pattern-{pattern}")
-        )
-        statistics.append(
-            Statistic(
-                id=f"pattern-{pattern}",
-                label=label,
-                explanation=f"on random tokens that are repeated: {explanation}",
-                control="another token" if pattern == "copying" else "uniform attention",
-                group="roles",
-                strong=0.5,
-            )
-        )
-    return pd.concat(parts), statistics
+        control = "another token" if pattern == "copying" else "uniform attention"
+        about = f"on random tokens that are repeated: {explanation}"
+        how = {"control": control, "group": "roles", "strong": 0.5, "explanation": about}
+        rows = frame[(frame["pattern"] == pattern) & (frame["score"] == score)]
+        yield rows, Statistic(id=f"pattern-{pattern}", label=label, **how)
 
 
-def _coreference(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[Statistic]]:
-    for column in ("mention", "mentions", "type"):
-        if column in frame:
-            frame = frame.loc[frame[column] == "all"]
-    statistic = Statistic(
-        id="coreference",
-        label="coreference",
-        explanation="share of mentions whose strongest key is one of their antecedents",
-        control="the measure's baseline",
-        group="roles",
-    )
-    return frame.assign(statistic="coreference"), [statistic]
+def _coreference(frame: pd.DataFrame) -> _Found:
+    for column in [column for column in ("mention", "mentions", "type") if column in frame]:
+        frame = frame.loc[frame[column] == "all"]
+    about = "share of mentions whose strongest key is one of their antecedents"
+    how = {"control": "the measure's baseline", "group": "roles"}
+    yield frame, Statistic(id="coreference", label="coreference", explanation=about, **how)
 
 
-def _relevance(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[Statistic]]:
+def _relevance(frame: pd.DataFrame) -> _Found:
     """One statistic per method, normalised over the heads of a layer."""
-    parts, statistics = [], []
+    about = "the head's share of its layer's relevance for the prediction"
     for method in dict.fromkeys(frame["method"].astype(str)):
         own = frame[frame["method"] == method]
         own = own[own["normalise"] == own["normalise"].iloc[0]]
-        parts.append(own.assign(statistic=f"relevance-{method}"))
         signed = bool(own["value"].min() < -0.02)
-        statistics.append(
-            Statistic(
-                id=f"relevance-{method}",
-                label=f"relevance ({method})",
-                explanation="the head's share of its layer's relevance for the prediction",
-                control="equal shares",
-                group="does it matter",
-                signed=signed,
-                top=_top(own["value"], signed),
-            )
-        )
-    return pd.concat(parts), statistics
+        how = {"control": "equal shares", "signed": signed, "top": _top(own["value"], signed)}
+        yield own, _worth(id=f"relevance-{method}", label=f"relevance ({method})", explanation=about, **how)
 
 
-def _importance(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[Statistic]]:
+def _importance(frame: pd.DataFrame) -> _Found:
     conventions = list(dict.fromkeys(frame["convention"]))
-    convention = "paper" if "paper" in conventions else conventions[0]
-    own = frame[frame["convention"] == convention]
-    statistic = Statistic(
-        id="importance",
-        label="importance",
-        explanation="expected size of the change of the loss per unit of a gate on the head",
-        control="the mean head",
-        group="does it matter",
-        top=_top(own["value"]),
-    )
-    return own.assign(statistic="importance"), [statistic]
+    own = frame[frame["convention"] == ("paper" if "paper" in conventions else conventions[0])]
+    about = "expected size of the change of the loss per unit of a gate on the head"
+    how = {"control": "the mean head", "top": _top(own["value"])}
+    yield own, _worth(id="importance", label="importance", explanation=about, **how)
 
 
-def _ablation(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[Statistic]]:
+def _ablation(frame: pd.DataFrame) -> _Found:
     """The change of each metric when the head alone goes; one mode per metric, the first."""
     if "removed" in frame:
         frame = frame.loc[frame["removed"] == "head"]
-    parts, statistics = [], []
     for metric in dict.fromkeys(frame["metric"].astype(str)):
         own = frame[frame["metric"] == metric]
         mode = str(own["mode"].iloc[0])
         own = own[own["mode"] == mode]
-        parts.append(own.assign(statistic=f"ablation-{metric}", note=_significance(own)))
-        statistics.append(
-            Statistic(
-                id=f"ablation-{metric}",
-                label=f"{'BLEU' if metric == 'bleu' else metric} without it",
-                unit={"loss": "nats", "bleu": "points"}.get(metric, ""),
-                explanation=f"how the {metric} changes when this head alone is removed ({mode} ablation)",
-                control="the mean head",
-                group="does it matter",
-                signed=True,
-                top=_top(own["value"], True),
-            )
-        )
-    return pd.concat(parts), statistics
+        label = f"{'BLEU' if metric == 'bleu' else metric} without it"
+        about = f"how the {metric} changes when this head alone is removed ({mode} ablation)"
+        how = {"unit": {"loss": "nats", "bleu": "points"}.get(metric, ""), "control": "the mean head", "signed": True}
+        one = _worth(id=f"ablation-{metric}", label=label, explanation=about, top=_top(own["value"], True), **how)
+        yield own.assign(note=_significance(own)), one
+
+
+def _worth(**facts: Any) -> Statistic:
+    return Statistic(group="does it matter", **facts)
 
 
 def _significance(frame: pd.DataFrame) -> pd.Series:
@@ -270,8 +195,7 @@ def _top(values: pd.Series, signed: bool = False, least: float = 1e-6) -> float:
     return max(float(sizes.max()), least) if bool(sizes.notna().any()) else 1.0
 
 
-_Reader = Callable[[pd.DataFrame], tuple[pd.DataFrame, list[Statistic]]]
-_READERS: dict[str, _Reader] = {
+_READERS: dict[str, Callable[[pd.DataFrame], _Found]] = {
     "head_confidence": _confidence,
     "head_entropy": _entropy,
     "head_positional": _positional,
