@@ -87,7 +87,7 @@ def check_settings(settings: Any, section: str = "") -> None:
     """
     defaults = default_settings(type(settings))
     for name, hint in get_type_hints(type(settings), include_extras=True).items():
-        if not dataclasses.is_dataclass(hint) and get_origin(hint) is not Mapping:
+        if not dataclasses.is_dataclass(hint):
             read_setting(hint, getattr(settings, name), f"{section}.{name}".removeprefix("."), defaults.get(name))
 
 
@@ -111,6 +111,10 @@ def read_setting(hint: Any, value: Any, name: str, default: Any = None) -> Any:
     kind, limits = _parts(hint)
     if get_origin(kind) is tuple:
         return _read_list(kind, limits, value, name, default)
+    if get_origin(kind) is Mapping:
+        if isinstance(value, Mapping) and all(isinstance(one, Mapping) for one in value.values()):
+            return value
+        raise UserError(_refusal(describe_setting(hint), value, name, default or None))
     options = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     if value is None and NoneType in options:
         return None
@@ -133,6 +137,8 @@ def describe_setting(hint: Any) -> str:
         (kind,) = (option for option in get_args(kind) if option is not NoneType)
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(as_written, get_args(kind)))}"
+    if get_origin(kind) is Mapping:
+        return "tables, each with a name of its own"
     noun = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[kind]
     return f"{noun} {limits}" if limits is not None and str(limits) else noun
 

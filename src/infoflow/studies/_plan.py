@@ -260,7 +260,7 @@ class StudyPlan:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        check_variants(self.variants)
+        _check_variants(self.variants)
         for name in self.objectives:
             self.objective(name)
         self._check_teachers()
@@ -383,8 +383,6 @@ class StudyPlan:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "StudyPlan":
         """The plan of plain values: what `to_json` wrote, or a parsed TOML file."""
-        if isinstance(values, dict) and "variants" in values:
-            check_variants(values["variants"])
         if isinstance(values, dict) and isinstance(pairs := values.get("pairs"), str):
             values = {**values, "pairs": [pairs]}  # one word is a list of one
         return build_settings(cls, values)
@@ -393,13 +391,7 @@ class StudyPlan:
         return dataclasses.asdict(self)
 
 
-def check_variants(variants: Any) -> None:
-    """Raise a UserError unless these are tables of options, `[variants.NAME] option = value`."""
-    if not isinstance(variants, Mapping) or not all(isinstance(one, Mapping) for one in variants.values()):
-        raise UserError(
-            f"variants must be tables of options, written [variants.NAME]. Got {as_written(variants)}.\n"
-            'For example [variants.static] selection = "static", and objectives = ["masked-lm+static"].'
-        )
+def _check_variants(variants: Variants) -> None:
     if wrong := [name for name in variants if not _VARIANT.fullmatch(str(name)) or name == TOKEN_DROPOUT]:
         raise UserError(
             "The name of a variant must be letters, digits and hyphens, and not token-dropout. "
@@ -448,9 +440,7 @@ def build_settings(cls: type, values: Any, path: str = "") -> Any:
         if name not in hints:
             raise UserError(f"The plan has no setting {path}{str(name)[:80]}. Known there: {', '.join(hints)}.")
         hint = hints[name]
-        if hint == Variants:
-            arguments[name] = value
-        elif dataclasses.is_dataclass(hint):
+        if dataclasses.is_dataclass(hint):
             arguments[name] = build_settings(hint, value, f"{path}{name}.")  # type: ignore[arg-type]
         else:
             arguments[name] = read_setting(hint, value, f"{path}{name}", defaults.get(name))
