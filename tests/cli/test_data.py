@@ -21,6 +21,20 @@ def test_get_and_describe(infoflow, tmp_path):
     assert "3 (3 distinct)" in infoflow("data", "describe", "own.txt").out
 
 
+def test_describe_tells_of_documents(infoflow, tmp_path):
+    (tmp_path / "own.txt").write_text("One. Two.\nThree.\n\nFour.\n")
+    answer = infoflow("data", "describe", "own.txt", "--documents", "--lines", "paragraphs").out
+    facts = dict(line.split(maxsplit=1) for line in answer.split("\n\n")[0].splitlines())
+    assert facts["documents"] == "2 (2.0 sentences each on average)"
+    assert "documents" not in infoflow("data", "describe", "own.txt").out.splitlines()[3]
+    (tmp_path / "own.csv").write_text("said,book\none,x\ntwo,x\nthree,y\n")
+    named = ["--text-column", "said", "--document-column", "book"]
+    assert "2 (1.5 sentences" in infoflow("data", "describe", "own.csv", *named).out
+    refused = infoflow("data", "get", "own.csv", "--text-column", "said", "--documents")
+    assert refused.code == 2
+    assert "--document-column NAME" in refused.err
+
+
 def test_describe_says_what_leaks_by_source_and_by_default(infoflow, tmp_path):
     verbs = ["sees", "likes", "sings to", "listens to"]
     rows = [f"dog {n // 2} {verbs[n % 4]} cat {n // 2}\tphrase {n % 200}\n" for n in range(400)]

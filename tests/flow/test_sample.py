@@ -22,6 +22,7 @@ from infoflow.flow import (
     TypeStrata,
     collect,
     measure,
+    tag_columns,
 )
 from infoflow.foundation import UserError
 from infoflow.models import load_model
@@ -257,3 +258,10 @@ class TokensRead(Intervention):
 def test_an_intervention_runs_the_model_itself(model, corpus) -> None:
     tables = measure(model, corpus, [TokensRead()])
     assert tables["tokens_read"]["count"].tolist() == [len(tokens_of(model, corpus))]
+
+
+def test_the_number_of_a_document_is_no_tag(tmp_path):
+    path = tmp_path / "a.conllu"
+    path.write_text("# newdoc\n1\ta\t_\tX\tY\t_\t0\troot\t_\t_\n", encoding="utf-8")
+    plain, documents = (Corpus.from_conllu(path, documents=known) for known in (False, True))
+    assert tag_columns(documents) == tag_columns(plain) == ["deprel", "upos", "xpos"]

@@ -42,7 +42,10 @@ def test_a_file_overrides_only_what_it_names(tmp_path) -> None:
         ('objectives = ["translate"]', "No objective is called translate"),
         ('match = "width"', "encoder"),
         ('objectives = ["masked-lm+token-dropout"]', "masked-lm corrupts its input already"),
-        ('objectives = ["translation+noise"]', r"only variant is NAME\+token-dropout. Got translation\+noise"),
+        (
+            'objectives = ["translation+noise"]',
+            r"translation\+noise\" names no variant of this plan. Known: token-dropout",
+        ),
         (
             'token_dropout = 1.0\nobjectives = ["causal-lm+token-dropout"]',
             "token_dropout must be a number above 0, below 1",

@@ -47,6 +47,7 @@ _BROKEN = {  # numbers of which 1.5 is one
 _TEXT = {"title", "corpus.name", "corpus.validation_name", "corpus.test_name", "corpus.transfer_name"} | {
     "corpus.text_column",
     "corpus.translation_column",
+    "corpus.document_column",
 }
 _EMPTY_LIST = {"pairs", "analysis.tables", "pruning.greedy", "pruning.keep", "pruning.subset"} | {
     "pruning.scratch_scopes",
@@ -59,6 +60,7 @@ _SENSIBLE = {
     "text": _TEXT,
     "empty text": _TEXT - {"corpus.name"},
     "empty list": _EMPTY_LIST,
+    "empty table": {"variants"},
     "nothing": _NOTHING,
 }
 

@@ -17,7 +17,7 @@ from infoflow.corpus import (
     tokenizer_digest,
     train_tokenizer,
 )
-from infoflow.foundation import UserError, current_display, digest, kept
+from infoflow.foundation import SilentDisplay, UserError, current_display, digest, kept, use_display
 from infoflow.objectives import AbstractObjective, AbstractPairObjective, Vocabulary
 from infoflow.training import ExampleRows, PairRows, TrainingData, WindowRows
 
@@ -129,9 +129,9 @@ class StudyData:
     def _counted(self, positions: int) -> Vocabulary:
         """The vocabulary with the frequencies of the training part."""
         vocabulary = self.vocabulary
-        return vocabulary.with_counts(
-            token_frequencies(self.train.encode(self.tokenizer, max_length=positions), vocabulary.size)
-        )
+        with use_display(SilentDisplay()):  # sentences that are cut are told of where they are read
+            encoded = self.train.encode(self.tokenizer, max_length=positions)
+        return vocabulary.with_counts(token_frequencies(encoded, vocabulary.size))
 
 
 def _fitting(length: int, positions: int, what: str) -> int:
