@@ -1,6 +1,6 @@
 """Knowledge distillation as for DistilBERT: a smaller student learns what a trained masked LM says of masked text."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, final
 
 import numpy as np
@@ -16,6 +16,7 @@ from ._batch import UNSUPERVISED, Batch, Corrupted
 from ._example import Example
 from ._loss import LossTerm, supervised_cross_entropy
 from ._masking import hide, text_counts
+from ._metric import LOSS, Metric
 from ._noise import Noise
 from ._objective import AbstractObjective, Family
 
@@ -41,6 +42,7 @@ class Distillation(AbstractObjective):
     layout: ClassVar[Layout] = "student-teacher"
     family: ClassVar[Family] = "fill in"
     needs_counts: ClassVar[bool] = True
+    metrics: ClassVar[tuple[Metric, ...]] = (replace(LOSS, name="loss of masked-lm"),)
     term_weights: ClassVar[dict[str, float]] = {"masked-lm": 2.0, "teacher": 5.0, "cosine": 1.0}
 
     teacher: Name = "masked-lm"  # an objective of the plan, whose model of the same seed teaches
