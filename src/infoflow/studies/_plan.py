@@ -34,7 +34,7 @@ from infoflow.pruning import GREEDY
 from infoflow.results import Recipe, Spec
 from infoflow.training import Match, ModelConfig, TrainConfig
 
-PRESETS = ("quick", "laptop", "paper", "replicate")
+PRESETS = ("quick", "laptop", "paper", "replicate", "zoo")
 _LARGEST_PLAN = 1_000_000
 Scope = Literal["encoder-self", "decoder-self", "decoder-cross", "all"]
 Heads = Annotated[float, Limits(at_least=0, at_most=10**6)]
