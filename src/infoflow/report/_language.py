@@ -13,10 +13,10 @@ FAMILIES: dict[str, tuple[int, ...]] = {
     "fill in": (1, 11, 12, 13),
     "translate": (2, 14, 15, 16),
     "discriminate": (17, 18, 19, 20),
-    "static": (21, 22, 23, 24),
+    "reconstruct": (21, 22, 23, 24),
 }
 """Slots of the palette (see `_theme`): objectives of a family have one hue, and differ in lightness, dash and mark."""
-_HUES = {"reconstruct": "fill in"}  # families that share the hue of another
+_HUES = {"static": "discriminate"}  # families that share the hue of another
 _OTHERS = (3, 4, 5, 6, 7)  # of models and objectives that belong to none
 NUM_SLOTS = len(_OTHERS) + sum(map(len, FAMILIES.values()))
 _SAME = {"seq2seq": "translation"}  # a model that was given may be of this task
@@ -32,6 +32,20 @@ _FAMILY_WORDS = {
 _LABELS = {
     "causal-lm": "causal LM",
     "masked-lm": "masked LM",
+    "masked-lm-nsp": "masked LM and next sentence",
+    "masked-lm-sop": "masked LM and sentence order",
+    "spanbert": "SpanBERT",
+    "electra": "ELECTRA",
+    "prefix-lm": "prefix LM",
+    "prefix-lm-decoder": "prefix LM of one stack",
+    "seq2seq-lm": "LM of a decoder alone",
+    "denoise-full": "denoising",
+    "denoise-mask": "denoising of masks",
+    "replace-spans": "replaced tokens",
+    "drop-tokens": "dropped tokens",
+    "span-corruption": "span corruption",
+    "mass": "MASS",
+    "bart": "BART",
     "seq2seq": "sequence-to-sequence",
 }
 _DASHES = ((1, 0), (9, 3), (3, 2), (12, 3, 3, 3), (6, 2, 1, 2), (14, 5), (2, 4), (8, 2, 2, 2, 2, 2))
