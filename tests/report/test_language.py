@@ -102,26 +102,34 @@ class _Toy:
 
 def test_a_registered_objective_has_the_hue_that_it_declares_and_the_shade_of_its_place(tmp_path, monkeypatch):
     """Whatever its name says, and whichever of its relatives are in the run."""
-    known: dict = {name: OBJECTIVES[name] for name in ("causal-lm", "masked-lm", "translation")}
-    toys = {"skip-gram": "predict next", "jigsaw": "fill in", "noise": "reconstruct"}
-    registry = known | {name: _Toy(family) for name, family in toys.items()}
-    monkeypatch.setattr("infoflow.report._language.OBJECTIVES", registry)
+    toys = {"cbow": "predict next", "jigsaw": "fill in", "noise": "reconstruct"}
+    registry = {"causal-lm": _Toy("predict next"), "masked-lm": _Toy("fill in")}
+    monkeypatch.setattr("infoflow.report._language.OBJECTIVES", registry | {n: _Toy(f) for n, f in toys.items()})
     looks = []
-    for names in (("noise", "causal-lm", "skip-gram", "jigsaw"), ("skip-gram",), ("noise", "cloze")):
+    for names in (("noise", "causal-lm", "cbow", "jigsaw"), ("cbow",), ("noise", "cloze")):
         run = RunFolder(tmp_path / "-".join(names))
         keys = {"variant": "", "architecture": "bert", "start": "", "update": -1, "seed": 0}
         run.update(kind="study", models=[{"model": name, "objective": name, **keys} for name in names])
         looks.append({series.key: (series.slot, series.dash, series.shape) for series in Cast.of(run).series})
     assert {key: look[0] for key, look in looks[0].items()} == {
         "causal-lm": FAMILIES["predict next"][0],
-        "skip-gram": FAMILIES["predict next"][1],
+        "cbow": FAMILIES["predict next"][1],
         "jigsaw": FAMILIES["fill in"][1],
         "noise": FAMILIES["reconstruct"][0],
     }
-    assert list(looks[0]) == ["causal-lm", "skip-gram", "jigsaw", "noise"]  # as the registry has them
-    assert looks[1]["skip-gram"] == looks[0]["skip-gram"]
+    assert list(looks[0]) == ["causal-lm", "cbow", "jigsaw", "noise"]  # as the registry has them
+    assert looks[1]["cbow"] == looks[0]["cbow"]
     assert looks[2]["noise"] == looks[0]["noise"]
     assert looks[2]["cloze"][0] == FAMILIES["fill in"][0]  # which no line of this run owns
+
+
+def test_all_registered_objectives_are_told_apart(tmp_path):
+    keys = {"variant": "", "architecture": "bert", "start": "", "update": -1, "seed": 0}
+    run = RunFolder(tmp_path)
+    run.update(kind="study", models=[{"model": name, "objective": name, **keys} for name in OBJECTIVES])
+    series = Cast.of(run).series
+    assert len({each.slot for each in series}) == min(len(OBJECTIVES), NUM_SLOTS)
+    assert [each.slot for each in series[:3]] == [0, 1, 2]
 
 
 def test_every_registered_objective_declares_its_family():

@@ -131,7 +131,7 @@ def framed(panel):
 
 
 def scale_of(panel):
-    return panel.spec["layer"][0]["encoding"]["fillOpacity"]["scale"]
+    return panel.spec["layer"][0]["encoding"]["opacity"]["scale"]
 
 
 def test_the_best_match_of_each_column_is_framed(tmp_path):
@@ -157,7 +157,7 @@ def test_all_maps_of_a_measure_have_one_scale_that_begins_at_chance(figure):
 
 def test_the_control_is_grey_and_has_no_frames(figure):
     control = figure.panels[-1].spec
-    assert control["layer"][0]["mark"]["fill"] == "var(--control)"
+    assert control["layer"][0]["mark"]["color"] == "var(--control)"
     assert [layer["mark"]["type"] for layer in control["layer"]] == ["rect", "text"]
 
 

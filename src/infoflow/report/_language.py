@@ -137,7 +137,7 @@ class Cast:
             every = every[(every["start"] == "") & every["update"].isin([END, UNTRAINED])]
         else:
             every = every.assign(architecture=first)
-        models = every.assign(series=cast.line_keys(every), further=every["architecture"] != first)
+        models = every.assign(series=cast.line_keys(every), further=~every["architecture"].isin([first, ""]))
         models = models.sort_values(["further", "order"], kind="stable")
         ours = models[models["architecture"] == (architecture or first)]
         looks = _series(models.drop_duplicates("series"), by)
@@ -315,9 +315,11 @@ def _assign_slots(objectives: list[str], several: bool) -> list[int]:
     known: dict[str, int] = {}
     for name in objectives:
         slot = known.get(name) if several else None
-        if slot is None and ((slot := owned[name]) is None or (slot in taken and not several)):
-            free = [each for each in _slots_for(name, several) if each not in taken and each not in owned.values()]
+        if slot is None and (slot := owned[name]) in (None, *taken):
+            wanted = [each for each in _slots_for(name, several) if each not in taken]
+            free = [each for each in wanted if each not in owned.values()] or wanted
             slot = free[0] if free else len(taken) % NUM_SLOTS
+        assert slot is not None
         known[name] = slot
         taken.append(slot)
     return taken

@@ -13,24 +13,27 @@ def squares(
     y: alt.Y,
     strength: str,
     *,
-    full: float = 1.0,
+    ends: tuple[float, float] = (0.0, 1.0),
     color: Any = "var(--heat-2)",
     text: str | None = "text:N",
     size: float = 10,
     tooltip: list[alt.Tooltip] | None = None,
     format: str = "",
 ) -> list[alt.Chart]:
-    """Of the rows of `base`, whose field `strength` goes from 0 (nearly blank) to `full`.
+    """Of the rows of `base`, whose field `strength` goes from the first of `ends`, nearly blank, to the second.
 
     Charts cannot mix CSS variables, so that the colour is one, more or less opaque.
     """
-    scale = alt.Scale(domain=[0, full], range=[0.03, 1], clamp=True)
-    look = {"color": color, "opacity": alt.Opacity(f"{strength}:Q", scale=scale, legend=None)}
-    look["color"] = alt.ColorValue(color) if isinstance(color, str) else color
-    marks = base.mark_rect(cornerRadius=2).encode(x=x, y=y, **look, **({"tooltip": tooltip} if tooltip else {}))
+    empty, full = ends
+    scale = alt.Scale(domain=[empty, full], range=[0.03, 1], clamp=True)
+    fill, look = ({"color": color}, {}) if isinstance(color, str) else ({}, {"color": color})
+    look |= {"tooltip": tooltip} if tooltip else {}
+    opacity = alt.Opacity(f"{strength}:Q", scale=scale, legend=None)
+    marks = base.mark_rect(cornerRadius=2, **fill).encode(x=x, y=y, opacity=opacity, **look)
     if text is None:
         return [marks]
-    ink = color_if(f"datum.{strength} > {0.55 * full}", "var(--paper)", "var(--ink)")
+    part = f"(datum.{strength} - {empty}) / {full - empty or 1.0}"
+    ink = color_if(f"{part} > 0.55", "var(--paper)", "var(--ink)")
     words = alt.Text(text, **({"format": format} if format else {}))
     return [marks, base.mark_text(fontSize=size).encode(x=x, y=y, text=words, color=ink)]
 

@@ -120,9 +120,9 @@ def layer_axis(rows: pd.DataFrame, frame: Frame, title: str, transitions: bool, 
 
 def _series_layers(trained: pd.DataFrame, series: list[Series], at: dict[str, Any]) -> list[alt.Chart]:
     tooltip = tips("name:N|model", "layer:Q|layer", "shown:N|value", "count:Q|occurrences|,")
-    drawn = lines(trained, at, looks_of(series), tooltip=tooltip)
     pairs = [s for s in series if s.second_color]
-    return [*drawn[:2], *([_second_color(trained, pairs, at)] if pairs else []), *drawn[2:]]
+    second = [_second_color(trained, pairs, at)] if pairs else []
+    return lines(trained, at, looks_of(series), tooltip=tooltip, over=second)
 
 
 def _second_color(trained: pd.DataFrame, pairs: list[Series], at: dict[str, Any]) -> alt.Chart:

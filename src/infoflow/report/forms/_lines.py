@@ -47,6 +47,8 @@ def lines(
     touch: int = 500,
     tooltip: list[alt.Tooltip] | None = None,
     chart: Any = alt.Chart,
+    beneath: Sequence[alt.Chart] = (),
+    over: Sequence[alt.Chart] = (),
 ) -> list[alt.Chart]:
     """Band, line, marks and what the pointer touches; 0 leaves a part out. Without `touch` the marks have the tooltip.
 
@@ -56,11 +58,14 @@ def lines(
         look: The encodings `color`, `strokeDash`, `shape` and `detail`, as far as there are.
         light: From an opacity to one that dims.
         chart: Makes a chart of rows.
+        beneath: What is drawn between bands and lines.
+        over: What is drawn between lines and marks.
     """
     color = {name: look[name] for name in ("color", "detail") if name in look}
     dash, shape = ({name: look[name]} if name in look else {} for name in ("strokeDash", "shape"))
-    found = [area(rows, at, light(band), {**color, **dash}, chart)] if band else []
-    found.append(chart(rows).mark_line(strokeWidth=width).encode(**at, **color, **dash, opacity=light()))
+    known = bool(band) and bool(rows[["low", "high"]].notna().all(axis=1).any())
+    found = [*([area(rows, at, light(band), {**color, **dash}, chart)] if known else []), *beneath]
+    found += [chart(rows).mark_line(strokeWidth=width).encode(**at, **color, **dash, opacity=light()), *over]
     told = {"tooltip": tooltip} if tooltip else {}
     if size:
         marks = chart(rows).mark_point(size=size, **point_style(rows)).encode(**at, **color, **shape, opacity=light())

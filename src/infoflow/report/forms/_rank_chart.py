@@ -48,17 +48,10 @@ class RankChart(AbstractForm):
         bins, control = table[table["group"] == "bin"], table[table["group"] == "control"]
         color = _color_of(bins)
         tooltip = tips("ranks:N|frequency rank", "layer:Q|layer", "shown:N|value", "count:Q|occurrences|,")
-        band, *drawn = lines(bins, at, {"color": color}, band=0.15, width=2, size=22, touch=120, tooltip=tooltip)
-        return finished(
-            [
-                hovered_layer(sorted(table["layer"].unique().tolist()), x),
-                band,
-                *control_lines(control, at, band=0),
-                *drawn,
-                self._labels(bins, control, at, color),
-            ],
-            HEIGHT,
-        )
+        how: dict[str, Any] = {"band": 0.15, "width": 2, "size": 22, "touch": 120, "tooltip": tooltip}
+        drawn = lines(bins, at, {"color": color}, beneath=control_lines(control, at, band=0), **how)
+        hovered = hovered_layer(sorted(table["layer"].unique().tolist()), x)
+        return finished([hovered, *drawn, self._labels(bins, control, at, color)], HEIGHT)
 
     def _labels(self, bins: pd.DataFrame, control: pd.DataFrame, at: dict[str, Any], color: alt.Color) -> alt.Chart:
         """The ranks of each line at its right end."""

@@ -204,12 +204,10 @@ def _best(table: pd.DataFrame, metric: Metric) -> pd.DataFrame:
 def _map(table: pd.DataFrame, line: PairOfLines, metric: Metric, span: tuple[float, float]) -> dict[str, Any]:
     """The colour goes from chance, nearly blank, to the best of all maps."""
     up, across = (sorted(table[name].unique().tolist()) for name in LAYERS)
-    chance, best = span
     drawn = table[[*LAYERS, "shown"]].assign(
         value=table["value"].round(4),
         baseline=table["baseline"].round(3),
         best=table.index.isin(_best(table, metric).index),
-        strength=((table["value"] - chance) / (best - chance or 1.0)).round(3),
     )
     # No axis values: with them Vega loses the label 0 at some widths.
     x = cells(alt.X, "layer_b", f"layer of {line.across}")
@@ -218,7 +216,8 @@ def _map(table: pd.DataFrame, line: PairOfLines, metric: Metric, span: tuple[flo
         alt.Chart(drawn),
         x,
         y,
-        "strength",
+        "value",
+        ends=span,
         color="var(--control)" if line.key == CONTROL else "var(--heat-2)",
         text="value:Q" if len(across) <= _MOST_LABELLED else None,
         format=".2f",

@@ -143,10 +143,9 @@ def _lines(rows: pd.DataFrame, kinds: list[str], size: int, series: Series) -> d
     tooltip = tips("name:N", "left:Q|heads left", "value:Q|alive (%)")
     how = {"light": partial(lit, of=series), "band": 0.12, "width": 1.8, "size": 30, "touch": 0}
     names = [("– –", "equal shares", "var(--soft)"), *((order.mark, order.key, series.color) for order in orders)]
-    drawn = lines(
-        rows, at, looks_of(orders, "name", series.color), **how, tooltip=tooltip, chart=partial(folded, by="name")
-    )
-    layers = [*drawn[:1], *control_lines(even, at, band=0, by=""), *drawn[1:], names_above(names)]
+    look, fold = looks_of(orders, "name", series.color), partial(folded, by="name")
+    even_lines = control_lines(even, at, band=0, by="")
+    layers = [*lines(rows, at, look, **how, tooltip=tooltip, chart=fold, beneath=even_lines), names_above(names)]
     return finished(layers, _HEIGHT)
 
 

@@ -99,7 +99,7 @@ def _chart(tables: list[pd.DataFrame], limit: float) -> dict[str, Any]:
         cells(alt.X, "head", "head", domain=True),
         cells(alt.Y, "layer", "layer", layers, domain=True),
         "size",
-        full=limit,
+        ends=(0.0, limit),
         color=color_if("datum.map >= 0", "var(--above)", "var(--below)"),
         text="text:N" if len(set(table["head"])) <= 8 else None,
         size=9.5,

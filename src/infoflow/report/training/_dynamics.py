@@ -148,16 +148,13 @@ def _loss_chart(tables: list[pd.DataFrame], series: list[Series]) -> dict[str, A
     }
     look = looks_of(series)
     tooltip = tips("series:N", "update:Q", "value:Q|loss|.3f", "rebuilt:Q|from allocations|.3f")
-    band, line, touch = lines(table, at, look, width=2.0, size=0, touch=200, tooltip=tooltip)
-    rebuilt = {"x": at["x"], "y": with_field(at["y"], "rebuilt"), "color": look["color"]}
+    dots = {"x": at["x"], "y": with_field(at["y"], "rebuilt"), "color": look["color"], "opacity": lit()}
+    rebuilt = alt.Chart(table).mark_point(size=14, filled=True).encode(**dots)
     ends = table.loc[table.groupby(["set", "series"])["update"].idxmax()]
     ends = ends.assign(name=ends["series"].map({one.key: one.label for one in series}))
     names = alt.Chart(ends).mark_text(align="right", dy=-8, **NAME)
     layers = [
-        band,
-        line,
-        alt.Chart(table).mark_point(size=14, filled=True).encode(**rebuilt, opacity=lit()),
-        touch,
+        *lines(table, at, look, width=2.0, size=0, touch=200, tooltip=tooltip, over=[rebuilt]),
         names.encode(**at, text="name:N", color=look["color"], opacity=lit(1.0, 0.25)),
     ]
     return one_at_a_time(layers, HEIGHT)
