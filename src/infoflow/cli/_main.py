@@ -17,6 +17,8 @@ from types import FrameType
 
 from cyclopts import CycloptsError
 
+from infoflow.foundation import keep_freed_memory
+
 from ._app import app
 from ._failures import Incomplete, explain
 from ._options import check_arguments
@@ -40,6 +42,7 @@ def main() -> None:
     """The console script `infoflow`."""
     output = use_patient_streams()
     _silence_libraries()
+    keep_freed_memory()
     code = run(sys.argv[1:])
     sys.stdout.flush()
     if output.failure is not None and code == 0:

@@ -1,5 +1,6 @@
 """What lies under every room: errors, display, random streams, error bars, provenance, atomic files."""
 
+from ._allocator import keep_freed_memory as keep_freed_memory
 from ._arrays import as_tensor as as_tensor
 from ._block_interval import Scale as Scale
 from ._block_interval import block_effects as block_effects
