@@ -24,7 +24,7 @@ from ._memory import is_pair, read_frame, read_sentences
 from ._plain_text import read_pair, read_table, read_text
 from ._sentence import Sentence
 from ._split import SplitRule, check_rule, check_shares, kept_assignment
-from ._store import Stored, store
+from ._store import Stored, as_slice, store
 from ._tables import read_columns
 from ._tagged import read_tagged, tagged_columns
 
@@ -378,7 +378,7 @@ class Corpus:
         dataset = self._stored.dataset if columns is None else self._stored.dataset.select_columns(list(columns))
         for start in range(0, len(rows), size):
             ids = self.ids[rows[start : start + size]] if self._rows is not None else rows[start : start + size]
-            yield {**dataset[ids], "id": ids.tolist()}
+            yield {**dataset[as_slice(ids)], "id": ids.tolist()}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
