@@ -17,10 +17,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_thread():
+def _as_stages_run():
     import torch
 
+    from infoflow.foundation import keep_freed_memory
+
     torch.set_num_threads(1)
+    keep_freed_memory()
 
 
 @pytest.fixture(scope="session", autouse=True)

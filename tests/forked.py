@@ -1,12 +1,15 @@
 """Scripts that need not import torch again: in a process of their own, for tests that kill what they start, or here."""
 
 import multiprocessing
+import os
 import runpy
+import socket
 import sys
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 _SERVER = multiprocessing.get_context("forkserver")  # a process without threads, which can be forked safely
-_SERVER.set_forkserver_preload(["infoflow.dynamics", "infoflow.training"])
+_SERVER.set_forkserver_preload(["infoflow.dynamics", "infoflow.studies", "infoflow.training"])
 
 
 def run_here(script: Path, *arguments: str | Path) -> None:
@@ -19,10 +22,45 @@ def run_here(script: Path, *arguments: str | Path) -> None:
         sys.argv = before
 
 
-def run_script(script: Path, *arguments: str | Path) -> int:
-    """Run a script as `python SCRIPT ARGUMENTS` would; its exit code, negative for the signal that killed it."""
+def start_script(script: Path, *arguments: str | Path) -> BaseProcess:
+    """Run a script as `python SCRIPT ARGUMENTS` would, without waiting for its end."""
     process = _SERVER.Process(target=run_here, args=(script, *arguments))
     process.start()
+    return process
+
+
+def run_script(script: Path, *arguments: str | Path) -> int:
+    """Run a script as `python SCRIPT ARGUMENTS` would; its exit code, negative for the signal that killed it."""
+    return _ended(start_script(script, *arguments))
+
+
+def run_together(script: Path, *arguments: str | Path, processes: int = 2) -> None:
+    """Run a script in as many processes as `torchrun` would start, with the variables that it would set.
+
+    What depends on the launcher is tested with it: flow/test_heartbeat.py, studies/test_distributed.py.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    started = []
+    for rank in range(processes):
+        variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "LOCAL_WORLD_SIZE": processes}
+        variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": 1}
+        environment = {name: str(value) for name, value in variables.items()}
+        process = _SERVER.Process(target=_run_with, args=(environment, script, *arguments))
+        process.start()
+        started.append(process)
+    assert [_ended(process) for process in started] == [0] * processes
+
+
+def _run_with(environment: dict[str, str], script: Path, *arguments: str | Path) -> None:
+    os.environ.update(environment)
+    run_here(script, *arguments)
+
+
+def _ended(process: BaseProcess) -> int:
     process.join(timeout=300)
-    assert process.exitcode is not None, f"{script} did not end"
-    return process.exitcode
+    code = process.exitcode
+    process.kill()
+    assert code is not None, f"{process.name} did not end"
+    return code

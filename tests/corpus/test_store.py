@@ -70,3 +70,10 @@ def test_dropped_lines_are_remembered(write, cache, small_batches):
     Corpus.from_text(write("a.txt", lines(5) + "\n\n"))
     (facts,) = (cache / "corpora").glob("*/corpus.json")
     assert json.loads(facts.read_text())["dropped"] == 2
+
+
+@pytest.mark.parametrize("rows", [[0], [3, 4, 5], [0, 1, 2, 3], [5, 4, 3], [1, 3, 4], [2, 2, 3], [4, 6], [0, 2, 1, 3]])
+def test_rows_that_follow_each_other_are_read_as_those_that_do_not(write, rows):
+    corpus = Corpus.from_text(write("lines.txt", "".join(f"sentence {number}\n" for number in range(7))))
+    assert list(corpus.select(rows).column("text")) == [f"sentence {row}" for row in rows]
+    assert [sentence.id for sentence in corpus.select(rows)] == rows

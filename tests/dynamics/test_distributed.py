@@ -1,26 +1,19 @@
 """Two processes record what one does, up to the order of summation."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from dynamics.recorded import SCRIPT, run
+from forked import run_together
 
 from infoflow.dynamics import Recording
 
 
 @pytest.mark.slow
 def test_two_processes_record_what_one_does(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", SCRIPT]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*command, tmp_path / "two", "--dropout", "0"], env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    run_together(SCRIPT, tmp_path / "two", "--dropout", "0")
     run(tmp_path / "one", dropout=0.0)
     two, one = (Recording.read(tmp_path / name / "recording") for name in ("two", "one"))
     for table, column in (("windows", "loss_end"), ("steps", "value"), ("groups", "value")):

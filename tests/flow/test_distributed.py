@@ -1,12 +1,10 @@
-"""Two processes under torchrun (gloo) give the result of one."""
+"""Two processes together (gloo) give the result of one."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from forked import run_here
+from forked import run_here, run_together
 
 SCRIPT = """
 import sys
@@ -43,9 +41,8 @@ for name, table in tables.items():
 def test_two_processes_equal_one(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     run_here(script, tmp_path / "one")
-    subprocess.run([*launcher, script, tmp_path / "two"], check=True, timeout=300, capture_output=True)
+    run_together(script, tmp_path / "two")
     names = {path.name for path in (tmp_path / "one" / "0").glob("*.parquet")}
     assert len(names) == 6
     for name in names:

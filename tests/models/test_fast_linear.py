@@ -19,13 +19,15 @@ def library(request, monkeypatch):
 @pytest.fixture
 def routed(monkeypatch):
     """Shapes of the inputs that go through oneDNN."""
-    seen, convert = [], torch.Tensor.to_mkldnn
+    from infoflow.models import _fast_linear
 
-    def spy(x):
+    seen, product = [], _fast_linear._through_onednn
+
+    def spy(x, weight, bias):
         seen.append(tuple(x.shape))
-        return convert(x)
+        return product(x, weight, bias)
 
-    monkeypatch.setattr(torch.Tensor, "to_mkldnn", spy)
+    monkeypatch.setattr(_fast_linear, "_through_onednn", spy)
     return seen
 
 
@@ -54,6 +56,24 @@ def test_strided_inputs(library):
 
     x, weight = torch.randn(6, 64).mT, torch.randn(6, 5).mT
     torch.testing.assert_close(fast_linear(x, weight), x @ weight.mT, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this build of PyTorch has no oneDNN")
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("strided", [True, False])
+def test_the_bits_are_those_of_tensors_in_onednns_format(bias, strided):
+    """The way that PyTorch documents; ours saves its copies."""
+    from infoflow.models._fast_linear import _through_onednn
+
+    generator = torch.Generator().manual_seed(0)
+    for rows, inputs, outputs in [(32, 6, 5), (64, 64, 64), (100, 64, 256), (1024, 256, 64), (448, 7, 130)]:
+        x, weight = torch.randn(rows, inputs, generator=generator), torch.randn(outputs, inputs, generator=generator)
+        if strided:
+            x, weight = x.mT.contiguous().mT, weight.mT.contiguous().mT
+        offset = torch.randn(outputs, generator=generator) if bias else None
+        with torch.inference_mode():
+            expected = nn.functional.linear(x.to_mkldnn(), weight, offset).to_dense()
+            assert torch.equal(_through_onednn(x, weight, offset), expected), (rows, inputs, outputs)
 
 
 @pytest.mark.parametrize("case", ["gradients", "float64", "autocast", "outside"])

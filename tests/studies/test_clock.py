@@ -1,13 +1,10 @@
 """How long a study took, over all calls that worked on it, failed and killed ones too."""
 
-import os
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from forked import start_script
 
 from infoflow.results import RunFolder
 from infoflow.studies import StudyModels, StudyPlan, train_model
@@ -55,12 +52,15 @@ with _clock.wall_clock(RunFolder(sys.argv[1])):
 
 
 def test_a_killed_call_counts(tmp_path) -> None:
-    killed = subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path)])
+    (tmp_path / "script.py").write_text(SCRIPT)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    killed = start_script(tmp_path / "script.py", folder)
     deadline = time.monotonic() + 60
-    file = tmp_path / CLOCK
+    file = folder / CLOCK
     while not (file.exists() and float(file.read_text()) >= 0.3) and time.monotonic() < deadline:
         time.sleep(0.05)
-    os.kill(killed.pid, signal.SIGKILL)
-    killed.wait()
-    assert all_calls(tmp_path) >= 0.3
-    assert [path.name for path in tmp_path.iterdir() if not path.name.endswith(".partial")] == [CLOCK]
+    killed.kill()
+    killed.join()
+    assert all_calls(folder) >= 0.3
+    assert [path.name for path in folder.iterdir() if not path.name.endswith(".partial")] == [CLOCK]

@@ -1,14 +1,12 @@
 """The token mean of a whole update, however it is split."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from forked import run_together
 from safetensors.torch import load_file
 from training.tiny import SHAPE, tiny_config, tiny_data, tiny_model
 
@@ -63,11 +61,7 @@ def test_gradient_is_that_of_the_mean_over_supervised_tokens(objective) -> None:
 @pytest.mark.slow
 def test_two_processes_make_the_update_of_one(tmp_path: Path) -> None:
     objective = Translation()
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", SCRIPT]
-    options = [tmp_path / "two", "--objective", objective.name, "--dropout", "0", "--validate"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([*command, *options], capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
+    run_together(SCRIPT, tmp_path / "two", "--objective", objective.name, "--dropout", "0", "--validate")
     one = train(objective, tiny_config(), tiny_data(), tiny_model(objective, NO_DROPOUT), tmp_path / "one")
     weights = load_file(tmp_path / "two" / "model" / "model.safetensors")
     for name, value in load_file(one.model / "model.safetensors").items():

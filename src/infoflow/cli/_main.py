@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from cyclopts import CycloptsError
 
+from infoflow._allocator import keep_freed_memory
 from infoflow._signals import sigterm_interrupts
 
 from ._app import app
@@ -39,6 +40,7 @@ def main() -> None:
     """The console script `infoflow`."""
     output = use_patient_streams()
     _silence_libraries()
+    keep_freed_memory()
     code = run(sys.argv[1:])
     sys.stdout.flush()
     if output.failure is not None and code == 0:

@@ -13,7 +13,7 @@ from ._content_ids import content_ids, text_hashes
 from ._documents import document_hashes, stretches
 from ._encoded import Encoded, encode
 from ._sentence import Sentence, sentences_in
-from ._store import Stored
+from ._store import Stored, as_slice
 
 Side = Literal["text", "translation"]
 
@@ -180,4 +180,4 @@ class AbstractSentences:
         dataset = self._stored.dataset if columns is None else self._stored.dataset.select_columns(list(columns))
         for start in range(0, len(rows), size):
             ids = self.ids[rows[start : start + size]] if self._rows is not None else rows[start : start + size]
-            yield {**dataset[ids], "id": ids.tolist()}
+            yield {**dataset[as_slice(ids)], "id": ids.tolist()}

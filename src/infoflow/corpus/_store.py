@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import pyarrow as pa
 from datasets import Dataset
 
@@ -130,3 +131,9 @@ def _place(key: str) -> str:
 def _open(folder: Path) -> Stored:
     facts = json.loads((folder / _FACTS).read_text())
     return Stored(dataset=Dataset.from_file(str(folder / _DATA)), digest=facts["digest"], dropped=facts["dropped"])
+
+
+def as_slice(rows: np.ndarray) -> np.ndarray | slice:
+    """Rows that follow each other as a slice: `datasets` reads it at once, and others row by row."""
+    together = len(rows) > 0 and bool((np.diff(rows) == 1).all())
+    return slice(int(rows[0]), int(rows[-1]) + 1) if together else rows

@@ -20,7 +20,15 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from infoflow.foundation import UserError, atomic_write, digest, request_stop, sigterm_interrupts, use_display
+from infoflow.foundation import (
+    UserError,
+    atomic_write,
+    digest,
+    keep_freed_memory,
+    request_stop,
+    sigterm_interrupts,
+    use_display,
+)
 
 from ._failures import fault
 from ._relay import Message, Relay
@@ -167,6 +175,7 @@ def _set_environment(order: Order) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     if order.device is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = order.device
+    keep_freed_memory()
     use_threads(order.threads)
 
 

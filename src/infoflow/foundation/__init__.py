@@ -1,5 +1,6 @@
 """What lies under every room: errors, display, random streams, error bars, provenance, atomic files."""
 
+from infoflow._allocator import keep_freed_memory as keep_freed_memory
 from infoflow._signals import sigterm_interrupts as sigterm_interrupts
 
 from ._arrays import as_tensor as as_tensor

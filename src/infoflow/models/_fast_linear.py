@@ -46,7 +46,13 @@ def fast_linear(
     recorded = torch.is_grad_enabled() and any(part is not None and part.requires_grad for part in (x, weight, bias))
     if recorded or not _suits(x, weight):
         return nn.functional.linear(x, weight, bias)
-    return nn.functional.linear(x.to_mkldnn(), weight, bias).to_dense()
+    return _through_onednn(x, weight, bias)
+
+
+def _through_onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Bit for bit `linear(x.to_mkldnn(), weight, bias).to_dense()`, from and into ordinary tensors: copying the result
+    out of oneDNN's format took several times as long as the product."""
+    return torch.ops.mkldnn._linear_pointwise(x.contiguous(), weight.contiguous(), bias, "none", [], "")
 
 
 def _in_few_shapes(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
