@@ -40,7 +40,7 @@ def test_the_same_memory_is_used_again() -> None:
 
 
 def test_elsewhere_nothing_is_told(monkeypatch) -> None:
-    from infoflow.foundation import _allocator
+    from infoflow import _allocator
 
     monkeypatch.setattr(_allocator.sys, "platform", "darwin")
     assert not _allocator.keep_freed_memory()
