@@ -22,7 +22,7 @@ Quantity = Literal[
 
 GEOMETRY = TableSchema(
     name="geometry",
-    version=1,
+    version=2,
     description="What the space of a layer looks like. average_similarity: mean cosine of random occurrences "
     "(anisotropy); rogue_dimensions: share of it that three dimensions carry; self_similarity: mean cosine within a "
     "word, over words; explainable_variance: share of a word's variance along one direction, over words; shuffled_…: "
