@@ -99,7 +99,8 @@ def lit(opacity: float = 1.0, dimmed: float = 0.12, of: Series | None = None) ->
 def amount(field: str, title: str | None, domain: Iterable[float] | None = None, **how: Any) -> dict[str, Any]:
     """An axis of numbers, for `alt.X` or `alt.Y`: exactly of that domain; `how`: of its `ticks`, its scale."""
     ticks = {name: how.pop(name) for name in ("format", "values", "labelExpr", "tickMinStep", "grid") if name in how}
-    axis = alt.Axis(**({"tickCount": how.pop("ticks", 5)} | ticks))
+    many = {} if "values" in ticks else {"tickCount": how.pop("ticks", 5)}
+    axis = alt.Axis(**many, **ticks)
     fixed = {} if domain is None else {"domain": list(domain), "nice": False}
     return {
         "shorthand": f"{field}:Q",

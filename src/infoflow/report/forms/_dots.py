@@ -38,7 +38,9 @@ def interval_dots(
     names = list(dict.fromkeys(rows[row]))
     x = alt.X(**amount("value", title, **({"zero": True, "nice": True} | axis)))
     across = alt.Scale(type="band", domain=names)
-    y = alt.Y(f"{row}:N", title=None, scale=across, axis=alt.Axis(labelLimit=260 if title else 130, grid=False))
+    y = alt.Y(
+        f"{row}:N", title=None, scale=across, axis=alt.Axis(labelLimit=260 if title else 130, grid=title is not None)
+    )
     color = {name: channel for name, channel in look.items() if name == "color"}
     light = {"opacity": lit()} if dim else {}
     base = alt.Chart(rows)

@@ -78,7 +78,7 @@ def lines(
 def area(rows: pd.DataFrame, at: dict[str, Any], opacity: Any, look: dict[str, Any], chart: Any = alt.Chart) -> Any:
     """From `low` to `high`; lines of one colour stay apart by what their dash is about."""
     known = rows.dropna(subset=["low", "high"])
-    own = {name: channel for name, channel in look.items() if name != "strokeDash"}
+    own = {name: channel for name, channel in look.items() if name in ("color", "detail")}
     if isinstance(look.get("strokeDash"), alt.StrokeDash):
         own.setdefault("detail", look["strokeDash"]["shorthand"])
     low = with_field(at["y"], "low")

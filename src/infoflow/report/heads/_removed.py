@@ -156,7 +156,7 @@ def _chart(own: pd.DataFrame, series: Series, metric: str, span: list[float]) ->
     look = looks_of(orders, "order", series.color)
     tooltip = tips("name:N|order", "percent:Q|removed (%)", f"value:Q|{metric}|.3f")
     touch = alt.Chart(own).mark_point(filled=True, size=200, opacity=0)
-    names = [("┄", _RANDOM, "var(--soft)")] * bool(len(chance)) + [(o.mark, o.label, series.color) for o in orders]
+    names = [("– –", _RANDOM, "var(--soft)")] * bool(len(chance)) + [(o.mark, o.label, series.color) for o in orders]
     return finished(
         [
             *control_lines(chance, at, band=0.15, by=""),
