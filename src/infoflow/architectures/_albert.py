@@ -51,6 +51,5 @@ class Albert(AbstractFamily):
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
     ) -> int:
         """Its matrices alone: biases come on top."""
-        block = 4 * config.width**2 + 2 * config.width * config.feedforward
         inner = config.width // _FACTOR
-        return block + (vocabulary.size + config.positions + config.width) * inner
+        return config.block_parameters + (vocabulary.size + config.positions + config.width) * inner

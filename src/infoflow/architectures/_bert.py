@@ -58,7 +58,7 @@ class Bert(AbstractFamily):
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
     ) -> int:
         """Its matrices alone: biases come on top."""
-        block = 4 * config.width**2 + 2 * config.width * config.feedforward
+        block = config.block_parameters
         subwords, parameters = vocabulary.size, layers * block
         if layout == "student-teacher":
             parameters += layers * block // 2

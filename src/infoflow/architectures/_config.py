@@ -30,3 +30,8 @@ class ModelConfig:
                 "model.width must be a multiple of model.heads: each head has an equal part of it. Got a width of "
                 f"{self.width} and {self.heads} heads. Try {max(1, self.width // self.heads) * self.heads}."
             )
+
+    @property
+    def block_parameters(self) -> int:
+        """Of the matrices of one layer: query, key, value and output, and both of the feed-forward part."""
+        return 4 * self.width**2 + 2 * self.width * self.feedforward

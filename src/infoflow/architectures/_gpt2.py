@@ -49,5 +49,4 @@ class Gpt2(AbstractFamily):
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
     ) -> int:
         """Its matrices alone: biases come on top."""
-        block = 4 * config.width**2 + 2 * config.width * config.feedforward
-        return layers * block + (vocabulary.size + config.positions) * config.width
+        return layers * config.block_parameters + (vocabulary.size + config.positions) * config.width

@@ -54,5 +54,5 @@ class T5(AbstractFamily):
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
     ) -> int:
         """Its matrices alone."""
-        block = 4 * config.width**2 + 2 * config.width * config.feedforward
+        block = config.block_parameters
         return layers * (2 * block + 4 * config.width**2) + vocabulary.size * config.width
