@@ -31,6 +31,8 @@ class AbstractFamily(ABC):
     name: ClassVar[str]
     layouts: ClassVar[tuple[Layout, ...]]
     """Layouts that it has. The first is the reference: the others begin with its values."""
+    two_vocabularies: ClassVar[bool] = True
+    """Whether what it reads and what it writes may be of two vocabularies."""
     source_stack: ClassVar[Mapping[Layout, tuple[str, str]]]
     """Where the names of the parameters that read the source begin, in each layout and in the reference."""
 

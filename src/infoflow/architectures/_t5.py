@@ -17,6 +17,7 @@ class T5(AbstractFamily):
 
     name: ClassVar[str] = "t5"
     layouts: ClassVar[tuple[Layout, ...]] = ("encoder-decoder",)
+    two_vocabularies: ClassVar[bool] = False
     source_stack: ClassVar[dict[Layout, tuple[str, str]]] = {"encoder-decoder": ("", "")}
 
     def build(

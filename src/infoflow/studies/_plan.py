@@ -316,8 +316,10 @@ class StudyPlan:
         ]
 
     def fits(self, objective: str, architecture: str) -> bool:
-        """Whether the family has the layout that the objective trains: the others are left out."""
-        return self.objective(objective).layout in FAMILIES[architecture].layouts
+        """Whether the family has the layout that the objective trains, in two languages if it translates: the others
+        are left out."""
+        asked, family = self.objective(objective), FAMILIES[architecture]
+        return asked.layout in family.layouts and (family.two_vocabularies or not asked.needs_translation)
 
     def _check_pruned(self) -> None:
         for name in self.pruning.objectives:
@@ -342,7 +344,7 @@ class StudyPlan:
         for name in self.objectives:
             if not any(self.fits(name, family) for family in self.architectures):
                 layout = self.objective(name).layout
-                have = [family for family, one in FAMILIES.items() if layout in one.layouts]
+                have = [family for family in FAMILIES if self.fits(name, family)]
                 raise UserError(
                     f"{name} trains a model of the layout {as_written(layout)}, which none of the plan's architectures "
                     f"has. Got {', '.join(self.architectures)}.\nAdd one of: {', '.join(have)}."
