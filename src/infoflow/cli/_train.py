@@ -41,7 +41,7 @@ def train(
 
     Args:
         objective: causal-lm, masked-lm or translation.
-        plan: Where its size, data and schedule come from: a TOML file, or a preset (quick, laptop, paper, replicate).
+        plan: Where its size, data and schedule come from: a TOML file, or a preset (quick, laptop, paper, replicate, zoo).
         corpus: What to train on instead of the plan's corpus: a name or a file.
         seed: Initialisation, data order and noise.
     """

@@ -369,7 +369,7 @@ class StudyPlan:
 
     @classmethod
     def load(cls, source: str | Path) -> "StudyPlan":
-        """The plan in a TOML file, or a preset: quick, laptop, paper, replicate.
+        """The plan in a TOML file, or a preset: quick, laptop, paper, replicate, zoo.
 
         Raises:
             UserError: There is no such file or preset, it is no TOML, or a setting is unknown or of the wrong kind.
