@@ -40,8 +40,8 @@ def train(
     """Train one model as a study would: a plain Hugging Face folder.
 
     Args:
-        objective: causal-lm, masked-lm or translation.
-        plan: Where its size, data and schedule come from: a TOML file, or a preset (quick, laptop, paper, replicate, zoo).
+        objective: causal-lm, masked-lm, translation, spanbert, electra, bart, ... (docs/objectives.md lists all).
+        plan: Where its size, data, schedule come from: a TOML file or a preset (quick, laptop, paper, replicate, zoo).
         corpus: What to train on instead of the plan's corpus: a name or a file.
         seed: Initialisation, data order and noise.
     """
