@@ -32,7 +32,7 @@ class SpanBert(AbstractObjective):
     .3). Token i of a span (s..e) is predicted from \([h_{s-1}; h_{e+1}; p_{i-s}]\). Random tokens are as frequent as in
     the training text. A span shares its fate (80 % [MASK], 10 % random, 10 % kept) as in the paper (unverified), or,
     with `together=False`, each of its tokens has its own, as by default in the code. The code's weight of the second
-    term is 0 by default; here it is 1.
+    term is 0 by default; here it is 1. The code divides that term by its tokens and one more, here by its tokens.
     """
 
     name: ClassVar[str] = "spanbert"
