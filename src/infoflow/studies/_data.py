@@ -18,7 +18,7 @@ from infoflow.corpus import (
     train_tokenizer,
 )
 from infoflow.foundation import SilentDisplay, UserError, current_display, digest, kept, use_display
-from infoflow.objectives import AbstractObjective, AbstractPairObjective, Vocabulary
+from infoflow.objectives import AbstractObjective, AbstractPairObjective, Reads, Vocabulary
 from infoflow.training import ExampleRows, PairRows, TrainingData, WindowRows
 
 from ._parts import Parts, at_most, cut_up, distinct, like, read, usable, without
@@ -65,16 +65,18 @@ class StudyData:
             target_tokenizer=self.target_tokenizer,
         )
 
-    def arranged(self, part: Corpus, positions: int, objective: AbstractObjective, copies: int = 1) -> TrainingData:
-        """A part as the objective reads it: sentences, windows, or `copies` passes of pairs.
+    def arranged(
+        self, part: Corpus, positions: int, objective: AbstractObjective, reads: Reads, copies: int = 1
+    ) -> TrainingData:
+        """A part as an objective reads it: sentences, windows, or `copies` passes of pairs.
 
         Raises:
             UserError: It reads windows or pairs, and the corpus has no documents.
         """
-        if objective.reads == "pair":
+        if reads == "pair":
             assert isinstance(objective, AbstractPairObjective)
             return self.pairs(part, positions, objective.pairs, copies=copies)
-        return self.windows(part, positions) if objective.reads == "window" else self.encoded(part, positions)
+        return self.windows(part, positions) if reads == "window" else self.encoded(part, positions)
 
     def windows(self, part: Corpus, positions: int, budget: int = 0) -> TrainingData:
         """A part as windows of consecutive sentences, of `budget` tokens at most; 0: of `positions`.
@@ -164,7 +166,7 @@ def prepare(plan: StudyPlan, folder: Path) -> StudyData:
         )
     parts = cut_up(corpus, plan.corpus, parallel)
     objectives = [plan.objective(name) for name in plan.objectives]
-    readers = [name for name in plan.objectives if plan.objective(name).reads != "sentence"]
+    readers = [name for name in plan.objectives if plan.reads(plan.objective(name)) != "sentence"]
     if readers and corpus.documents is None:
         raise UserError(
             f"{readers[0]} needs documents: sentences that follow each other. {corpus.name} has none.\n"

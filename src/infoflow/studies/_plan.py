@@ -29,7 +29,7 @@ from infoflow.foundation import (
     default_settings,
     read_setting,
 )
-from infoflow.objectives import OBJECTIVES, AbstractObjective, make_objective
+from infoflow.objectives import OBJECTIVES, AbstractObjective, Reads, make_objective
 from infoflow.pruning import GREEDY
 from infoflow.results import Recipe, Spec
 from infoflow.training import Match, ModelConfig, TrainConfig
@@ -245,6 +245,7 @@ class StudyPlan:
     objectives: Objectives = ("causal-lm", "masked-lm", "translation")
     variants: Variants = field(default_factory=dict)  # options by the name of a variant: objectives = ["NAME+VARIANT"]
     architectures: Architectures = ("bert",)  # families of blocks, each trained on every objective
+    text: Literal["sentences", "windows"] = "sentences"  # windows: consecutive sentences, up to model.positions tokens
     seeds: Seeds = (0,)  # initialisation, data order, noise; shared by all objectives
     match: Match = "encoder"  # every stack has `model.layers` layers; "depth": single stacks have twice as many
     pairs: tuple[str, ...] = ("objectives",)  # of models to compare; or "neighbours", or "NAME|NAME" each
@@ -314,6 +315,11 @@ class StudyPlan:
             for seed in self.seeds
             if self.fits(spec.label, family.name)
         ]
+
+    def reads(self, objective: AbstractObjective) -> Reads:
+        """What an example is to the objective: where the plan says so, a window instead of a sentence."""
+        windows = self.text == "windows" and objective.reads == "sentence" and not objective.needs_translation
+        return "window" if windows else objective.reads
 
     def fits(self, objective: str, architecture: str) -> bool:
         """Whether the family has the layout that the objective trains, in two languages if it translates: the others

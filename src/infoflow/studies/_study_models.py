@@ -83,6 +83,7 @@ class StudyModels:
         more: list[Any] = (
             [] if (recipe.architecture, recipe.start) == (BERT, None) else [recipe.architecture, recipe.start_name]
         )
+        more += ["windows"] if plan.reads(self.objective(recipe)) == "window" else []
         more += [self.train_key(teacher)] if (teacher := self.teacher(recipe)) else []
         return digest([_VERSION, self.data_key, settings, recipe.objective.label, recipe.seed, *more])
 
@@ -130,11 +131,15 @@ class StudyModels:
 
     def training_data(self, recipe: Recipe) -> TrainingData:
         """The training part as the objective reads it."""
-        return self.data.arranged(self.data.train, self.plan.model.positions, self.objective(recipe), _COPIES)
+        return self._arranged(recipe, self.data.train, _COPIES)
 
     def held_out(self, recipe: Recipe, part: Corpus) -> TrainingData:
         """A part that is not trained on, as the objective reads it."""
-        return self.data.arranged(part, self.plan.model.positions, self.objective(recipe))
+        return self._arranged(recipe, part)
+
+    def _arranged(self, recipe: Recipe, part: Corpus, copies: int = 1) -> TrainingData:
+        objective = self.objective(recipe)
+        return self.data.arranged(part, self.plan.model.positions, objective, self.plan.reads(objective), copies)
 
     def first(self, recipe: Recipe) -> PreTrainedModel:
         """The model as its training begins: where it has a teacher, with what that has learned."""

@@ -230,7 +230,8 @@ class MeasureModel(AbstractMeasureStage):
         plan, data, recipe = self.models.plan.analysis, self.models.data, self.subject.recipe
         objective, training = self._objective, self.models.training_data(recipe)
         whole = self.models.whole(self.subject, model)
-        test = data.analysed if objective.reads == "sentence" else data.test  # repeated sentences belong to their text
+        reads = self.models.plan.reads(objective)
+        test = data.analysed if reads == "sentence" else data.test  # repeated sentences belong to their text
         frames = [
             task_scores(whole, objective, held_out, content_ids_of(held_out.source, part), training, split)
             for split, part in (("validation", data.validation), ("test", test))
