@@ -6,7 +6,7 @@ from transformers import AlbertConfig, AlbertForMaskedLM, PreTrainedModel
 
 from infoflow.corpus import Vocabulary
 
-from ._config import ModelConfig
+from ._config import ModelConfig, shape_of
 from ._family import AbstractFamily, Layout
 
 _FACTOR = 2  # the embeddings' inner width is that part of the model's
@@ -28,24 +28,8 @@ class Albert(AbstractFamily):
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
     ) -> PreTrainedModel:
         """See `AbstractFamily.build`."""
-        return AlbertForMaskedLM(
-            AlbertConfig(
-                vocab_size=vocabulary.size,
-                embedding_size=max(config.width // _FACTOR, 1),
-                hidden_size=config.width,
-                num_hidden_layers=layers,
-                num_attention_heads=config.heads,
-                intermediate_size=config.feedforward,
-                hidden_act=config.activation,
-                hidden_dropout_prob=config.dropout,
-                attention_probs_dropout_prob=config.attention_dropout,
-                initializer_range=config.initializer_range,
-                max_position_embeddings=config.positions,
-                pad_token_id=vocabulary.pad,
-                bos_token_id=vocabulary.start,
-                eos_token_id=vocabulary.end,
-            )
-        )
+        inner = max(config.width // _FACTOR, 1)
+        return AlbertForMaskedLM(AlbertConfig(**shape_of(config, vocabulary, layers), embedding_size=inner))
 
     def num_parameters(
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int

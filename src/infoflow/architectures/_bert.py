@@ -15,7 +15,7 @@ from transformers import (
 
 from infoflow.corpus import Vocabulary
 
-from ._config import ModelConfig
+from ._config import ModelConfig, shape_of
 from ._family import AbstractFamily, Layout
 from ._joint import GeneratorDiscriminator, PairEncoder, SpanEncoder, StudentTeacher
 
@@ -85,27 +85,9 @@ def _encoder_decoder(config: ModelConfig, source: Vocabulary, target: Vocabulary
 
 
 def _bert_config(config: ModelConfig, vocabulary: Vocabulary, layers: int, **role: Any) -> BertConfig:
-    return BertConfig(**_shape(config, vocabulary, layers), **role)
+    return BertConfig(**shape_of(config, vocabulary, layers), **role)
 
 
 def _electra_config(config: ModelConfig, vocabulary: Vocabulary, layers: int) -> ElectraConfig:
     """ELECTRA's layers compute what BERT's do, under the same names; embeddings are as wide as the stack."""
-    return ElectraConfig(**_shape(config, vocabulary, layers), embedding_size=config.width)
-
-
-def _shape(config: ModelConfig, vocabulary: Vocabulary, layers: int) -> dict[str, Any]:
-    return {
-        "vocab_size": vocabulary.size,
-        "hidden_size": config.width,
-        "num_hidden_layers": layers,
-        "num_attention_heads": config.heads,
-        "intermediate_size": config.feedforward,
-        "hidden_act": config.activation,
-        "hidden_dropout_prob": config.dropout,
-        "attention_probs_dropout_prob": config.attention_dropout,
-        "initializer_range": config.initializer_range,
-        "max_position_embeddings": config.positions,
-        "pad_token_id": vocabulary.pad,
-        "bos_token_id": vocabulary.start,
-        "eos_token_id": vocabulary.end,
-    }
+    return ElectraConfig(**shape_of(config, vocabulary, layers), embedding_size=config.width)

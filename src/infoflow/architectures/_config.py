@@ -1,8 +1,9 @@
 """The shape of a model that a study trains."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+from infoflow.corpus import Vocabulary
 from infoflow.foundation import Limits, Share, UserError, check_settings
 
 Deviation = Annotated[float, Limits(above=0, at_most=10)]
@@ -35,3 +36,22 @@ class ModelConfig:
     def block_parameters(self) -> int:
         """Of the matrices of one layer: query, key, value and output, and both of the feed-forward part."""
         return 4 * self.width**2 + 2 * self.width * self.feedforward
+
+
+def shape_of(config: ModelConfig, vocabulary: Vocabulary, layers: int) -> dict[str, Any]:
+    """The shape under the names that most configurations of Hugging Face give it."""
+    return {
+        "vocab_size": vocabulary.size,
+        "hidden_size": config.width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": config.heads,
+        "intermediate_size": config.feedforward,
+        "hidden_act": config.activation,
+        "hidden_dropout_prob": config.dropout,
+        "attention_probs_dropout_prob": config.attention_dropout,
+        "initializer_range": config.initializer_range,
+        "max_position_embeddings": config.positions,
+        "pad_token_id": vocabulary.pad,
+        "bos_token_id": vocabulary.start,
+        "eos_token_id": vocabulary.end,
+    }

@@ -93,6 +93,13 @@ class Batch:
         return self.tensors.get("attention_mask")
 
     @property
+    def real(self) -> Tensor:
+        """Bool (batch, token): not padding."""
+        if self.attention_mask is None:
+            return torch.ones_like(self.input_ids, dtype=torch.bool)
+        return self.attention_mask.bool()
+
+    @property
     def decoder_input_ids(self) -> Tensor | None:
         """int64 (batch, target token); None without a decoder of its own."""
         return self.tensors.get("decoder_input_ids")

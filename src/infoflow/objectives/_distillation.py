@@ -90,9 +90,7 @@ class Distillation(AbstractObjective):
         hidden = model.student.base_model(**inputs).last_hidden_state
         with torch.no_grad():
             taught = model.teacher.eval().base_model(**inputs).last_hidden_state
-        real = torch.ones_like(batch.input_ids, dtype=torch.bool)
-        if batch.attention_mask is not None:
-            real = batch.attention_mask.bool()
+        real = batch.real
         compared = batch.labels != UNSUPERVISED if self.masked_only else real
         with torch.no_grad():
             wanted = (model.teacher.cls(taught[compared]).float() / self.temperature).log_softmax(dim=-1)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import numpy as np
-import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -83,7 +82,10 @@ class Electra(AbstractObjective):
 
     def counts(self, batch: Batch) -> dict[str, int]:
         drawn = int(batch["times"].sum())
-        return {"generator": drawn, REPLACED: int((batch["times"] > 0).sum()) if self.selected_only else _real(batch)}
+        return {
+            "generator": drawn,
+            REPLACED: int((batch["times"] > 0).sum()) if self.selected_only else batch.source_tokens,
+        }
 
     def guesses(self, batch: Batch, unigram: Float[np.ndarray, " token"]) -> dict[str, float]:
         """Of the generator: frequencies; of the discriminator: the share of replaced tokens, taken as that of draws."""
@@ -103,7 +105,7 @@ class Electra(AbstractObjective):
         logits = self._generated(model, batch, chosen)
         losses = F.cross_entropy(logits, batch.labels[chosen], reduction="none", label_smoothing=label_smoothing)
         text = self._sampled(batch, chosen, logits.detach(), noise)
-        real = chosen if self.selected_only else _mask(batch)
+        real = chosen if self.selected_only else batch.real
         wrong = (text != batch["clean"]).float()
         detected = F.binary_cross_entropy_with_logits(self._detected(model, text, batch), wrong, reduction="none")
         return {
@@ -114,7 +116,7 @@ class Electra(AbstractObjective):
     def answers(self, module: PreTrainedModel, batch: Batch, noise: Noise) -> dict[str, Answers]:
         """Whether each token was replaced, beside the truth."""
         model: Any = module
-        chosen, real = batch["times"] > 0, _mask(batch)
+        chosen, real = batch["times"] > 0, batch.real
         text = self._sampled(batch, chosen, self._generated(model, batch, chosen), noise)
         scores = self._detected(model, text, batch)[real].detach().cpu().numpy()
         truth = (text != batch["clean"])[real].long().cpu().numpy()
@@ -135,14 +137,3 @@ class Electra(AbstractObjective):
 
     def _detected(self, model: Any, text: Tensor, batch: Batch) -> Float[Tensor, "batch token"]:
         return model.discriminator(input_ids=text, attention_mask=batch.attention_mask).logits.float()
-
-
-def _mask(batch: Batch) -> Tensor:
-    """Bool (batch, token): not padding."""
-    if batch.attention_mask is None:
-        return torch.ones_like(batch.input_ids, dtype=torch.bool)
-    return batch.attention_mask.bool()
-
-
-def _real(batch: Batch) -> int:
-    return batch.source_tokens

@@ -1,6 +1,5 @@
 """BERT's and ALBERT's objectives: masked tokens, and a question about two segments."""
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
@@ -50,10 +49,13 @@ class AbstractPairObjective(AbstractObjective):
             accuracy = Metric(name=f"{cls.question} accuracy", baseline="most frequent", better="higher", gain=_CHANCE)
             cls.metrics = (LOSS, accuracy)
 
+    selection: Selection
+    rate: float
+
     @property
-    @abstractmethod
     def masked_lm(self) -> MaskedLM:
         """How tokens are masked."""
+        return MaskedLM(selection=self.selection, rate=self.rate)
 
     @property
     def predicted_share(self) -> float:
@@ -135,10 +137,6 @@ class NextSentence(AbstractPairObjective):
     selection: Selection = "dynamic"
     rate: Probability = 0.15
 
-    @property
-    def masked_lm(self) -> MaskedLM:
-        return MaskedLM(selection=self.selection, rate=self.rate)
-
 
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,7 +150,3 @@ class SentenceOrder(AbstractPairObjective):
 
     selection: Selection = "n-gram"
     rate: Probability = 0.15
-
-    @property
-    def masked_lm(self) -> MaskedLM:
-        return MaskedLM(selection=self.selection, rate=self.rate)

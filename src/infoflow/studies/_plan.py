@@ -239,7 +239,7 @@ class EnginePlan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StudyPlan:
-    """One architecture, one corpus, one budget; only the objective varies."""
+    """One corpus, one budget; what varies is the objective, and, where several are named, the architecture."""
 
     title: str = "How the objective shapes a Transformer"
     objectives: Objectives = ("causal-lm", "masked-lm", "translation")
