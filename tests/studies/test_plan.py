@@ -41,7 +41,7 @@ def test_a_file_overrides_only_what_it_names(tmp_path) -> None:
         ("seeds = [1, 1]", "list of different values"),
         ('objectives = ["translate"]', "No objective is called translate"),
         ('match = "width"', "encoder"),
-        ('objectives = ["masked-lm+token-dropout"]', "masked-lm corrupts its input already"),
+        ('objectives = ["electra+token-dropout"]', "electra tells random tokens from the text's own"),
         (
             'objectives = ["translation+noise"]',
             r"translation\+noise\" names no variant of this plan. Known: token-dropout",

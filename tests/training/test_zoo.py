@@ -1,51 +1,24 @@
 """The objectives with noise, heads or models of their own, in a run: interrupted, saved, loaded, gone on with."""
 
 import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from forked import run_script
 from objectives.zoo import MASK, vocabulary
 from safetensors.torch import load_file
-from training.tiny import Rows, tiny_config
+from training.any_objective import OrdinaryRows, data_for, model_for
+from training.tiny import tiny_config
 from transformers import AutoModelForMaskedLM, AutoModelForPreTraining, ElectraForMaskedLM
 
-from infoflow.architectures import ModelConfig
 from infoflow.foundation import UserError
 from infoflow.models import load_model
-from infoflow.objectives import Bart, Electra, Example, Mass, NextSentence, SpanBert, SpanCorruption
-from infoflow.training import TrainingData, TrainingHook, TrainingInterrupted, build_models, evaluate, train
+from infoflow.objectives import Bart, Electra, Mass, NextSentence, SpanBert, SpanCorruption
+from infoflow.training import TrainingData, TrainingHook, TrainingInterrupted, evaluate, train
 
-SHAPE = ModelConfig(width=16, layers=2, heads=2, feedforward=32, positions=32)
-WORDS = vocabulary()
-
-
-class OrdinaryRows(Rows):
-    """Encoded sentences without sentinels in them."""
-
-    def __init__(self, num: int, seed: int) -> None:
-        super().__init__(num, seed, vocabulary(size=90, special=(0, 1, 2, 3, 4), sentinels=()))
-
-    def row(self, i: int) -> np.ndarray:
-        return super().row(i).astype(np.int64)
-
-
-class PairRows(OrdinaryRows):
-    """Each sentence cut into two segments; every second pair counts as random."""
-
-    def example(self, index: int) -> Example:
-        tokens = self.row(index)[1:-1]
-        middle = (len(tokens) + 1) // 2
-        return Example(texts=(tokens[:middle], tokens[middle:]), labels={"is_random": np.array(index % 2)})
-
-
-def data_for(objective, num: int = 60, seed: int = 0) -> TrainingData:
-    rows = PairRows if objective.reads == "pair" else OrdinaryRows
-    return TrainingData(source=rows(num, seed), vocabulary=WORDS)
-
-
-def model_for(objective, seed: int = 0):
-    return build_models([objective], SHAPE, WORDS, seed=seed)[objective.name]
+SCRIPT = Path(__file__).parent / "any_objective.py"
 
 
 class StopAfter(TrainingHook):
@@ -79,6 +52,22 @@ def test_an_interrupted_run_ends_with_the_weights_of_one_that_was_not(objective,
     for name, parameter in whole.named_parameters():
         assert torch.equal(dict(resumed.named_parameters())[name], parameter), name
         assert not torch.equal(begun[name], parameter), name  # every part was trained
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(  # one of each kind: a loss that draws, pairs of segments, noise behind noise
+    ("name", "dropout"), [("electra", ()), ("masked-lm-nsp", ()), ("mass", ("--token-dropout", "0.2"))]
+)
+def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(name: str, dropout: tuple[str, ...], tmp_path) -> None:
+    arguments = "--objective", name, *dropout
+    for update in ("5", "9"):  # between checkpoints, which are written every 3 updates
+        assert run_script(SCRIPT, tmp_path / "killed", *arguments, "--die", update) == -signal.SIGKILL
+    assert run_script(SCRIPT, tmp_path / "killed", *arguments) == 0
+    assert run_script(SCRIPT, tmp_path / "whole", *arguments) == 0
+    ends = [sorted((tmp_path / run).glob("model/*.safetensors")) for run in ("killed", "whole")]
+    assert [path.name for path in ends[0]] == [path.name for path in ends[1]] != []
+    for killed, whole in zip(*ends, strict=True):
+        assert killed.read_bytes() == whole.read_bytes(), whole.name
 
 
 @pytest.mark.parametrize("objective", NOISY, ids=lambda one: one.name)

@@ -32,6 +32,7 @@ from ._pair_objectives import SentenceOrder as SentenceOrder
 from ._prefix_decoder import PrefixDecoder as PrefixDecoder
 from ._registry import OBJECTIVES as OBJECTIVES
 from ._registry import make_objective as make_objective
+from ._registry import takes_token_dropout as takes_token_dropout
 from ._span_noise import raw_length as raw_length
 from ._spanbert import SpanBert as SpanBert
 from ._text_to_text import DenoiseFull as DenoiseFull

@@ -25,6 +25,8 @@ from ._text_to_text import (
     Seq2SeqLM,
     SpanCorruption,
 )
+from ._token_dropout import OPTION as TOKEN_DROPOUT
+from ._token_dropout import with_token_dropout
 from ._translation import Translation
 
 _ALL: tuple[type[AbstractObjective], ...] = (
@@ -53,7 +55,7 @@ OBJECTIVES: dict[str, type[AbstractObjective]] = {cls.name: cls for cls in _ALL}
 
 
 def make_objective(name: str, **options: Any) -> AbstractObjective:
-    """The objective called `name`, with its own options.
+    """The objective called `name`, with its own options; `token_dropout` is one of nearly every objective.
 
     Raises:
         UserError: No objective has that name, it has no such option, or the option's value is beyond its limits.
@@ -61,7 +63,9 @@ def make_objective(name: str, **options: Any) -> AbstractObjective:
     if name not in OBJECTIVES:
         raise UserError(f"No objective is called {name}. Choose one of: {', '.join(OBJECTIVES)}.")
     cls = OBJECTIVES[name]
-    known = {field.name: field.default for field in dataclasses.fields(cls)}  # type: ignore[arg-type] (all are dataclasses)
+    if TOKEN_DROPOUT in options and takes_token_dropout(name):
+        cls = cls if TOKEN_DROPOUT in _options(cls) else with_token_dropout(cls)
+    known = _options(cls)
     if unknown := [option for option in options if option not in known]:
         raise UserError(f"{name} has no option {unknown[0]}. Its options: {', '.join(known) or 'none'}.")
     hints = get_type_hints(cls, include_extras=True)
@@ -71,3 +75,13 @@ def make_objective(name: str, **options: Any) -> AbstractObjective:
             for option, value in options.items()
         }
     )
+
+
+def takes_token_dropout(name: str) -> bool:
+    """Whether random tokens in its input leave an objective what it is: to find those is ELECTRA's own task."""
+    return OBJECTIVES[name].family != "discriminate"
+
+
+def _options(cls: type[AbstractObjective]) -> dict[str, Any]:
+    """Options with their defaults."""
+    return {field.name: field.default for field in dataclasses.fields(cls)}  # type: ignore[arg-type] (all are dataclasses)

@@ -29,7 +29,7 @@ from infoflow.foundation import (
     default_settings,
     read_setting,
 )
-from infoflow.objectives import OBJECTIVES, AbstractObjective, Reads, make_objective
+from infoflow.objectives import AbstractObjective, Reads, make_objective, takes_token_dropout
 from infoflow.pruning import GREEDY
 from infoflow.results import Recipe, Spec
 from infoflow.training import Match, ModelConfig, TrainConfig
@@ -295,8 +295,10 @@ class StudyPlan:
                 f"objectives: {as_written(name)} names no variant of this plan. Known: {known}. Write the options of a "
                 f"new one under [variants.NAME]."
             )
-        if "token_dropout" not in OBJECTIVES[base].__dataclass_fields__:  # type: ignore[attr-defined]
-            raise UserError(f"{base} corrupts its input already: it has no variant {name}.")
+        if not takes_token_dropout(base):
+            raise UserError(
+                f"{base} tells random tokens from the text's own: it has no variant {name}. Leave that variant out."
+            )
         return Spec(base, TOKEN_DROPOUT, {"token_dropout": self.token_dropout})
 
     def objective(self, name: str) -> AbstractObjective:
