@@ -69,9 +69,9 @@ def test_the_mean_span_is_that_of_the_paper(p, mean) -> None:
     lengths = np.zeros(10)
     objective = SpanBert(rate=0.001, geometric_p=p)
     assert {int(one.selected.sum()) for one in corrupted(objective, distinct(50), 50)} == {1}  # the budget cuts
-    from infoflow.objectives._choosing import geometric_lengths, word_spans
+    from infoflow.objectives._choosing import Words, geometric_lengths, word_spans
 
-    groups = [np.array([place]) for place in range(10_000)]
+    groups = Words(np.arange(10_000), list(range(10_001)))
     for number in range(300):
         generator = stream("span lengths", number)
         chosen = np.isin(np.arange(10_000), word_spans(groups, 40, geometric_lengths(p, 10), generator))

@@ -98,9 +98,10 @@ def test_n_grams_are_as_frequent_as_one_over_n() -> None:
 
 def test_one_run_of_n_words_where_the_budget_is_one_n_gram() -> None:
     """Budget 2 and n up to 2: P(1) = 2/3 and P(2) = 1/3, and a single word is followed by another single word."""
+    from infoflow.objectives._choosing import Words
     from infoflow.objectives._choosing import n_grams as chosen_n_grams
 
-    singles, together = [np.array([place]) for place in range(50)], 0
+    singles, together = Words(np.arange(50), list(range(51))), 0
     for number in range(4000):
         first, second = chosen_n_grams(singles, 2, 2, stream("n-grams", number))
         together += int(second - first == 1)

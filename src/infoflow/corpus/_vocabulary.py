@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from infoflow.foundation import UserError
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Vocabulary:
     """Size and special ids of a tokenizer, without the tokenizer."""
 
@@ -59,20 +59,28 @@ class Vocabulary:
         """Bool (token,): whether a token begins a word; a special token is a word of its own."""
         if self.continues is None or len(tokens) == 0:
             return np.ones(len(tokens), dtype=bool)
-        starts = ~self.continues[tokens] | self.is_special[tokens]
-        starts[1:] |= self.is_special[tokens[:-1]]
+        special = self.is_special[tokens]
+        starts = ~self.continues[tokens] | special
+        starts[1:] |= special[:-1]
         starts[0] = True
         return starts
 
-    @property
+    @cached_property
     def ordinary(self) -> np.ndarray:
         """Ids that stand for text, ascending."""
-        return _ordinary(self.size, self.special)
+        return _read_only(np.flatnonzero(~self.is_special))
 
-    @property
+    @cached_property
     def is_special(self) -> np.ndarray:
         """Bool (size,): whether an id stands for no text."""
-        return _is_special(self.size, self.special)
+        flags = np.zeros(self.size, dtype=bool)
+        flags[list(self.special)] = True
+        return _read_only(flags)
+
+    @cached_property
+    def cumulative_counts(self) -> np.ndarray | None:
+        """int64 (ordinary,): how often the ordinary ids up to each occur; None: not counted."""
+        return None if self.counts is None else _read_only(np.cumsum(self.counts[self.ordinary]))
 
 
 _FULL_STOPS = {".", "!", "?"}
@@ -112,16 +120,6 @@ def _first(*ids: int | None) -> int | None:
     return next((id for id in ids if id is not None), None)
 
 
-@cache
-def _is_special(size: int, special: tuple[int, ...]) -> np.ndarray:
-    flags = np.zeros(size, dtype=bool)
-    flags[list(special)] = True
-    flags.flags.writeable = False  # shared by every caller
-    return flags
-
-
-@cache
-def _ordinary(size: int, special: tuple[int, ...]) -> np.ndarray:
-    ids = np.flatnonzero(~_is_special(size, special))
-    ids.flags.writeable = False
-    return ids
+def _read_only(values: np.ndarray) -> np.ndarray:
+    values.flags.writeable = False  # shared by every caller
+    return values

@@ -89,10 +89,10 @@ class MaskedLM(AbstractObjective):
     def _select(self, tokens: np.ndarray, generator: np.random.Generator, vocabulary: Vocabulary) -> np.ndarray:
         if self.selection in ("whole-word", "n-gram"):
             words = words_of(tokens, vocabulary)
-            budget = bert_budget(len(tokens), sum(map(len, words)), self.rate, self.max_predictions)
+            budget = bert_budget(len(tokens), len(words.places), self.rate, self.max_predictions)
             return n_grams(words, budget, _LONGEST_NGRAM if self.selection == "n-gram" else 1, generator)
         include_specials = self.specials and self.selection == "dynamic"
-        candidates = np.arange(len(tokens)) if include_specials else np.flatnonzero(~vocabulary.is_special[tokens])
+        candidates = np.arange(len(tokens)) if include_specials else (~vocabulary.is_special[tokens]).nonzero()[0]
         draws = generator.random(len(candidates) + 1)
         if self.selection == "bernoulli":
             return candidates[draws[1:] < self.rate]

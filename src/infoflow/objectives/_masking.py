@@ -62,7 +62,9 @@ def random_tokens(
         return generator.integers(vocabulary.size, size=num)
     if random_ids == "ordinary":
         return vocabulary.ordinary[generator.integers(len(vocabulary.ordinary), size=num)]
-    cumulative = np.cumsum(text_counts(vocabulary)[vocabulary.ordinary])
+    cumulative = vocabulary.cumulative_counts
+    if cumulative is None:
+        raise _uncounted()
     drawn = np.searchsorted(cumulative, generator.random(num) * cumulative[-1], side="right")
     return vocabulary.ordinary[drawn]
 
@@ -74,11 +76,15 @@ def text_counts(vocabulary: Vocabulary) -> np.ndarray:
         UserError: The vocabulary does not know.
     """
     if vocabulary.counts is None:
-        raise UserError(
-            "This objective draws tokens by their frequency in the training text, and the vocabulary has none.\n"
-            "Give it with Vocabulary.with_counts(token_frequencies(encoded, size))."
-        )
+        raise _uncounted()
     return vocabulary.counts
+
+
+def _uncounted() -> UserError:
+    return UserError(
+        "This objective draws tokens by their frequency in the training text, and the vocabulary has none.\n"
+        "Give it with Vocabulary.with_counts(token_frequencies(encoded, size))."
+    )
 
 
 def mask_id(vocabulary: Vocabulary) -> int:

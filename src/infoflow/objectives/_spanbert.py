@@ -1,6 +1,8 @@
 """SpanBERT: spans are masked, and each of their tokens is predicted once more from the span's two neighbours."""
 
+import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, Literal, final
 
 import numpy as np
@@ -63,22 +65,20 @@ class SpanBert(AbstractObjective):
         `place` is UNSUPERVISED where the boundary does not predict: beyond 20 tokens, and where a span touches an edge
         of the sequence.
         """
-        tokens = example.text
-        words = words_of(tokens, vocabulary)
-        budget = int(np.ceil(self.rate * len(tokens)))
+        tokens, num = example.text, len(example.text)
         lengths = geometric_lengths(self.geometric_p, self.longest)
-        positions = word_spans(words, budget, lengths, generator)
-        begins, ends = np.diff(positions, prepend=-2) > 1, np.diff(positions, append=len(tokens) + 1) > 1
-        span = np.cumsum(begins) - 1  # of each position
-        first, last = positions[begins][span], positions[ends][span]
-        together = span if self.together else None
-        shown = hide(tokens, positions, generator, vocabulary, random_ids=self.random_ids, together=together)
-        labels = np.full(len(tokens), UNSUPERVISED, dtype=np.int64)
+        positions = word_spans(words_of(tokens, vocabulary), math.ceil(self.rate * num), lengths, generator)
+        labels, place = np.full((2, num), UNSUPERVISED, dtype=np.int64)
+        left, right = np.zeros((2, num), dtype=np.int64)
         labels[positions] = tokens[positions]
-        left, right, place = np.zeros_like(labels), np.zeros_like(labels), np.full_like(labels, UNSUPERVISED)
-        left[positions], right[positions] = np.maximum(first - 1, 0), np.minimum(last + 1, len(tokens) - 1)
-        asked = (first > 0) & (last + 1 < len(tokens)) & (positions - first < _TARGETS)
-        place[positions[asked]] = (positions - first)[asked]
+        fates: list[int] = []  # which positions share theirs
+        for number, (first, end) in enumerate(_runs(positions.tolist())):
+            fates += [number] * (end - first)
+            left[first:end], right[first:end] = max(first - 1, 0), min(end, num - 1)
+            if first > 0 and end < num:
+                place[first : min(end, first + _TARGETS)] = range(min(end - first, _TARGETS))
+        together = np.array(fates, dtype=np.int64) if self.together else None
+        shown = hide(tokens, positions, generator, vocabulary, random_ids=self.random_ids, together=together)
         arrays = {"input_ids": shown, "labels": labels, "left": left, "right": right, "place": place}
         return Corrupted(arrays=arrays, selected=labels != UNSUPERVISED)
 
@@ -112,3 +112,10 @@ class SpanBert(AbstractObjective):
             "masked-lm": supervised_cross_entropy(model.encoder, hidden, batch.labels, label_smoothing),
             BOUNDARY: LossTerm(total=total, count=targets.numel()),
         }
+
+
+def _runs(positions: list[int]) -> list[tuple[int, int]]:
+    """Begin and end of each run of consecutive positions, which ascend."""
+    begins = [here for before, here in pairwise([-2, *positions]) if here > before + 1]
+    ends = [here + 1 for here, after in pairwise([*positions, -2]) if after != here + 1]
+    return list(zip(begins, ends, strict=True))
