@@ -93,8 +93,16 @@ class StudyModels:
         return dataclasses.replace(recipe, objective=self.plan.spec(name)) if name else None
 
     def states_key(self, subject: Subject) -> str:
-        """What its states on the analysed sentences depend on."""
-        return digest([self.train_key(subject.recipe), subject.trained, self.plan.analysis.sentences])
+        """What its states on the analysed sentences, and what is measured on them, depend on.
+
+        Models that are not trained are the same for all objectives that begin and are measured alike, as most of those
+        with encoder and decoder do.
+        """
+        sentences, recipe = self.plan.analysis.sentences, subject.recipe
+        if subject.trained:
+            return digest([self.train_key(recipe), True, sentences])
+        begins = [self.data_key, self.plan.model, self.plan.match, recipe.architecture, recipe.seed]
+        return digest([_VERSION, "untrained", *begins, *_measured_as(self.objective(recipe)), sentences])
 
     # -- where it lies ------------------------------------------------------------------------------------------------
 
@@ -197,6 +205,14 @@ class StudyModels:
         if subject.trained:
             load_weights(module, self.weights(subject.recipe), objective.exported)
         return dataclasses.replace(model, module=module.to(model.device).eval())
+
+
+def _measured_as(objective: AbstractObjective) -> list[Any]:
+    """What is asked of an objective to build and to measure a model: what its decoder reads, or how text is hidden."""
+    if objective.layout == "encoder-decoder":
+        return [objective.layout, objective.needs_translation, objective.writes]
+    read = objective.on_text()
+    return [objective.layout, read.name, read]
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -30,15 +30,14 @@ class Compare(AbstractStage):
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Compare]":
         measuring = {stage.subject: stage for stage in before if isinstance(stage, MeasureModel)}
         pairs = [(measuring[a], measuring[b]) for a, b in model_pairs(models.plan, list(measuring))]
-        return [
-            cls(
-                first=a,
-                second=b,
-                part=pair_key(models, a.subject, b.subject),
-                needs=(a.key, b.key),
-            )
-            for a, b in pairs
-        ]
+        stages: list[Compare] = []
+        alike: dict[str, str] = {}  # the first of equal pairs: the others wait for it, and find what it left
+        for a, b in pairs:
+            part = pair_key(models, a.subject, b.subject)
+            same = (alike[part],) if part in alike else ()
+            stages.append(cls(first=a, second=b, part=part, needs=(a.key, b.key, *same)))
+            alike.setdefault(part, stages[-1].key)
+        return stages
 
     @property
     def key(self) -> str:

@@ -156,16 +156,21 @@ class MeasureModel(AbstractMeasureStage):
             part = pair_key(models, first, second)
             parts[first].append(part)
             parts[second].append(part)
-        return [
-            cls(
+        stages: list[MeasureModel] = []
+        alike: dict[str, str] = {}  # the first control of equal states: the others wait for it, and find all but scores
+        for subject in subjects:
+            states = models.states_key(subject)
+            before_it = train_stage_key(models, subject.recipe) if subject.trained else alike.get(states)
+            stage = cls(
                 models=models,
                 subject=subject,
                 bench=models.bench,
                 compared_in=tuple(parts[subject]),
-                needs=(train_stage_key(models, subject.recipe),) if subject.trained else (),
+                needs=(before_it,) if before_it else (),
             )
-            for subject in subjects
-        ]
+            alike.setdefault(states, stage.key)
+            stages.append(stage)
+        return stages
 
     @property
     def estimate(self) -> float:
@@ -187,7 +192,8 @@ class MeasureModel(AbstractMeasureStage):
 
     def table_keys(self) -> dict[str, str]:
         plan, states = self.models.plan.analysis, self.models.states_key(self.subject)
-        scores = digest([states, TASK_SCORES.version, plan.bleu_sentences, plan.beams])
+        of = [self.models.train_key(self.subject.recipe), self.subject.trained, plan.sentences]
+        scores = digest([digest(of), TASK_SCORES.version, plan.bleu_sentences, plan.beams])
         keys = {name: digest([states, described(writing)]) for name, writing in self._by_table.items()}
         return {TASK_SCORES.name: scores} | keys | transfer_keys(states, self.models.other_domain, plan)
 
