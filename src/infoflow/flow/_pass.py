@@ -14,6 +14,7 @@ from torch import Tensor
 from infoflow.corpus import Corpus
 from infoflow.foundation import UserError, current_display
 from infoflow.models import FastLinear, Model, Tap, tap
+from infoflow.objectives import AbstractObjective
 
 from ._activations import Activations, Need, Regime
 from ._failures import Failures
@@ -72,7 +73,7 @@ class Pass:
     def _runs_decoder(self, corpus: Corpus) -> bool:
         if len(self.model.anatomy.stacks) == 1:
             return False
-        if reason := self._no_target(corpus):
+        if reason := _no_target(self.model, corpus, self.options.corruption if self._denoises else None):
             current_display().note(f"{reason}: only the encoder of {self.model.name} is read.")
             return False
         wants_heads = any({"attention", "heads"} & measure.needs for measure in self.streaming)
@@ -83,14 +84,6 @@ class Pass:
         """Whether it is an encoder–decoder of one text, not of two languages."""
         trained = self.options.corruption
         return trained is not None and trained.layout == "encoder-decoder" and not trained.needs_translation
-
-    def _no_target(self, corpus: Corpus) -> str | None:
-        """Why the decoder cannot be fed, or None."""
-        if not self._denoises:
-            return _no_target(self.model, corpus)
-        trained = self.options.corruption
-        assert trained is not None
-        return None if trained.writes == "text" else f"Its decoder was trained on parts of texts ({trained.name})"
 
     def _requests(self, regime: Regime) -> list[SampleRequest]:
         return [measure.request for measure in self.sampling if measure.regime == regime]
@@ -268,8 +261,11 @@ def _small_batches(model: Model) -> float:
     return 4 / model.module.dtype.itemsize if wide and model.device.type == "cpu" else math.inf
 
 
-def _no_target(model: Model, corpus: Corpus) -> str | None:
-    """Why the decoder of an encoder–decoder cannot be fed, or None."""
+def _no_target(model: Model, corpus: Corpus, denoiser: AbstractObjective | None) -> str | None:
+    """Why the decoder of an encoder–decoder cannot be fed, or None; `denoiser`: what it was trained for on one text."""
+    if denoiser is not None:
+        whole = denoiser.writes == "text"
+        return None if whole else f"Its decoder was trained on parts of texts ({denoiser.name})"
     if "translation" not in corpus.columns:
         return f"{corpus.name} has no translations"
     tokenizer = model.target_tokenizer or model.require_tokenizer()

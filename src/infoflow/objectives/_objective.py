@@ -115,6 +115,11 @@ class AbstractObjective(ABC):
         """
         return module
 
+    @property
+    def exports_a_part(self) -> bool:
+        """Whether it trains more than what is saved as the model."""
+        return type(self).exported is not AbstractObjective.exported
+
     def guesses(self, batch: Batch, unigram: Float[np.ndarray, " token"]) -> dict[str, float]:
         """Sum of each term for a guess that knows frequencies alone; `unigram` is -log p of each token id.
 

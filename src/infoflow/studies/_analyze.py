@@ -20,9 +20,9 @@ from ._data import at_most, distinct
 from ._given import AnalyzeOptions, exists, given_models
 from ._graph import Graph
 from ._measures import choose, standard_measures
-from ._plan import build_settings
 from ._run import Run
 from ._run_stages import run_stages
+from ._settings import build_settings
 from ._study import only_one, removed_if_refused
 from ._workbench import Workbench
 from .stages import AbstractStage, Check, Compare, MeasureGiven

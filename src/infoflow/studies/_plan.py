@@ -1,13 +1,11 @@
 """What a study does: a plan of plain values, from a TOML file or from Python."""
 
 import dataclasses
-import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal
 
 from infoflow.architectures import FAMILIES
 from infoflow.corpus import Lines, SplitRule
@@ -26,16 +24,16 @@ from infoflow.foundation import (
     Weight,
     as_written,
     check_settings,
-    default_settings,
-    read_setting,
 )
 from infoflow.objectives import AbstractObjective, Reads, make_objective, takes_token_dropout
 from infoflow.pruning import GREEDY
 from infoflow.results import Recipe, Spec
 from infoflow.training import Match, ModelConfig, TrainConfig
 
+from ._plan_checks import TOKEN_DROPOUT, check_plan, one_of
+from ._settings import build_settings, parse_toml, read_plan
+
 PRESETS = ("quick", "laptop", "paper", "replicate", "zoo")
-_LARGEST_PLAN = 1_000_000
 Scope = Literal["encoder-self", "decoder-self", "decoder-cross", "all"]
 Heads = Annotated[float, Limits(at_least=0, at_most=10**6)]
 Penalties = Annotated[tuple[Weight, ...], Limits(filled=True)]
@@ -47,17 +45,6 @@ Subwords = Annotated[int, Limits(at_least=6, at_most=10**6)]
 Clusters = Annotated[int, Limits(at_least=0, at_most=65_535)]
 Few = Annotated[int, Limits(at_least=1, at_most=1000)]
 OpenShare = Annotated[float, Limits(above=0, below=1)]
-_VARIANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,40}")
-PRUNED = ("encoder", "decoder", "encoder-decoder")
-TEACHING = ("encoder", "encoder-pair", "encoder-spans")  # layouts of masked LMs
-PAIRS = ("objectives", "neighbours")
-TOKEN_DROPOUT = "token-dropout"
-"""Names the variant of an objective whose input tokens are partly replaced in training: `translation+token-dropout`."""
-
-
-def _one_of(name: str, values: tuple[str, ...], known: tuple[str, ...]) -> None:
-    if unknown := [value for value in values if value not in known]:
-        raise UserError(f"{name} must be among {', '.join(known)}. Got {as_written(unknown[0])}.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -217,7 +204,7 @@ class PruningPlan:
 
     def __post_init__(self) -> None:
         check_settings(self, "pruning")
-        _one_of("pruning.greedy", self.greedy, GREEDY)
+        one_of("pruning.greedy", self.greedy, GREEDY)
         if wrong := [k for k in (*self.keep, *self.subset) if k > 1 and k != int(k)]:
             raise UserError(
                 f"pruning.keep and pruning.subset must be numbers of heads, or shares below 1. Got {wrong[0]}."
@@ -261,20 +248,7 @@ class StudyPlan:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        _check_variants(self.variants)
-        for name in self.objectives:
-            self.objective(name)
-        self._check_teachers()
-        self._check_architectures()
-        lists = {"objectives": self.objectives, "architectures": self.architectures, "seeds": self.seeds}
-        for name, values in lists.items():
-            if len(set(values)) < len(values):
-                raise UserError(f"{name} must be a list of different values. Got {as_written(values)}. Leave out one.")
-        if self.pruning.on:
-            _one_of("pruning.objectives", self.pruning.objectives, self.objectives)
-            self._check_pruned()
-        for pair in self.pairs:
-            self._check_pair(pair)
+        check_plan(self)
 
     def spec(self, name: str) -> Spec:
         """What a name in the plan stands for: `NAME`, `NAME+VARIANT` with the options of `[variants.VARIANT]`, or
@@ -329,52 +303,6 @@ class StudyPlan:
         asked, family = self.objective(objective), FAMILIES[architecture]
         return asked.layout in family.layouts and (family.two_vocabularies or not asked.needs_translation)
 
-    def _check_pruned(self) -> None:
-        for name in self.pruning.objectives:
-            if (layout := self.objective(name).layout) not in PRUNED:
-                raise UserError(
-                    f"pruning.objectives must train a model without further parts ({', '.join(PRUNED)}). Got {name}, "
-                    f"which trains one of the layout {layout}. Leave it out."
-                )
-
-    def _check_teachers(self) -> None:
-        for name in self.objectives:
-            teacher = self.objective(name).teacher
-            if teacher and (teacher not in self.objectives or self.objective(teacher).layout not in TEACHING):
-                raise UserError(
-                    f"{name} learns from a masked LM of the same plan. Got the teacher {as_written(teacher)}, and the "
-                    f"objectives {', '.join(self.objectives)}.\nAdd masked-lm to objectives, or name a teacher in "
-                    "[variants.NAME]."
-                )
-
-    def _check_architectures(self) -> None:
-        _one_of("architectures", self.architectures, tuple(FAMILIES))
-        for name in self.objectives:
-            if not any(self.fits(name, family) for family in self.architectures):
-                layout = self.objective(name).layout
-                have = [family for family in FAMILIES if self.fits(name, family)]
-                raise UserError(
-                    f"{name} trains a model of the layout {as_written(layout)}, which none of the plan's architectures "
-                    f"has. Got {', '.join(self.architectures)}.\nAdd one of: {', '.join(have)}."
-                )
-        for family in self.architectures:
-            if not any(self.fits(name, family) for name in self.objectives):
-                raise UserError(
-                    f"None of the plan's objectives fits the architecture {family}, which has the layouts "
-                    f"{', '.join(FAMILIES[family].layouts)}. Got {', '.join(self.objectives)}.\nLeave it out, or add "
-                    "an objective."
-                )
-
-    def _check_pair(self, pair: str) -> None:
-        if pair in PAIRS:
-            return
-        names = pair.split("|")
-        if len(names) != 2 or not set(names) <= set(self.objectives):
-            raise UserError(
-                f'pairs must be among {", ".join(PAIRS)}, or two objectives of the plan written "NAME|NAME". '
-                f"Got {as_written(pair)}. Its objectives: {', '.join(self.objectives)}."
-            )
-
     @classmethod
     def load(cls, source: str | Path) -> "StudyPlan":
         """The plan in a TOML file, or a preset: quick, laptop, paper, replicate, zoo.
@@ -385,7 +313,7 @@ class StudyPlan:
         if str(source) in PRESETS:
             text = (resources.files(__package__) / "presets" / f"{source}.toml").read_text(encoding="utf-8")
         elif Path(source).is_file():
-            text = _read(Path(source))
+            text = read_plan(Path(source))
         else:
             raise UserError(f"No study plan {source}: neither a TOML file nor a preset ({', '.join(PRESETS)}).")
         return cls.from_json(parse_toml(text, str(source)))
@@ -399,59 +327,3 @@ class StudyPlan:
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
-
-
-def _check_variants(variants: Variants) -> None:
-    if wrong := [name for name in variants if not _VARIANT.fullmatch(str(name)) or name == TOKEN_DROPOUT]:
-        raise UserError(
-            "The name of a variant must be letters, digits and hyphens, and not token-dropout. "
-            f"Got {as_written(wrong[0])}. Choose another."
-        )
-
-
-def _read(path: Path) -> str:
-    if (size := path.stat().st_size) > _LARGEST_PLAN:
-        raise UserError(f"A study plan has at most {_LARGEST_PLAN:,} bytes. {path} has {size:,}. Name a plan.")
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is no UTF-8 text, so it is no TOML file. Save it as UTF-8.") from None
-
-
-def parse_toml(text: str, source: str) -> dict[str, Any]:
-    """The tables of a TOML text.
-
-    Raises:
-        UserError: It is none, or nested or numbered beyond what a plan could be; `source` is named.
-    """
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{source} is not valid TOML: {str(error).rstrip('.')}. Mend that line.") from None
-    except RecursionError:
-        raise UserError(f"{source} nests lists too deeply for a plan. Write name = value under [table].") from None
-    except ValueError:  # Python reads no longer ones
-        raise UserError(f"{source} holds a number of more than 4,300 digits. Shorten it.") from None
-
-
-def build_settings(cls: type, values: Any, path: str = "") -> Any:
-    """The dataclass of plain values; `path` precedes the names of its settings in messages.
-
-    Raises:
-        UserError: A setting is unknown, of the wrong kind, or beyond its limits.
-    """
-    if not isinstance(values, dict):
-        name = path.removesuffix(".")
-        what = f"{name} must be a table of settings, written [{name}]" if name else "A plan must be a table of settings"
-        raise UserError(f"{what}. Got {as_written(values)}.")
-    hints, defaults = get_type_hints(cls, include_extras=True), default_settings(cls)
-    arguments = {}
-    for name, value in values.items():
-        if name not in hints:
-            raise UserError(f"The plan has no setting {path}{str(name)[:80]}. Known there: {', '.join(hints)}.")
-        hint = hints[name]
-        if dataclasses.is_dataclass(hint):
-            arguments[name] = build_settings(hint, value, f"{path}{name}.")  # type: ignore[arg-type]
-        else:
-            arguments[name] = read_setting(hint, value, f"{path}{name}", defaults.get(name))
-    return cls(**arguments)

@@ -199,9 +199,9 @@ class StudyModels:
     def whole(self, subject: Subject, model: Model) -> Model:
         """`model`, or, where it is a part of what was trained, all of that: what the objective's loss is taken on."""
         objective = self.objective(subject.recipe)
-        module = self.initial(subject.recipe)
-        if objective.exported(module) is module:
+        if not objective.exports_a_part:
             return model
+        module = self.initial(subject.recipe)
         if subject.trained:
             load_weights(module, self.weights(subject.recipe), objective.exported)
         return dataclasses.replace(model, module=module.to(model.device).eval())

@@ -1,0 +1,118 @@
+"""What the parts of a plan ask of each other, checked before anything is trained."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+from infoflow.architectures import FAMILIES
+from infoflow.foundation import UserError, as_written
+from infoflow.objectives import AbstractObjective
+
+_VARIANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,40}")
+PRUNED = ("encoder", "decoder", "encoder-decoder")
+TEACHING = ("encoder", "encoder-pair", "encoder-spans")  # layouts of masked LMs
+PAIRS = ("objectives", "neighbours")
+TOKEN_DROPOUT = "token-dropout"
+"""Names the variant of an objective whose input tokens are partly replaced in training: `translation+token-dropout`."""
+
+
+@runtime_checkable
+class Plan(Protocol):
+    """What is checked of a `StudyPlan`."""
+
+    @property
+    def objectives(self) -> tuple[str, ...]: ...
+    @property
+    def architectures(self) -> tuple[str, ...]: ...
+    @property
+    def seeds(self) -> tuple[int, ...]: ...
+    @property
+    def variants(self) -> Mapping[str, Mapping[str, Any]]: ...
+    @property
+    def pairs(self) -> tuple[str, ...]: ...
+    @property
+    def pruning(self) -> Any: ...
+    def objective(self, name: str) -> AbstractObjective: ...
+    def fits(self, objective: str, architecture: str) -> bool: ...
+
+
+def check_plan(plan: Plan) -> None:
+    """Raise a UserError where a part of the plan lacks what another part needs."""
+    _check_variants(plan.variants)
+    for name in plan.objectives:
+        plan.objective(name)
+    _check_teachers(plan)
+    _check_architectures(plan)
+    lists = {"objectives": plan.objectives, "architectures": plan.architectures, "seeds": plan.seeds}
+    for name, values in lists.items():
+        if len(set(values)) < len(values):
+            raise UserError(f"{name} must be a list of different values. Got {as_written(values)}. Leave out one.")
+    if plan.pruning.on:
+        one_of("pruning.objectives", plan.pruning.objectives, plan.objectives)
+        _check_pruned(plan)
+    for pair in plan.pairs:
+        _check_pair(plan, pair)
+
+
+def one_of(name: str, values: tuple[str, ...], known: tuple[str, ...]) -> None:
+    """Raise a UserError where the setting `name` holds a word that is not known."""
+    if unknown := [value for value in values if value not in known]:
+        raise UserError(f"{name} must be among {', '.join(known)}. Got {as_written(unknown[0])}.")
+
+
+def _check_variants(variants: Mapping[str, Mapping[str, Any]]) -> None:
+    if wrong := [name for name in variants if not _VARIANT.fullmatch(str(name)) or name == TOKEN_DROPOUT]:
+        raise UserError(
+            "The name of a variant must be letters, digits and hyphens, and not token-dropout. "
+            f"Got {as_written(wrong[0])}. Choose another."
+        )
+
+
+def _check_pruned(plan: Plan) -> None:
+    for name in plan.pruning.objectives:
+        if (layout := plan.objective(name).layout) not in PRUNED:
+            raise UserError(
+                f"pruning.objectives must train a model without further parts ({', '.join(PRUNED)}). Got {name}, "
+                f"which trains one of the layout {layout}. Leave it out."
+            )
+
+
+def _check_teachers(plan: Plan) -> None:
+    for name in plan.objectives:
+        teacher = plan.objective(name).teacher
+        if teacher and (teacher not in plan.objectives or plan.objective(teacher).layout not in TEACHING):
+            raise UserError(
+                f"{name} learns from a masked LM of the same plan. Got the teacher {as_written(teacher)}, and the "
+                f"objectives {', '.join(plan.objectives)}.\nAdd masked-lm to objectives, or name a teacher in "
+                "[variants.NAME]."
+            )
+
+
+def _check_architectures(plan: Plan) -> None:
+    one_of("architectures", plan.architectures, tuple(FAMILIES))
+    for name in plan.objectives:
+        if not any(plan.fits(name, family) for family in plan.architectures):
+            layout = plan.objective(name).layout
+            have = [family for family in FAMILIES if plan.fits(name, family)]
+            raise UserError(
+                f"{name} trains a model of the layout {as_written(layout)}, which none of the plan's architectures "
+                f"has. Got {', '.join(plan.architectures)}.\nAdd one of: {', '.join(have)}."
+            )
+    for family in plan.architectures:
+        if not any(plan.fits(name, family) for name in plan.objectives):
+            raise UserError(
+                f"None of the plan's objectives fits the architecture {family}, which has the layouts "
+                f"{', '.join(FAMILIES[family].layouts)}. Got {', '.join(plan.objectives)}.\nLeave it out, or add "
+                "an objective."
+            )
+
+
+def _check_pair(plan: Plan, pair: str) -> None:
+    if pair in PAIRS:
+        return
+    names = pair.split("|")
+    if len(names) != 2 or not set(names) <= set(plan.objectives):
+        raise UserError(
+            f'pairs must be among {", ".join(PAIRS)}, or two objectives of the plan written "NAME|NAME". '
+            f"Got {as_written(pair)}. Its objectives: {', '.join(plan.objectives)}."
+        )

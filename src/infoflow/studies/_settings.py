@@ -1,0 +1,63 @@
+"""Settings as people write them: the text of a file, its tables, the dataclass that they fill."""
+
+import dataclasses
+import tomllib
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from infoflow.foundation import UserError, as_written, default_settings, read_setting
+
+_LARGEST_PLAN = 1_000_000
+
+
+def read_plan(path: Path) -> str:
+    """The text of a plan's file.
+
+    Raises:
+        UserError: It is too large for a plan, or no UTF-8.
+    """
+    if (size := path.stat().st_size) > _LARGEST_PLAN:
+        raise UserError(f"A study plan has at most {_LARGEST_PLAN:,} bytes. {path} has {size:,}. Name a plan.")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is no UTF-8 text, so it is no TOML file. Save it as UTF-8.") from None
+
+
+def parse_toml(text: str, source: str) -> dict[str, Any]:
+    """The tables of a TOML text.
+
+    Raises:
+        UserError: It is none, or nested or numbered beyond what a plan could be; `source` is named.
+    """
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{source} is not valid TOML: {str(error).rstrip('.')}. Mend that line.") from None
+    except RecursionError:
+        raise UserError(f"{source} nests lists too deeply for a plan. Write name = value under [table].") from None
+    except ValueError:  # Python reads no longer ones
+        raise UserError(f"{source} holds a number of more than 4,300 digits. Shorten it.") from None
+
+
+def build_settings(cls: type, values: Any, path: str = "") -> Any:
+    """The dataclass of plain values; `path` precedes the names of its settings in messages.
+
+    Raises:
+        UserError: A setting is unknown, of the wrong kind, or beyond its limits.
+    """
+    if not isinstance(values, dict):
+        name = path.removesuffix(".")
+        what = f"{name} must be a table of settings, written [{name}]" if name else "A plan must be a table of settings"
+        raise UserError(f"{what}. Got {as_written(values)}.")
+    hints, defaults = get_type_hints(cls, include_extras=True), default_settings(cls)
+    arguments = {}
+    for name, value in values.items():
+        if name not in hints:
+            raise UserError(f"The plan has no setting {path}{str(name)[:80]}. Known there: {', '.join(hints)}.")
+        hint = hints[name]
+        if dataclasses.is_dataclass(hint):
+            arguments[name] = build_settings(hint, value, f"{path}{name}.")  # type: ignore[arg-type]
+        else:
+            arguments[name] = read_setting(hint, value, f"{path}{name}", defaults.get(name))
+    return cls(**arguments)
