@@ -37,8 +37,8 @@ _HOMES = {
     "study": "studies",
 }
 _ROOMS = (
-    "alignment", "dynamics", "heads", "objectives", "pruning", "representations", "models", "architectures", "training",
-    "findings", "report",
+    "alignment", "dynamics", "heads", "objectives", "over_training", "pruning", "representations", "models",
+    "architectures", "training", "findings", "report",
 )  # fmt: skip
 
 __all__ = sorted([*_HOMES, "alignment", "dynamics", "heads", "objectives", "pruning", "representations"])

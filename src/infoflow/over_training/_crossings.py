@@ -1,0 +1,59 @@
+"""When a curve over training reaches a level, and between which checkpoints: no time is more exact than these."""
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from infoflow.foundation import UserError
+
+_EQUAL = 1e-12  # a value this much below a level has reached it: only rounding is between them
+
+
+class Crossing(float):
+    """The update at which a curve reaches a level, linear in log2 t between the checkpoints `before` and `after`.
+
+    NaN where it never does.
+    """
+
+    before: float
+    after: float
+
+    def __new__(cls, time: float, before: float, after: float) -> "Crossing":
+        crossing = super().__new__(cls, time)
+        crossing.before, crossing.after = before, after
+        return crossing
+
+    def __repr__(self) -> str:
+        return f"{float(self):.4g} ({self.before:g}, {self.after:g}]"
+
+    def __reduce__(self) -> tuple:
+        return Crossing, (float(self), self.before, self.after)
+
+
+def last_crossing(steps: np.ndarray, values: np.ndarray, level: float) -> Crossing:
+    """The last crossing from below to `level`; with step 0 before it nothing is known but the step after."""
+    reached = values >= level - _EQUAL
+    upward = np.flatnonzero(~reached[:-1] & reached[1:])
+    if len(upward) == 0:
+        return Crossing(math.nan, math.nan, math.nan)
+    at = int(upward[-1])
+    before, after = float(steps[at]), float(steps[at + 1])
+    if before == 0:
+        return Crossing(after, before, after)
+    share = min((level - values[at]) / (values[at + 1] - values[at]), 1.0)
+    return Crossing(2 ** (math.log2(before) + share * math.log2(after / before)), before, after)
+
+
+def checked_curve(steps: ArrayLike, values: ArrayLike) -> tuple[np.ndarray, ...]:
+    """Steps and values as float64 arrays.
+
+    Raises:
+        UserError: They are not as many, or the steps do not ascend from 0 on.
+    """
+    times, curve = np.asarray(steps, dtype=np.float64), np.asarray(values, dtype=np.float64)
+    if times.ndim != 1 or times.shape != curve.shape or len(times) == 0:
+        raise UserError(f"A curve needs one value for each step. Got shapes {times.shape} and {curve.shape}.")
+    if times[0] < 0 or (np.diff(times) <= 0).any():
+        raise UserError(f"The steps of a curve must ascend, from 0 on. Got {times[:20].tolist()}. Sort them.")
+    return times, curve

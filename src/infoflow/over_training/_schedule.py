@@ -1,0 +1,120 @@
+"""Which updates to keep: a schedule in words, and a choice among the checkpoints that somebody else kept."""
+
+import math
+from collections.abc import Sequence
+
+from infoflow.foundation import UserError
+
+DEFAULT_SCHEDULE = "log:16+linear:8"
+_GRAMMAR = "Write log:K, linear:K, every:M, powers or a list such as 0,10,500; + joins them."
+_MOST = 10**6  # steps of one schedule
+
+
+def checkpoint_steps(schedule: str, updates: int, warmup: int = 0) -> list[int]:
+    r"""Steps of a schedule, ascending; step 0, the last warm-up update and the last update are always among them.
+
+    Early change is fast in t and late change is slow, so the default, `log:16+linear:8`, has both grids.
+
+    | part | steps of N updates |
+    |---|---|
+    | `log:K` | \(s_1 = 1,\ s_{i+1} = \max(s_i + 1, \lfloor s_i (N/s_i)^{1/(K-i)} + \frac12 \rfloor)\): exactly K |
+    | `linear:K` | \(\lfloor N i / K + \frac12 \rfloor\) for i = 1..K |
+    | `every:M` | M, 2M, ... |
+    | `powers` | 1, 2, 4, ... |
+    | `0,10,500` | these |
+
+    Args:
+        schedule: Parts, joined by `+`.
+        updates: N, of the whole training.
+        warmup: Updates of the warm-up; 0: none.
+
+    Raises:
+        UserError: The schedule cannot be read, or names a step beyond the training.
+
+    >>> checkpoint_steps("log:12", 5000)
+    [0, 1, 2, 4, 9, 20, 44, 97, 213, 469, 1032, 2272, 5000]
+    """
+    if updates < 1 or not 0 <= warmup <= updates:
+        raise UserError(
+            f"A schedule needs at least 1 update, and a warm-up within them. Got {updates} updates, {warmup} of them "
+            "warm-up."
+        )
+    steps = {0, warmup, updates}
+    for part in schedule.split("+"):
+        steps.update(_part(part.strip(), updates))
+    return sorted(steps)
+
+
+def select_steps(available: Sequence[int], k: int) -> list[int]:
+    r"""`k` of the steps that there are, evenly in log time: the first, then towards the last; step 0 is extra.
+
+    After the i-th, s, comes the later one nearest in log2 to \(s (a_n / s)^{1/(k-i)}\), of two equally near the
+    smaller, such that enough are left for the rest. All of them where there are no more than `k`; of one, the last.
+
+    Raises:
+        UserError: `k` is no number from 1, or the steps are not different numbers from 0.
+
+    >>> select_steps([500, 1000, 1500, 2000, 2500, 3000], 4)
+    [500, 1000, 1500, 3000]
+    """
+    steps = sorted(available)
+    if k < 1 or len(set(steps)) < len(steps) or (steps and steps[0] < 0):
+        raise UserError(
+            "Steps are chosen at least one at a time among different numbers from 0. "
+            f"Got {k} of {list(available)[:20]}."
+        )
+    start, later = [step for step in steps if step == 0], [step for step in steps if step > 0]
+    if k >= len(later):
+        return start + later
+    if k == 1:
+        return [*start, later[-1]]
+    chosen, last = [0], len(later) - 1
+    for number in range(1, k):
+        here = later[chosen[-1]]
+        wanted = math.log2(here) + (math.log2(later[-1]) - math.log2(here)) / (k - number)
+        candidates = range(chosen[-1] + 1, last - (k - number - 1) + 1)
+        chosen.append(min(candidates, key=lambda at: (round(abs(math.log2(later[at]) - wanted), 12), later[at])))
+    return start + [later[at] for at in chosen]
+
+
+def _part(part: str, updates: int) -> Sequence[int]:
+    word, colon, number = part.partition(":")
+    if part == "powers":
+        return [2**power for power in range(updates.bit_length()) if 2**power <= updates]
+    if colon and word in _GRIDS:
+        if not number.isdecimal() or not 1 <= int(number) <= _MOST:
+            raise UserError(f"{word} takes a number from 1 to {_MOST:,}. Got {part[:80]!r}. {_GRAMMAR}")
+        return _GRIDS[word](int(number), updates)
+    listed = [item.strip() for item in part.split(",")]
+    if not all(item.isdecimal() for item in listed):
+        raise UserError(f"No schedule of checkpoints is called {part[:80]!r}. {_GRAMMAR}")
+    steps = [int(item) for item in listed]
+    if max(steps) > updates or len(set(steps)) < len(steps):
+        raise UserError(
+            f"The steps of a schedule must be different, and at most the last update, {updates}. Got {part[:80]!r}. "
+            "Leave out what is beyond or twice there."
+        )
+    return steps
+
+
+def _log(k: int, updates: int) -> Sequence[int]:
+    if k >= updates:
+        return range(1, updates + 1)
+    steps = [1] if k > 1 else [updates]
+    for number in range(1, k):
+        here = steps[-1]
+        steps.append(max(here + 1, math.floor(here * (updates / here) ** (1 / (k - number)) + 0.5)))
+    return steps
+
+
+def _linear(k: int, updates: int) -> Sequence[int]:
+    if k >= updates:
+        return range(1, updates + 1)
+    return [(2 * updates * number + k) // (2 * k) for number in range(1, k + 1)]
+
+
+def _every(number: int, updates: int) -> Sequence[int]:
+    return range(number, updates + 1, number)
+
+
+_GRIDS = {"log": _log, "linear": _linear, "every": _every}
