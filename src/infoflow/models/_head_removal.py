@@ -72,6 +72,11 @@ def _require_removable(
         )
     if not heads:
         return
+    if one.own is not None:
+        raise UserError(
+            f"{one.module} computes attention in code of its own, which may count its heads where infoflow does not "
+            "know, so its heads can be ablated but not removed."
+        )
     if one.query is None or one.key is None or one.value is None or one.output is None:
         raise UserError(
             f"The projections of {one.module} are laid out in a way that infoflow does not know, so its heads can be "

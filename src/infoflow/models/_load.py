@@ -4,6 +4,7 @@ import io
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,8 @@ from ._checks import (
     model_class,
     without_kernels,
 )
-from ._discovery import discover, vocabulary_size
+from ._discovery import discover
+from ._first_pass import vocabulary_size
 from ._hub import hub_is_reachable
 from ._model import Model, Task
 from ._pruned_folder import is_pruned_folder, read_pruned
@@ -92,10 +94,12 @@ def load_model(
         tokenizer=source_tokenizer,
         target_tokenizer=target_tokenizer,
         anatomy=anatomy,
-        task=_task(module, anatomy),
+        task="encoder",
         pad_token_id=_pad_token_id(module, source_tokenizer),
     )
+    # The task last: what it asks of a configuration would hide why a family cannot be read at all.
     model = tried(model)
+    model = replace(model, task=_task(module, anatomy))
     if not model.pads:
         current_display().note(
             f"Padding changes what {name} computes for a sentence, so it reads sentences of equal length together."

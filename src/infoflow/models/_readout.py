@@ -14,7 +14,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from infoflow.foundation import UserError
 
 from ._anatomy import Stack
-from ._discovery import tiny_inputs
+from ._first_pass import tiny_inputs
 from ._inputs import without_cache
 from ._losses import forward_logits
 from ._model import Model

@@ -147,12 +147,21 @@ class _Recorder(TorchFunctionMode):
         values = [self.tape.value(source) for source in sources]
         if None in values:
             return self._lost((), heads, f"what {attention.module} reads: it is not a block's state")
-        query, key = call.query[0], call.key[0]
+        seen = {part: getattr(call, part) for part in parts}
         plain = {
-            part: _split(rows(sources[part != "query"]), *projections[part], parts[part].num_heads, seen.shape[-1])
-            for part, seen in (("query", query), ("key", key), ("value", call.value))
+            part: _split(
+                rows(sources[part != "query"]),
+                *projections[part],
+                parts[part].num_heads,
+                (call.value if used is None else used).shape[-1],
+            )
+            for part, used in seen.items()
         }
-        rotations = self._rotations(plain["query"], plain["key"], query, key[:: attention.group_size])
+        if call.query is None or call.key is None:  # nothing is known of the softmax; the values' path is exact
+            query, key, rotations = plain["query"], plain["key"], False
+        else:
+            query, key = call.query[0], call.key[0]
+            rotations = self._rotations(plain["query"], plain["key"], query, key[:: attention.group_size])
         if not close(plain["value"], call.value[0][:: attention.group_size]):
             return self._lost((), heads, f"what {attention.module} does with its values")
         unknown = rotations is False or call.softcap is not None
