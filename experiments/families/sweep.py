@@ -163,7 +163,7 @@ def _compare(model: Model, plain: Any, texts: infoflow.Corpus, found: dict) -> d
         difference = float(np.abs(ours - theirs_N).max() / max(np.abs(theirs_N).max(), 1e-30))
         worst[kind] = max(worst[kind] or 0.0, difference if np.isfinite(difference) else 1e30)
 
-    chosen = list(zip(texts, texts.ids.tolist(), strict=True))[:8]
+    chosen = list(zip(texts, texts.content_ids.tolist(), strict=True))[:8]
     logits = _padded_logits(model, [sentence for sentence, _ in chosen])
     for number, (sentence, identity) in enumerate(chosen):
         ids = torch.tensor([encode(sentence.text)["input_ids"]])
@@ -197,8 +197,10 @@ def _eager(plain: Any) -> Any:
     """The model with eager attention; as it is, without attention to compare, where its own eager attention fails."""
     before, ids = plain.config._attn_implementation, torch.tensor([[5, 6, 7]])
     plain.set_attn_implementation("eager")
+    for config in {id(one.config): one.config for one in plain.modules() if hasattr(one, "config")}.values():
+        config._attn_implementation_internal = "eager"  # families with attention code of their own cannot be told
     try:
-        with torch.no_grad():
+        with torch.no_grad():  # also for BigBird, whose first pass puts in its attention for short sentences
             plain.base_model(
                 **{"input_ids": ids} | ({"decoder_input_ids": ids} if plain.config.is_encoder_decoder else {})
             )
