@@ -64,7 +64,7 @@ _FAMILIES = {
     ),
 }
 _NO_PRODUCT = {"deberta", "deberta-v2"}  # scores of content and position in one
-_EXACT = dict(rtol=1e-5, atol=1e-5)
+_EXACT = {"rtol": 1e-5, "atol": 1e-5}
 
 
 def build(family):

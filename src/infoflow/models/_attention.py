@@ -36,6 +36,19 @@ class Site:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class OtherKeys:
+    """Keys and values that only some queries look through: those of Longformer's global tokens."""
+
+    rows: Tensor  # (B, T), true for these queries
+    key: Tensor  # (B, H, S, d)
+    value: Tensor
+
+    def where(self, theirs: Tensor, rest: Tensor) -> Tensor:
+        """Of two tensors (B, H, T, ...), `theirs` for these queries."""
+        return torch.where(self.rows[:, None, :, None], theirs, rest)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class AttentionCall:
     r"""One call of an attention module, seen between its projections.
 
@@ -54,7 +67,8 @@ class AttentionCall:
 
     In a family with attention code of its own `mask` is everything that its scores add to $s\, q k^\top$, (B, H, T, S).
     Where its scores are not such a product plus constants (DeBERTa's are of content and position in one), `query` and
-    `key` are None and `mask` is the scores.
+    `key` are None and `mask` is the scores. Longformer's global tokens, where it has some, look at `others` in place of
+    `key` and `value`.
 
     To edit a call, return `call.edited(...)` from `on_attention`.
     """
@@ -72,6 +86,7 @@ class AttentionCall:
     softcap: float | None
     weights: Tensor
     replaced_context: Tensor | None = None
+    others: OtherKeys | None = None
 
     @property
     def stack(self) -> str:
@@ -103,7 +118,10 @@ class AttentionCall:
         if self.replaced_context is not None:
             return self.replaced_context
         weights = nn.functional.dropout(self.weights, p=self.dropout, training=self.module.training)
-        return weights.to(self.value.dtype) @ self.value
+        context = weights.to(self.value.dtype) @ self.value
+        if self.others is None:
+            return context
+        return self.others.where(weights.to(self.value.dtype) @ self.others.value, context)
 
 
 def attention_weights(call: AttentionCall) -> Float[Tensor, "batch head query key"]:
@@ -120,6 +138,8 @@ def _scores(call: AttentionCall) -> Tensor:
         assert call.mask is not None, "scores that are no product lie in the mask"
         return call.mask
     scores = (call.query @ call.key.mT) * call.scaling
+    if call.others is not None:
+        scores = call.others.where((call.query @ call.others.key.mT) * call.scaling, scores)
     if call.softcap is not None:
         scores = call.softcap * torch.tanh(scores / call.softcap)
     if call.position_bias is not None:
@@ -165,10 +185,44 @@ def _tapped_attention(
         softcap=softcap,
         weights=query,
     )
-    call = replace(call, weights=attention_weights(call))
-    for listener in _LISTENERS.get(module, ()):
-        call = listener(call)
+    call = attended(call)
     return call.context().transpose(1, 2).contiguous(), call.weights
+
+
+def attended(call: AttentionCall) -> AttentionCall:
+    """The call with its weights, as whoever listens to its module leaves it."""
+    call = replace(call, weights=attention_weights(call))
+    for listener in _LISTENERS.get(call.module, ()):
+        call = listener(call)
+    return call
+
+
+def unplaced_call(
+    module: nn.Module,
+    heads: tuple[Tensor, Tensor, Tensor],
+    *,
+    mask: Tensor,
+    scaling: float,
+    dropout: float,
+    others: OtherKeys | None,
+) -> AttentionCall:
+    """A call of queries, keys and values (B, H, T, d); its place in the model and its weights are not known yet."""
+    query, key, value = heads
+    return AttentionCall(
+        site=_UNKNOWN,
+        module=module,
+        num_key_value_heads=key.shape[1],
+        query=query,
+        key=key,
+        value=value,
+        mask=mask,
+        scaling=scaling,
+        dropout=dropout,
+        position_bias=None,
+        softcap=None,
+        weights=query,
+        others=others,
+    )
 
 
 def own_call(seen: OwnCall, code: OwnCode) -> AttentionCall:

@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 from infoflow.foundation import UserError
 
 from ._anatomy import Anatomy, Attention
+from ._bands import attends_densely
 
 Site = tuple[str, str, int]
 """(stack, kind, layer) of an attention."""
@@ -48,6 +49,11 @@ def remove_heads(module: PreTrainedModel, anatomy: Anatomy, removed: Mapping[Sit
         site = (one.stack, one.kind, one.layer)
         heads = wanted.get(site, frozenset())
         _require_removable(one, heads, anatomy, wanted)
+        if heads and attends_densely(module.get_submodule(one.module)):
+            raise UserError(
+                f"{one.module} has projections of its own for global tokens, whose heads are not known one by one, so "
+                "its heads can be ablated but not removed."
+            )
         for name, (dim, indices) in _slices(one, heads).items():
             before = plans.get(name, (dim, indices))[1]  # of a parameter that layers share, seen again
             plans[name] = (dim, torch.cat([before, indices]).unique())

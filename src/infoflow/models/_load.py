@@ -25,6 +25,7 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, cached_file, logging
 from infoflow.foundation import UserError, as_written, current_display, missing_extra, patient_hub
 
 from ._anatomy import Anatomy
+from ._bands import read_bands_densely
 from ._checks import (
     check_family,
     check_finite,
@@ -69,7 +70,8 @@ def load_model(
         dtype: Precision of weights that are read from disk.
 
     The class is the one that `config.architectures` names, so the head that was trained is kept. Weights are read from
-    safetensors, or from `.bin` files with `weights_only`; nothing is unpickled and no remote code runs.
+    safetensors, or from `.bin` files with `weights_only`; nothing is unpickled and no remote code runs. Attention in
+    bands (Longformer, LED) is from then on computed as one masked softmax, equal but for rounding.
 
     Raises:
         UserError: Nothing is found there, weights are missing, the tokenizer does not fit, or the family cannot be
@@ -87,6 +89,7 @@ def load_model(
     module = module.to(_device(device)).eval()
     source_tokenizer, target_tokenizer = find_tokenizers(tokenizer, home)
     _check_vocabulary(module, source_tokenizer, name)
+    read_bands_densely(module)
     anatomy = discover(module)
     model = Model(
         name=name,

@@ -50,10 +50,11 @@ def _constant_weights(call: AttentionCall) -> AttentionCall:
 
 
 def _halved_products(call: AttentionCall) -> AttentionCall:
-    if call.query is None or call.key is None:
+    if call.query is None or call.key is None or call.others is not None:
         raise UserError(
             'method="attn-lrp" shares relevance between queries and keys, but the scores of '
-            f"{type(call.module).__name__} are not made of their products alone (of position too, say). Use "
+            f"{type(call.module).__name__} are not made of their products alone (of position too, or of several "
+            "projections). Use "
             'method="gradient-x-input", "cp-lrp" or "chefer".'
         )
     return call.edited(

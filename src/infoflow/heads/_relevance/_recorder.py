@@ -140,6 +140,10 @@ class _Recorder(TorchFunctionMode):
         parts = {part: getattr(attention, part) for part in ("query", "key", "value")}
         if any(part is None for part in parts.values()):
             return self._lost((), heads, f"the projections of {attention.module}, whose layout is not known")
+        if call.others is not None:
+            return self._lost(
+                (), heads, f"the global tokens of {attention.module}, which have projections of their own"
+            )
         projections = {part: self._projection(projection) for part, projection in parts.items()}
         sources = [self._projected[self._module(parts[part])] for part in ("query", "key")]
         if not self._read_the_same(attention, sources, self._projected[self._module(parts["value"])]):
