@@ -180,17 +180,26 @@ def _compare(model: Model, plain: Any, texts: infoflow.Corpus, found: dict) -> d
             if own is not None:
                 for mine, its in zip(ours[:-1], own[:-1], strict=True):
                     note("states", mine, its[0])
-            note("states", ours[-1], last[stack.name][0])
+            note("states", ours[-1], last[stack.name][0][: len(ours[-1])])  # Longformer's own blocks pad the text
             for kind in stack.kinds:
                 name = "cross_attentions" if kind == "cross" else f"{stack.name}_attentions" if two else "attentions"
                 own = getattr(output, name, None)
                 if own and all(one is not None for one in own):  # none without eager attention
                     for mine, its in zip(found[identity][stack.name, kind], own, strict=True):
-                        note("attention", mine, its[0])
+                        note("attention", mine, its[0] if its[0].shape == mine.shape else _by_key(its[0]))
         if logits is not None:
             theirs = output.logits if "logits" in output else output.prediction_logits
             note("logits", logits[number], theirs[0])
     return worst
+
+
+def _by_key(banded_HTW: torch.Tensor) -> torch.Tensor:
+    """Weights by distance (Longformer's, without global tokens), as weights by key."""
+    heads, length, width = banded_HTW.shape
+    padded = torch.zeros(heads, length, length + width - 1)
+    for query in range(length):
+        padded[:, query, query : query + width] = banded_HTW[:, query]
+    return padded[:, :, width // 2 : width // 2 + length]
 
 
 def _eager(plain: Any) -> Any:

@@ -9,6 +9,8 @@ from ._anatomy import Stack as Stack
 from ._anatomy import keys_stack as keys_stack
 from ._attention import AttentionCall as AttentionCall
 from ._attention import Site as Site
+from ._bands import FIRST_IS_GLOBAL as FIRST_IS_GLOBAL
+from ._bands import compute_densely as compute_densely
 from ._bleu import Bleu as Bleu
 from ._bleu import bleu as bleu
 from ._bleu_statistics import BleuStatistics as BleuStatistics
