@@ -73,7 +73,8 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "longformer": {"attention_window": 4},
     "led": {"attention_window": 4},
     "xmod": {"languages": ["en_XX"], "default_language": "en_XX"},
-    **{f"{name}_text": {"rope_parameters": _SECTIONS} for name in ("glm4v", "glm4v_moe", "glm_ocr", "paddleocr_vl")},
+    **{f"{name}_text": {"rope_parameters": _SECTIONS} for name in ("glm4v", "glm_ocr", "paddleocr_vl")},
+    "glm4v_moe_text": {"rope_parameters": _SECTIONS | {"mrope_section": [1, 0, 1]}},  # a quarter of a head
     "bert-generation": {"is_decoder": True},
     **{name: {"num_key_value_heads": 4} for name in ("dots3_note", "dots3_note_text", "esmc")},
     **{name: {"moe_intermediate_size": [48, 48]} for name in ("ernie4_5_vl_moe_text", "ernie4_5_vl_moe")},
