@@ -299,6 +299,14 @@ def test_gradients_by_attention_are_differences_of_the_output(model, inputs):
     torch.testing.assert_close((high - low) / (2 * width), slope.double(), rtol=1e-2, atol=1e-3)
 
 
+def test_gradients_reach_weights_that_are_kept(model, inputs):
+    """As Chefer's relevance takes them: the heads are made from these very tensors."""
+    with tap(model, attention=True) as seen:
+        logits = run(model, inputs).logits
+    kept = [layer for layers in seen.attention.values() for layer in layers]
+    assert all(gradient.abs().max() > 1e-6 for gradient in torch.autograd.grad(logits.tanh().sum(), kept))
+
+
 def test_falcon_with_alibi_is_refused():
     """Without SDPA its own code adds the bias a second time."""
     config = transformers.FalconConfig(**_FALCON | {"alibi": True})

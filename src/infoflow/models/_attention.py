@@ -261,7 +261,8 @@ def _watching(own: Mapping[nn.Module, OwnCode]) -> Iterator[None]:
         for listener in _LISTENERS.get(seen.module, ()):
             shown = listener(shown)
         same = shown.weights is call.weights and shown.value is call.value and shown.replaced_context is None
-        return None if same else shown.context()
+        # With gradients the heads must be made from the very weights that were shown: some ask for a gradient by them.
+        return None if same and not torch.is_grad_enabled() else shown.context()
 
     with ExitStack() as stack:
         if new:
