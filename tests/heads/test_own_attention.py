@@ -10,6 +10,7 @@ from infoflow.foundation import UserError
 from infoflow.heads import relevance
 from infoflow.heads._sentence_attention import sentence_attention
 from infoflow.models import load_model, model_inputs, rerun_blocks, tap, without_token
+from infoflow.report import write_view
 
 _SIZES = {
     "vocab_size": 40,
@@ -128,7 +129,9 @@ def test_methods_that_need_no_products_work_there(deberta):
     np.testing.assert_allclose(found["relevance"], slopes, rtol=2e-2, atol=2e-3)
 
 
-def test_one_sentence_shows_no_products_there(deberta):
-    (kind,) = sentence_attention(deberta, _IDS[0].tolist()).kinds
+def test_one_sentence_shows_no_products_there(deberta, tmp_path):
+    seen = sentence_attention(deberta, _IDS[0].tolist())
+    (kind,) = seen.kinds
     assert all(layer.biased for layer in kind.layers)
-    assert all(layer.query.shape == (4, 6, 0) for layer in kind.layers)
+    assert all(layer.query.shape == (4, 6, 1) and not layer.query.any() for layer in kind.layers)
+    assert write_view(seen, tmp_path / "view.html").exists()
