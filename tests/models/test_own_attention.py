@@ -350,3 +350,54 @@ def test_an_error_inside_an_attention_leaves_nothing_behind():
         model.module(**inputs)
     assert [layer.shape for layer in seen.attention["decoder", "self"]] == [(1, 4, 3, 3)] * 3
     assert num_hooks(model) == hooks
+
+
+def test_weights_are_those_before_dropout_and_dropout_still_acts():
+    config = transformers.GPTJConfig(
+        **_GPT | {"rotary_dim": 4, "attn_pdrop": 0.5, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
+    )
+    torch.manual_seed(0)
+    model = load_model(transformers.GPTJForCausalLM(config))
+    inputs, calls = {"input_ids": torch.tensor([[5, 6, 7, 8]]), "use_cache": False}, []
+
+    def keep(call):
+        calls.append(call)
+        return call.edited(weights=call.weights.clone())
+
+    with torch.no_grad(), tap(model, heads=True, on_attention=keep) as seen:
+        model.module(**inputs)
+        plain = seen.heads["decoder", "self"][0]
+        model.module.train()
+        model.module(**inputs)
+        dropped = seen.heads["decoder", "self"][0]
+        model.module.eval()
+    torch.testing.assert_close(calls[3].weights, calls[0].weights)  # both of layer 0
+    assert calls[3].dropout == 0.5
+    torch.testing.assert_close((calls[0].weights @ calls[0].value).transpose(1, 2), plain, **_EXACT)
+    assert (dropped - plain).abs().max() > 1e-3
+    # A row of one weight is dropped whole, or doubled.
+    assert all(torch.equal(row, torch.zeros_like(row)) or torch.allclose(row, 2 * kept)
+               for row, kept in zip(dropped[0, 0], plain[0, 0], strict=True))  # fmt: skip
+
+
+@pytest.mark.parametrize("family", ["gpt-j", "bloom", "deberta-v2", "mpt"])
+def test_half_precision_shows_float32_weights(family):
+    model = load_model(build(family).bfloat16())
+    ids = torch.tensor([[5, 6, 7, 8, 2]])
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    with torch.no_grad():
+        with tap(model, attention=True, on_attention=lambda call: call.edited(weights=call.weights.clone())) as seen:
+            edited = model.module(**inputs).logits
+        expected = model.module(**inputs).logits
+    assert all(layer.dtype == torch.float32 for layers in seen.attention.values() for layer in layers)
+    torch.testing.assert_close(edited.float(), expected.float(), rtol=0.1, atol=0.1)
+
+
+def test_generation_with_a_cache_is_followed():
+    """Every step attends from one token to all before it."""
+    model, shapes = load_model(build("gpt-j")), []
+    with torch.no_grad(), tap(model, on_attention=lambda call: shapes.append(tuple(call.weights.shape))):
+        model.module.generate(
+            torch.tensor([[5, 6, 7]]), max_new_tokens=3, min_new_tokens=3, do_sample=False, pad_token_id=0
+        )
+    assert shapes == [(1, 4, 3, 3)] * 3 + [(1, 4, 1, 4)] * 3 + [(1, 4, 1, 5)] * 3
