@@ -186,15 +186,23 @@ def _compare(model: Model, plain: Any, texts: infoflow.Corpus, found: dict) -> d
                 own = getattr(output, name, None)
                 if own and all(one is not None for one in own):  # none without eager attention
                     for mine, its in zip(found[identity][stack.name, kind], own, strict=True):
-                        note("attention", mine, its[0] if its[0].shape == mine.shape else _by_key(its[0]))
+                        note("attention", mine, its[0] if its[0].shape == mine.shape else _by_key(its[0], len(mine[0])))
         if logits is not None:
             theirs = output.logits if "logits" in output else output.prediction_logits
             note("logits", logits[number], theirs[0])
     return worst
 
 
-def _by_key(banded_HTW: torch.Tensor) -> torch.Tensor:
-    """Weights by distance (Longformer's, without global tokens), as weights by key."""
+def _by_key(banded: torch.Tensor, length: int) -> torch.Tensor:
+    """Weights by distance (Longformer's, without global tokens) or by block (LongT5's), as weights by key."""
+    if banded.dim() == 4:
+        padded = torch.zeros(banded.shape[1], length, banded.shape[3] + banded.shape[0] * banded.shape[2])
+        for query in range(length):
+            number, row = divmod(query, banded.shape[2])
+            start = number * banded.shape[2]
+            padded[:, query, start : start + banded.shape[3]] = banded[number, :, row]
+        return padded[:, :, banded.shape[2] : banded.shape[2] + length]
+    banded_HTW = banded
     heads, length, width = banded_HTW.shape
     padded = torch.zeros(heads, length, length + width - 1)
     for query in range(length):

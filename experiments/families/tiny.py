@@ -72,6 +72,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     },
     "longformer": {"attention_window": 4},
     "led": {"attention_window": 4},
+    "longt5": {"local_radius": 3},
     "xmod": {"languages": ["en_XX"], "default_language": "en_XX"},
     **{f"{name}_text": {"rope_parameters": _SECTIONS} for name in ("glm4v", "glm_ocr", "paddleocr_vl")},
     "glm4v_moe_text": {"rope_parameters": _SECTIONS | {"mrope_section": [1, 0, 1]}},  # a quarter of a head

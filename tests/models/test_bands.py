@@ -202,5 +202,68 @@ def test_rows_padded_on_the_left_have_their_first_token_too():
 
 def test_heads_can_be_ablated_but_not_removed():
     model = load_model(build("longformer"))
-    with pytest.raises(UserError, match="global tokens"):
+    with pytest.raises(UserError, match="bands or blocks"):
         remove_heads(model.module, model.anatomy, {("encoder", "self", 0): [1]})
+
+
+# -- LongT5
+
+
+def long_t5(**settings):
+    torch.manual_seed(0)
+    config = transformers.LongT5Config(
+        vocab_size=40, d_model=16, d_kv=4, num_heads=4, d_ff=24, num_layers=3, num_decoder_layers=2, local_radius=2,
+        pad_token_id=0, decoder_start_token_id=0, **settings,
+    )  # fmt: skip
+    module = transformers.LongT5ForConditionalGeneration(config)
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return module.eval()
+
+
+def test_long_t5_is_what_its_own_code_computes():
+    """Eleven tokens are four blocks of three, the last one not full."""
+    inputs, model = batch("led"), load_model(long_t5())
+    with torch.no_grad():
+        expected = long_t5()(**inputs, output_hidden_states=True, output_attentions=True)
+        with tap(model, hidden=True, attention=True, heads=True) as seen:
+            found = model.module(**inputs)
+    torch.testing.assert_close(found.logits, expected.logits, **_EXACT)
+    real = inputs["attention_mask"].bool()
+    for mine, its in zip(seen.hidden["encoder"][:-1], expected.encoder_hidden_states[:-1], strict=True):
+        torch.testing.assert_close(mine[real], its[real], **_EXACT)
+    for weights, blocked in zip(seen.attention["encoder", "self"], expected.encoder_attentions, strict=True):
+        assert blocked.shape == (2, 4, 4, 3, 9)  # (B, N, H, 3, 9)
+        dense = torch.zeros_like(weights)
+        for query in range(11):
+            for key in range(11):
+                if abs(query - key) <= 2:
+                    place = key - (query // 3 - 1) * 3
+                    dense[:, :, query, key] = blocked[:, query // 3, :, query % 3, place]
+        for row, length in enumerate(_LENGTHS):
+            torch.testing.assert_close(weights[row, :, :length], dense[row, :, :length], **_EXACT)
+
+
+def test_long_t5_s_heads_can_be_gated_and_its_weights_edited():
+    inputs, model = batch("led"), load_model(long_t5())
+    gates = {key: [torch.ones(4)] * len(layers) for key, layers in _layers(model).items()}
+    gates["encoder", "self"] = [torch.ones(4), torch.zeros(4), torch.ones(4)]
+
+    def none(call):
+        here = (call.stack, call.kind, call.layer) == ("encoder", "self", 1)
+        return call.edited(weights=torch.zeros_like(call.weights)) if here else None
+
+    with torch.no_grad():
+        with tap(model, gates=gates):
+            gated = model.module(**inputs).logits
+        with tap(model, on_attention=none):
+            edited = model.module(**inputs).logits
+        assert (edited - model.module(**inputs).logits).abs().max() > 1e-4
+    torch.testing.assert_close(edited, gated, **_EXACT)
+    with pytest.raises(UserError, match="bands or blocks"):
+        remove_heads(model.module, model.anatomy, {("encoder", "self", 0): [1]})
+
+
+def test_long_t5_with_summaries_of_blocks_is_refused():
+    with pytest.raises(UserError, match="The encoder of LongT5ForConditionalGeneration never calls"):
+        load_model(long_t5(encoder_attention_type="transient-global", global_block_size=4))

@@ -204,7 +204,8 @@ def unplaced_call(
     mask: Tensor,
     scaling: float,
     dropout: float,
-    others: OtherKeys | None,
+    position_bias: Tensor | None = None,
+    others: OtherKeys | None = None,
 ) -> AttentionCall:
     """A call of queries, keys and values (B, H, T, d); its place in the model and its weights are not known yet."""
     query, key, value = heads
@@ -218,7 +219,7 @@ def unplaced_call(
         mask=mask,
         scaling=scaling,
         dropout=dropout,
-        position_bias=None,
+        position_bias=position_bias,
         softcap=None,
         weights=query,
         others=others,

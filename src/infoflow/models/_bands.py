@@ -19,10 +19,12 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.models.led.modeling_led import LEDEncoder, LEDEncoderSelfAttention
 from transformers.models.longformer.modeling_longformer import LongformerModel, LongformerSelfAttention
+from transformers.models.longt5.modeling_longt5 import LongT5LocalAttention
 
 from infoflow.foundation import UserError
 
 from ._attention import AttentionCall, OtherKeys, attended, unplaced_call
+from ._blocks import DenseLongT5LocalAttention
 from ._first_pass import evaluating, run_tiny, tiny_inputs
 
 FIRST_IS_GLOBAL = "first_token_is_global"
@@ -31,7 +33,9 @@ _TOLERANCE = 1e-4
 
 
 def read_bands_densely(module: PreTrainedModel) -> None:
-    """Let attention in bands be computed through the attention function, from now on; other models stay as they are.
+    """Let attention in bands (and LongT5's in blocks) be computed through the attention function, from now on.
+
+    Other models stay as they are.
 
     Memory is then layers x heads x T x T while attention is read, as in every other family.
 
@@ -158,9 +162,10 @@ class DenseLEDEncoderSelfAttention(_Dense, LEDEncoderSelfAttention):
 _DENSE: dict[type[nn.Module], type[nn.Module]] = {
     LongformerSelfAttention: DenseLongformerSelfAttention,
     LEDEncoderSelfAttention: DenseLEDEncoderSelfAttention,
+    LongT5LocalAttention: DenseLongT5LocalAttention,
 }
 
 
 def attends_densely(module: nn.Module) -> bool:
-    """Whether this attention is one of bands, with projections for global tokens besides."""
-    return isinstance(module, _Dense)
+    """Whether this attention is computed as one masked softmax in place of its family's bands or blocks."""
+    return type(module) in _DENSE.values()

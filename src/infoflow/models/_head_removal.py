@@ -51,8 +51,8 @@ def remove_heads(module: PreTrainedModel, anatomy: Anatomy, removed: Mapping[Sit
         _require_removable(one, heads, anatomy, wanted)
         if heads and attends_densely(module.get_submodule(one.module)):
             raise UserError(
-                f"{one.module} has projections of its own for global tokens, whose heads are not known one by one, so "
-                "its heads can be ablated but not removed."
+                f"{one.module} attends in bands or blocks: what its family's own code does for global tokens, or hands "
+                "from layer to layer, counts all heads. So its heads can be ablated but not removed."
             )
         for name, (dim, indices) in _slices(one, heads).items():
             before = plans.get(name, (dim, indices))[1]  # of a parameter that layers share, seen again
