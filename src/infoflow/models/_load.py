@@ -103,11 +103,20 @@ def load_model(
     # The task last: what it asks of a configuration would hide why a family cannot be read at all.
     model = tried(model)
     model = replace(model, task=_task(module, anatomy))
+    _tell_of_full_attention(model)
     if not model.pads:
         current_display().note(
             f"Padding changes what {name} computes for a sentence, so it reads sentences of equal length together."
         )
     return model
+
+
+def _tell_of_full_attention(model: Model) -> None:
+    if getattr(model.module.config, "attention_type", None) == "block_sparse":
+        current_display().note(
+            f"{model.name} attends in blocks where a text is long. As transformers does after a first short text, "
+            "infoflow reads every text with full attention."
+        )
 
 
 def _existing(source: object) -> Path | str:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from infoflow.foundation import UserError
 
-from ._anatomy import Attention
+from ._anatomy import Attention, OwnCode
 from ._attention import AttentionCall, Listener, Site, listening
 from ._model import Model
 
@@ -123,9 +123,7 @@ def tap(
         if attention or on_attention:
             listener = _attention_listener(result, rounds, attention, on_attention)
             modules = {model.module.get_submodule(one.module) for one in model.anatomy.attentions()}
-            codes = {model.module.get_submodule(one.module): one.own for one in model.anatomy.attentions()}
-            own = {module: code for module, code in codes.items() if code is not None}
-            stack.enter_context(listening(model.module, dict.fromkeys(modules, listener), own))
+            stack.enter_context(listening(model.module, dict.fromkeys(modules, listener), _own_codes(model)))
         yield result
 
 
@@ -240,6 +238,11 @@ def _tap_projections(model: Model, stack: ExitStack, projection_tap: _Projection
     }
     for projection, shape in heads.items():
         stack.enter_context(_hook(projection.register_forward_pre_hook(projection_tap.hook(*shape))))
+
+
+def _own_codes(model: Model) -> dict[nn.Module, OwnCode]:
+    codes = {model.module.get_submodule(one.module): one.own for one in model.anatomy.attentions()}
+    return {module: code for module, code in codes.items() if code is not None}
 
 
 def _attention_listener(
