@@ -163,7 +163,7 @@ def _compare(model: Model, plain: Any, texts: infoflow.Corpus, found: dict) -> d
         difference = float(np.abs(ours - theirs_N).max() / max(np.abs(theirs_N).max(), 1e-30))
         worst[kind] = max(worst[kind] or 0.0, difference if np.isfinite(difference) else 1e30)
 
-    chosen = list(zip(texts, texts.ids.tolist(), strict=True))[:8]
+    chosen = list(zip(texts, texts.content_ids.tolist(), strict=True))[:8]
     logits = _padded_logits(model, [sentence for sentence, _ in chosen])
     for number, (sentence, identity) in enumerate(chosen):
         ids = torch.tensor([encode(sentence.text)["input_ids"]])
@@ -180,25 +180,44 @@ def _compare(model: Model, plain: Any, texts: infoflow.Corpus, found: dict) -> d
             if own is not None:
                 for mine, its in zip(ours[:-1], own[:-1], strict=True):
                     note("states", mine, its[0])
-            note("states", ours[-1], last[stack.name][0])
+            note("states", ours[-1], last[stack.name][0][: len(ours[-1])])  # Longformer's own blocks pad the text
             for kind in stack.kinds:
                 name = "cross_attentions" if kind == "cross" else f"{stack.name}_attentions" if two else "attentions"
                 own = getattr(output, name, None)
                 if own and all(one is not None for one in own):  # none without eager attention
                     for mine, its in zip(found[identity][stack.name, kind], own, strict=True):
-                        note("attention", mine, its[0])
+                        note("attention", mine, its[0] if its[0].shape == mine.shape else _by_key(its[0], len(mine[0])))
         if logits is not None:
             theirs = output.logits if "logits" in output else output.prediction_logits
             note("logits", logits[number], theirs[0])
     return worst
 
 
+def _by_key(banded: torch.Tensor, length: int) -> torch.Tensor:
+    """Weights by distance (Longformer's, without global tokens) or by block (LongT5's), as weights by key."""
+    if banded.dim() == 4:
+        padded = torch.zeros(banded.shape[1], length, banded.shape[3] + banded.shape[0] * banded.shape[2])
+        for query in range(length):
+            number, row = divmod(query, banded.shape[2])
+            start = number * banded.shape[2]
+            padded[:, query, start : start + banded.shape[3]] = banded[number, :, row]
+        return padded[:, :, banded.shape[2] : banded.shape[2] + length]
+    banded_HTW = banded
+    heads, length, width = banded_HTW.shape
+    padded = torch.zeros(heads, length, length + width - 1)
+    for query in range(length):
+        padded[:, query, query : query + width] = banded_HTW[:, query]
+    return padded[:, :, width // 2 : width // 2 + length]
+
+
 def _eager(plain: Any) -> Any:
     """The model with eager attention; as it is, without attention to compare, where its own eager attention fails."""
     before, ids = plain.config._attn_implementation, torch.tensor([[5, 6, 7]])
     plain.set_attn_implementation("eager")
+    for config in {id(one.config): one.config for one in plain.modules() if hasattr(one, "config")}.values():
+        config._attn_implementation_internal = "eager"  # families with attention code of their own cannot be told
     try:
-        with torch.no_grad():
+        with torch.no_grad():  # also for BigBird, whose first pass puts in its attention for short sentences
             plain.base_model(
                 **{"input_ids": ids} | ({"decoder_input_ids": ids} if plain.config.is_encoder_decoder else {})
             )

@@ -64,6 +64,18 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "falcon_h1": {"mamba_d_ssm": 64, "mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_expand": 2},
     "doge": {"is_moe": True, "num_experts": 16},
     "codegen": {"n_ctx": 64, "rotary_dim": 4, "n_positions": 64},
+    "gptj": {"rotary_dim": 4},
+    "gpt_neo": {"num_layers": 3, "attention_types": [[["global", "local"], 1], [["global"], 1]], "window_size": 4},
+    **{
+        name: {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "max_relative_positions": 16}
+        for name in ("deberta", "deberta-v2")
+    },
+    "longformer": {"attention_window": 4},
+    "led": {"attention_window": 4},
+    "longt5": {"local_radius": 3},
+    "xmod": {"languages": ["en_XX"], "default_language": "en_XX"},
+    **{f"{name}_text": {"rope_parameters": _SECTIONS} for name in ("glm4v", "glm_ocr", "paddleocr_vl")},
+    "glm4v_moe_text": {"rope_parameters": _SECTIONS | {"mrope_section": [1, 0, 1]}},  # a quarter of a head
     "bert-generation": {"is_decoder": True},
     **{name: {"num_key_value_heads": 4} for name in ("dots3_note", "dots3_note_text", "esmc")},
     **{name: {"moe_intermediate_size": [48, 48]} for name in ("ernie4_5_vl_moe_text", "ernie4_5_vl_moe")},
@@ -124,7 +136,8 @@ def _agreeing(config: PreTrainedConfig, given: dict[str, Any]) -> dict[str, Any]
     if isinstance(rope, dict) and len(rope.get("mrope_section") or ()) == 3 and "rope_parameters" not in given:
         more["rope_parameters"] = {**rope, "mrope_section": [1, 1, 2]}  # half of a head of 8
     kinds = getattr(config, "layer_types", None)
-    if kinds and not any("full" in kind or "sliding" in kind or kind == "attention" for kind in kinds):
+    own = "layer_types" in {field.name for field in dataclasses.fields(config)}  # Mamba's follow from other fields
+    if kinds and own and not any("full" in kind or "sliding" in kind or kind == "attention" for kind in kinds):
         more["layer_types"] = [*kinds[:-1], "full_attention"]  # a hybrid whose few blocks would never attend
     return more
 

@@ -116,20 +116,6 @@ def test_discovery_leaves_the_model_as_it_was(build_module):
     assert not any(child._forward_pre_hooks for child in module.modules())
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [
-        ("DebertaV2", {}),
-        ("Longformer", {"attention_window": 4, "max_position_embeddings": 40}),
-    ],
-)
-def test_a_family_that_computes_attention_itself_is_refused(name, settings):
-    sizes = {"vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2}
-    config = getattr(transformers, f"{name}Config")(**(sizes | {"intermediate_size": 8} | settings))
-    with pytest.raises(UserError, match="never calls the attention function"):
-        load_model(getattr(transformers, f"{name}Model")(config))
-
-
 @pytest.mark.parametrize("family", ["bart", "mbart", "bert", "t5"])
 def test_a_classifier_has_the_stacks_of_its_base_model(build_module, family):
     base = build_module(family)

@@ -216,7 +216,7 @@ def test_ibert_is_refused_for_its_attention():
     config = transformers.IBertConfig(
         vocab_size=40, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24
     )
-    with pytest.raises(UserError, match="never calls the attention function"):
+    with pytest.raises(UserError, match="hands its heads' outputs to no linear output projection"):
         load_model(random_model("IBertForMaskedLM", config))
 
 

@@ -26,7 +26,7 @@ class LayerAttention:
     layer: int
     weights: UInt8[np.ndarray, "head query key"]  # as `quantise` writes them
     value_norms: Float[np.ndarray, "head key"]  # length of what a head would write if it looked at that key alone
-    query: Float[np.ndarray, "head query width"]
+    query: Float[np.ndarray, "head query width"]  # zeros of width 1 where scores are no such products (DeBERTa)
     key: Float[np.ndarray, "group key width"]  # one per key/value head
     scaling: float  # of the products of query and key
     biased: bool  # scores are more than these products: a position bias or a cap
@@ -125,11 +125,21 @@ def _looked_at(model: Model, attention: Attention, call: AttentionCall) -> Layer
         layer=call.layer,
         weights=quantise(call.weights[0].float().cpu().numpy()),
         value_norms=_array(value_norms(call.value, output_weight(model, attention))[0]),
-        query=_array(call.query[0]),
-        key=_array(call.key[0, :: attention.group_size]),
+        query=_array(torch.zeros_like(call.weights[0, :, :, :1]) if call.query is None else call.query[0]),
+        key=_array(
+            torch.zeros_like(call.value[0, :, :, :1]) if call.key is None else call.key[0, :: attention.group_size]
+        ),
         scaling=call.scaling,
-        biased=call.position_bias is not None or call.softcap is not None,
+        biased=call.position_bias is not None or call.softcap is not None or _adds_to_products(call, attention),
     )
+
+
+def _adds_to_products(call: AttentionCall, attention: Attention) -> bool:
+    """Whether attention code of a family's own adds more to its scores than what hides keys."""
+    if attention.own is None or call.mask is None:
+        return False
+    seen = call.weights > 0
+    return call.query is None or bool((call.mask[seen].abs() > 1e-3).any())
 
 
 def _array(tensor: Tensor) -> np.ndarray:

@@ -9,6 +9,8 @@ from ._anatomy import Stack as Stack
 from ._anatomy import keys_stack as keys_stack
 from ._attention import AttentionCall as AttentionCall
 from ._attention import Site as Site
+from ._bands import FIRST_IS_GLOBAL as FIRST_IS_GLOBAL
+from ._bands import compute_densely as compute_densely
 from ._bleu import Bleu as Bleu
 from ._bleu import bleu as bleu
 from ._bleu_statistics import BleuStatistics as BleuStatistics
@@ -21,9 +23,9 @@ from ._block_rerun import BlockRerun as BlockRerun
 from ._block_rerun import rerun_blocks as rerun_blocks
 from ._block_rerun import without_token as without_token
 from ._discovery import discover as discover
-from ._discovery import tiny_inputs as tiny_inputs
 from ._fast_linear import FastLinear as FastLinear
 from ._fast_linear import fast_linear as fast_linear
+from ._first_pass import tiny_inputs as tiny_inputs
 from ._head_removal import Kept as Kept
 from ._head_removal import kept_heads as kept_heads
 from ._head_removal import remove_heads as remove_heads

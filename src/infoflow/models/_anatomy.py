@@ -29,6 +29,14 @@ def keys_stack(stack: str, kind: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class OwnCode:
+    """An attention that its family computes in code of its own, not by the function that Hugging Face looks up."""
+
+    num_heads: int
+    scaling: float | None  # s where scores are s q kᵀ and constants; None where they are not (DeBERTa)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Attention:
     """One attention of a layer: its heads and where its projections lie."""
 
@@ -45,6 +53,7 @@ class Attention:
     key: Projection | None
     value: Projection | None
     output: Projection | None
+    own: OwnCode | None = None  # None: it calls the attention function
 
     @property
     def keys_stack(self) -> str:

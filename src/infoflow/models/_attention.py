@@ -2,21 +2,26 @@
 
 Hugging Face models look their attention up by name at every call. Under the name `infoflow` they find
 `_tapped_attention`, which computes what every family's eager attention computes and shows each call to whoever listens.
+Families that never look it up compute attention in code of their own, which is watched while it runs: whoever listens
+sees the same calls.
 """
 
 # B batch, H query head, G key/value head, T query token, S key token, d head width
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedConfig
 from transformers.masking_utils import AttentionMaskInterface, eager_mask
+
+from ._anatomy import OwnCode
+from ._own_attention import OwnCall, watching_own_attention
 
 IMPLEMENTATION = "infoflow"
 
@@ -28,6 +33,19 @@ class Site:
     stack: str
     kind: str
     layer: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class OtherKeys:
+    """Keys and values that only some queries look through: those of Longformer's global tokens."""
+
+    rows: Tensor  # (B, T), true for these queries
+    key: Tensor  # (B, H, S, d)
+    value: Tensor
+
+    def where(self, theirs: Tensor, rest: Tensor) -> Tensor:
+        """Of two tensors (B, H, T, ...), `theirs` for these queries."""
+        return torch.where(self.rows[:, None, :, None], theirs, rest)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -47,14 +65,19 @@ class AttentionCall:
     | $A$ | `weights` | (B, H, T, S), rows sum to 1, before dropout |
     | $\mathrm{ctx}$ | `context()` | (B, H, T, d) |
 
+    In a family with attention code of its own `mask` is everything that its scores add to $s\, q k^\top$, (B, H, T, S).
+    Where its scores are not such a product plus constants (DeBERTa's are of content and position in one), `query` and
+    `key` are None and `mask` is the scores. Longformer's global tokens, where it has some, look at `others` in place of
+    `key` and `value`.
+
     To edit a call, return `call.edited(...)` from `on_attention`.
     """
 
     site: Site
     module: nn.Module
     num_key_value_heads: int
-    query: Tensor
-    key: Tensor
+    query: Tensor | None
+    key: Tensor | None
     value: Tensor
     mask: Tensor | None
     scaling: float
@@ -63,6 +86,7 @@ class AttentionCall:
     softcap: float | None
     weights: Tensor
     replaced_context: Tensor | None = None
+    others: OtherKeys | None = None
 
     @property
     def stack(self) -> str:
@@ -94,22 +118,35 @@ class AttentionCall:
         if self.replaced_context is not None:
             return self.replaced_context
         weights = nn.functional.dropout(self.weights, p=self.dropout, training=self.module.training)
-        return weights.to(self.value.dtype) @ self.value
+        context = weights.to(self.value.dtype) @ self.value
+        if self.others is None:
+            return context
+        return self.others.where(weights.to(self.value.dtype) @ self.others.value, context)
 
 
 def attention_weights(call: AttentionCall) -> Float[Tensor, "batch head query key"]:
     """Post-softmax weights of a call, before dropout, in float32 or wider whatever the model's precision."""
+    scores = _scores(call)
+    # Half precision needs a float32 softmax; float64 must stay: its lowest number is -inf in float32, and a row that
+    # is masked everywhere (left padding) would become NaN, as it does in some families' own eager attention.
+    precision = torch.promote_types(scores.dtype, torch.float32)
+    return scores.softmax(dim=-1, dtype=precision)
+
+
+def _scores(call: AttentionCall) -> Tensor:
+    if call.query is None or call.key is None:
+        assert call.mask is not None, "scores that are no product lie in the mask"
+        return call.mask
     scores = (call.query @ call.key.mT) * call.scaling
+    if call.others is not None:
+        scores = call.others.where((call.query @ call.others.key.mT) * call.scaling, scores)
     if call.softcap is not None:
         scores = call.softcap * torch.tanh(scores / call.softcap)
     if call.position_bias is not None:
         scores = scores + call.position_bias
     if call.mask is not None:
         scores = scores + call.mask
-    # Half precision needs a float32 softmax; float64 must stay: its lowest number is -inf in float32, and a row that
-    # is masked everywhere (left padding) would become NaN, as it does in some families' own eager attention.
-    precision = torch.promote_types(scores.dtype, torch.float32)
-    return scores.softmax(dim=-1, dtype=precision)
+    return scores
 
 
 Listener = Callable[[AttentionCall], AttentionCall]
@@ -117,6 +154,8 @@ Listener = Callable[[AttentionCall], AttentionCall]
 
 _UNKNOWN = Site(stack="?", kind="?", layer=-1)
 _LISTENERS: WeakKeyDictionary[nn.Module, list[Listener]] = WeakKeyDictionary()
+_WATCHED: WeakSet[nn.Module] = WeakSet()
+"""Attentions with code of their own that are watched already: taps nest."""
 
 
 def _tapped_attention(
@@ -146,10 +185,93 @@ def _tapped_attention(
         softcap=softcap,
         weights=query,
     )
-    call = replace(call, weights=attention_weights(call))
-    for listener in _LISTENERS.get(module, ()):
-        call = listener(call)
+    call = attended(call)
     return call.context().transpose(1, 2).contiguous(), call.weights
+
+
+def attended(call: AttentionCall) -> AttentionCall:
+    """The call with its weights, as whoever listens to its module leaves it."""
+    call = replace(call, weights=attention_weights(call))
+    for listener in _LISTENERS.get(call.module, ()):
+        call = listener(call)
+    return call
+
+
+def unplaced_call(
+    module: nn.Module,
+    heads: tuple[Tensor, Tensor, Tensor],
+    *,
+    mask: Tensor,
+    scaling: float,
+    dropout: float,
+    position_bias: Tensor | None = None,
+    others: OtherKeys | None = None,
+) -> AttentionCall:
+    """A call of queries, keys and values (B, H, T, d); its place in the model and its weights are not known yet."""
+    query, key, value = heads
+    return AttentionCall(
+        site=_UNKNOWN,
+        module=module,
+        num_key_value_heads=key.shape[1],
+        query=query,
+        key=key,
+        value=value,
+        mask=mask,
+        scaling=scaling,
+        dropout=dropout,
+        position_bias=position_bias,
+        softcap=None,
+        weights=query,
+        others=others,
+    )
+
+
+def own_call(seen: OwnCall, code: OwnCode) -> AttentionCall:
+    """What a family's own code computed, as a call like any other."""
+    group = seen.weights.shape[1] // max(1, seen.value.shape[1])
+    # Half precision: as the tapped attention's weights.
+    weights = seen.weights.to(torch.promote_types(seen.weights.dtype, torch.float32))
+    query = key = None
+    mask = seen.scores
+    if code.scaling is not None and seen.query is not None and seen.key is not None:
+        query, key = seen.query, seen.key.repeat_interleave(seen.query.shape[1] // seen.key.shape[1], dim=1)
+        mask = mask - (query @ key.mT) * code.scaling
+    return AttentionCall(
+        site=_UNKNOWN,
+        module=seen.module,
+        num_key_value_heads=seen.value.shape[1],
+        query=query,
+        key=key,
+        value=seen.value.repeat_interleave(group, dim=1) if group > 1 else seen.value,
+        mask=mask,
+        scaling=1.0 if code.scaling is None else code.scaling,
+        dropout=seen.dropout,
+        position_bias=None,
+        softcap=None,
+        weights=weights,
+    )
+
+
+@contextmanager
+def _watching(own: Mapping[nn.Module, OwnCode]) -> Iterator[None]:
+    """Show what these attentions compute in their own code to whoever listens."""
+    new = {module: code for module, code in own.items() if module not in _WATCHED}
+
+    def show(seen: OwnCall) -> Tensor | None:
+        call = shown = own_call(seen, new[seen.module])
+        for listener in _LISTENERS.get(seen.module, ()):
+            shown = listener(shown)
+        same = shown.weights is call.weights and shown.value is call.value and shown.replaced_context is None
+        # With gradients the heads must be made from the very weights that were shown: some ask for a gradient by them.
+        return None if same and not torch.is_grad_enabled() else shown.context()
+
+    with ExitStack() as stack:
+        if new:
+            for module in new:
+                _WATCHED.add(module)
+                stack.callback(_WATCHED.discard, module)
+            stack.enter_context(watching_own_attention({one: code.num_heads for one, code in new.items()}, show))
+        yield
 
 
 def _additive(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
@@ -164,9 +286,12 @@ AttentionMaskInterface.register(IMPLEMENTATION, eager_mask)
 
 
 @contextmanager
-def listening(module: nn.Module, listeners: dict[nn.Module, Listener]) -> Iterator[None]:
+def listening(
+    module: nn.Module, listeners: dict[nn.Module, Listener], own: Mapping[nn.Module, OwnCode] | None = None
+) -> Iterator[None]:
     """Run `module` through the tapped attention; each attention module's calls go to its listener.
 
+    `own` names the attentions that compute in code of their own.
     On exit every configuration has its own attention implementation again, also after an error.
     """
     saved = _implementations(module)
@@ -175,7 +300,8 @@ def listening(module: nn.Module, listeners: dict[nn.Module, Listener]) -> Iterat
             config._attn_implementation_internal = IMPLEMENTATION
         for attention, listener in listeners.items():
             _LISTENERS.setdefault(attention, []).append(listener)
-        yield
+        with _watching(own or {}):
+            yield
     finally:
         for attention, listener in listeners.items():
             registered = _LISTENERS.get(attention, [])

@@ -105,8 +105,8 @@ def without_token(call: AttentionCall, token: Int[Tensor, " sentence"]) -> Atten
 
     Source: [@voita2019evolution].
     """
-    hidden_BS = torch.arange(call.key.shape[2], device=token.device) == token.unsqueeze(1)
-    mask = call.query.new_zeros(1, 1, 1, 1) if call.mask is None else call.mask
+    hidden_BS = torch.arange(call.value.shape[2], device=token.device) == token.unsqueeze(1)
+    mask = call.value.new_zeros(1, 1, 1, 1) if call.mask is None else call.mask
     # The lowest finite number, not -inf and not a sum of two: a row that is masked everywhere must not become NaN.
     return call.edited(mask=torch.where(hidden_BS[:, None, None], torch.finfo(mask.dtype).min, mask))
 

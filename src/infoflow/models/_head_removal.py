@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 from infoflow.foundation import UserError
 
 from ._anatomy import Anatomy, Attention
+from ._bands import attends_densely
 
 Site = tuple[str, str, int]
 """(stack, kind, layer) of an attention."""
@@ -48,6 +49,11 @@ def remove_heads(module: PreTrainedModel, anatomy: Anatomy, removed: Mapping[Sit
         site = (one.stack, one.kind, one.layer)
         heads = wanted.get(site, frozenset())
         _require_removable(one, heads, anatomy, wanted)
+        if heads and attends_densely(module.get_submodule(one.module)):
+            raise UserError(
+                f"{one.module} attends in bands or blocks: what its family's own code does for global tokens, or hands "
+                "from layer to layer, counts all heads. So its heads can be ablated but not removed."
+            )
         for name, (dim, indices) in _slices(one, heads).items():
             before = plans.get(name, (dim, indices))[1]  # of a parameter that layers share, seen again
             plans[name] = (dim, torch.cat([before, indices]).unique())
@@ -72,6 +78,11 @@ def _require_removable(
         )
     if not heads:
         return
+    if one.own is not None:
+        raise UserError(
+            f"{one.module} computes attention in code of its own, which may count its heads where infoflow does not "
+            "know, so its heads can be ablated but not removed."
+        )
     if one.query is None or one.key is None or one.value is None or one.output is None:
         raise UserError(
             f"The projections of {one.module} are laid out in a way that infoflow does not know, so its heads can be "

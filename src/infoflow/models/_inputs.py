@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from infoflow.foundation import UserError
 
-from ._discovery import tiny_inputs
+from ._first_pass import tiny_inputs
 from ._model import Model
 from ._tap import tap
 

@@ -4,6 +4,7 @@ import io
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, cached_file, logging
 from infoflow.foundation import UserError, as_written, current_display, missing_extra, patient_hub
 
 from ._anatomy import Anatomy
+from ._bands import read_bands_densely
 from ._checks import (
     check_family,
     check_finite,
@@ -34,7 +36,8 @@ from ._checks import (
     model_class,
     without_kernels,
 )
-from ._discovery import discover, vocabulary_size
+from ._discovery import discover
+from ._first_pass import vocabulary_size
 from ._hub import hub_is_reachable
 from ._model import Model, Task
 from ._pruned_folder import is_pruned_folder, read_pruned
@@ -67,7 +70,8 @@ def load_model(
         dtype: Precision of weights that are read from disk.
 
     The class is the one that `config.architectures` names, so the head that was trained is kept. Weights are read from
-    safetensors, or from `.bin` files with `weights_only`; nothing is unpickled and no remote code runs.
+    safetensors, or from `.bin` files with `weights_only`; nothing is unpickled and no remote code runs. Attention in
+    bands (Longformer, LED) is from then on computed as one masked softmax, equal but for rounding.
 
     Raises:
         UserError: Nothing is found there, weights are missing, the tokenizer does not fit, or the family cannot be
@@ -85,6 +89,7 @@ def load_model(
     module = module.to(_device(device)).eval()
     source_tokenizer, target_tokenizer = find_tokenizers(tokenizer, home)
     _check_vocabulary(module, source_tokenizer, name)
+    read_bands_densely(module)
     anatomy = discover(module)
     model = Model(
         name=name,
@@ -92,15 +97,26 @@ def load_model(
         tokenizer=source_tokenizer,
         target_tokenizer=target_tokenizer,
         anatomy=anatomy,
-        task=_task(module, anatomy),
+        task="encoder",
         pad_token_id=_pad_token_id(module, source_tokenizer),
     )
+    # The task last: what it asks of a configuration would hide why a family cannot be read at all.
     model = tried(model)
+    model = replace(model, task=_task(module, anatomy))
+    _tell_of_full_attention(model)
     if not model.pads:
         current_display().note(
             f"Padding changes what {name} computes for a sentence, so it reads sentences of equal length together."
         )
     return model
+
+
+def _tell_of_full_attention(model: Model) -> None:
+    if getattr(model.module.config, "attention_type", None) == "block_sparse":
+        current_display().note(
+            f"{model.name} attends in blocks where a text is long. As transformers does after a first short text, "
+            "infoflow reads every text with full attention."
+        )
 
 
 def _existing(source: object) -> Path | str:

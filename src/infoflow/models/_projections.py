@@ -6,9 +6,9 @@ from transformers.pytorch_utils import Conv1D
 from ._slices import ParameterSlice, Projection
 
 _SEPARATE = {
-    "query": ("query", "q_proj", "q_lin", "q", "q_attn", "to_q"),
-    "key": ("key", "k_proj", "k_lin", "k", "to_k"),
-    "value": ("value", "v_proj", "v_lin", "v", "to_v"),
+    "query": ("query", "q_proj", "q_lin", "q", "q_attn", "to_q", "query_proj"),
+    "key": ("key", "k_proj", "k_lin", "k", "to_k", "key_proj"),
+    "value": ("value", "v_proj", "v_lin", "v", "to_v", "value_proj"),
 }
 _CONTIGUOUS = ("c_attn", "Wqkv", "qkv_proj", "qkv")  # all queries, then all keys, then all values
 _INTERLEAVED = ("query_key_value",)  # q, k, v of head 0, then of head 1, ...

@@ -14,11 +14,18 @@ from transformers.modeling_outputs import BaseModelOutput
 from infoflow.foundation import UserError
 
 from ._anatomy import Stack
-from ._discovery import tiny_inputs
+from ._first_pass import tiny_inputs
 from ._inputs import without_cache
 from ._losses import forward_logits
 from ._model import Model
 from ._tap import tap
+
+
+class _Encoded(BaseModelOutput):
+    """An encoder's states alone: mixtures of experts ask for what their routers said too."""
+
+    router_logits = None
+    router_probs = None
 
 
 class Readout:
@@ -48,7 +55,7 @@ class Readout:
         inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
         if len(stacks := self._model.anatomy.stacks) > 1:
             encoded = torch.zeros(num, 1, stacks[0].width, dtype=self._dtype, device=self._model.device)
-            inputs["encoder_outputs"] = BaseModelOutput(last_hidden_state=encoded)  # type: ignore[arg-type]
+            inputs["encoder_outputs"] = _Encoded(last_hidden_state=encoded)  # type: ignore[arg-type]
             inputs["decoder_input_ids"] = inputs.pop("input_ids")
         return inputs | without_cache(self._model.module)
 

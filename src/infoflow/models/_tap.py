@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from infoflow.foundation import UserError
 
-from ._anatomy import Attention
+from ._anatomy import Attention, OwnCode
 from ._attention import AttentionCall, Listener, Site, listening
 from ._model import Model
 
@@ -90,9 +90,10 @@ def tap(
         on_heads: Called before every output projection with the gated head outputs; may return other ones.
 
     `hidden`, `heads`, `gates` and `on_heads` leave the attention implementation alone (SDPA by default); `attention`
-    and `on_attention` run the model through infoflow's own, equal to eager attention. On exit, also after an error,
-    hooks are removed and every configuration has its own implementation again. Taps nest: an inner one sees what the
-    outer ones changed, and leaving it does not disturb them.
+    and `on_attention` run the model through infoflow's own, equal to eager attention, or watch the code of a family
+    that computes attention itself. On exit, also after an error, hooks are removed and every configuration has its own
+    implementation again. Taps nest: an inner one sees what the outer ones changed, and leaving it does not disturb
+    them.
 
     Raises:
         UserError: A gate's stack, kind or shape does not fit the model, or activation checkpointing is on.
@@ -122,7 +123,7 @@ def tap(
         if attention or on_attention:
             listener = _attention_listener(result, rounds, attention, on_attention)
             modules = {model.module.get_submodule(one.module) for one in model.anatomy.attentions()}
-            stack.enter_context(listening(model.module, dict.fromkeys(modules, listener)))
+            stack.enter_context(listening(model.module, dict.fromkeys(modules, listener), _own_codes(model)))
         yield result
 
 
@@ -237,6 +238,11 @@ def _tap_projections(model: Model, stack: ExitStack, projection_tap: _Projection
     }
     for projection, shape in heads.items():
         stack.enter_context(_hook(projection.register_forward_pre_hook(projection_tap.hook(*shape))))
+
+
+def _own_codes(model: Model) -> dict[nn.Module, OwnCode]:
+    codes = {model.module.get_submodule(one.module): one.own for one in model.anatomy.attentions()}
+    return {module: code for module, code in codes.items() if code is not None}
 
 
 def _attention_listener(

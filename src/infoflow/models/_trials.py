@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import Cache
 
 from infoflow.foundation import UserError
 
@@ -20,7 +21,7 @@ from ._anatomy import Anatomy
 from ._attention import AttentionCall
 from ._block_outputs import returning
 from ._block_rerun import without_token
-from ._discovery import runs_alone, tiny_inputs
+from ._first_pass import runs_alone, tiny_inputs
 from ._inputs import accepts, without_cache
 from ._limits import position_tables
 from ._model import Model
@@ -86,7 +87,7 @@ def _look(model: Model, inputs: dict[str, Tensor]) -> _Seen:
     def on_attention(call: AttentionCall) -> AttentionCall | None:
         if not hiding or call.kind != "self":
             return None
-        return without_token(call, torch.full((call.query.shape[0],), _CHANGED, device=call.query.device))
+        return without_token(call, torch.full((call.value.shape[0],), _CHANGED, device=call.value.device))
 
     seen = _Seen(hidden={})
 
@@ -96,7 +97,10 @@ def _look(model: Model, inputs: dict[str, Tensor]) -> _Seen:
             states = args[0] if args else kwargs["hidden_states"]
             seen.inputs.setdefault(stack, []).append(states)
             seen.outputs[block] = output
-            if states.dim() == 3:
+            if any(isinstance(given, Cache) for given in (*args, *kwargs.values())):
+                # A second run would append to it (XLM fills one whatever it is told).
+                seen.leaks.setdefault(stack, []).append(True)
+            elif states.dim() == 3:
                 args, kwargs = _with_states(args, kwargs, _one_changed(states))
                 hiding = True
                 # Not `block(...)`: hooks must see one run of the block.
@@ -172,6 +176,12 @@ def _require_one_stream(model: Model, seen: _Seen, inputs: dict[str, Tensor]) ->
     for stack in model.anatomy.stacks:
         ids = inputs["decoder_input_ids" if "decoder_input_ids" in inputs and stack.name == "decoder" else "input_ids"]
         for layer, states in enumerate(seen.hidden[stack.name]):
+            if states.dim() == 3 and states.shape[:2] == ids.shape[::-1]:
+                raise UserError(
+                    f"{_family(model)} hands on its states with the tokens before the sentences, of shape "
+                    f"{tuple(states.shape)} for {ids.shape[0]} sentences of {ids.shape[1]} tokens (its {stack.name}); "
+                    "infoflow reads sentences first. Analyse a model of another family."
+                )
             if states.dim() != 3 or states.shape[:2] != ids.shape:
                 raise UserError(
                     f"{_family(model)} hands on states of shape {tuple(states.shape)} for {ids.shape[0]} sentences of "

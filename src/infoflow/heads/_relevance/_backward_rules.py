@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from infoflow.foundation import UserError
 from infoflow.models import AttentionCall, Model, tap
 
 from ._leaves import ACTIVATIONS, CURVES, PRODUCTS, Norm, is_norm
@@ -49,6 +50,13 @@ def _constant_weights(call: AttentionCall) -> AttentionCall:
 
 
 def _halved_products(call: AttentionCall) -> AttentionCall:
+    if call.query is None or call.key is None or call.others is not None:
+        raise UserError(
+            'method="attn-lrp" shares relevance between queries and keys, but the scores of '
+            f"{type(call.module).__name__} are not made of their products alone (of position too, or of several "
+            "projections). Use "
+            'method="gradient-x-input", "cp-lrp" or "chefer".'
+        )
     return call.edited(
         query=_gradient(call.query, 0.25), key=_gradient(call.key, 0.25), value=_gradient(call.value, 0.5)
     )

@@ -140,6 +140,10 @@ class _Recorder(TorchFunctionMode):
         parts = {part: getattr(attention, part) for part in ("query", "key", "value")}
         if any(part is None for part in parts.values()):
             return self._lost((), heads, f"the projections of {attention.module}, whose layout is not known")
+        if call.others is not None:
+            return self._lost(
+                (), heads, f"the global tokens of {attention.module}, which have projections of their own"
+            )
         projections = {part: self._projection(projection) for part, projection in parts.items()}
         sources = [self._projected[self._module(parts[part])] for part in ("query", "key")]
         if not self._read_the_same(attention, sources, self._projected[self._module(parts["value"])]):
@@ -147,12 +151,21 @@ class _Recorder(TorchFunctionMode):
         values = [self.tape.value(source) for source in sources]
         if None in values:
             return self._lost((), heads, f"what {attention.module} reads: it is not a block's state")
-        query, key = call.query[0], call.key[0]
+        seen = {part: getattr(call, part) for part in parts}
         plain = {
-            part: _split(rows(sources[part != "query"]), *projections[part], parts[part].num_heads, seen.shape[-1])
-            for part, seen in (("query", query), ("key", key), ("value", call.value))
+            part: _split(
+                rows(sources[part != "query"]),
+                *projections[part],
+                parts[part].num_heads,
+                (call.value if used is None else used).shape[-1],
+            )
+            for part, used in seen.items()
         }
-        rotations = self._rotations(plain["query"], plain["key"], query, key[:: attention.group_size])
+        if call.query is None or call.key is None:  # nothing is known of the softmax; the values' path is exact
+            query, key, rotations = plain["query"], plain["key"], False
+        else:
+            query, key = call.query[0], call.key[0]
+            rotations = self._rotations(plain["query"], plain["key"], query, key[:: attention.group_size])
         if not close(plain["value"], call.value[0][:: attention.group_size]):
             return self._lost((), heads, f"what {attention.module} does with its values")
         unknown = rotations is False or call.softcap is not None

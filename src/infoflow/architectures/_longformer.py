@@ -1,0 +1,99 @@
+"""Longformer: every token attends to a window of neighbours, the first token to all and all to it."""
+
+from typing import Any, ClassVar, final
+
+import torch
+from transformers import BertForMaskedLM, LongformerConfig, LongformerForMaskedLM, PreTrainedModel
+
+from infoflow.corpus import Vocabulary
+from infoflow.foundation import UserError
+from infoflow.models import FIRST_IS_GLOBAL, compute_densely
+
+from ._bert import Bert
+from ._config import ModelConfig, shape_of
+from ._family import AbstractFamily, Layout
+
+_SHARE = 8  # of the positions: 512 of the published model's 4096
+_SMALLEST = 4  # tokens: of fewer Hugging Face's own code computes no bands
+# Names of BERT's parameters that are called otherwise here.
+_IN_BERT = (
+    ("longformer.", "bert."),
+    ("lm_head.dense.", "cls.predictions.transform.dense."),
+    ("lm_head.layer_norm.", "cls.predictions.transform.LayerNorm."),
+    ("lm_head.bias", "cls.predictions.bias"),
+)
+
+
+@final
+class Longformer(AbstractFamily):
+    """Hugging Face's Longformer ([@beltagy2020longformer]) with BERT's values.
+
+    A window of w tokens (w / 2 on either side), w an eighth of `model.positions`, in every layer. The first token is
+    global: it has queries, keys and values of its own, which begin as copies of the others.
+    """
+
+    name: ClassVar[str] = "longformer"
+    layouts: ClassVar[tuple[Layout, ...]] = ("encoder",)
+    source_stack: ClassVar[dict[Layout, tuple[str, str]]] = {"encoder": ("", "")}
+
+    def build(
+        self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
+    ) -> PreTrainedModel:
+        """See `AbstractFamily.build`.
+
+        Raises:
+            UserError: The window is larger than the positions.
+        """
+        window = window_of(config)
+        # First, so that its values are drawn as those of BERT itself.
+        bert = Bert().build(layout, config, vocabulary, target, layers)
+        offset = vocabulary.pad + 1  # as RoBERTa counts positions
+        shape = shape_of(config, vocabulary, layers) | {"max_position_embeddings": config.positions + offset}
+        entries: dict[str, Any] = {FIRST_IS_GLOBAL: True}
+        model = LongformerForMaskedLM(LongformerConfig(**shape, attention_window=[window] * layers, **entries))
+        _begin_as(bert, model, offset)
+        compute_densely(model)
+        return model
+
+    def num_parameters(
+        self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
+    ) -> int:
+        """Its matrices alone: biases come on top."""
+        block = config.block_parameters + 3 * config.width**2
+        return layers * block + (vocabulary.size + config.positions) * config.width
+
+
+def window_of(config: ModelConfig) -> int:
+    """Tokens of the window, half of them on either side.
+
+    Raises:
+        UserError: It is larger than the positions.
+    """
+    window = max(_SMALLEST, 2 * (config.positions // (2 * _SHARE)))
+    if window > config.positions:
+        raise UserError(
+            f"The window of longformer must not be larger than model.positions. Got a window of {window} tokens for "
+            f"{config.positions} positions. Set model.positions to at least {window}, or leave longformer out."
+        )
+    return window
+
+
+def _begin_as(bert: PreTrainedModel, model: PreTrainedModel, offset: int) -> None:
+    """Give every parameter the values that BERT has for it; projections of global tokens those of the others."""
+    assert isinstance(bert, BertForMaskedLM)
+    values = dict(bert.named_parameters())
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            value = values[_in_bert(name)]
+            if "position_embeddings" in name:
+                parameter[offset:] = value
+            else:
+                parameter.copy_(value)
+
+
+def _in_bert(name: str) -> str:
+    name = name.replace("_global.", ".")
+    for ours, theirs in _IN_BERT:
+        if name.startswith(ours):
+            return theirs + name.removeprefix(ours)
+    return name

@@ -1,0 +1,171 @@
+r"""Longformer's and LED's attention in bands, computed as one softmax over all tokens through the attention function.
+
+Their own code cuts a text into overlapping chunks, pads it to whole ones and returns weights by distance, of which no
+token's row of attention can be read. The same function as one masked softmax:
+
+$$ A_{ij} = \mathrm{softmax}_j(s\, q_i k_j + m_{ij}), \qquad
+   m_{ij} = 0 \text{ where } |i - j| \le w / 2, \text{ or } i \text{ or } j \text{ is global} $$
+
+Global tokens look at all tokens, through queries, keys and values of their own projections, and are looked at by all.
+"""
+
+# B batch, H head, T query token, S key token, d head width, D model width
+
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.models.led.modeling_led import LEDEncoder, LEDEncoderSelfAttention
+from transformers.models.longformer.modeling_longformer import LongformerModel, LongformerSelfAttention
+from transformers.models.longt5.modeling_longt5 import LongT5LocalAttention
+
+from infoflow.foundation import UserError
+
+from ._attention import AttentionCall, OtherKeys, attended, unplaced_call
+from ._blocks import DenseLongT5LocalAttention
+from ._first_pass import evaluating, run_tiny, tiny_inputs
+
+FIRST_IS_GLOBAL = "first_token_is_global"
+"""Entry of a configuration: the first token of every row is global, without anyone saying so at each call."""
+_TOLERANCE = 1e-4
+
+
+def read_bands_densely(module: PreTrainedModel) -> None:
+    """Let attention in bands (and LongT5's in blocks) be computed through the attention function, from now on.
+
+    Other models stay as they are.
+
+    Memory is then layers x heads x T x T while attention is read, as in every other family.
+
+    Raises:
+        UserError: The model then computes something else.
+    """
+    found = [child for child in module.modules() if type(child) in _DENSE]
+    if not found:
+        return
+    inputs = tiny_inputs(module)
+    with evaluating(module):
+        before = run_tiny(module, inputs)
+    compute_densely(module)
+    with evaluating(module):
+        after = run_tiny(module, inputs)
+    # A first token that is global by the configuration is not so in the family's own code.
+    same = (after - before).norm() <= _TOLERANCE * before.norm()
+    if bool(before.isfinite().all()) and not same and not getattr(module.config, FIRST_IS_GLOBAL, False):
+        raise UserError(
+            f"{type(module).__name__} attends in bands, and computes something else where they are one masked softmax, "
+            "so its attention has a part that infoflow does not know. Analyse a model of another family."
+        )
+
+
+def compute_densely(module: nn.Module) -> None:
+    """Let every band of the module be one masked softmax, and texts stay as long as they are."""
+    for child in module.modules():
+        if type(child) in _DENSE:
+            child.__class__ = _DENSE[type(child)]
+        if isinstance(child, LongformerModel | LEDEncoder):
+            child._pad_to_window_size = _AsItIs(bool(getattr(child.config, FIRST_IS_GLOBAL, False)))  # type: ignore
+
+
+class _AsItIs:
+    """In place of padding to whole windows: nothing, but that the first token is made global where that is wanted."""
+
+    def __init__(self, first_is_global: bool) -> None:
+        self.first_is_global = first_is_global
+
+    def __call__(self, attention_mask: Tensor, pad_token_id: int | None, **inputs: Any) -> tuple[Any, ...]:
+        if self.first_is_global and not bool((attention_mask > 1).any()):
+            attention_mask = attention_mask + first_tokens(attention_mask)  # 2 is a global token
+        rest = [inputs[name] for name in ("token_type_ids", "position_ids") if name in inputs]
+        return (0, inputs["input_ids"], attention_mask, *rest, inputs["inputs_embeds"])
+
+
+def first_tokens(attention_mask: Tensor) -> Tensor:
+    """1 at the first real token of each row (B, T), padded on either side; what a family takes as its global tokens."""
+    first = attention_mask > 0
+    return (first & (first.cumsum(dim=1) == 1)).to(attention_mask.dtype)
+
+
+class _Dense:
+    """The forward pass of an attention in bands as one masked softmax. Its first result is what the family's own is."""
+
+    def forward(
+        self,
+        hidden_states: Float[Tensor, "batch token width"],
+        attention_mask: Tensor | None = None,
+        is_index_masked: Bool[Tensor, "batch token"] | None = None,
+        is_index_global_attn: Bool[Tensor, "batch token"] | None = None,
+        is_global_attn: bool | None = None,
+        output_attentions: bool = False,
+    ) -> tuple[Tensor, ...]:
+        assert is_index_masked is not None
+        assert is_index_global_attn is not None
+        module: Any = self
+        split = (module.num_heads, module.head_dim)
+
+        def heads(projection: nn.Module) -> Tensor:
+            return projection(hidden_states).unflatten(2, split).transpose(1, 2)
+
+        query_BHTd, others = heads(module.query), None
+        if is_global_attn:
+            query_BHTd = torch.where(is_index_global_attn[:, None, :, None], heads(module.query_global), query_BHTd)
+            others = OtherKeys(
+                rows=is_index_global_attn, key=heads(module.key_global), value=heads(module.value_global)
+            )
+        hidden_BTS = hidden_pairs(module.one_sided_attn_window_size, is_index_masked, is_index_global_attn)
+        mask_B1TS = query_BHTd.new_zeros(hidden_BTS.shape).masked_fill(hidden_BTS, torch.finfo(query_BHTd.dtype).min)
+        call = attended(
+            unplaced_call(
+                module,
+                (query_BHTd, heads(module.key), heads(module.value)),
+                mask=mask_B1TS.unsqueeze(1),
+                scaling=module.head_dim**-0.5,
+                dropout=module.dropout,
+                others=others,
+            )
+        )
+        context_BTD = call.context().transpose(1, 2).flatten(2)
+        return (context_BTD, *(_own_maps(call, is_index_global_attn) if output_attentions else ()))
+
+
+def hidden_pairs(
+    one_side: int, masked: Bool[Tensor, "batch token"], is_global: Bool[Tensor, "batch token"]
+) -> Bool[Tensor, "batch query key"]:
+    """Which keys a query does not look at: what lies beyond `one_side` tokens, unless either is global; padding."""
+    place = torch.arange(masked.shape[1], device=masked.device)
+    near_TS = (place[:, None] - place[None]).abs() <= one_side
+    seen_BTS = near_TS | is_global.unsqueeze(1) | is_global.unsqueeze(2)
+    return ~seen_BTS | masked.unsqueeze(1)
+
+
+def _own_maps(call: AttentionCall, is_global: Tensor) -> tuple[Tensor, ...]:
+    """Weights where the family's own code returns some: (B, T, H, S), and those of global tokens (B, H, G, S)."""
+    maps = (call.weights.transpose(1, 2),)
+    if call.others is None:
+        return maps
+    most = int(is_global.sum(1).max())
+    first = is_global.int().topk(most, dim=1).indices.sort(dim=1).values
+    index = first[:, None, :, None].expand(-1, call.weights.shape[1], -1, call.weights.shape[3])
+    return (*maps, call.weights.gather(2, index))
+
+
+class DenseLongformerSelfAttention(_Dense, LongformerSelfAttention):
+    """Longformer's, as one masked softmax."""
+
+
+class DenseLEDEncoderSelfAttention(_Dense, LEDEncoderSelfAttention):
+    """LED's, as one masked softmax."""
+
+
+_DENSE: dict[type[nn.Module], type[nn.Module]] = {
+    LongformerSelfAttention: DenseLongformerSelfAttention,
+    LEDEncoderSelfAttention: DenseLEDEncoderSelfAttention,
+    LongT5LocalAttention: DenseLongT5LocalAttention,
+}
+
+
+def attends_densely(module: nn.Module) -> bool:
+    """Whether this attention is computed as one masked softmax in place of its family's bands or blocks."""
+    return type(module) in _DENSE.values()

@@ -1,0 +1,269 @@
+"""One tiny forward pass, watched: which modules attend, and which linear module receives exactly what they computed."""
+
+# B batch, H query head, G key/value head, T query token, S key token, d head width
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
+
+from infoflow.foundation import UserError
+
+from ._attention import AttentionCall, listening
+from ._own_attention import OwnCall, watching_own_attention
+from ._unreadable import machine_lacks
+
+_SOURCE_LENGTH, _TARGET_LENGTH = 5, 4  # unequal, so that cross-attention shows
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class WatchedCall:
+    """What the tiny forward pass showed of one attention call."""
+
+    module: nn.Module
+    num_queries: int
+    num_keys: int
+    num_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    causal: bool
+    context_BTD: Tensor
+    value_BHSd: Tensor
+    linear_outputs: dict[nn.Module, Tensor]  # latest outputs of linear modules before the call
+    projection: nn.Module | None = None
+    own: bool = False  # computed by the family's own code
+    trouble: str | None = None  # why it is no attention that can be read, as the end of a sentence
+
+    @property
+    def cross(self) -> bool:
+        return self.num_queries != self.num_keys
+
+
+def is_sequence_to_sequence(module: PreTrainedModel) -> bool:
+    return (
+        bool(module.config.is_encoder_decoder) and "decoder_input_ids" in inspect.signature(module.forward).parameters
+    )
+
+
+def vocabulary_size(module: PreTrainedModel) -> int:
+    """Rows of the input embedding."""
+    try:
+        weight = getattr(module.get_input_embeddings(), "weight", None)
+    except NotImplementedError:  # transformers finds none
+        weight = None
+    if not isinstance(weight, Tensor) or weight.dim() != 2:
+        raise UserError(
+            f"{type(module).__name__} embeds no token ids, so it is no text model that infoflow can analyse."
+        )
+    return weight.shape[0]
+
+
+def tiny_inputs(module: PreTrainedModel) -> dict[str, Tensor]:
+    """A few token ids (no padding among them, EOS last) as keywords of the model's forward pass."""
+    size = vocabulary_size(module)
+    pad, end = (getattr(module.config, name, None) for name in ("pad_token_id", "eos_token_id"))
+    ids = [token for token in range(min(size, 2 * _SOURCE_LENGTH)) if token not in (pad, end)][-_SOURCE_LENGTH:]
+    if isinstance(end, int) and 0 <= end < size and end != pad:
+        ids[-1] = end  # a classifier may read its answer there, and may not run without
+    input_ids = torch.tensor([ids], device=module.device)
+    inputs = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)}
+    if is_sequence_to_sequence(module):
+        inputs["decoder_input_ids"] = input_ids[:, :_TARGET_LENGTH]
+    return inputs
+
+
+def watch(module: PreTrainedModel) -> list[WatchedCall]:
+    """Calls of the attention function, in order.
+
+    Raises:
+        UserError: The model cannot run on token ids, computes something else under infoflow's attention function, or
+            attends to something else than tokens.
+    """
+    return _watch(module, None)
+
+
+def watch_own(module: PreTrainedModel, others: set[nn.Module]) -> list[WatchedCall]:
+    """Calls of the attention function, by `others`, and what all other modules compute in code of their own.
+
+    Raises:
+        UserError: As of `watch`.
+    """
+    return _watch(module, others)
+
+
+def _watch(module: PreTrainedModel, others: set[nn.Module] | None) -> list[WatchedCall]:
+    calls: list[WatchedCall] = []
+    outputs: dict[nn.Module, Tensor] = {}
+    with evaluating(module) as stack:
+        inputs = tiny_inputs(module)
+        expected = run_tiny(module, inputs)
+        listeners = {child: _recorder(calls, outputs) for child in module.modules()}
+        stack.enter_context(listening(module, listeners))
+        stack.enter_context(_watching_linear_modules(module, calls, outputs))
+        if others is not None:
+            show = _own_recorder(calls, outputs, others)
+            stack.enter_context(watching_own_attention(dict.fromkeys(module.modules()), show))
+        output = run_tiny(module, inputs)
+    if calls:
+        _require_same_output(module, output, expected)
+        _require_known_keys(module, calls, inputs)
+    return calls
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[ExitStack]:
+    """Evaluation mode without gradients; every part has its own mode again afterwards."""
+    training = {child: child.training for child in module.modules()}
+    with ExitStack() as stack:
+        stack.callback(lambda: [setattr(child, "training", mode) for child, mode in training.items()])
+        module.eval()
+        stack.enter_context(torch.no_grad())
+        yield stack
+
+
+def run_tiny(module: PreTrainedModel, inputs: dict[str, Tensor]) -> Tensor:
+    """The logits, or whatever else comes first, of a forward pass.
+
+    A head that predicts no tokens attends to nothing and is left out: BART's classifier wants a decoder input that is
+    as long as the encoder's.
+    """
+    try:
+        output = runs_alone(module)(**inputs)
+    except Exception as error:
+        if lacking := machine_lacks(error, type(module).__name__):
+            raise lacking from error
+        raise UserError(
+            f"{type(module).__name__} failed in a forward pass on {inputs['input_ids'].shape[1]} token ids and nothing "
+            f"else: {str(error).strip() or type(error).__name__}\nA model that needs more than text (images, sound) "
+            "cannot be analysed; where it should run on text alone, its configuration does not fit."
+        ) from error
+    return output["logits"] if "logits" in output else output[0]
+
+
+def runs_alone(module: PreTrainedModel) -> nn.Module:
+    """The part that runs on token ids: without a head that predicts no tokens."""
+    return module if module.get_output_embeddings() is not None else module.base_model
+
+
+def _require_same_output(module: PreTrainedModel, output: Tensor, expected: Tensor) -> None:
+    """A family may pass its attention more than the tap knows of (attention sinks): then the tap would be wrong."""
+    tolerance = 1e-4 if output.dtype in (torch.float32, torch.float64) else 5e-2
+    if bool(expected.isfinite().all()) and not (output - expected).norm() <= tolerance * expected.norm():
+        raise UserError(
+            f"{type(module).__name__} computes something else under infoflow's attention function than under its own, "
+            "so its attention has a part that infoflow does not know and cannot read."
+        )
+
+
+def _require_known_keys(module: PreTrainedModel, calls: list[WatchedCall], inputs: dict[str, Tensor]) -> None:
+    """An attention looks at its own stack's tokens or at the encoder's: not at both at once, nor at anything else."""
+    encoder = inputs["input_ids"].shape[1] if is_sequence_to_sequence(module) else None
+    lengths = {ids.shape[1] for ids in inputs.values()}
+    for call in calls:
+        if call.own and call.num_queries not in lengths:
+            raise UserError(
+                f"An attention of {type(module).__name__} has {call.num_queries} queries for "
+                f"{inputs['input_ids'].shape[1]} tokens: it adds tokens of its own, shortens the text or cuts it into "
+                "blocks, so its weights are not between the text's tokens. Analyse a model of another family."
+            )
+        if call.num_keys not in (call.num_queries, encoder):
+            both = encoder is not None and call.num_keys == call.num_queries + encoder
+            which = (
+                "its own tokens and the encoder's in one softmax (self- and cross-attention merged)"
+                if both
+                else "something else than its tokens one by one (memory slots, a prefix, or a shortened sequence)"
+            )
+            raise UserError(
+                f"An attention of {type(module).__name__} has {call.num_keys} keys for {call.num_queries} tokens: it "
+                f"attends to {which}, so its weights are neither those of self- nor of cross-attention, which is all "
+                "that infoflow knows. Analyse a model of another family."
+            )
+
+
+def _recorder(calls: list[WatchedCall], outputs: dict[nn.Module, Tensor]) -> Callable[[AttentionCall], AttentionCall]:
+    def record(call: AttentionCall) -> AttentionCall:
+        calls.append(
+            WatchedCall(
+                module=call.module,
+                num_queries=call.query.shape[2],
+                num_keys=call.key.shape[2],
+                num_heads=call.query.shape[1],
+                num_key_value_heads=call.num_key_value_heads,
+                head_dim=call.value.shape[-1],
+                causal=bool((call.weights.triu(1) == 0).all()),
+                context_BTD=call.context().transpose(1, 2).flatten(2),
+                value_BHSd=call.value,
+                linear_outputs=dict(outputs),
+            )
+        )
+        return call
+
+    return record
+
+
+def _own_recorder(
+    calls: list[WatchedCall], outputs: dict[nn.Module, Tensor], others: set[nn.Module]
+) -> Callable[[OwnCall], None]:
+    def record(seen: OwnCall) -> None:
+        if seen.module in others:
+            return  # what runs in it is infoflow's own attention function
+        last = calls[-1] if calls else None
+        if last is not None and last.module is seen.module and last.projection is None:
+            last.trouble = "attends by several softmaxes in one attention (blocks, bands or streams of tokens)"
+            return
+        weights = seen.weights.to(seen.mixed.dtype)
+        call = WatchedCall(
+            module=seen.module,
+            num_queries=seen.weights.shape[2],
+            num_keys=seen.weights.shape[3],
+            num_heads=seen.weights.shape[1],
+            num_key_value_heads=seen.value.shape[1],
+            head_dim=seen.value.shape[-1],
+            causal=bool((seen.weights.triu(1) == 0).all()),
+            context_BTD=seen.context.transpose(1, 2).flatten(2),
+            value_BHSd=seen.value.repeat_interleave(seen.weights.shape[1] // seen.value.shape[1], dim=1),
+            linear_outputs=dict(outputs),
+            own=True,
+        )
+        if not torch.allclose(seen.mixed, weights, rtol=1e-4, atol=1e-6, equal_nan=True):
+            call.trouble = "changes its attention weights between the softmax and the product with the values"
+        calls.append(call)
+
+    return record
+
+
+def _match_projection(calls: list[WatchedCall], child: nn.Module, value: Tensor) -> None:
+    """The first linear module after an attention call that receives exactly its output projects it."""
+    if not calls or calls[-1].projection is not None:
+        return
+    context_BTD = calls[-1].context_BTD
+    if value.numel() != context_BTD.numel() or value.dtype != context_BTD.dtype:
+        return
+    # A damaged model's NaNs are equal too: measures say where they begin.
+    if torch.allclose(value.reshape(context_BTD.shape), context_BTD, rtol=0, atol=0, equal_nan=True):
+        calls[-1].projection = child
+
+
+@contextmanager
+def _watching_linear_modules(
+    module: nn.Module, calls: list[WatchedCall], outputs: dict[nn.Module, Tensor]
+) -> Iterator[None]:
+    def before(child: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        _match_projection(calls, child, inputs[0])
+
+    def after(child: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        outputs[child] = output
+
+    linear = [child for child in module.modules() if isinstance(child, nn.Linear | Conv1D)]
+    handles = [child.register_forward_pre_hook(before) for child in linear]
+    handles += [child.register_forward_hook(after) for child in linear]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
