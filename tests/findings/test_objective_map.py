@@ -98,9 +98,7 @@ def of(tables: dict, name: str, aspect: str = "spaces", trained: bool = True) ->
 def test_distances_are_means_over_layers_above_the_embeddings_and_over_seeds(found) -> None:
     table = of(found, "objective_distances").set_index(["first", "second"])
     for first, second in combinations(sorted(PLACES), 2):
-        expected = [
-            np.mean([apart(first, second, seed) + 0.1 * (layer - 2) for layer in (1, 2, 3)]) for seed in (0, 1)
-        ]
+        expected = [np.mean([apart(first, second, seed) + 0.1 * (layer - 2) for layer in (1, 2, 3)]) for seed in (0, 1)]
         row = table.loc[(first, second)]
         assert row["value"] == pytest.approx(np.mean(expected))
         assert row["low"] <= row["value"] <= row["high"]

@@ -104,9 +104,7 @@ def heads(models: ModelGroup, trained: bool) -> Iterator[Distance]:
 
 
 ASPECTS = (
-    Aspect(
-        name="spaces", measure="1 − PWCCA, mean over layers", tables=("model_distance",), distances=spaces_by_pwcca
-    ),
+    Aspect(name="spaces", measure="1 − PWCCA, mean over layers", tables=("model_distance",), distances=spaces_by_pwcca),
     Aspect(
         name="spaces by CKA", measure="1 − CKA, mean over layers", tables=("space_similarity",), distances=spaces_by_cka
     ),

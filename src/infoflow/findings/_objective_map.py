@@ -63,8 +63,8 @@ OBJECTIVE_DISTANCES = TableSchema(
 OBJECTIVE_MAP = TableSchema(
     name="objective_map",
     version=1,
-    description="Points in a plane whose distances come near to those of objective_distances (SMACOF), of the mean over "
-    "seeds and of each seed turned onto it; axes mean nothing.",
+    description="Points in a plane whose distances come near to those of objective_distances (SMACOF), of the mean "
+    "over seeds and of each seed turned onto it; axes mean nothing.",
     columns=(
         *_ABOUT,
         _text("objective", "what the models were trained for"),

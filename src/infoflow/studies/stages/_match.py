@@ -163,5 +163,3 @@ def _told(models: StudyModels, recipe: Recipe, counted: dict[str, Any]) -> str:
     if matched == drawn:
         return f"matched: {share}"
     return f"matched on the side that reads the text: {share}; the others have no counterpart"
-
-
