@@ -18,10 +18,11 @@ PROBE = "share of nearest occurrences of a token with its tag, mean over tags, b
 STANDS_IN = f"End tasks are not trained: a probe stands in ({PROBE})."
 
 
-def probe(objective: Spec, architecture: str = "") -> Reading:
-    """`PROBE`; the layer is chosen by the estimate of each seed, and kept in its replicates."""
+def probe(objective: Spec, architecture: str = "", *, beyond_chance: bool = False) -> Reading:
+    """`PROBE`; the layer is chosen by the estimate of each seed, and kept in its replicates. `beyond_chance`: less what
+    random neighbours share."""
     table = Table("tag_neighbours", objective, needs=("layer", "tag"), architecture=architecture)
-    return table.reduce(_best_layer)
+    return table.reduce(_best_layer, beyond_chance=beyond_chance)
 
 
 def coreference(objective: Spec) -> Reading:
@@ -39,12 +40,14 @@ def operations(objective: Spec) -> Reading:
     return Table("match", objective, number="flops").reduce(_exactly)
 
 
-def _best_layer(rows: SeedRows) -> np.ndarray:
+def _best_layer(rows: SeedRows, beyond_chance: bool) -> np.ndarray:
     rows = rows.at(rows.frame["layer"] >= 1)
     layers = [own for _, own in rows.groups("layer")]
     if not layers or len({tuple(sorted(own.frame["tag"])) for own in layers}) > 1:
         raise Absent("tag_neighbours lacks a tag at some layers")
     means_RL = np.stack([own.numbers.mean(axis=1) for own in layers], axis=1)
+    if beyond_chance:
+        means_RL = means_RL - np.array([own.column("baseline").mean() for own in layers])
     if not np.isfinite(means_RL[0]).all():
         raise Absent("tag_neighbours holds no number at some layers")
     return means_RL[:, [means_RL[0].argmax()]]

@@ -12,17 +12,15 @@ from .._table import Reading
 from .._zoo import DISTILLATION
 
 READS: dict[str, Reading] = {
-    "student": probe(DISTILLATION),
-    "teacher": probe(MASKED),
-    "student chance": probe(DISTILLATION).changed(number="baseline"),
-    "teacher chance": probe(MASKED).changed(number="baseline"),
+    "student": probe(DISTILLATION, beyond_chance=True),
+    "teacher": probe(MASKED, beyond_chance=True),
     "student parameters": parameters(DISTILLATION),
     "teacher parameters": parameters(MASKED),
 }
 
 
 def test(curves: Curves) -> list[Condition]:
-    kept = (curves["student"] - curves["student chance"]) / (curves["teacher"] - curves["teacher chance"])
+    kept = curves["student"] / curves["teacher"]
     return [
         exceeds("share of the teacher's score beyond chance that the student keeps", kept, 0.95, "share"),
         exceeds(

@@ -64,13 +64,14 @@ def match_figure(match: pd.DataFrame, cast: Cast) -> Figure:
             "more of them.",
             "Where a claim is about efficiency, compare operations, not updates. Of a model whose operations were more "
             "than another's, a better score says little.",
-            "The table gives whether first weights match, and why not where they do not.",
+            "First weights are matched where all that were drawn at random are those of the masked LM; of a reading "
+            "side where the blocks that read the text are, and a decoder or a head has no counterpart.",
         ],
         method=MATCH,
         data=rows.drop(columns=["series", "label"]),
         tables=("match",),
         template="match.html.jinja",
-        payload={"columns": [_TITLES[name] for name in _COLUMNS], "rows": _table(rows, cast)},
+        payload={"columns": [_TITLES[name] for name in _COLUMNS], "rows": _table(rows, cast), "notes": _notes(rows)},
     )
 
 
@@ -124,10 +125,21 @@ def _table(rows: pd.DataFrame, cast: Cast) -> list[dict[str, Any]]:
             "label": row["label"],
             "slot": slots.get(row["series"], ""),
             "cells": [_short(row[name]) if row[name] else "–" for name in _COLUMNS],
-            "told": row["initialisation"],
+            "told": _kind(row["initialisation"]),
         }
         for row in rows.to_dict("records")
     ]
+
+
+def _kind(told: str) -> str:
+    """What is told of first weights, up to the reason."""
+    return told.partition(":")[0].replace("matched on the side that reads the text", "of the reading side")
+
+
+def _notes(rows: pd.DataFrame) -> list[str]:
+    """Why first weights are not the masked LM's, where they are not."""
+    others = rows[~rows["initialisation"].str.startswith("matched")]
+    return [f"{row['label']}: {row['initialisation'].partition(': ')[2]}." for row in others.to_dict("records")]
 
 
 def _short(value: float) -> str:
