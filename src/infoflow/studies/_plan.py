@@ -34,7 +34,7 @@ from infoflow.pruning import GREEDY
 from infoflow.results import Recipe, Spec
 from infoflow.training import Match, ModelConfig, TrainConfig
 
-PRESETS = ("quick", "laptop", "paper", "replicate", "zoo")
+PRESETS = ("quick", "laptop", "paper", "replicate", "zoo", "architectures")
 _LARGEST_PLAN = 1_000_000
 Scope = Literal["encoder-self", "decoder-self", "decoder-cross", "all"]
 Heads = Annotated[float, Limits(at_least=0, at_most=10**6)]
@@ -375,7 +375,7 @@ class StudyPlan:
 
     @classmethod
     def load(cls, source: str | Path) -> "StudyPlan":
-        """The plan in a TOML file, or a preset: quick, laptop, paper, replicate, zoo.
+        """The plan in a TOML file, or a preset: quick, laptop, paper, replicate, zoo, architectures.
 
         Raises:
             UserError: There is no such file or preset, it is no TOML, or a setting is unknown or of the wrong kind.
