@@ -43,6 +43,7 @@ TABLES = {
     "layer_distance",
     "learning_curves",
     "lens",
+    "match",
     "model_distance",
     "mutual_information",
     "position_neighbours",
@@ -251,6 +252,10 @@ def test_killed_in_two_processes_it_ends_with_the_weights_and_numbers_of_one(
     for path in weights:
         assert file_digest(path) == file_digest(tmp_path / "run" / path.relative_to(expected.path)), path
     resumed = RunFolder(tmp_path / "run").tables
-    assert set(resumed) == set(expected.tables) == {*one_of_each_kind, "findings", "learning_curves", "training_runs"}
+    assert (
+        set(resumed)
+        == set(expected.tables)
+        == {*one_of_each_kind, "findings", "learning_curves", "training_runs", "match"}
+    )
     for name in set(resumed) - {"training_runs"}:
         pd.testing.assert_frame_equal(expected.tables[name], resumed[name])
