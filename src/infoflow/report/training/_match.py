@@ -25,7 +25,7 @@ _NUMBERS = ("parameters", "measured_parameters", "flops", "updates", "source_tok
 _COLUMNS = (*_NUMBERS, "supervised_tokens")
 _TITLES = {
     "parameters": "parameters",
-    "measured_parameters": "of the measured part",
+    "measured_parameters": "measured",
     "flops": "operations",
     "updates": "updates",
     "source_tokens": "source tokens",
