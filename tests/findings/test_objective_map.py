@@ -184,6 +184,12 @@ def test_an_objective_that_was_not_compared_with_all_is_left_out() -> None:
     assert objective_map({"model_distance": model_distance(skip=far)}) == {}
 
 
+def test_a_damaged_table_costs_only_its_own_map() -> None:
+    damaged = model_distance().drop(columns="layer")
+    found = objective_map({"model_distance": damaged, **heads_tables()})
+    assert set(found["objective_map"]["aspect"]) == {"heads"}
+
+
 def test_tables_conform_and_nothing_needs_no_tables(found) -> None:
     for schema in MAP_TABLES:
         assert list(found[schema.name]) == schema.column_names

@@ -131,7 +131,10 @@ def objective_map(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]
 
 
 def _told(models: ModelGroup, aspect: Aspect, trained: bool, picture: dict[str, np.ndarray]) -> dict[str, list[dict]]:
-    found = list(aspect.distances(models, trained))
+    try:
+        found = list(aspect.distances(models, trained))
+    except (KeyError, ValueError, TypeError, IndexError):  # a damaged table concerns only its own map
+        return {}
     matrices = complete(found)
     if len(matrices.names) < LEAST_OBJECTIVES:
         return {}

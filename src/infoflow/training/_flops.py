@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -44,14 +45,16 @@ def count_training_flops(
     to $6N$ per token for $N$ parameters of matrices, plus $12 L T d$ for attention over $T$ tokens in $L$ layers of
     width $d$ ([@kaplan2020]); heads count at supervised positions alone, and what is frozen has no backward pass.
     Norms, activations, look-ups and the optimiser are left out: with widths from some dozens on they are a few per
-    cent. The model is not changed.
+    cent. The model is not changed; its copy runs on the training's device.
     """
     lengths = np.asarray(data.source.lengths)
     sampler = LengthBucketSampler(lengths, config.seed, config.batch_tokens, config.batch_sentences)
     last = sampler.updates_within(config.max_source_tokens, config.updates)
     text = np.array([lengths[sampler.rows(update)].sum() for update in range(1, last + 1)], dtype=float)
     chosen = np.unique(np.linspace(1, last, min(updates, last)).round().astype(int))
-    module = copy.deepcopy(model).cpu().train()
+    device = "cuda" if config.device != "cpu" and torch.cuda.is_available() else "cpu"
+    module: Any = copy.deepcopy(model).to(device)  # type: ignore[arg-type]
+    module.train()
     operations = np.array([_of_update(objective, config, data, module, sampler, int(update)) for update in chosen])
     rate = operations.sum() / text[chosen - 1].sum()
     return TrainingFlops(
@@ -84,7 +87,7 @@ def _of_update(
     target_lengths = None if target is None else np.asarray(target.lengths)
     operations = 0
     for piece in micro_batches(rows, np.asarray(data.source.lengths), target_lengths, config.micro_tokens):
-        batch = data.batch(objective, piece, ("training-noise", config.seed), epoch)
+        batch = data.batch(objective, piece, ("training-noise", config.seed), epoch).to(module.device)
         # The fused attention of CPUs is unknown to the counter; the plain one is the same products.
         with torch.random.fork_rng(devices=[]), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
             torch.manual_seed(hash64("flops", update))

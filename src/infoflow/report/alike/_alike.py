@@ -54,9 +54,9 @@ _NO_BAR = (
 def alike_section(tables: ModelTables) -> Section | None:
     """The section, or None where fewer than five objectives were compared with each other."""
     found = [tables.get(name) for name in ("objective_map", "objective_distances", "objective_families")]
-    if found[0] is None or found[1] is None:
-        return None
     cast = tables.cast
+    if found[0] is None or found[1] is None or cast.by != "objective":
+        return None
     places, distances, shares = (_of(frame, cast) for frame in found)
     places = places.assign(series=cast.line_keys(places)) if len(places) else places
     known = {series.key for series in cast.series}

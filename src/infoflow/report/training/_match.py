@@ -55,7 +55,7 @@ def match_figure(match: pd.DataFrame, cast: Cast) -> Figure:
         answer=_sentences(rows),
         panels=[Panel(spec=chart)],
         caption="One row per objective"
-        + (" and architecture" if rows["architecture"].nunique() > 1 else "")
+        + (" and architecture" if len(set(rows["architecture"])) > 1 else "")
         + ", means over seeds; lines are 95% intervals of the count, from the updates that were counted.",
         how_to_read=[
             "Objectives of a study share the text, its order, the number of updates, optimiser, tokenizer and, where "
@@ -78,7 +78,7 @@ def match_figure(match: pd.DataFrame, cast: Cast) -> Figure:
 def _means(match: pd.DataFrame, cast: Cast) -> pd.DataFrame:
     """A row for each objective and architecture: means over seeds, and what the first seed says of its weights."""
     order = {series.key: place for place, series in enumerate(cast.series)}
-    several = match["architecture"].nunique() > 1
+    several = len(set(match["architecture"])) > 1
     rows = []
     groups: Any = match.groupby(["series", "architecture"], sort=False)
     for (key, family), own in groups:
@@ -104,7 +104,7 @@ def _sentences(rows: pd.DataFrame) -> list[str]:
         f"Operations differ by up to {number(float(most['times']), 2)} times: fewest for {least['label']} "
         f"({_short(least['flops'])}), most for {most['label']} ({_short(most['flops'])})."
     ]
-    same = [name for name in ("updates", "source_tokens") if rows[name].nunique() == 1]
+    same = [name for name in ("updates", "source_tokens") if len(set(rows[name])) == 1]
     if same:
         shared = listed([f"{_short(rows[name].iloc[0])} {_TITLES[name]}" for name in same])
         found.append(f"All had {shared}; supervised tokens go from {_range(rows, 'supervised_tokens')}.")
