@@ -82,6 +82,7 @@ def tables(probe=None, coreference=None, operations=None, weights=None, spread: 
             for trained in (True, False):
                 mine = keys(label, seed, trained) | {"stack": "encoder", "kind": "self", "layer": 1, "mention": "all"}
                 for head, share in enumerate((score, 0.2) if trained else (0.2, 0.2)):
+                    mine["head_match"] = 0.25
                     estimate = number(share, spread, "coreference", label if trained else "", seed, head)
                     rows["head_coreference"].append(mine | {"head": head, "baseline": 0.3} | estimate)
     for label, flops in (OPERATIONS | (operations or {})).items():
