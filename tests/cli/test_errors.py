@@ -14,7 +14,10 @@ MISTAKES = {
     "negative number": (["analyze", "m", "--sentences=-1"], "--sentences"),
     "no thread": (["analyze", "m", "--threads=0"], "--threads"),
     "unknown display": (["study", "--log=loud"], '"rich", "plain", "json"'),
-    "no plan": (["study", "nothing.toml"], "neither a TOML file nor a preset (quick, laptop, paper, replicate, zoo)"),
+    "no plan": (
+        ["study", "nothing.toml"],
+        "neither a TOML file nor a preset (quick, laptop, paper, replicate, zoo, architectures)",
+    ),
     "broken plan": (["study", "broken.toml"], "is not valid TOML"),
     "unknown setting": (["study", "unknown.toml"], "The plan has no setting training.updatess"),
     "setting of the wrong kind": (

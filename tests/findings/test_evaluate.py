@@ -5,6 +5,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from .groups import with_models
+
 NEVER_TESTED = {"dynamics:L5", "dynamics:V3", "heads:M7"}  # by the tables of one study
 
 
@@ -29,7 +31,8 @@ def _told(tables) -> list[str]:
     """The findings that these tables suffice for; others have tests with tables of their own."""
     from infoflow.findings import FINDINGS
 
-    return [name for name in FINDINGS if _sources(name) and _sources(name) <= set(tables)]
+    enough = [name for name in FINDINGS if _sources(name) and _sources(name) <= set(tables)]
+    return [name for name in enough if with_models(FINDINGS[name], tables)]
 
 
 def test_table_survives_writing(published, tmp_path):

@@ -128,7 +128,13 @@ def test_all_registered_objectives_are_told_apart(tmp_path):
     run = RunFolder(tmp_path)
     run.update(kind="study", models=[{"model": name, "objective": name, **keys} for name in OBJECTIVES])
     series = Cast.of(run).series
-    assert len({each.slot for each in series}) == min(len(OBJECTIVES), NUM_SLOTS)
+    assert len({(each.slot, each.dash, each.shape) for each in series}) == len(OBJECTIVES)
+    for each in series:
+        family = OBJECTIVES[each.key].family
+        assert each.slot in FAMILIES[_HUES.get(family, family)]  # a relative beyond its shades stays in its hue
+    for slots in FAMILIES.values():
+        counts = [sum(each.slot == slot for each in series) for slot in slots]
+        assert max(counts) - min(counts) <= 1 or min(counts) == 0
     assert [each.slot for each in series[:3]] == [0, 1, 2]
 
 

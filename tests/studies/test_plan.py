@@ -1,5 +1,7 @@
 """Plans: strict about names and kinds, the same through TOML, JSON and Python."""
 
+from pathlib import Path
+
 import pytest
 
 from infoflow.foundation import UserError
@@ -16,7 +18,7 @@ def test_presets_load_and_survive_json(preset: str) -> None:
 
 
 def test_presets_differ_in_seeds() -> None:
-    assert [len(StudyPlan.load(preset).seeds) for preset in PRESETS] == [1, 3, 3, 1, 1]
+    assert [len(StudyPlan.load(preset).seeds) for preset in PRESETS] == [1, 3, 3, 1, 1, 1]
 
 
 def test_a_file_overrides_only_what_it_names(tmp_path) -> None:
@@ -128,3 +130,25 @@ def test_a_variant_takes_its_options_from_its_table() -> None:
 def test_objectives_that_cannot_be_trained_are_refused(values, message) -> None:
     with pytest.raises(UserError, match=message):
         StudyPlan.from_json(values)
+
+
+def test_the_preset_of_architectures_trains_each_objective_on_what_can_take_it() -> None:
+    plan = StudyPlan.load("architectures")
+    trained: dict[str, set[str]] = {}
+    for recipe in plan.recipes():
+        trained.setdefault(recipe.architecture.name, set()).add(recipe.objective.name)
+    assert trained == {
+        "bert": set(plan.objectives),
+        "albert": {"masked-lm"},
+        "gpt2": {"causal-lm"},
+        "t5": {"denoise-full", "deshuffling", "bart"},
+    }
+
+
+def test_the_committed_plans_of_the_zoo_are_plans() -> None:
+    folder = Path(__file__).parents[2] / "experiments" / "zoo"
+    plan = StudyPlan.load(folder / "plan.toml")
+    assert plan == StudyPlan.load("zoo")
+    several = StudyPlan.load(folder / "three-seeds.toml")
+    assert len(several.seeds) == 3
+    assert {"electra+selected", "translation+token-dropout", "masked-lm+static"} <= set(several.objectives)

@@ -43,6 +43,7 @@ TABLES = {
     "layer_distance",
     "learning_curves",
     "lens",
+    "match",
     "model_distance",
     "mutual_information",
     "position_neighbours",
@@ -187,12 +188,12 @@ def test_a_stage_that_fails_keeps_only_what_needs_it(tiny_plan: StudyPlan, no_dr
             study(plan, tmp_path / "run", num_processes=1)
     assert str(caught.value).splitlines() == [
         "train causal-lm/seed-0: No luck.",
-        "2 stages ended well and are kept.",  # the masked LM is trained and measured
-        "2 stages were not done.",
+        "3 stages ended well and are kept.",  # the masked LM is trained, measured and matched
+        "3 stages were not done.",
     ]
     assert not (tmp_path / "run" / "report.html").exists()
     left = [stage.label for stage in Run.open(tmp_path / "run").stages.missing()]
-    assert left == ["train causal-lm/seed-0", "measure causal-lm/seed-0", "check findings"]
+    assert left == [f"{kind} causal-lm/seed-0" for kind in ("train", "measure", "match")] + ["check findings"]
     run = study(plan, tmp_path / "run", num_processes=1)
     assert set(run.tables["task_scores"]["objective"]) == {"causal-lm", "masked-lm"}
 
@@ -251,6 +252,10 @@ def test_killed_in_two_processes_it_ends_with_the_weights_and_numbers_of_one(
     for path in weights:
         assert file_digest(path) == file_digest(tmp_path / "run" / path.relative_to(expected.path)), path
     resumed = RunFolder(tmp_path / "run").tables
-    assert set(resumed) == set(expected.tables) == {*one_of_each_kind, "findings", "learning_curves", "training_runs"}
+    assert (
+        set(resumed)
+        == set(expected.tables)
+        == {*one_of_each_kind, "findings", "learning_curves", "training_runs", "match"}
+    )
     for name in set(resumed) - {"training_runs"}:
         pd.testing.assert_frame_equal(expected.tables[name], resumed[name])

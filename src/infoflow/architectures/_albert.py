@@ -22,6 +22,7 @@ class Albert(AbstractFamily):
 
     name: ClassVar[str] = "albert"
     layouts: ClassVar[tuple[Layout, ...]] = ("encoder",)
+    differs: ClassVar[str] = "one layer stands for all, and the embeddings are in two factors"
     source_stack: ClassVar[dict[Layout, tuple[str, str]]] = {"encoder": ("", "")}
 
     def build(

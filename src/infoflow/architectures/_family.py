@@ -33,6 +33,8 @@ class AbstractFamily(ABC):
     """Layouts that it has. The first is the reference: the others begin with its values."""
     two_vocabularies: ClassVar[bool] = True
     """Whether what it reads and what it writes may be of two vocabularies."""
+    differs: ClassVar[str] = ""
+    """Why its first weights cannot be those of BERT's blocks; "": they are, as far as shapes go."""
     source_stack: ClassVar[Mapping[Layout, tuple[str, str]]]
     """Where the names of the parameters that read the source begin, in each layout and in the reference."""
 

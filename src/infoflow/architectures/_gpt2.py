@@ -20,6 +20,7 @@ class Gpt2(AbstractFamily):
 
     name: ClassVar[str] = "gpt2"
     layouts: ClassVar[tuple[Layout, ...]] = ("decoder",)
+    differs: ClassVar[str] = "norms stand before each part, and query, key and value are one matrix"
     source_stack: ClassVar[dict[Layout, tuple[str, str]]] = {"decoder": ("", "")}
 
     def build(

@@ -41,7 +41,8 @@ def train(
 
     Args:
         objective: causal-lm, masked-lm, translation, spanbert, electra, bart, ... (docs/objectives.md lists all).
-        plan: Where its size, data, schedule come from: a TOML file or a preset (quick, laptop, paper, replicate, zoo).
+        plan: Where its size, data, schedule come from: a TOML file or a preset (quick, laptop, paper, replicate, zoo,
+            architectures).
         corpus: What to train on instead of the plan's corpus: a name or a file.
         seed: Initialisation, data order and noise.
     """

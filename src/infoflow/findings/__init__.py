@@ -20,6 +20,11 @@ from ._head_numbers import positional_heads as positional_heads
 from ._interval import largest_t as largest_t
 from ._model_group import Absent as Absent
 from ._model_group import model_groups as model_groups
+from ._objective_map import MAP_TABLES as MAP_TABLES
+from ._objective_map import OBJECTIVE_DISTANCES as OBJECTIVE_DISTANCES
+from ._objective_map import OBJECTIVE_FAMILIES as OBJECTIVE_FAMILIES
+from ._objective_map import OBJECTIVE_MAP as OBJECTIVE_MAP
+from ._objective_map import objective_map as objective_map
 from ._pruned_models import alive_by_kind as alive_by_kind
 from ._pruned_models import removable as removable
 from ._registry import FINDINGS as FINDINGS

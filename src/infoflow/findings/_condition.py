@@ -125,7 +125,7 @@ def judge(condition: Condition, spread: Spread, num_tests: int) -> Outcome:
     effect = float(condition.values[0, column])
     ends = sorted((float(flip * low + condition.threshold), float(flip * high + condition.threshold)))
     if condition.of:
-        counted = _wilson(effect, condition.of * spread.rows.num_seeds)
+        counted = wilson(effect, condition.of * spread.rows.num_seeds)
         ends = [min(ends[0], counted[0]), max(ends[1], counted[1])]
     if condition.bounds is not None:
         ends = [float(np.clip(end, *condition.bounds)) for end in ends]
@@ -149,7 +149,7 @@ def judge_all(conditions: Sequence[Condition], rows: ResampledRows) -> list[Outc
     return [judge(condition, spread, num_tests) for condition, spread in zip(conditions, spreads, strict=True)]
 
 
-def _wilson(share: float, num: int) -> tuple[float, float]:
+def wilson(share: float, num: int) -> tuple[float, float]:
     """95 % interval of a probability of which `num` trials showed a share."""
     z2 = 1.959964**2 / num
     middle, half = share + z2 / 2, np.sqrt(z2 * share * (1 - share) + z2**2 / 4)

@@ -105,7 +105,7 @@ def _tested(finding: Finding, models: ModelGroup, found: dict[str, Estimates], s
     deciding = outcomes[index]
     controls = [try_control(c, finding, models, set(seeds.used), deciding, index) for c in finding.controls]
     shown = strongest(controls, deciding.condition.side)
-    verdict, reason = _verdict(deciding, shown, seeds.obstacles)
+    verdict, reason = _verdict(deciding, shown, [*seeds.obstacles, *_hindrance(finding, curves, deciding)])
     if verdict in ("holds", "fails") and (moves := unsettled(finding, models, set(seeds.used), outcomes, index)):
         verdict, reason = "undetermined", f"{reason} {_sentence(moves)}"
     if verdict != "not testable here" and len(seeds.used) == 1:
@@ -125,6 +125,12 @@ def _tested(finding: Finding, models: ModelGroup, found: dict[str, Estimates], s
         "seeds": len(seeds.used),
         "note": "\n".join([*(f"{o}: {o.verdict}" for o in outcomes), *map(str, controls), *seeds.left_out]),
     }
+
+
+def _hindrance(finding: Finding, curves: dict[str, np.ndarray], deciding: Outcome) -> list[str]:
+    estimates = {name: rows[:1] for name, rows in curves.items()}
+    why = finding.hinders(estimates, deciding.verdict) if finding.hinders else None
+    return [why] if why else []
 
 
 def _covers(deciding: Outcome, found: dict[str, Estimates]) -> str:

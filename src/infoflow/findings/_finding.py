@@ -7,11 +7,13 @@ import numpy as np
 
 from infoflow.results import Spec
 
-from ._condition import Condition
+from ._condition import Condition, Verdict
 from ._table import Reading
 
 Curves = Mapping[str, np.ndarray]  # rows of curves (N, K), by the name of their reading
 Test = Callable[[Curves], list[Condition]]
+Hinders = Callable[[Curves, Verdict], str | None]
+"""Of the estimates and the verdict that they would give: why they cannot give it, if so."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,6 +44,7 @@ class Finding:
     test: Test
     controls: tuple[Control, ...]
     learned: tuple[Spec, ...]  # objectives whose models must have learned their task
+    hinders: Hinders | None = None  # a condition of the comparison that tables may show not to be met
     minimum_seeds: int = 3  # 1 for a claim about each model by itself: nothing in it is a difference between models
 
     def conditions(self, curves: Curves) -> list[Condition]:

@@ -12,18 +12,16 @@ import pandas as pd
 
 from infoflow.results import END, UNTRAINED, AmbiguousModels, Spec, first_architecture, select, with_keys
 
+from ._zoo import CAUSAL as CAUSAL
+from ._zoo import MASKED as MASKED
+from ._zoo import NAMES as NAMES
+from ._zoo import OBJECTIVES as OBJECTIVES
+from ._zoo import TOKEN_DROPOUT as TOKEN_DROPOUT
+from ._zoo import TRANSLATION as TRANSLATION
+
 Tables = Mapping[str, pd.DataFrame]
 Found = TypeVar("Found")
 
-CAUSAL, MASKED, TRANSLATION = Spec("causal-lm"), Spec("masked-lm"), Spec("translation")
-TOKEN_DROPOUT = Spec("translation", "token-dropout")
-OBJECTIVES = (CAUSAL, MASKED, TRANSLATION)
-NAMES = {
-    CAUSAL: "causal LM",
-    MASKED: "masked LM",
-    TRANSLATION: "translation encoder",
-    TOKEN_DROPOUT: "translation encoder trained with token dropout",
-}
 
 # What makes the tables that not every study has.
 _LEFT_OUT = ", and a plan that does not leave it out"
@@ -42,6 +40,7 @@ _MADE_BY = {
     "head_coreference": f"it needs a corpus with coreference annotation, such as CoNLL-2012 or CorefUD{_LEFT_OUT}",
     "head_probe": _TREES,
     "head_relations": _TREES,
+    "match": "infoflow study on the run's folder makes it, without training again",
     "head_special_gradient": f"it needs a tokenizer with a SEP token{_LEFT_OUT}",
     "pruned_heads": _PRUNING,
     "pruned_roles": _PRUNING,

@@ -35,3 +35,29 @@ TRANSLATION_DYNAMICS = (
     "Zhu, Li, Liu, Zhao and Shi 2020, Understanding Learning Dynamics for Neural Machine Translation, arXiv 2004.02199 "
     "(abstract)"
 )
+COMPARISON = (
+    "Li, Ji, Mickus, Segonne and Tiedemann 2024, A Comparison of Language Modeling and Translation as Multilingual "
+    "Pretraining Objectives, EMNLP (abstract)"
+)
+ELECTRA_PAPER = (
+    "Clark, Luong, Le and Manning 2020, ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators, "
+    "ICLR (abstract)"
+)
+BART_PAPER = (
+    "Lewis et al. 2020, BART: Denoising Sequence-to-Sequence Pre-training for Natural Language Generation, "
+    "Translation, and Comprehension, ACL (abstract)"
+)
+ROBERTA = "Liu et al. 2019, RoBERTa: A Robustly Optimized BERT Pretraining Approach, arXiv 1907.11692"
+ALBERT_PAPER = (
+    "Lan, Chen, Goodman, Gimpel, Sharma and Soricut 2020, ALBERT: A Lite BERT for Self-supervised Learning of Language "
+    "Representations, ICLR"
+)
+SPANBERT_PAPER = (
+    "Joshi, Chen, Liu, Weld, Zettlemoyer and Levy 2020, SpanBERT: Improving Pre-training by Representing and "
+    "Predicting Spans, TACL"
+)
+T5_PAPER = "Raffel et al. 2020, Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer, JMLR"
+DISTILBERT = (
+    "Sanh, Debut, Chaumond and Wolf 2019, DistilBERT, a distilled version of BERT: smaller, faster, cheaper and "
+    "lighter, arXiv 1910.01108 (and the README of its code)"
+)

@@ -93,6 +93,7 @@ class Table:
     known: bool = False  # rows without the number are passed over
     trained: bool = True
     number: str = "value"
+    architecture: str = ""  # of the models; "": the one that the claim is tested on
     absent: str = ""  # what to say where there are no such rows
     no_model: str = ""  # what to say where the table has no model of the objective
 
@@ -121,6 +122,7 @@ class Table:
         return {unit: SeedRows(frame[(keys == unit).all(axis=1)], self.number) for unit in units}
 
     def _rows(self, models: ModelGroup) -> pd.DataFrame:
+        models = replace(models, architecture=self.architecture) if self.architecture else models
         keys = ("seed_a", "seed_b") if self.other else ("seed",)
         columns = [*keys, self.number, *self.needs, *(name for name, _ in self.settings)]
         if self.other is None:

@@ -319,6 +319,8 @@ def _assign_slots(objectives: list[str], several: bool) -> list[int]:
             wanted = [each for each in _slots_for(name, several) if each not in taken]
             free = [each for each in wanted if each not in owned.values()] or wanted
             slot = free[0] if free else len(taken) % NUM_SLOTS
+            if several and name in OBJECTIVES and slot not in (own := FAMILIES[_hue(name)]):
+                slot = min(own, key=taken.count)  # more relatives than shades: again one of theirs, with another mark
         assert slot is not None
         known[name] = slot
         taken.append(slot)

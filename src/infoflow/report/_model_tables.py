@@ -51,6 +51,15 @@ class ModelTables:
         """Those of the tables that there are."""
         return {name: self[name] for name in names if name in self}
 
+    def whole(self, name: str) -> pd.DataFrame | None:
+        """The rows of all architectures, for a figure that shows them itself, with the keys of their lines; None where
+        there are none."""
+        if name not in self._run.tables:
+            return None
+        frame = self._run.tables[name]
+        frame = frame[(frame["start"] == "") & frame["update"].isin([END, UNTRAINED])]
+        return frame.assign(series=self.cast.line_keys(frame)) if len(frame) else None
+
     def forget(self) -> None:
         """`notes` tell of what is asked for from here on."""
         self._asked.clear()

@@ -15,6 +15,7 @@ from ._figure import Figure, Section
 from ._language import Cast
 from ._model_tables import ModelTables
 from ._summary import Finding, scorecard
+from .alike._alike import ALIKE, alike_section
 from .heads._heads import HEADS, heads_section
 from .knows._alignment import ALIGNMENT, alignment_section
 from .knows._change import CHANGES, change_section
@@ -27,8 +28,9 @@ from .pruning._pruning import PRUNING, pruning_section
 from .training._dynamics import DYNAMICS, dynamics_section
 from .training._training import TRAINING, training_section
 
-# In the order in which data flows; a section without tables leaves itself out.
+# All objectives at once, then in the order in which data flows; a section without tables leaves itself out.
 SECTIONS = (
+    (ALIKE, alike_section),
     (KNOWS, knowledge_section),
     (CHANGES, change_section),
     (SIMILARITY, similarity_section),

@@ -33,13 +33,16 @@ from ._study import study as study
 from ._study_models import StudyModels as StudyModels
 from ._train_model import TrainedModel as TrainedModel
 from ._train_model import train_model as train_model
+from .stages import MATCH as MATCH
 from .stages import AbstractStage as AbstractStage
 from .stages import Align as Align
 from .stages import Check as Check
 from .stages import Compare as Compare
 from .stages import CompareRecordings as CompareRecordings
+from .stages import MatchModel as MatchModel
 from .stages import MeasureGiven as MeasureGiven
 from .stages import MeasureModel as MeasureModel
 from .stages import Prune as Prune
 from .stages import Record as Record
 from .stages import Train as Train
+from .stages import matched_weights as matched_weights

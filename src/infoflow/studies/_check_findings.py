@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from infoflow.findings import FINDINGS_TABLE, evaluate
 from infoflow.report import write_report
 from infoflow.results import RunFolder
 
+from ._derived import write_derived
 from ._run import Run
 
 
@@ -17,6 +17,6 @@ def check_findings(path: Path | str) -> Run:
     """
     run = RunFolder.existing(path)
     run.require_tables()
-    run.tables.write(evaluate(run.tables), FINDINGS_TABLE)
+    write_derived(run)
     write_report(run)
     return Run(run)

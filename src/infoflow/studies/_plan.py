@@ -33,7 +33,7 @@ from infoflow.training import Match, ModelConfig, TrainConfig
 from ._plan_checks import TOKEN_DROPOUT, check_plan, one_of
 from ._settings import build_settings, parse_toml, read_plan
 
-PRESETS = ("quick", "laptop", "paper", "replicate", "zoo")
+PRESETS = ("quick", "laptop", "paper", "replicate", "zoo", "architectures")
 Scope = Literal["encoder-self", "decoder-self", "decoder-cross", "all"]
 Heads = Annotated[float, Limits(at_least=0, at_most=10**6)]
 Penalties = Annotated[tuple[Weight, ...], Limits(filled=True)]
@@ -305,7 +305,7 @@ class StudyPlan:
 
     @classmethod
     def load(cls, source: str | Path) -> "StudyPlan":
-        """The plan in a TOML file, or a preset: quick, laptop, paper, replicate, zoo.
+        """The plan in a TOML file, or a preset: quick, laptop, paper, replicate, zoo, architectures.
 
         Raises:
             UserError: There is no such file or preset, it is no TOML, or a setting is unknown or of the wrong kind.

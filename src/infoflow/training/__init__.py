@@ -15,6 +15,8 @@ from ._data import TokenRows as TokenRows
 from ._data import TrainingData as TrainingData
 from ._evaluate import Evaluation as Evaluation
 from ._evaluate import evaluate as evaluate
+from ._flops import TrainingFlops as TrainingFlops
+from ._flops import count_training_flops as count_training_flops
 from ._hooks import Step as Step
 from ._hooks import TrainingHook as TrainingHook
 from ._key import trained_objective as trained_objective

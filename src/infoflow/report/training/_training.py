@@ -15,6 +15,7 @@ from ..forms._dots import interval_dots
 from ..forms._hollow import HOLLOW
 from ..forms._lines import POSITIVE, SHARE
 from ._learning import TASK_SCORES, learning_figure
+from ._match import match_figure
 
 
 class _Metric(NamedTuple):
@@ -55,6 +56,8 @@ def training_section(tables: ModelTables) -> Section | None:
         return None
     learning = tables.some(["learning_curves"]).values()
     figures = [_score_figure(scores, cast), *(learning_figure(frame, scores, cast) for frame in learning)]
+    match = tables.whole("match") if cast.by == "objective" else None
+    figures += [] if match is None else [match_figure(match, cast)]
     return replace(TRAINING, figures=figures, keys=cast.present(scores))
 
 

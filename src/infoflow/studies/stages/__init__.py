@@ -3,6 +3,9 @@
 from ._align import Align as Align
 from ._check import Check as Check
 from ._compare import Compare as Compare
+from ._match import MATCH as MATCH
+from ._match import MatchModel as MatchModel
+from ._match import matched_weights as matched_weights
 from ._measure import AbstractMeasureStage as AbstractMeasureStage
 from ._measure import MeasureModel as MeasureModel
 from ._measure_given import MeasureGiven as MeasureGiven
@@ -12,5 +15,14 @@ from ._record import Record as Record
 from ._stage import AbstractStage as AbstractStage
 from ._train import Train as Train
 
-STAGES: tuple[type[AbstractStage], ...] = (Train, Prune, MeasureModel, Compare, Record, Align, CompareRecordings)
+STAGES: tuple[type[AbstractStage], ...] = (
+    Train,
+    Prune,
+    MeasureModel,
+    Compare,
+    Record,
+    Align,
+    CompareRecordings,
+    MatchModel,
+)
 """Those of a study, each behind what it needs; before the last one, which checks the findings on all their tables."""

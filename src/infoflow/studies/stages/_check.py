@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from infoflow.findings import FINDINGS_TABLE, evaluate
 from infoflow.flow import is_first, wait_for_all
 from infoflow.foundation import digest
 from infoflow.results import RunFolder, TableSchema
 
+from .._derived import write_derived
 from .._workbench import stacked
 from ._stage import AbstractStage
 
@@ -38,7 +38,7 @@ class Check(AbstractStage):
         if is_first():
             write_tables(self.folder, self.stages, alone=self.claims)
             if self.claims:
-                self.folder.tables.write(evaluate(self.folder.tables), FINDINGS_TABLE)
+                write_derived(self.folder)
         wait_for_all()
         return {}
 

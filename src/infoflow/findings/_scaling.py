@@ -1,0 +1,104 @@
+"""Multidimensional scaling: points in a plane whose distances come as close as they can to given ones."""
+
+# O objects, D dimensions of the picture
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from infoflow.foundation import stream
+
+_STEPS, _STILL = 2000, 1e-10
+_STARTS = 3  # beside classical scaling: a picture of a dozen points has worse minima than its best
+_SHUFFLES = 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Scaled:
+    """A picture of distances, and how far it is from them."""
+
+    points_OD: np.ndarray
+    stress: float  # Kruskal's stress-1, see `scale`
+
+
+def scale(distances_OO: Float[np.ndarray, "object object"], start_OD: np.ndarray | None = None, num: int = 2) -> Scaled:
+    r"""Metric scaling by SMACOF, the best of several starts, or from a given one: the same input, the same picture.
+
+    $$ \sigma_1 = \sqrt{\sum_{i<j} (d_{ij} - \delta_{ij})^2 / \sum_{i<j} d_{ij}^2} $$
+
+    δ are the given distances and d those of the points. Each step replaces the points by their Guttman transform
+    $B(X) X / O$, which never raises the numerator. Starts are classical scaling and random pictures; a random one is
+    taken where it ends clearly lower. A stress of 0.05 is called good, of 0.2 poor.
+
+    Source: [@deleeuw1977], [@kruskal1964].
+    """
+    if start_OD is not None:
+        return _descend(start_OD, distances_OO)
+    best = _descend(classical_scaling(distances_OO, num), distances_OO)
+    rng, size = stream("scaling-starts", len(distances_OO)), float(distances_OO.max(initial=0.0))
+    for _ in range(_STARTS):
+        other = _descend(rng.normal(0, size, (len(distances_OO), num)), distances_OO)
+        best = other if other.stress < 0.999 * best.stress - 1e-9 else best
+    return best
+
+
+def _descend(points: np.ndarray, distances_OO: np.ndarray) -> Scaled:
+    raw = _raw_stress(points, distances_OO)
+    for _ in range(_STEPS):
+        points = _guttman(points, distances_OO)
+        before, raw = raw, _raw_stress(points, distances_OO)
+        if before - raw <= _STILL * max(before, 1e-30):
+            break
+    drawn = distances_between(points)
+    return Scaled(points_OD=points, stress=float(np.sqrt(2 * raw / max((drawn**2).sum(), 1e-30))))
+
+
+def classical_scaling(distances_OO: Float[np.ndarray, "object object"], num: int = 2) -> np.ndarray:
+    """Principal coordinates of the doubly centred squared distances; of each axis the largest coordinate is positive.
+
+    Source: [@torgerson1952].
+    """
+    size = len(distances_OO)
+    centre = np.eye(size) - 1 / size
+    values, vectors = np.linalg.eigh(-0.5 * centre @ distances_OO**2 @ centre)
+    largest = np.argsort(-values, kind="stable")[:num]
+    points = vectors[:, largest] * np.sqrt(np.maximum(values[largest], 0.0))
+    peaks = points[np.abs(points).round(12).argmax(axis=0), np.arange(points.shape[1])]
+    return points * np.where(peaks < 0, -1.0, 1.0)
+
+
+def aligned(points_OD: np.ndarray, onto_OD: np.ndarray) -> np.ndarray:
+    """The points turned, mirrored and moved, not stretched, so that they come nearest to others ([@schonemann1966])."""
+    centre, there = points_OD.mean(axis=0), onto_OD.mean(axis=0)
+    left, _, right = np.linalg.svd((points_OD - centre).T @ (onto_OD - there))
+    return (points_OD - centre) @ left @ right + there
+
+
+def shuffled_stress(distances_OO: Float[np.ndarray, "object object"]) -> float:
+    """The mean stress of pictures of the same distances, dealt out among the pairs at random."""
+    size = len(distances_OO)
+    upper, rng = np.triu_indices(size, 1), stream("shuffled-stress", size)
+    found = []
+    for _ in range(_SHUFFLES):
+        dealt = np.zeros_like(distances_OO)
+        dealt[upper] = rng.permutation(distances_OO[upper])
+        found.append(scale(dealt + dealt.T).stress)
+    return float(np.mean(found))
+
+
+def distances_between(points_OD: np.ndarray) -> np.ndarray:
+    return np.linalg.norm(points_OD[:, None] - points_OD[None], axis=-1)
+
+
+def _raw_stress(points_OD: np.ndarray, distances_OO: np.ndarray) -> float:
+    """The sum of squared differences over pairs."""
+    return float(((distances_between(points_OD) - distances_OO) ** 2).sum() / 2)
+
+
+def _guttman(points_OD: np.ndarray, distances_OO: np.ndarray) -> np.ndarray:
+    drawn = distances_between(points_OD)
+    ratio = np.divide(distances_OO, drawn, out=np.zeros_like(drawn), where=drawn > 0)
+    b_OO = -ratio
+    np.fill_diagonal(b_OO, ratio.sum(axis=1))
+    return b_OO @ points_OD / len(points_OD)

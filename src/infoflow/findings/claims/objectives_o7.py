@@ -1,0 +1,45 @@
+"""objectives:O7. Sentence order against next sentence: what either gives to coreference, beyond what it gives to words.
+
+Tasks on pairs of sentences are not trained; coreference, which takes more than a word's neighbourhood, stands in for
+them, and the tags of words for tasks on one sentence. The measure looks within sentences: what the claim says of
+several sentences at once no table holds.
+"""
+
+from .._condition import Condition, exceeds
+from .._finding import Control, Curves, Finding
+from .._sources import ALBERT_PAPER
+from .._stand_ins import PROBE, coreference, probe
+from .._table import Reading, untrained
+from .._zoo import NEXT_SENTENCE, SENTENCE_ORDER
+
+READS: dict[str, Reading] = {
+    "order far": coreference(SENTENCE_ORDER),
+    "next far": coreference(NEXT_SENTENCE),
+    "order near": probe(SENTENCE_ORDER),
+    "next near": probe(NEXT_SENTENCE),
+}
+
+
+def test(curves: Curves) -> list[Condition]:
+    far, near = (curves[f"order {where}"] - curves[f"next {where}"] for where in ("far", "near"))
+    return [
+        exceeds("sentence order over next sentence, coreference", far, 0.0, "share"),
+        exceeds("that gain less the one in tags of words", far - near, 0.0, "share"),
+    ]
+
+
+FINDING = Finding(
+    id="objectives:O7",
+    claim="Judging the order of sentences helps with what spans several of them more than judging whether one follows "
+    "does. Tasks on pairs of sentences are not trained: coreference stands in for them, tags of words for other tasks.",
+    source=ALBERT_PAPER,
+    published="SOP consistently helps downstream tasks with multi-sentence inputs (unverified)",
+    statistic=(
+        "share of mentions whose antecedent the best head attends to: with sentence order above next sentence, and by "
+        f"more than in the tags of words ({PROBE})"
+    ),
+    reads=READS,
+    test=test,
+    controls=(Control(name="untrained models", reads=untrained(READS)),),
+    learned=(SENTENCE_ORDER, NEXT_SENTENCE),
+)

@@ -1,0 +1,41 @@
+"""objectives:O8. SpanBERT against the masked LM: coreference, a task on spans, and tags of words."""
+
+from .._condition import Condition, exceeds
+from .._finding import Control, Curves, Finding
+from .._model_group import MASKED
+from .._sources import SPANBERT_PAPER
+from .._stand_ins import PROBE, coreference, probe
+from .._table import Reading, untrained
+from .._zoo import SPANBERT
+
+READS: dict[str, Reading] = {
+    "spanbert spans": coreference(SPANBERT),
+    "masked spans": coreference(MASKED),
+    "spanbert words": probe(SPANBERT),
+    "masked words": probe(MASKED),
+}
+
+
+def test(curves: Curves) -> list[Condition]:
+    spans, words = (curves[f"spanbert {what}"] - curves[f"masked {what}"] for what in ("spans", "words"))
+    return [
+        exceeds("SpanBERT over the masked LM, coreference", spans, 0.0, "share"),
+        exceeds("that gain less the one in tags of words", spans - words, 0.0, "share"),
+    ]
+
+
+FINDING = Finding(
+    id="objectives:O8",
+    claim="Masking spans and predicting them from their boundaries helps mainly in tasks on spans. End tasks are not "
+    "trained: coreference stands in for those on spans, tags of words for others.",
+    source=SPANBERT_PAPER,
+    published="gains mainly in span selection tasks such as question answering and coreference (unverified)",
+    statistic=(
+        "share of mentions whose antecedent the best head attends to: SpanBERT above the masked LM, and by more than "
+        f"in the tags of words ({PROBE})"
+    ),
+    reads=READS,
+    test=test,
+    controls=(Control(name="untrained models", reads=untrained(READS)),),
+    learned=(SPANBERT, MASKED),
+)

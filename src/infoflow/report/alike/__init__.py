@@ -1,0 +1,1 @@
+"""Figures of how alike the objectives of a study are."""

@@ -1,0 +1,151 @@
+"""What was the same for all models of a study and what was not: the table that every comparison rests on."""
+
+from typing import Any
+
+import pandas as pd
+
+from .._figure import Figure, Method, Panel
+from .._language import Cast, objective_label
+from .._numbers import listed, number
+from ..forms._chart import color_of, shape_of, tips
+from ..forms._dots import interval_dots
+
+MATCH = Method(
+    id="match",
+    title="What was matched",
+    text="""
+    Operations are those of matrix products and attention, forward and backward, counted while some of the training's
+    own updates run (a multiplication and an addition are two), and scaled by the tokens of the text to the whole
+    training; of one stack they come to about 6 per parameter and token and 12 <i>L T d</i> for attention (Kaplan et al.
+    2020). Norms, activations, look-ups and the optimiser are left out. First weights match where a tensor of random
+    numbers equals one of the masked LM of BERT's blocks with the same seed, bit for bit.
+    """,
+)
+_NUMBERS = ("parameters", "measured_parameters", "flops", "updates", "source_tokens", "target_tokens")
+_COLUMNS = (*_NUMBERS, "supervised_tokens")
+_TITLES = {
+    "parameters": "parameters",
+    "measured_parameters": "measured",
+    "flops": "operations",
+    "updates": "updates",
+    "source_tokens": "source tokens",
+    "target_tokens": "target tokens",
+    "supervised_tokens": "supervised tokens",
+}
+_Z = 1.96
+
+
+def match_figure(match: pd.DataFrame, cast: Cast) -> Figure:
+    """Operations of every model beside the first's, and the table of what else a comparison holds fixed."""
+    rows = _means(match, cast)
+    known = [series for series in cast.series if series.key in set(rows["series"])]
+    chart = interval_dots(
+        rows.assign(value=rows["flops"], low=rows["flops"] - rows["error"], high=rows["flops"] + rows["error"]),
+        {"color": color_of(known), "shape": shape_of(known)},
+        title="operations of the training",
+        bounds=(0.0, float("inf")),
+        tooltip=tips("label:N", "flops:Q|operations|.3s", "times:Q|times the least|.2f"),
+        step=26,
+        zero=True,
+        format="~s",
+    )
+    return Figure(
+        id="match",
+        question="What did each model cost, and what did all share?",
+        answer=_sentences(rows),
+        panels=[Panel(spec=chart)],
+        caption="One row per objective"
+        + (" and architecture" if len(set(rows["architecture"])) > 1 else "")
+        + ", means over seeds; lines are 95% intervals of the count, from the updates that were counted.",
+        how_to_read=[
+            "Objectives of a study share the text, its order, the number of updates, optimiser, tokenizer and, where "
+            "shapes allow, the first weights. They cannot share everything: an encoder beside a decoder has more "
+            "parameters, a generator or a teacher costs operations of its own, and a loss on all tokens supervises "
+            "more of them.",
+            "Where a claim is about efficiency, compare operations, not updates. Of a model whose operations were more "
+            "than another's, a better score says little.",
+            "First weights are matched where all that were drawn at random are those of the masked LM; of a reading "
+            "side where the blocks that read the text are, and a decoder or a head has no counterpart.",
+        ],
+        method=MATCH,
+        data=rows.drop(columns=["series", "label"]),
+        tables=("match",),
+        template="match.html.jinja",
+        payload={"columns": [_TITLES[name] for name in _COLUMNS], "rows": _table(rows, cast), "notes": _notes(rows)},
+    )
+
+
+def _means(match: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+    """A row for each objective and architecture: means over seeds, and what the first seed says of its weights."""
+    order = {series.key: place for place, series in enumerate(cast.series)}
+    several = len(set(match["architecture"])) > 1
+    rows = []
+    groups: Any = match.groupby(["series", "architecture"], sort=False)
+    for (key, family), own in groups:
+        label = objective_label(str(own["objective"].iloc[0]), str(own["variant"].iloc[0]))
+        row = {"series": key, "architecture": family, "label": f"{label}, {family}" if several else label}
+        row |= {name: float(own[name].mean()) for name in _COLUMNS}
+        error = float((own["flops_error"].fillna(0.0) ** 2).sum() ** 0.5) / len(own)
+        rows.append(row | {"error": _Z * error, "initialisation": str(own["initialisation"].iloc[0])})
+    table = pd.DataFrame(rows)
+    table["times"] = table["flops"] / table["flops"].min()
+    families = list(dict.fromkeys(match["architecture"]))
+    return table.sort_values(
+        ["architecture", "series"],
+        key=lambda keys: keys.map(order).fillna(len(order)) if keys.name == "series" else keys.map(families.index),
+        kind="stable",
+        ignore_index=True,
+    )
+
+
+def _sentences(rows: pd.DataFrame) -> list[str]:
+    least, most = (rows.loc[place] for place in (rows["flops"].idxmin(), rows["flops"].idxmax()))
+    found = [
+        f"Operations differ by up to {number(float(most['times']), 2)} times: fewest for {least['label']} "
+        f"({_short(least['flops'])}), most for {most['label']} ({_short(most['flops'])})."
+    ]
+    same = [name for name in ("updates", "source_tokens") if len(set(rows[name])) == 1]
+    if same:
+        shared = listed([f"{_short(rows[name].iloc[0])} {_TITLES[name]}" for name in same])
+        found.append(f"All had {shared}; supervised tokens go from {_range(rows, 'supervised_tokens')}.")
+    own = rows.loc[rows["initialisation"].str.startswith("its own"), "label"].tolist()
+    if own:
+        found.append(f"First weights could not be matched for {listed(own)}.")
+    return found
+
+
+def _range(rows: pd.DataFrame, name: str) -> str:
+    return f"{_short(rows[name].min())} to {_short(rows[name].max())}"
+
+
+def _table(rows: pd.DataFrame, cast: Cast) -> list[dict[str, Any]]:
+    slots = {series.key: series.slot for series in cast.series}
+    return [
+        {
+            "label": row["label"],
+            "slot": slots.get(row["series"], ""),
+            "cells": [_short(row[name]) if row[name] else "–" for name in _COLUMNS],
+            "told": _kind(row["initialisation"]),
+        }
+        for row in rows.to_dict("records")
+    ]
+
+
+def _kind(told: str) -> str:
+    """What is told of first weights, up to the reason."""
+    return told.partition(":")[0].replace("matched on the side that reads the text", "of the reading side")
+
+
+def _notes(rows: pd.DataFrame) -> list[str]:
+    """Why first weights are not the masked LM's, where they are not."""
+    others = rows[~rows["initialisation"].str.startswith("matched")]
+    return [f"{row['label']}: {row['initialisation'].partition(': ')[2]}." for row in others.to_dict("records")]
+
+
+def _short(value: float) -> str:
+    """Three digits: 1.23 × 10¹² from a billion on, 4.56 million below, then whole numbers."""
+    if value >= 1e9:
+        exponent = int(f"{value:e}".split("e")[1])
+        power = str(exponent).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+        return f"{value / 10**exponent:.2f} × 10{power}"
+    return f"{value / 1e6:.2f} million" if value >= 1e6 else f"{value:,.0f}"

@@ -1,0 +1,202 @@
+"""The map of objectives in the report: what it draws, where names stand, what it says; INVENTED numbers."""
+
+import re
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+from drawn import drawn_figures, drawn_section
+from findings.test_objective_map import PLACES, heads_tables, model_distance
+from scipy.cluster.hierarchy import cophenet, linkage
+from scipy.spatial.distance import squareform
+from synthetic_run import _write_plain
+
+from infoflow.findings import MAP_TABLES, objective_map
+from infoflow.report import write_report
+from infoflow.report._engine import svg_of
+from infoflow.report.alike._placing import place_names
+from infoflow.report.alike._plane import View
+from infoflow.report.alike._tree import agreement, joined
+from infoflow.results import KEYS, RunFolder
+
+
+def make_run(path, seeds=(0, 1)) -> RunFolder:
+    run = RunFolder(path)
+    found = objective_map({"model_distance": model_distance(seeds), **heads_tables((0,))})
+    for schema in MAP_TABLES:
+        run.tables.write(found[schema.name], schema)
+    entries = [
+        {"name": f"{name}/seed-{seed}", "objective": name, "variant": "", "architecture": "bert", "start": "",
+         "seed": seed, "update": -1, "parameters": 1000}
+        for name in PLACES for seed in seeds
+    ]  # fmt: skip
+    run.update(kind="study", title="Invented", models=entries, plan={}, warnings=[], command="")
+    return run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return make_run(tmp_path_factory.mktemp("alike"))
+
+
+@pytest.fixture(scope="module")
+def figures(run):
+    return drawn_figures(run, "objectives")
+
+
+def test_the_map_leads_the_report(run) -> None:
+    from infoflow.report._story import tell
+
+    story = tell(run)
+    assert story.sections[0].id == "objectives"
+    assert [figure.id for figure in story.sections[0].figures] == [
+        "objective-map", "objective-tree", "objective-families"
+    ]  # fmt: skip
+
+
+def test_each_aspect_has_a_picture_beside_the_untrained_control(figures) -> None:
+    titles = [panel.title for panel in figures["objective-map"].panels]
+    assert titles == ["spaces", "spaces before training, same scale", "heads"]
+    assert [panel.title for panel in figures["objective-tree"].panels] == ["spaces", "heads"]
+
+
+def test_every_objective_is_named_in_every_picture(figures) -> None:
+    from infoflow.report._language import objective_label
+
+    labels = {objective_label(name) for name in PLACES}
+    for figure, panels in (("objective-map", (0, 2)), ("objective-tree", (0, 1))):
+        for index in panels:
+            spec = figures[figure].panels[index].spec
+            texts = set(re.findall(r">([^<>]+)</text>", svg_of({**spec, "width": 330})))
+            assert labels <= texts
+
+
+def test_distances_are_equal_across_and_upwards_at_any_width(figures) -> None:
+    spec = figures["objective-map"].panels[0].spec
+    view = {}
+    for width in (300, 700):
+        svg = svg_of({**spec, "width": width, "autosize": {"type": "pad", "contains": "content"}})
+        marks = re.findall(r'aria-roledescription="point"[^>]*transform="translate\(([-\d.]+),([-\d.]+)\)"', svg)
+        marks = marks or re.findall(r'<path[^>]*transform="translate\(([-\d.]+),([-\d.]+)\)"', svg)
+        points = np.array(marks, dtype=float)[-len(PLACES) :]
+        view[width] = points - points.mean(axis=0)
+    np.testing.assert_allclose(view[300], view[700], atol=0.5)
+
+
+def test_names_stand_apart_from_each_other_and_from_points() -> None:
+    rng = np.random.default_rng(0)
+    points = rng.uniform((20, 20), (280, 320), (16, 2))
+    points[1:4] = points[0] + [[2, 1], [-3, 2], [1, -4]]
+    names = [f"objective {i:02d}" for i in range(16)]
+    places = place_names(points, names, 300, 340)
+    boxes = []
+    for place, name in zip(places, names, strict=True):
+        room = 6.3 * len(name)
+        left = place.x if place.to_right else place.x - room
+        boxes.append((left, place.y - 6.5, left + room, place.y + 6.5))
+    for (l1, t1, r1, b1), (l2, t2, r2, b2) in combinations(boxes, 2):
+        assert l1 >= r2 - 1e-9 or l2 >= r1 - 1e-9 or t1 >= b2 - 1e-9 or t2 >= b1 - 1e-9
+    assert all(left >= 0 and right <= 300 for left, _, right, _ in boxes)
+    lone = place_names(np.array([[50.0, 50.0]]), ["x"], 300, 340)[0]
+    assert not lone.led
+    assert lone.to_right
+
+
+def test_a_view_goes_there_and_back() -> None:
+    rows = pd.DataFrame({"x": [0.0, 2.0, 1.0], "y": [0.0, 1.0, 3.0]})
+    view = View.around(rows)
+    for row, (x, y) in zip(rows.to_numpy(), view.at(rows), strict=True):
+        np.testing.assert_allclose(view.back(x, y), row)
+        assert 0 < x < 300
+        assert 0 < y < 340
+
+
+def test_trees_join_by_average_distance() -> None:
+    rng = np.random.default_rng(1)
+    points = rng.normal(size=(7, 3))
+    matrix = np.linalg.norm(points[:, None] - points[None], axis=-1)
+    merges = joined(matrix)
+    clusters = {i: [i] for i in range(7)}
+    heights = []
+    while len(clusters) > 1:  # average linkage, by hand
+        pairs = combinations(clusters, 2)
+        a, b = min(pairs, key=lambda pair: np.mean(matrix[np.ix_(clusters[pair[0]], clusters[pair[1]])]))
+        heights.append(float(np.mean(matrix[np.ix_(clusters[a], clusters[b])])))
+        clusters[a] = clusters[a] + clusters.pop(b)
+    np.testing.assert_allclose(merges[:, 2], heights)
+    condensed = squareform(matrix, checks=False)
+    expected = np.corrcoef(condensed, cophenet(linkage(condensed, "average")))[0, 1]
+    assert agreement(matrix, merges) == pytest.approx(expected)
+
+
+def test_sentences_say_what_the_tables_hold(figures) -> None:
+    first, *_ = figures["objective-map"].answer
+    assert "nearest are causal LM and prefix LM of one stack" in first
+    strays = figures["objective-map"].answer[1]
+    assert strays.startswith("By their spaces, nearest to an objective of another family: ")
+    assert "denoising (to translation)" in strays
+    shares = figures["objective-families"].answer[0]
+    assert re.search(r"0\.83 \(0\.\d\d to \d\.\d\d\) of 6 objectives", shares)
+    assert "before training" in shares
+    assert "means over 2 seeds" in figures["objective-map"].caption
+    assert "two seeds of one objective" in figures["objective-tree"].caption
+
+
+def test_one_seed_has_no_error_bar_and_says_so(tmp_path) -> None:
+    figures = drawn_figures(make_run(tmp_path, seeds=(0,)), "objectives")
+    assert "no error bar" in figures["objective-map"].caption
+    assert "One seed" in figures["objective-tree"].caption
+
+
+def test_few_objectives_have_no_map(study) -> None:
+    assert drawn_section(study, "objectives") is None
+
+
+def match_rows() -> list[dict]:
+    rows = []
+    for objective, flops, told in (
+        ("masked-lm", 1e12, "matched: 9 of 9 random weights are the masked LM's, bit for bit"),
+        ("translation", 3e12, "matched on the side that reads the text: 9 of 20 random weights ...; the others ..."),
+        ("causal-lm", 1.5e12, "its own: norms stand before each part"),
+    ):
+        for seed in (1, 2):
+            keys = {c.name: "" for c in KEYS} | {"seed": seed, "update": -1, "trained": True, "architecture": "bert"}
+            keys |= {"model": f"{objective}/seed-{seed}", "objective": objective}
+            sizes = {"parameters": 4000, "measured_parameters": 4000, "flops": flops * (1 + 0.1 * (seed - 1))}
+            tokens = {"updates": 10, "source_tokens": 5000, "target_tokens": 0, "supervised_tokens": 700}
+            rows.append({**keys, **sizes, "flops_error": 1e10, **tokens, "drawn_weights": 9, "matched_weights": 9,
+                         "initialisation": told})  # fmt: skip
+    return rows
+
+
+def test_what_was_matched_is_a_table_beside_its_operations(tmp_path) -> None:
+    from synthetic_run import make_study
+
+    run = make_study(tmp_path)
+    _write_plain(run, "match", match_rows())
+    figure = drawn_figures(run, "training")["match"]
+    rows = {row["label"]: row for row in figure.payload["rows"]}
+    assert rows["masked LM"]["cells"][2] == "1.05 × 10¹²"
+    assert rows["masked LM"]["told"] == "matched"
+    assert rows["translation"]["told"] == "of the reading side"
+    assert figure.payload["notes"] == ["causal LM: norms stand before each part."]
+    assert figure.answer[0].startswith("Operations differ by up to 3.00 times: fewest for masked LM (1.05 × 10¹²)")
+    assert "All had 10 updates and 5,000 source tokens" in figure.answer[1]
+    page = write_report(run).read_text(encoding="utf-8")
+    assert 'id="match"' in page
+    assert "supervised tokens" in page
+
+
+def test_all_architectures_of_a_study_are_in_the_table_of_what_was_matched(tmp_path) -> None:
+    from synthetic_run import make_study
+
+    run = make_study(tmp_path)
+    others = [
+        row | {"architecture": "gpt2", "model": row["model"].replace("/", "-on-gpt2/")}
+        for row in match_rows()
+        if row["objective"] == "causal-lm"
+    ]
+    _write_plain(run, "match", [*match_rows(), *others])
+    labels = [row["label"] for row in drawn_figures(run, "training")["match"].payload["rows"]]
+    assert labels == ["causal LM, bert", "masked LM, bert", "translation, bert", "causal LM, gpt2"]
