@@ -139,7 +139,7 @@ def _unigram_losses(objective: AbstractObjective, training: TrainingData) -> np.
     else:
         counts = np.bincount(np.asarray(rows.flat_ids), minlength=vocabulary.size).astype(np.float64)
     counts[vocabulary.start] = 0  # read, never predicted
-    if objective.layout not in ("decoder", "encoder-decoder"):
+    if objective.layout not in ("decoder", "encoder-decoder", "bidirectional-pair"):
         counts[list(vocabulary.special)] = 0  # a masked LM is never asked for [SEP]
     return np.log(counts.sum() + len(counts)) - np.log(counts + 1)
 

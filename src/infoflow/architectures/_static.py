@@ -1,0 +1,66 @@
+"""Static vectors: of each token one that it is read with and one that it is predicted by, and nothing between them."""
+
+from typing import Any
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers import initialization as init
+from transformers.modeling_outputs import BaseModelOutput
+
+
+class StaticConfig(PreTrainedConfig):
+    """Number of tokens and length of their vectors."""
+
+    model_type = "infoflow-static"
+
+    def __init__(self, vocab_size: int = 1000, hidden_size: int = 100, **more: Any) -> None:
+        self.vocab_size, self.hidden_size = vocab_size, hidden_size
+        super().__init__(**more)
+
+
+class StaticVectors(PreTrainedModel):
+    """A model of one layer, without blocks: the state of a token is its vector, whatever stands beside it.
+
+    As in word2vec ([@mikolov2013distributed]) input vectors begin uniform in ±.5 / d, output vectors at 0.
+    """
+
+    config_class = StaticConfig
+    base_model_prefix = "vectors"
+    _no_split_modules = []  # noqa: RUF012 (transformers' own form)
+
+    def __init__(self, config: StaticConfig) -> None:
+        super().__init__(config)
+        self.inputs = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.outputs = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.post_init()
+
+    def _init_weights(self, module: nn.Module) -> None:
+        if module is self.inputs:
+            init.uniform_(self.inputs.weight, -0.5 / self.config.hidden_size, 0.5 / self.config.hidden_size)
+        if module is self.outputs:
+            init.zeros_(self.outputs.weight)
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """The vectors that tokens are read with: the ones that are looked at."""
+        return self.inputs
+
+    def get_output_embeddings(self) -> None:
+        """None: the output vectors score pairs, they predict no token on their own."""
+
+    def scores(self, centers: Int[Tensor, " pair"], others: Int[Tensor, "pair *more"]) -> Float[Tensor, "pair *more"]:
+        """Inner product of each center's input vector with the output vectors of the tokens beside it."""
+        vectors = self.inputs(centers)
+        for _ in range(others.dim() - 1):
+            vectors = vectors.unsqueeze(1)
+        return (vectors * self.outputs(others)).sum(dim=-1)
+
+    def forward(
+        self, input_ids: Int[Tensor, "batch token"], attention_mask: Tensor | None = None, **_: Any
+    ) -> BaseModelOutput:
+        """The vectors of the tokens."""
+        return BaseModelOutput(last_hidden_state=self.inputs(input_ids))
+
+
+AutoConfig.register(StaticConfig.model_type, StaticConfig)
+AutoModel.register(StaticConfig, StaticVectors)
