@@ -56,9 +56,9 @@ def explicit(objective: SkipGram, tokens: np.ndarray, generator: np.random.Gener
     for (center, context), draws in zip(pairs, generator.random((len(pairs), objective.negatives)), strict=True):
         negatives = []
         for draw in draws.tolist():
-            reached = 0.0
-            for word, count in frequent.items():
-                reached += count**0.75 / power
+            reached, word = 0.0, -1
+            for candidate, count in frequent.items():
+                reached, word = reached + count**0.75 / power, candidate
                 if draw < reached:
                     break
             negatives.append(-100 if word == context else word)
@@ -166,7 +166,7 @@ def test_a_fresh_model_guesses_one_half_of_everything() -> None:
 def test_the_guess_by_frequency_is_the_best_one_that_knows_no_centers() -> None:
     """On many draws of a text whose words are as frequent as the counts say, no shift of its odds does better."""
     objective, generator = SkipGram(threshold=0.02), stream("text")
-    known = np.array([i for i in range(5, 90)])
+    known = np.arange(5, 90)
     shares = COUNTS[known] / COUNTS[known].sum()
     texts = [framed(*generator.choice(known, 30, p=shares)) for _ in range(200)]
     batch, _ = batch_of(objective, texts)

@@ -142,7 +142,7 @@ def test_embeddings_stay_shared_through_a_checkpoint(tmp_path) -> None:
 
 
 def test_mixed_precision_reaches_every_part(tmp_path) -> None:
-    for objective in (Electra(), SpanBert(), NextSentence(), Mass(), Bart()):
+    for objective in (Electra(), SpanBert(), NextSentence(), Mass(), Bart(), BiLM(), SkipGram()):
         config = tiny_config(updates=2, precision="bf16")
         result = train(objective, config, data_for(objective), model_for(objective), tmp_path / objective.name)
         assert result.updates == 2

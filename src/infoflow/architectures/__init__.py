@@ -6,5 +6,3 @@ from ._config import ModelConfig as ModelConfig
 from ._family import AbstractFamily as AbstractFamily
 from ._family import Layout as Layout
 from ._registry import FAMILIES as FAMILIES
-from ._static import StaticConfig as StaticConfig
-from ._static import StaticVectors as StaticVectors

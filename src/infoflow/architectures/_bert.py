@@ -14,11 +14,11 @@ from transformers import (
 )
 
 from infoflow.corpus import Vocabulary
+from infoflow.models import StaticConfig, StaticVectors
 
 from ._config import ModelConfig, shape_of
 from ._family import AbstractFamily, Layout
 from ._joint import BidirectionalPair, GeneratorDiscriminator, PairEncoder, SpanEncoder, StudentTeacher
-from ._static import StaticConfig, StaticVectors
 
 
 @final

@@ -38,9 +38,18 @@ class AbstractMeasure(ABC):
     def name(self) -> str:
         return self.table.name
 
+    static: ClassVar[bool] = False
+    """Whether it says something about a model without layers, whose tokens have one vector each."""
+
     def refusal(self, model: Model) -> str | None:
         """Why this measure says nothing about `model` (then it is skipped with that note), or None."""
         return None
+
+    def why_not(self, model: Model) -> str | None:
+        """`refusal`, or what in the model's anatomy leaves nothing to measure."""
+        if not self.static and not any(stack.layers for stack in model.anatomy.stacks):
+            return "it has no layers: a token's vector is the same in every sentence"
+        return self.refusal(model)
 
 
 class Measure(AbstractMeasure):

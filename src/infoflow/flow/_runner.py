@@ -100,7 +100,7 @@ def applicable(model: Model, measures: Sequence[AbstractMeasure], failures: Fail
     reasons: dict[AbstractMeasure, str | None] = {}
     for measure in measures:
         with failures.of(measure):
-            reasons[measure] = measure.refusal(model)
+            reasons[measure] = measure.why_not(model)
     for refused, reason in reasons.items():
         if reason is not None:
             which = refused.name + (", as in training," if refused.regime == "training" else "")

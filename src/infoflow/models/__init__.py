@@ -43,6 +43,7 @@ from ._losses import start_token_id as start_token_id
 from ._losses import token_cross_entropy as token_cross_entropy
 from ._model import Model as Model
 from ._model import Task as Task
+from ._own import AbstractOwnModel as AbstractOwnModel
 from ._pruned_folder import check_free as check_free
 from ._pruned_folder import is_pruned_folder as is_pruned_folder
 from ._pruned_folder import save_pruned as save_pruned
@@ -50,6 +51,8 @@ from ._readout import Readout as Readout
 from ._readout import readout as readout
 from ._slices import ParameterSlice as ParameterSlice
 from ._slices import Projection as Projection
+from ._static import StaticConfig as StaticConfig
+from ._static import StaticVectors as StaticVectors
 from ._tap import HeadCall as HeadCall
 from ._tap import Tap as Tap
 from ._tap import tap as tap

@@ -19,6 +19,7 @@ from infoflow.foundation import UserError
 
 from ._anatomy import Anatomy, Attention, Layer, Stack
 from ._attention import AttentionCall, listening
+from ._own import AbstractOwnModel
 from ._parameter_groups import parameter_groups
 from ._projections import find_projections, output_projection_slices
 from ._slices import Projection
@@ -55,6 +56,8 @@ def discover(module: PreTrainedModel) -> Anatomy:
         UserError: The model cannot run on token ids, never calls the attention function, calls it in some blocks only,
             or does something between its heads and the output projection.
     """
+    if isinstance(module, AbstractOwnModel):
+        return Anatomy(stacks=module.stacks(), parameter_groups=parameter_groups(module, module.stacks()))
     calls = _watch(module)
     names = {child: name for name, child in module.named_modules()}
     encoder = set(module.get_encoder().modules()) if is_sequence_to_sequence(module) else set()

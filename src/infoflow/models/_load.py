@@ -37,6 +37,7 @@ from ._checks import (
 from ._discovery import discover, vocabulary_size
 from ._hub import hub_is_reachable
 from ._model import Model, Task
+from ._own import OWN, AbstractOwnModel
 from ._pruned_folder import is_pruned_folder, read_pruned
 from ._tokenizers import find_tokenizers
 from ._trials import tried
@@ -95,7 +96,8 @@ def load_model(
         task=_task(module, anatomy),
         pad_token_id=_pad_token_id(module, source_tokenizer),
     )
-    model = tried(model)
+    if not isinstance(module, AbstractOwnModel):
+        model = tried(model)
     if not model.pads:
         current_display().note(
             f"Padding changes what {name} computes for a sentence, so it reads sentences of equal length together."
@@ -216,7 +218,7 @@ def _model_class(config: PreTrainedConfig, home: Path | str) -> type:
         names = [names]
     if not names:
         return AutoModel
-    family = model_class(names[0], home)
+    family = OWN.get(names[0]) or model_class(names[0], home)
     check_family(family, config, home)
     return family
 

@@ -4,9 +4,12 @@ from typing import Any
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedConfig
 from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput
+
+from ._anatomy import Stack
+from ._own import AbstractOwnModel
 
 
 class StaticConfig(PreTrainedConfig):
@@ -19,7 +22,7 @@ class StaticConfig(PreTrainedConfig):
         super().__init__(**more)
 
 
-class StaticVectors(PreTrainedModel):
+class StaticVectors(AbstractOwnModel):
     """A model of one layer, without blocks: the state of a token is its vector, whatever stands beside it.
 
     As in word2vec ([@mikolov2013distributed]) input vectors begin uniform in ±.5 / d, output vectors at 0.
@@ -27,7 +30,6 @@ class StaticVectors(PreTrainedModel):
 
     config_class = StaticConfig
     base_model_prefix = "vectors"
-    _no_split_modules = []  # noqa: RUF012 (transformers' own form)
 
     def __init__(self, config: StaticConfig) -> None:
         super().__init__(config)
@@ -40,6 +42,10 @@ class StaticVectors(PreTrainedModel):
             init.uniform_(self.inputs.weight, -0.5 / self.config.hidden_size, 0.5 / self.config.hidden_size)
         if module is self.outputs:
             init.zeros_(self.outputs.weight)
+
+    def stacks(self) -> tuple[Stack, ...]:
+        """One without layers: state 0 is all there is."""
+        return (Stack(name="encoder", causal=False, width=self.config.hidden_size, layers=()),)
 
     def get_input_embeddings(self) -> nn.Embedding:
         """The vectors that tokens are read with: the ones that are looked at."""
@@ -60,7 +66,3 @@ class StaticVectors(PreTrainedModel):
     ) -> BaseModelOutput:
         """The vectors of the tokens."""
         return BaseModelOutput(last_hidden_state=self.inputs(input_ids))
-
-
-AutoConfig.register(StaticConfig.model_type, StaticConfig)
-AutoModel.register(StaticConfig, StaticVectors)
