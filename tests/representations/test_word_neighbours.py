@@ -161,11 +161,11 @@ def test_neighbours_in_context_are_near_and_their_places_are_right(table, model,
     assert (context["neighbour"] != context["word"]).all()
     assert (context["neighbour_sentence"] != context["sentence"]).all()
     for row in context.iloc[::7].itertuples():
-        assert row.text[row.start : row.end].lower() == row.word
-        assert row.neighbour_text[row.neighbour_start : row.neighbour_end].lower() == row.neighbour
+        assert row.text[row.begin : row.end].lower() == row.word
+        assert row.neighbour_text[row.neighbour_begin : row.neighbour_end].lower() == row.neighbour
         ends = [
-            state_of(model, tokenizer, row.text, row.start, row.layer),
-            state_of(model, tokenizer, row.neighbour_text, row.neighbour_start, row.layer),
+            state_of(model, tokenizer, row.text, row.begin, row.layer),
+            state_of(model, tokenizer, row.neighbour_text, row.neighbour_begin, row.layer),
         ]
         assert row.cosine == pytest.approx(cosine(*ends), abs=1e-4)
 
@@ -194,7 +194,7 @@ def test_disagreement_is_one_number_of_a_word_and_layer(table) -> None:
 def test_two_models_are_asked_about_the_same_occurrences(table, corpus, tokenizer) -> None:
     wanted = WordNeighbours(words=5, occurrences=4, k=3, pool=200)
     other = measure(loaded("decoder", tokenizer), corpus, [wanted])["word_neighbours"]
-    keys = ["layer", "word", "occurrence", "sentence", "start"]
+    keys = ["layer", "word", "occurrence", "sentence", "begin"]
     asked = [set(frame[frame["occurrence"] >= 0][keys].itertuples(index=False, name=None)) for frame in (table, other)]
     assert asked[0] == asked[1]
     assert not table["neighbour"].equals(other["neighbour"])

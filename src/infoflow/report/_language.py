@@ -68,6 +68,7 @@ MEASURE_TABLES = (
     "head_confidence",
     "task_scores",
     "allocation_groups",
+    "word_neighbours",
 )
 
 

@@ -58,14 +58,14 @@ WORD_NEIGHBOURS = TableSchema(
         ),
         Column(name="sentence", dtype="int64", unit="", description="id of the sentence in the corpus; −1 for layer 0"),
         Column(name="text", dtype="string", unit="", description="the sentence"),
-        Column(name="start", dtype="int64", unit="characters", description="where in it the word begins"),
+        Column(name="begin", dtype="int64", unit="characters", description="where in it the word begins"),
         Column(name="end", dtype="int64", unit="characters", description="where in it the word ends"),
         Column(name="rank", dtype="int64", unit="", description="of the neighbour, 0: the nearest"),
         Column(name="neighbour", dtype="string", unit="", description="another word"),
         Column(name="cosine", dtype="float64", unit="", description="of the two vectors"),
         Column(name="neighbour_sentence", dtype="int64", unit="", description="likewise of the neighbour"),
         Column(name="neighbour_text", dtype="string", unit="", description="likewise of the neighbour"),
-        Column(name="neighbour_start", dtype="int64", unit="characters", description="likewise of the neighbour"),
+        Column(name="neighbour_begin", dtype="int64", unit="characters", description="likewise of the neighbour"),
         Column(name="neighbour_end", dtype="int64", unit="characters", description="likewise of the neighbour"),
     ),
 )
@@ -157,7 +157,7 @@ def _static_rows(reader: Reader, points: WordPoints, k: int) -> Iterator[dict[st
             }
 
 
-_NOWHERE: dict[str, Any] = {"sentence": STATIC, "text": "", "start": 0, "end": 0}
+_NOWHERE: dict[str, Any] = {"sentence": STATIC, "text": "", "begin": 0, "end": 0}
 
 
 class _Places:
@@ -170,7 +170,7 @@ class _Places:
         row = int(self._points.row[index])
         start, end = self._reader.characters(row, int(self._points.position[index]))
         sentence = self._reader.corpus[row]
-        return {"sentence": sentence.id, "text": sentence.text, "start": start, "end": end}
+        return {"sentence": sentence.id, "text": sentence.text, "begin": start, "end": end}
 
 
 def _layer_rows(
