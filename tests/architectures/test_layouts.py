@@ -98,7 +98,7 @@ def test_other_seeds_give_other_values_and_building_leaves_the_random_state_alon
         one, other = dict(of_layout(layout, 1).named_parameters()), dict(of_layout(layout, 2).named_parameters())
         again = dict(of_layout(layout, 1).named_parameters())
         # Output vectors of static ones begin at 0.
-        weights = [name for name in one if one[name].ndim == 2 and name != "outputs.weight"]
+        weights = [name for name in one if one[name].ndim == 2 and name != "output_embeddings.weight"]
         assert all(not torch.equal(one[name], other[name]) for name in weights)
         assert all(torch.equal(one[name], again[name]) for name in one)
     assert torch.equal(torch.get_rng_state(), before)
@@ -194,7 +194,7 @@ def test_both_directions_begin_alike_and_share_embeddings_and_head() -> None:
 
 def test_static_vectors_begin_as_word2vec_s() -> None:
     model = of_layout("static")
-    inputs, outputs = model.inputs.weight.detach(), model.outputs.weight.detach()
+    inputs, outputs = model.input_embeddings.weight.detach(), model.output_embeddings.weight.detach()
     assert inputs.shape == outputs.shape == (VOCABULARY.size, 16)
     assert not outputs.any()
     assert inputs.abs().max() <= 0.5 / 16

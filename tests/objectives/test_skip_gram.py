@@ -21,8 +21,8 @@ COUNTS = np.arange(120) + 1  # of the zoo's vocabulary
 def model(seed: int = 0):
     module = build("bert", "static", SHAPE, VOCABULARY, seed=seed).eval()
     with torch.no_grad():
-        module.outputs.weight.normal_(generator=torch.Generator().manual_seed(seed))
-        module.inputs.weight.normal_(generator=torch.Generator().manual_seed(seed + 1))
+        module.output_embeddings.weight.normal_(generator=torch.Generator().manual_seed(seed))
+        module.input_embeddings.weight.normal_(generator=torch.Generator().manual_seed(seed + 1))
     return module
 
 
@@ -143,7 +143,7 @@ def test_the_loss_is_an_explicit_sum_over_pairs() -> None:
     objective, module = SkipGram(threshold=1.0), model()
     batch, examples = batch_of(objective, [mixed(12, 1), mixed(5, 2), framed()])
     found = objective.loss(module, batch, batch.noise)["skip-gram"]
-    v, u = module.inputs.weight.double().numpy(), module.outputs.weight.double().numpy()
+    v, u = module.input_embeddings.weight.double().numpy(), module.output_embeddings.weight.double().numpy()
     total, pairs = 0.0, 0
     for one in examples:
         for center, context, negatives in zip(one["centers"], one.labels, one["negatives"], strict=True):
@@ -188,7 +188,7 @@ def test_answers_are_scores_of_pairs_and_of_words_drawn_at_random() -> None:
     assert answers.kind == "AUC"
     assert 0 < int((answers.truth == 1).sum()) <= batch.source_tokens
     assert int((answers.truth == 0).sum()) <= int((answers.truth == 1).sum())
-    v, u = module.inputs.weight.detach().numpy(), module.outputs.weight.detach().numpy()
+    v, u = module.input_embeddings.weight.detach().numpy(), module.output_embeddings.weight.detach().numpy()
     for row, one in enumerate(examples):
         of_row = answers.example == row
         possible = {round(float(u[o] @ v[c]), 4) for c, o in zip(one["centers"], one.labels, strict=True)}
@@ -207,7 +207,7 @@ def test_training_brings_words_of_one_theme_together() -> None:
         term = objective.loss(module, batch, batch.noise)["skip-gram"]
         (term.total / term.count).backward()
         optimizer.step()
-    vectors = torch.nn.functional.normalize(module.inputs.weight.detach(), dim=-1)
+    vectors = torch.nn.functional.normalize(module.input_embeddings.weight.detach(), dim=-1)
     first, second = vectors[10:20], vectors[30:40]
     assert float((first @ first.T).mean()) > 0.5 > float((first @ second.T).mean())
 

@@ -58,7 +58,9 @@ class Bert(AbstractFamily):
         if layout == "bidirectional-pair":
             return BidirectionalPair(_bert_config(config, vocabulary, layers, is_decoder=True))
         if layout == "static":  # as wide as the others, and nothing else of theirs
-            return StaticVectors(StaticConfig(vocab_size=vocabulary.size, hidden_size=config.width))
+            shape = shape_of(config, vocabulary, layers)
+            kept = ("vocab_size", "hidden_size", "max_position_embeddings", "pad_token_id")
+            return StaticVectors(StaticConfig(**{name: shape[name] for name in kept}))
         return _encoder_decoder(config, vocabulary, target, layers)
 
     def num_parameters(

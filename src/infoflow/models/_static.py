@@ -13,12 +13,15 @@ from ._own import AbstractOwnModel
 
 
 class StaticConfig(PreTrainedConfig):
-    """Number of tokens and length of their vectors."""
+    """Number of tokens, length of their vectors, and how much of a text the models beside it read."""
 
     model_type = "infoflow-static"
 
-    def __init__(self, vocab_size: int = 1000, hidden_size: int = 100, **more: Any) -> None:
+    def __init__(
+        self, vocab_size: int = 1000, hidden_size: int = 100, max_position_embeddings: int = 512, **more: Any
+    ) -> None:
         self.vocab_size, self.hidden_size = vocab_size, hidden_size
+        self.max_position_embeddings = max_position_embeddings
         super().__init__(**more)
 
 
@@ -33,15 +36,15 @@ class StaticVectors(AbstractOwnModel):
 
     def __init__(self, config: StaticConfig) -> None:
         super().__init__(config)
-        self.inputs = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.outputs = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.input_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.output_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
-        if module is self.inputs:
-            init.uniform_(self.inputs.weight, -0.5 / self.config.hidden_size, 0.5 / self.config.hidden_size)
-        if module is self.outputs:
-            init.zeros_(self.outputs.weight)
+        if module is self.input_embeddings:
+            init.uniform_(self.input_embeddings.weight, -0.5 / self.config.hidden_size, 0.5 / self.config.hidden_size)
+        if module is self.output_embeddings:
+            init.zeros_(self.output_embeddings.weight)
 
     def stacks(self) -> tuple[Stack, ...]:
         """One without layers: state 0 is all there is."""
@@ -49,20 +52,20 @@ class StaticVectors(AbstractOwnModel):
 
     def get_input_embeddings(self) -> nn.Embedding:
         """The vectors that tokens are read with: the ones that are looked at."""
-        return self.inputs
+        return self.input_embeddings
 
     def get_output_embeddings(self) -> None:
         """None: the output vectors score pairs, they predict no token on their own."""
 
     def scores(self, centers: Int[Tensor, " pair"], others: Int[Tensor, "pair *more"]) -> Float[Tensor, "pair *more"]:
         """Inner product of each center's input vector with the output vectors of the tokens beside it."""
-        vectors = self.inputs(centers)
+        vectors = self.input_embeddings(centers)
         for _ in range(others.dim() - 1):
             vectors = vectors.unsqueeze(1)
-        return (vectors * self.outputs(others)).sum(dim=-1)
+        return (vectors * self.output_embeddings(others)).sum(dim=-1)
 
     def forward(
         self, input_ids: Int[Tensor, "batch token"], attention_mask: Tensor | None = None, **_: Any
     ) -> BaseModelOutput:
         """The vectors of the tokens."""
-        return BaseModelOutput(last_hidden_state=self.inputs(input_ids))
+        return BaseModelOutput(last_hidden_state=self.input_embeddings(input_ids))
