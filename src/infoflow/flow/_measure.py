@@ -47,9 +47,14 @@ class AbstractMeasure(ABC):
 
     def why_not(self, model: Model) -> str | None:
         """`refusal`, or what in the model's anatomy leaves nothing to measure."""
-        if not self.static and not any(stack.layers for stack in model.anatomy.stacks):
-            return "it has no layers: a token's vector is the same in every sentence"
-        return self.refusal(model)
+        layers = any(stack.layers for stack in model.anatomy.stacks)
+        lacking = not self.static if not layers else self.of_heads
+        return (model.anatomy.lacks() if lacking else None) or self.refusal(model)
+
+    @property
+    def of_heads(self) -> bool:
+        """Whether it looks at attention: by default where its table has a row for each head or kind of attention."""
+        return bool({"head", "head_a", "kind"} & set(self.table.column_names))
 
 
 class Measure(AbstractMeasure):

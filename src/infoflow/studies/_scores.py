@@ -93,6 +93,8 @@ def _loss_rows(
         for parts in (means, replicates, bases)
     )
     rows = [_row(split, "loss", loss, losses, base, sum(items))]
+    if objective.family == "static":  # it predicts no token
+        return rows
     if len(terms) == 1:
         return [*rows, _row(split, "perplexity", math.exp(loss), np.exp(losses), math.exp(base), sum(items))]
     parts = zip(terms, means, replicates, bases, items, strict=True)

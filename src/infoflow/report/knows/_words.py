@@ -52,7 +52,7 @@ def _figure(frame: pd.DataFrame, cast: Cast) -> Figure:
     return Figure(
         id="static-contextual",
         question="Static against contextual: which words stand near a word, and near each of its occurrences?",
-        answer=_told(inside, models),
+        answer=_told(models),
         panels=[] if table is None else [Panel.of(_chart(table, cast.present(inside)))],
         caption=_caption(frame, inside),
         how_to_read=[
@@ -79,7 +79,8 @@ def _models(frame: pd.DataFrame, cast: Cast) -> list[tuple[Series, pd.DataFrame]
     chosen = []
     for series in cast.present(frame):
         own = frame[frame["series"] == series.key]
-        own = own[own["trained"]] if own["trained"].any() else own
+        trained = own["trained"].to_numpy(dtype=bool)
+        own = own[trained] if trained.any() else own
         chosen.append((series, own[own["model"] == own.sort_values("seed")["model"].iloc[0]]))
     return chosen
 
@@ -109,7 +110,7 @@ def _chart(table: pd.DataFrame, series: list[Series]) -> LayerChart:
     )
 
 
-def _told(inside: pd.DataFrame, models: list[tuple[Series, pd.DataFrame]]) -> list[str]:
+def _told(models: list[tuple[Series, pd.DataFrame]]) -> list[str]:
     told = []
     for series, rows in models:
         top = rows[rows["layer"] == rows["layer"].max()].drop_duplicates("word")
@@ -117,11 +118,12 @@ def _told(inside: pd.DataFrame, models: list[tuple[Series, pd.DataFrame]]) -> li
             told.append(f"{series.label} {number(float(top['disagreement'].mean()), 2)}")
     if not told:
         return ["No model here has layers: a word's neighbours are the same in every sentence."]
-    others = number(float(inside.loc[inside["trained"], "baseline"].mean()), 2) if inside["trained"].any() else ""
-    words = told_apart(pd.concat([rows for _, rows in models]))[:_TOLD]
+    shown = pd.concat([rows for _, rows in models])
+    others = number(float(shown.loc[shown["layer"] > 0, "baseline"].mean()), 2)
+    words = told_apart(shown)[:_TOLD]
     return [
         f"Share of neighbours that two occurrences of one word do not have in common, in the highest layer: "
-        f"{listed(told)}{f' (different words: {others})' if others else ''}. A static vector has 0.",
+        f"{listed(told)} (different words: {others}). A static vector has 0.",
         f"Furthest apart, over these models, are the occurrences of {listed([f'“{word}”' for word in words])}.",
     ]
 
