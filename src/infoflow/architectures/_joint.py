@@ -130,6 +130,18 @@ class BidirectionalPair(_Joint):
         self.backwards.bert.embeddings.word_embeddings = self.forwards.bert.embeddings.word_embeddings
         self.backwards.cls = self.forwards.cls
 
+    def both_ways(
+        self, input_ids: Int[Tensor, "batch token"], reversed_ids: Int[Tensor, "batch token"]
+    ) -> tuple[Float[Tensor, "batch token width"], Float[Tensor, "batch token width"]]:
+        """Last states of the forward stack on the texts, and of the backward one on the texts from their ends.
+
+        Padding on the right, where a causal position never sees it, needs no mask.
+        """
+        return (
+            self.forwards.bert(input_ids=input_ids, use_cache=False).last_hidden_state,
+            self.backwards.bert(input_ids=reversed_ids, use_cache=False).last_hidden_state,
+        )
+
 
 class StudentTeacher(_Joint):
     """A masked LM with every other layer of its teacher's (DistilBERT), and the teacher, which is not trained."""

@@ -2,8 +2,9 @@
 
 from ._albert import Albert
 from ._bert import Bert
+from ._elmo import Elmo
 from ._family import AbstractFamily
 from ._gpt2 import Gpt2
 from ._t5 import T5
 
-FAMILIES: dict[str, AbstractFamily] = {family.name: family for family in (Bert(), Albert(), Gpt2(), T5())}
+FAMILIES: dict[str, AbstractFamily] = {family.name: family for family in (Bert(), Albert(), Gpt2(), T5(), Elmo())}

@@ -22,6 +22,8 @@ from ._block_rerun import rerun_blocks as rerun_blocks
 from ._block_rerun import without_token as without_token
 from ._discovery import discover as discover
 from ._discovery import tiny_inputs as tiny_inputs
+from ._elmo import Elmo as Elmo
+from ._elmo import ElmoConfig as ElmoConfig
 from ._fast_linear import FastLinear as FastLinear
 from ._fast_linear import fast_linear as fast_linear
 from ._head_removal import Kept as Kept

@@ -29,9 +29,9 @@ class BiLM(AbstractObjective):
     embeddings and softmax, and no layer mixes them. Of the released recipe the study takes the loss alone: its sampled
     softmax (8192), Adagrad (0.2), clipping at 10 and the factor 20 on gradients give way to what all objectives share.
 
-    What is saved as the model, and measured, is the forward stack, a causal LM; the backward stack lies beside it. Both
-    directions have as many labels, and as frequent ones, if texts begin as often as they end: the guess by frequencies
-    is the same for both.
+    Of two stacks of BERT's blocks what is saved as the model, and measured, is the forward one, a causal LM; the
+    backward one lies beside it. Of ELMo, whose layers have states of both directions, all is. Both directions have as
+    many labels, and as frequent ones, if texts begin as often as they end: the guess by frequencies is the same for both.
     """
 
     name: ClassVar[str] = "bilm"
@@ -56,24 +56,19 @@ class BiLM(AbstractObjective):
         return Corrupted(arrays=arrays, selected=np.zeros(len(tokens), dtype=bool))
 
     def exported(self, module: PreTrainedModel) -> PreTrainedModel:
-        """The forward stack with the head; the backward one stays beside it."""
-        return module.forwards  # type: ignore[return-value]
+        """The forward stack with the head; the backward one stays beside it. ELMo, whose layers have both, whole."""
+        return getattr(module, "forwards", module)
 
     def loss(
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
     ) -> dict[str, LossTerm]:
         """Cross-entropy of the next tokens and of the previous ones."""
         model: Any = module
-        directions = {
-            FORWARD: (model.forwards, batch.input_ids, batch.labels),
-            BACKWARD: (model.backwards, batch["reversed_ids"], batch["reversed_labels"]),
-        }
-        # Padding lies on the right in both, where a causal position never sees it, so attention runs without a mask.
+        head = self.exported(module)  # both directions share it
+        ahead, back = model.both_ways(batch.input_ids, batch["reversed_ids"])
         return {
-            name: supervised_cross_entropy(
-                stack, stack.base_model(input_ids=ids, use_cache=False).last_hidden_state, labels, label_smoothing
-            )
-            for name, (stack, ids, labels) in directions.items()
+            FORWARD: supervised_cross_entropy(head, ahead, batch.labels, label_smoothing),
+            BACKWARD: supervised_cross_entropy(head, back, batch["reversed_labels"], label_smoothing),
         }
 
 
