@@ -31,7 +31,7 @@ class BiLM(AbstractObjective):
 
     Of two stacks of BERT's blocks what is saved as the model, and measured, is the forward one, a causal LM; the
     backward one lies beside it. Of ELMo, whose layers have states of both directions, all is. Both directions have as
-    many labels, and as frequent ones, if texts begin as often as they end: the guess by frequencies is the same for both.
+    many labels, and as frequent ones, if texts begin as often as they end: the guess by frequencies is one for both.
     """
 
     name: ClassVar[str] = "bilm"
