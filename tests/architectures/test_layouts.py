@@ -27,11 +27,14 @@ SINGLE = {  # layout: where its embeddings and blocks stand, and those of the re
     "encoder-spans": ("encoder.bert.", "bert."),
     "generator-discriminator": ("discriminator.electra.", "bert."),
     "student-teacher": ("student.bert.", "bert."),
+    "bidirectional-pair": ("forwards.bert.", "bert."),
 }
+TWO_STACKS = ("encoder-decoder", "bidirectional-pair")
 DEEP = {  # layout and `match`: the layers of the reference that it lacks
     ("encoder-decoder", "depth"): (2, 3),
     ("student-teacher", "encoder"): (1,),
     ("student-teacher", "depth"): (2, 3),
+    ("bidirectional-pair", "depth"): (2, 3),
 }
 
 
@@ -66,7 +69,7 @@ def test_sizes_are_those_of_hugging_face_s_models() -> None:
 @pytest.mark.parametrize("layout", FAMILIES["bert"].layouts)
 @pytest.mark.parametrize("match", ["encoder", "depth"])
 def test_no_more_parameters_are_foretold_than_made(layout, match) -> None:
-    family, layers = FAMILIES["bert"], 2 if match == "encoder" or layout == "encoder-decoder" else 4
+    family, layers = FAMILIES["bert"], 2 if match == "encoder" or layout in TWO_STACKS else 4
     foretold = family.num_parameters(layout, SHAPE, VOCABULARY, VOCABULARY, layers)
     assert 0 < foretold <= size(of_layout(layout, match=match))
 
@@ -94,7 +97,8 @@ def test_other_seeds_give_other_values_and_building_leaves_the_random_state_alon
     for layout in FAMILIES["bert"].layouts:
         one, other = dict(of_layout(layout, 1).named_parameters()), dict(of_layout(layout, 2).named_parameters())
         again = dict(of_layout(layout, 1).named_parameters())
-        weights = [name for name in one if one[name].ndim == 2]
+        # Output vectors of static ones begin at 0.
+        weights = [name for name in one if one[name].ndim == 2 and name != "output_embeddings.weight"]
         assert all(not torch.equal(one[name], other[name]) for name in weights)
         assert all(torch.equal(one[name], again[name]) for name in one)
     assert torch.equal(torch.get_rng_state(), before)
@@ -132,6 +136,8 @@ AUTO = {
     "encoder-spans": AutoModelForMaskedLM,
     "generator-discriminator": AutoModelForPreTraining,
     "student-teacher": AutoModelForMaskedLM,
+    "bidirectional-pair": AutoModelForCausalLM,
+    "static": AutoModel,
 }
 
 
@@ -148,7 +154,8 @@ def test_what_is_exported_is_loaded_by_an_auto_class_with_equal_outputs(name, tm
         assert not any(report[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     ids = torch.tensor(mixed(20)[None])
     inputs = {"input_ids": ids, **({"decoder_input_ids": ids} if objective.layout == "encoder-decoder" else {})}
-    torch.testing.assert_close(loaded.eval()(**inputs).logits, part(**inputs).logits, rtol=0, atol=1e-6)
+    if objective.layout != "static":
+        torch.testing.assert_close(loaded.eval()(**inputs).logits, part(**inputs).logits, rtol=0, atol=1e-6)
     if objective.layout != "encoder-decoder":
         states = AutoModel.from_pretrained(tmp_path).eval()(input_ids=ids).last_hidden_state
         torch.testing.assert_close(states, part.base_model(input_ids=ids).last_hidden_state, rtol=0, atol=1e-6)
@@ -169,3 +176,28 @@ def test_a_generator_has_heads_of_64_where_its_width_allows() -> None:
     shape = ModelConfig(width=1024, layers=1, heads=16, feedforward=8, positions=8)
     generator = build("bert", "generator-discriminator", shape, VOCABULARY).generator.config
     assert (generator.hidden_size, generator.num_attention_heads, generator.intermediate_size) == (256, 4, 2)
+
+
+def test_both_directions_begin_alike_and_share_embeddings_and_head() -> None:
+    pair, reference = of_layout("bidirectional-pair", 5), dict(of_layout("encoder", 5).named_parameters())
+    words = pair.forwards.bert.embeddings.word_embeddings.weight
+    assert pair.backwards.bert.embeddings.word_embeddings.weight is words
+    assert pair.backwards.cls is pair.forwards.cls
+    assert pair.forwards.cls.predictions.decoder.weight is words
+    for stack in (pair.forwards, pair.backwards):
+        own = dict(stack.named_parameters())
+        assert own.keys() == reference.keys()
+        assert all(torch.equal(value, reference[name]) for name, value in own.items())
+    inner = [p for name, p in pair.backwards.named_parameters() if ".layer." in name or "position" in name]
+    assert not {id(p) for p in inner} & {id(p) for p in pair.forwards.parameters()}
+
+
+def test_static_vectors_begin_as_word2vec_s() -> None:
+    model = of_layout("static")
+    inputs, outputs = model.input_embeddings.weight.detach(), model.output_embeddings.weight.detach()
+    assert inputs.shape == outputs.shape == (VOCABULARY.size, 16)
+    assert not outputs.any()
+    assert inputs.abs().max() <= 0.5 / 16
+    assert float(inputs.std()) == pytest.approx(1 / 16 / 12**0.5, rel=0.05)  # of a uniform distribution
+    ids = torch.tensor([[10, 11, 10]])
+    assert torch.equal(model(ids).last_hidden_state[0], inputs[ids[0]])

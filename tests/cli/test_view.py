@@ -49,3 +49,28 @@ def test_a_model_without_tokenizer_takes_token_ids(infoflow, folder, tmp_path):
     answer = infoflow("view", bare, "5 6 7", "--out=ids.html", "--log=plain")
     assert answer.code == 0, answer.err
     assert "Its token ids" in (tmp_path / "ids.html").read_text(encoding="utf-8")
+
+
+def test_words_are_drawn_with_their_neighbours_in_a_corpus(infoflow, folder, tmp_path):
+    answer = infoflow("view", folder, "house <script> dog", "--words=grammar:200", "--log=plain")
+    assert answer.code == 0, answer.err
+    text = (tmp_path / "view-bert-tiny.html").read_text(encoding="utf-8")
+    assert "What stands near a word in bert-tiny" in text
+    assert "<mark>house</mark>" in text or "<mark>dog</mark>" in text
+    refused = infoflow("view", folder, "qwrtz", "--words=grammar:200", "--log=plain")
+    assert refused.code == 2
+    assert "no word" in refused.err
+
+
+def test_static_vectors_have_words_and_no_attention(infoflow, matched_models, tmp_path):
+    from infoflow.models import StaticConfig, StaticVectors
+
+    tokenizer = matched_models["masked-lm"].tokenizer
+    StaticVectors(StaticConfig(vocab_size=len(tokenizer), hidden_size=8)).save_pretrained(tmp_path / "static")
+    tokenizer.save_pretrained(tmp_path / "static")
+    refused = infoflow("view", "static", "the dog", "--log=plain")
+    assert refused.code == 2
+    assert "it has no layers" in refused.err
+    answer = infoflow("view", "static", "house", "--words=grammar:200", "--log=plain")
+    assert answer.code == 0, answer.err
+    assert "by its own vector" in (tmp_path / "view-static.html").read_text(encoding="utf-8")

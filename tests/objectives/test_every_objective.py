@@ -15,6 +15,7 @@ VARIANTS = [
     *((name, {}) for name in OBJECTIVES),
     *(("masked-lm", {"selection": selection}) for selection in ("static", "bernoulli", "whole-word", "n-gram")),
     ("electra", {"selected_only": True}),
+    ("skip-gram", {"subsampling": "paper", "threshold": 1e-2, "window": 2, "negatives": 1}),
     ("bart", {"leaves": "token", "spans": 0.0}),
     ("bart", {"leaves": "none", "insert": 0.1, "rotate": 1.0}),
 ]
@@ -80,6 +81,9 @@ def test_the_guess_is_a_sum_over_each_term_s_items(name) -> None:
             assert guess == pytest.approx(counts[term] * np.log(2))
         elif term in ("teacher", "cosine"):
             assert np.isnan(guess)  # nothing is known of them without the teacher
+        elif term == "skip-gram":  # all words are as frequent: of each pair's true word and negatives one is true
+            drawn = int((batch["negatives"] >= 0).sum())
+            assert guess == pytest.approx(counts[term] * np.log(6) + drawn * np.log(6 / 5))
         elif term == "replaced-token":
             assert 0 < guess < counts[term] * np.log(2)
         else:

@@ -11,11 +11,11 @@ from objectives.zoo import MASK, vocabulary
 from safetensors.torch import load_file
 from training.any_objective import OrdinaryRows, data_for, model_for
 from training.tiny import tiny_config
-from transformers import AutoModelForMaskedLM, AutoModelForPreTraining, ElectraForMaskedLM
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForPreTraining, ElectraForMaskedLM
 
 from infoflow.foundation import UserError
 from infoflow.models import load_model
-from infoflow.objectives import Bart, Electra, Mass, NextSentence, SpanBert, SpanCorruption
+from infoflow.objectives import Bart, BiLM, Electra, Mass, NextSentence, SkipGram, SpanBert, SpanCorruption
 from infoflow.training import TrainingData, TrainingHook, TrainingInterrupted, evaluate, train
 
 SCRIPT = Path(__file__).parent / "any_objective.py"
@@ -37,6 +37,8 @@ NOISY = [
     Bart(rotate=0.5, insert=0.1),
     Mass(),
     SpanCorruption(),
+    BiLM(),
+    SkipGram(),
 ]
 
 
@@ -81,12 +83,12 @@ def test_scores_on_held_out_text_are_frozen_and_know_no_batches(objective) -> No
     assert first.losses == pytest.approx(again.losses, rel=1e-5)
 
 
-@pytest.mark.parametrize("objective", [Electra(), SpanBert(), NextSentence()], ids=lambda one: one.name)
+@pytest.mark.parametrize("objective", [Electra(), SpanBert(), NextSentence(), BiLM()], ids=lambda one: one.name)
 def test_a_checkpoint_holds_the_exported_model_and_the_rest(objective, tmp_path) -> None:
     data, module = data_for(objective), model_for(objective)
     folder = train(objective, tiny_config(), data, module, tmp_path).model
     part = objective.exported(module)
-    auto = AutoModelForPreTraining if isinstance(objective, Electra) else AutoModelForMaskedLM
+    auto = {"electra": AutoModelForPreTraining, "bilm": AutoModelForCausalLM}.get(objective.name, AutoModelForMaskedLM)
     loaded = auto.from_pretrained(folder)
     assert type(loaded) is type(part)
     kept = part.state_dict()
@@ -98,6 +100,7 @@ def test_a_checkpoint_holds_the_exported_model_and_the_rest(objective, tmp_path)
         "electra": {"generator"},
         "spanbert": {"places", "boundary", "boundary_bias"},
         "masked-lm-nsp": {"pooler", "pair_head"},
+        "bilm": {"backwards"},
     }
     assert {name.split(".")[0] for name in rest} == parts[objective.name]
     assert not any(name.endswith("word_embeddings.weight") for name in rest)  # shared with the exported model
@@ -118,7 +121,7 @@ def test_embeddings_stay_shared_through_a_checkpoint(tmp_path) -> None:
 
 
 def test_mixed_precision_reaches_every_part(tmp_path) -> None:
-    for objective in (Electra(), SpanBert(), NextSentence(), Mass(), Bart()):
+    for objective in (Electra(), SpanBert(), NextSentence(), Mass(), Bart(), BiLM(), SkipGram()):
         config = tiny_config(updates=2, precision="bf16")
         result = train(objective, config, data_for(objective), model_for(objective), tmp_path / objective.name)
         assert result.updates == 2

@@ -14,10 +14,11 @@ from transformers import (
 )
 
 from infoflow.corpus import Vocabulary
+from infoflow.models import StaticConfig, StaticVectors
 
 from ._config import ModelConfig, shape_of
 from ._family import AbstractFamily, Layout
-from ._joint import GeneratorDiscriminator, PairEncoder, SpanEncoder, StudentTeacher
+from ._joint import BidirectionalPair, GeneratorDiscriminator, PairEncoder, SpanEncoder, StudentTeacher
 
 
 @final
@@ -34,7 +35,9 @@ class Bert(AbstractFamily):
         "encoder-spans": ("encoder.", ""),
         "student-teacher": ("student.", ""),
         "generator-discriminator": ("discriminator.electra.", "bert."),
+        "bidirectional-pair": ("forwards.", ""),
     }
+    second_stack: ClassVar[dict[Layout, tuple[str, str]]] = {"bidirectional-pair": ("backwards.", "")}
 
     def build(
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
@@ -52,18 +55,28 @@ class Bert(AbstractFamily):
             return StudentTeacher(_bert_config(config, vocabulary, layers))
         if layout == "generator-discriminator":
             return GeneratorDiscriminator(_electra_config(config, vocabulary, layers))
+        if layout == "bidirectional-pair":
+            return BidirectionalPair(_bert_config(config, vocabulary, layers, is_decoder=True))
+        if layout == "static":  # as wide as the others, and nothing else of theirs
+            shape = shape_of(config, vocabulary, layers)
+            kept = ("vocab_size", "hidden_size", "max_position_embeddings", "pad_token_id")
+            return StaticVectors(StaticConfig(**{name: shape[name] for name in kept}))
         return _encoder_decoder(config, vocabulary, target, layers)
 
     def num_parameters(
         self, layout: Layout, config: ModelConfig, vocabulary: Vocabulary, target: Vocabulary, layers: int
     ) -> int:
         """Its matrices alone: biases come on top."""
+        if layout == "static":
+            return 2 * vocabulary.size * config.width
         block = config.block_parameters
         subwords, parameters = vocabulary.size, layers * block
         if layout == "student-teacher":
             parameters += layers * block // 2
         if layout == "generator-discriminator":
             parameters += layers * block // 16
+        if layout == "bidirectional-pair":
+            parameters += layers * block + config.positions * config.width
         if layout == "encoder-decoder":
             subwords, parameters = subwords + target.size, layers * (2 * block + 4 * config.width**2)
         return parameters + (subwords + config.positions) * config.width

@@ -14,6 +14,7 @@ from ._family import AbstractFamily, Layout
 from ._registry import FAMILIES
 
 Match = Literal["encoder", "depth"]
+TWO_STACKS = ("encoder-decoder", "bidirectional-pair")
 _COPIES = 4  # of every weight in training
 
 
@@ -41,19 +42,21 @@ def build(
         target_vocabulary: Of what a decoder beside an encoder reads; by default the same.
         seed: Of the initialisation.
         match: `"encoder"` gives every stack `config.layers` layers; `"depth"` gives single stacks as many as an encoder
-            and a decoder have together, and an encoder beside a decoder equals their lower half.
+            and a decoder have together; each stack of a model that has two equals their lower half.
 
     Raises:
         UserError: There is no such family, it has no such layout, or this machine cannot hold the model in training.
     """
     built = _family(family, layout)
     target, single = target_vocabulary or vocabulary, config.layers * (2 if match == "depth" else 1)
-    layers = config.layers if layout == "encoder-decoder" else single
+    layers = config.layers if layout in TWO_STACKS else single
     _check_memory(built.num_parameters(layout, config, vocabulary, target, layers))
     first = built.layouts[0]
     reference = _seeded(seed, "stack", lambda: built.build(first, config, vocabulary, target, single))
     model = _seeded(seed, "model", lambda: built.build(layout, config, vocabulary, target, layers))
-    _copy_source_stack(reference, model, *built.source_stack[layout])
+    for places in (built.source_stack, built.second_stack):
+        if layout in places:
+            _copy_source_stack(reference, model, *places[layout])
     return model.train()
 
 

@@ -18,11 +18,15 @@ Layout = Literal[
     "encoder-spans",
     "generator-discriminator",
     "student-teacher",
+    "bidirectional-pair",
+    "static",
 ]
 """Which stacks and heads a model has, and whether it looks ahead: an objective asks for a layout, a family builds it.
 
-The last four are encoders: with a head for pairs of segments; with one for the boundaries of spans; with one that tells
-replaced tokens, beside a small generator; half as deep, beside the model that teaches it."""
+Four are encoders: with a head for pairs of segments; with one for the boundaries of spans; with one that tells replaced
+tokens, beside a small generator; half as deep, beside the model that teaches it. "bidirectional-pair" is two decoders,
+one of the text and one of the text from its end, with the same embeddings and head; "static" has no stack, only
+vectors."""
 
 
 class AbstractFamily(ABC):
@@ -37,6 +41,8 @@ class AbstractFamily(ABC):
     """Why its first weights cannot be those of BERT's blocks; "": they are, as far as shapes go."""
     source_stack: ClassVar[Mapping[Layout, tuple[str, str]]]
     """Where the names of the parameters that read the source begin, in each layout and in the reference."""
+    second_stack: ClassVar[Mapping[Layout, tuple[str, str]]] = {}
+    """Likewise of a second stack that begins with the same values."""
 
     @abstractmethod
     def build(

@@ -1,4 +1,4 @@
-"""Encoders with what some objectives train beside them: a head for pairs, a head for spans, a generator.
+"""Stacks with what some objectives train beside them: a head for pairs or spans, a generator, the other direction.
 
 Each is one `PreTrainedModel` that holds the model which is saved and measured, and the rest.
 """
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from transformers import (
     BertConfig,
     BertForMaskedLM,
+    BertLMHeadModel,
     ElectraConfig,
     ElectraForMaskedLM,
     ElectraForPreTraining,
@@ -111,6 +112,35 @@ class GeneratorDiscriminator(_Joint):
     def generator_logits(self, states: Float[Tensor, "chosen width"]) -> Float[Tensor, "chosen vocabulary"]:
         """Logits of the generator from its last states."""
         return self.generator.generator_lm_head(self.generator.generator_predictions(states))
+
+
+class BidirectionalPair(_Joint):
+    """A biLM of two causal stacks: one reads the text, the other the text from its end ([@peters2018deep]).
+
+    They share the word embeddings and the head; no layer sees states of the other direction. Positions are each
+    stack's own: the backward one counts from the end.
+    """
+
+    config_class = BertConfig
+    base_model_prefix = "forwards"
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__(config)
+        self.forwards, self.backwards = BertLMHeadModel(config), BertLMHeadModel(config)
+        self.backwards.bert.embeddings.word_embeddings = self.forwards.bert.embeddings.word_embeddings
+        self.backwards.cls = self.forwards.cls
+
+    def both_ways(
+        self, input_ids: Int[Tensor, "batch token"], reversed_ids: Int[Tensor, "batch token"]
+    ) -> tuple[Float[Tensor, "batch token width"], Float[Tensor, "batch token width"]]:
+        """Last states of the forward stack on the texts, and of the backward one on the texts from their ends.
+
+        Padding on the right, where a causal position never sees it, needs no mask.
+        """
+        return (
+            self.forwards.bert(input_ids=input_ids, use_cache=False).last_hidden_state,
+            self.backwards.bert(input_ids=reversed_ids, use_cache=False).last_hidden_state,
+        )
 
 
 class StudentTeacher(_Joint):

@@ -2,9 +2,11 @@
 
 from ._albert import Albert
 from ._bert import Bert
+from ._elmo import Elmo
 from ._family import AbstractFamily
 from ._gpt2 import Gpt2
 from ._longformer import Longformer
 from ._t5 import T5
 
-FAMILIES: dict[str, AbstractFamily] = {family.name: family for family in (Bert(), Albert(), Longformer(), Gpt2(), T5())}
+_ALL = (Bert(), Albert(), Longformer(), Gpt2(), T5(), Elmo())
+FAMILIES: dict[str, AbstractFamily] = {family.name: family for family in _ALL}

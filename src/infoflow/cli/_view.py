@@ -2,13 +2,18 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from ._measuring import run_name
 from ._session import COMMON, Device, Session, working
 from ._show import show_path
+
+if TYPE_CHECKING:
+    from infoflow.models import Model
+
+_OCCURRENCES = 12  # of each word
 
 
 def view(
@@ -18,12 +23,17 @@ def view(
     /,
     *,
     tokenizer: Annotated[str | None, Parameter(help="Folder or name. Default: the one beside the weights.")] = None,
+    words: Annotated[
+        str | None,
+        Parameter(help="A corpus: SENTENCE then names words, whose neighbours in it are drawn instead of attention."),
+    ] = None,
     mixing: Annotated[bool, Parameter(help="Maps by ALTI too; hundreds of tokens take a minute.")] = True,
     device: Device = None,
     out: Annotated[Path | None, Parameter(group=COMMON, help="HTML file. Default: view-MODEL.html.")] = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
-    """Draw how a model attends to one sentence: every head, in one HTML file that opens offline.
+    """Draw how a model attends to one sentence, or, with --words, what stands near a word: one HTML file that opens
+    offline.
 
     Args:
         model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub.
@@ -31,10 +41,28 @@ def view(
         translation: What the decoder of an encoder–decoder model reads. Default: the model's own translation.
     """
     with working(session):
+        from infoflow.foundation import UserError
         from infoflow.heads import sentence_attention
         from infoflow.models import load_model
         from infoflow.report import check_view_path, write_view
 
         path = check_view_path(out or Path(f"{run_name('view', model)}.html"))
         loaded = replace(load_model(model, tokenizer, device or "auto"), name=run_name("view", model)[len("view-") :])
+        if words is not None:
+            show_path("View", _draw_words(loaded, sentence, words, path))
+            return
+        if lacking := loaded.anatomy.lacks():
+            raise UserError(
+                f"{loaded.name} attends to nothing: {lacking}. Give --words CORPUS to see neighbours of words."
+            )
         show_path("View", write_view(sentence_attention(loaded, sentence, translation, mixing=mixing), path))
+
+
+def _draw_words(model: "Model", named: str, corpus: str, path: Path) -> Path:
+    from infoflow.corpus import load_corpus
+    from infoflow.flow import measure
+    from infoflow.report import write_word_view
+    from infoflow.representations import WORD_NEIGHBOURS, WordNeighbours
+
+    wanted = WordNeighbours(named=tuple(named.split()), occurrences=_OCCURRENCES)
+    return write_word_view(measure(model, load_corpus(corpus), [wanted])[WORD_NEIGHBOURS.name], model.name, path)

@@ -48,6 +48,8 @@ def plain(batches: Sequence[Batch]) -> tuple[ModelPass, ...]:
 
 def _readers(module: PreTrainedModel, anatomy: Anatomy) -> list[PackReader]:
     """What reads the input and the decoder's input; empty where one of them cannot be told positions or masks."""
+    if not all(stack.layers for stack in anatomy.stacks):  # static vectors
+        return []
     readers = [PackReader(module=_module_of(module, stack), causal=stack.causal) for stack in anatomy.stacks]
     for number, reader in enumerate(readers):
         accepted = inspect.signature(module.get_submodule(reader.module).forward).parameters

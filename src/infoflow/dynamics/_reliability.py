@@ -82,6 +82,8 @@ def _panels(recorder: "LossChangeRecorder") -> list[tuple[str, float, str]]:
 
 
 def _correlation(first: np.ndarray, second: np.ndarray) -> float:
+    if len(first) == 0:  # heads of a model without attention
+        return float("nan")
     first, second = first - first.mean(), second - second.mean()
     scale = np.linalg.norm(first) * np.linalg.norm(second)
     return float(first @ second / scale) if scale else np.nan

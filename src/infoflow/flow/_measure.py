@@ -38,9 +38,23 @@ class AbstractMeasure(ABC):
     def name(self) -> str:
         return self.table.name
 
+    static: ClassVar[bool] = False
+    """Whether it says something about a model without layers, whose tokens have one vector each."""
+
     def refusal(self, model: Model) -> str | None:
         """Why this measure says nothing about `model` (then it is skipped with that note), or None."""
         return None
+
+    def why_not(self, model: Model) -> str | None:
+        """`refusal`, or what in the model's anatomy leaves nothing to measure."""
+        layers = any(stack.layers for stack in model.anatomy.stacks)
+        lacking = not self.static if not layers else self.of_heads
+        return (model.anatomy.lacks() if lacking else None) or self.refusal(model)
+
+    @property
+    def of_heads(self) -> bool:
+        """Whether it looks at attention: by default where its table has a row for each head or kind of attention."""
+        return bool({"head", "head_a", "kind"} & set(self.table.column_names))
 
 
 class Measure(AbstractMeasure):

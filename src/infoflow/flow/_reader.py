@@ -287,6 +287,21 @@ class Reader:
         words = np.searchsorted(starts, first_characters, side="right") - 1
         return np.where(encoded.special(row), NOT_A_WORD, np.maximum(words, 0))
 
+    def characters(self, row: int, position: int) -> tuple[int, int]:
+        """Where in its sentence's text a token of the stack that reads it begins and ends; (0, 0) where the tokenizer
+        does not know, or the token is special."""
+        if self._source.flat_spans is None or bool(self._source.special(row)[position]):
+            return 0, 0
+        start, end = (int(place) for place in self._source.spans(row)[position])
+        sentence = self.corpus[row]
+        if sentence.words is None:
+            return start, end
+        word, begin = int(self._source.words(row)[position]), 0
+        for before in sentence.words[:word]:
+            begin = sentence.text.find(before, begin) + len(before)
+        begin = sentence.text.find(sentence.words[word], begin)
+        return begin + start, begin + end
+
     def _target_row(self, row: int) -> Row:
         """The decoder reads its start token and the target without its last; it predicts the target."""
         assert self._target is not None

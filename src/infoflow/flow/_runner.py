@@ -100,9 +100,12 @@ def applicable(model: Model, measures: Sequence[AbstractMeasure], failures: Fail
     reasons: dict[AbstractMeasure, str | None] = {}
     for measure in measures:
         with failures.of(measure):
-            reasons[measure] = measure.refusal(model)
+            reasons[measure] = measure.why_not(model)
+    lacking = model.anatomy.lacks()
+    if lacking and (left := sorted({measure.name for measure, reason in reasons.items() if reason == lacking})):
+        current_display().note(f"Of {model.name} {len(left)} tables are left out, for {lacking}: {', '.join(left)}.")
     for refused, reason in reasons.items():
-        if reason is not None:
+        if reason is not None and reason != lacking:
             which = refused.name + (", as in training," if refused.regime == "training" else "")
             current_display().note(f"{which} of {model.name} is skipped: {reason}")
     kept = [copy.deepcopy(measure) for measure, reason in reasons.items() if reason is None]

@@ -69,6 +69,10 @@ class AttentionProbe(Intervention):
             )
         self.sentences, self.held_out, self.epochs, self.rate, self.seed = sentences, held_out, epochs, rate, seed
 
+    @property
+    def of_heads(self) -> bool:
+        return True
+
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         trees = Annotation.of(reader.corpus, ("head",))
         train, test = self._split(reader)

@@ -23,6 +23,8 @@ from ._block_rerun import BlockRerun as BlockRerun
 from ._block_rerun import rerun_blocks as rerun_blocks
 from ._block_rerun import without_token as without_token
 from ._discovery import discover as discover
+from ._elmo import Elmo as Elmo
+from ._elmo import ElmoConfig as ElmoConfig
 from ._fast_linear import FastLinear as FastLinear
 from ._fast_linear import fast_linear as fast_linear
 from ._first_pass import tiny_inputs as tiny_inputs
@@ -45,6 +47,7 @@ from ._losses import start_token_id as start_token_id
 from ._losses import token_cross_entropy as token_cross_entropy
 from ._model import Model as Model
 from ._model import Task as Task
+from ._own import AbstractOwnModel as AbstractOwnModel
 from ._pruned_folder import check_free as check_free
 from ._pruned_folder import is_pruned_folder as is_pruned_folder
 from ._pruned_folder import save_pruned as save_pruned
@@ -52,6 +55,8 @@ from ._readout import Readout as Readout
 from ._readout import readout as readout
 from ._slices import ParameterSlice as ParameterSlice
 from ._slices import Projection as Projection
+from ._static import StaticConfig as StaticConfig
+from ._static import StaticVectors as StaticVectors
 from ._tap import HeadCall as HeadCall
 from ._tap import Tap as Tap
 from ._tap import tap as tap

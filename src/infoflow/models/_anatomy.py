@@ -151,6 +151,14 @@ class Anatomy:
             f"its tokens reach each other beside attention too (Mamba, convolution, ...), in blocks {'; '.join(found)}"
         )
 
+    def lacks(self) -> str | None:
+        """What there is nothing of to measure, as a reason: layers, or heads; None where it has both."""
+        if not any(stack.layers for stack in self.stacks):
+            return "it has no layers: a token's vector is the same in every sentence"
+        if not any(layer.attentions for stack in self.stacks for layer in stack.layers):
+            return "its layers have no attention, so it has no heads"
+        return None
+
     def num_parameters(self, component: str | None = None) -> int:
         """Number of parameter elements, of one component or of all."""
         return sum(group.size for group in self.parameter_groups if component in (None, group.component))

@@ -17,6 +17,7 @@ from infoflow.foundation import UserError
 
 from ._anatomy import Anatomy, Attention, Layer, OwnCode, Stack
 from ._first_pass import WatchedCall, is_sequence_to_sequence, watch, watch_own
+from ._own import AbstractOwnModel
 from ._own_scores import scalings
 from ._parameter_groups import parameter_groups
 from ._projections import find_projections, output_projection_slices
@@ -32,6 +33,8 @@ def discover(module: PreTrainedModel) -> Anatomy:
         UserError: The model cannot run on token ids, never calls the attention function, calls it in some blocks only,
             or does something between its heads and the output projection.
     """
+    if isinstance(module, AbstractOwnModel):
+        return Anatomy(stacks=module.stacks(), parameter_groups=parameter_groups(module, module.stacks()))
     calls = watch(module)
     # Only now: BigBird's first pass on a short sentence puts other attention modules into its blocks.
     names = {child: name for name, child in module.named_modules()}

@@ -40,6 +40,7 @@ from ._discovery import discover
 from ._first_pass import vocabulary_size
 from ._hub import hub_is_reachable
 from ._model import Model, Task
+from ._own import OWN, AbstractOwnModel
 from ._pruned_folder import is_pruned_folder, read_pruned
 from ._tokenizers import find_tokenizers
 from ._trials import tried
@@ -100,8 +101,9 @@ def load_model(
         task="encoder",
         pad_token_id=_pad_token_id(module, source_tokenizer),
     )
+    if not isinstance(module, AbstractOwnModel):
+        model = tried(model)
     # The task last: what it asks of a configuration would hide why a family cannot be read at all.
-    model = tried(model)
     model = replace(model, task=_task(module, anatomy))
     _tell_of_full_attention(model)
     if not model.pads:
@@ -232,7 +234,7 @@ def _model_class(config: PreTrainedConfig, home: Path | str) -> type:
         names = [names]
     if not names:
         return AutoModel
-    family = model_class(names[0], home)
+    family = OWN.get(names[0]) or model_class(names[0], home)
     check_family(family, config, home)
     return family
 

@@ -13,6 +13,7 @@ from ._batch import Corrupted as Corrupted
 from ._batch import Field as Field
 from ._batch import collate as collate
 from ._batch import pad_arrays as pad_arrays
+from ._bilm import BiLM as BiLM
 from ._causal_lm import CausalLM as CausalLM
 from ._distillation import Distillation as Distillation
 from ._electra import Electra as Electra
@@ -33,6 +34,7 @@ from ._prefix_decoder import PrefixDecoder as PrefixDecoder
 from ._registry import OBJECTIVES as OBJECTIVES
 from ._registry import make_objective as make_objective
 from ._registry import takes_token_dropout as takes_token_dropout
+from ._skip_gram import SkipGram as SkipGram
 from ._span_noise import raw_length as raw_length
 from ._spanbert import SpanBert as SpanBert
 from ._text_to_text import DenoiseFull as DenoiseFull
@@ -45,3 +47,6 @@ from ._text_to_text import Seq2SeqLM as Seq2SeqLM
 from ._text_to_text import SpanCorruption as SpanCorruption
 from ._token_dropout import drop_tokens as drop_tokens
 from ._translation import Translation as Translation
+from ._word_pairs import draw_negatives as draw_negatives
+from ._word_pairs import keep_probability as keep_probability
+from ._word_pairs import word_pairs as word_pairs

@@ -6,6 +6,7 @@ from typing import Any, get_type_hints
 from infoflow.foundation import UserError, read_setting
 
 from ._bart import Bart
+from ._bilm import BiLM
 from ._causal_lm import CausalLM
 from ._distillation import Distillation
 from ._electra import Electra
@@ -14,6 +15,7 @@ from ._mass import Mass
 from ._objective import AbstractObjective
 from ._pair_objectives import NextSentence, SentenceOrder
 from ._prefix_decoder import PrefixDecoder
+from ._skip_gram import SkipGram
 from ._spanbert import SpanBert
 from ._text_to_text import (
     DenoiseFull,
@@ -49,6 +51,8 @@ _ALL: tuple[type[AbstractObjective], ...] = (
     Mass,
     Bart,
     Distillation,
+    BiLM,
+    SkipGram,
 )
 
 OBJECTIVES: dict[str, type[AbstractObjective]] = {cls.name: cls for cls in _ALL}

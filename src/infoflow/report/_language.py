@@ -46,6 +46,7 @@ _LABELS = {
     "span-corruption": "span corruption",
     "mass": "MASS",
     "bart": "BART",
+    "bilm": "biLM",
     "seq2seq": "sequence-to-sequence",
 }
 _DASHES = ((1, 0), (9, 3), (3, 2), (12, 3, 3, 3), (6, 2, 1, 2), (14, 5), (2, 4), (8, 2, 2, 2, 2, 2))
@@ -67,6 +68,7 @@ MEASURE_TABLES = (
     "head_confidence",
     "task_scores",
     "allocation_groups",
+    "word_neighbours",
 )
 
 

@@ -24,6 +24,7 @@ from .knows._lenses import PREDICTS, lenses_section
 from .knows._neighbours import NEIGHBOURS, neighbours_section
 from .knows._similarity import SIMILARITY, similarity_section
 from .knows._space import SPACE, space_section
+from .knows._words import WORDS, words_section
 from .pruning._pruning import PRUNING, pruning_section
 from .training._dynamics import DYNAMICS, dynamics_section
 from .training._training import TRAINING, training_section
@@ -37,6 +38,7 @@ SECTIONS = (
     (SPACE, space_section),
     (PREDICTS, lenses_section),
     (NEIGHBOURS, neighbours_section),
+    (WORDS, words_section),
     (ALIGNMENT, alignment_section),
     (HEADS, heads_section),
     (PRUNING, pruning_section),

@@ -59,3 +59,10 @@ from ._two_nn import two_nn_dimension as two_nn_dimension
 from ._within_tokens import position_distance as position_distance
 from ._within_tokens import within_token_agreement as within_token_agreement
 from ._word_geometry import WordGeometry as WordGeometry
+from ._word_neighbours import WORD_NEIGHBOURS as WORD_NEIGHBOURS
+from ._word_neighbours import WordNeighbours as WordNeighbours
+from ._word_neighbours import static_vectors as static_vectors
+from ._word_senses import disagreement as disagreement
+from ._word_senses import nearest_of_other_words as nearest_of_other_words
+from ._word_senses import overlap as overlap
+from ._word_senses import two_groups as two_groups

@@ -38,7 +38,7 @@ def count_words(reader: Reader) -> Counter[int]:
     counts: Counter[int] = Counter()
     for row in _in_hash_order(reader)[:_COUNTED].tolist():
         sentence = reader.sentence_rows(row, "clean", 0)[reader.source_stack]
-        counts.update(sentence.tokens[_whole_words(sentence)].tolist())
+        counts.update(sentence.tokens[whole_words(sentence)].tolist())
     return counts
 
 
@@ -77,7 +77,7 @@ def choose_points(reader: Reader, tokens: Sequence[int], per_token: int) -> MapP
         if not any(missing.values()):
             break
         sentence = reader.sentence_rows(row, "clean", 0)[stack]
-        wanted = [at for at in _whole_words(sentence) if missing.get(int(sentence.tokens[at]), 0)]
+        wanted = [at for at in whole_words(sentence) if missing.get(int(sentence.tokens[at]), 0)]
         if wanted:
             # The rarest of the wanted tokens, so that a frequent one does not crowd it out.
             at = min(wanted, key=lambda at: (frequencies[sentence.tokens[at]], at))
@@ -94,7 +94,7 @@ def _in_hash_order(reader: Reader) -> np.ndarray:
     return np.argsort(hash64_array(("token-map", reader.seed), reader.corpus.content_ids), kind="stable")
 
 
-def _whole_words(sentence: Row) -> np.ndarray:
+def whole_words(sentence: Row) -> np.ndarray:
     """Positions of tokens that are a word by themselves; of all, where the tokenizer knows no words."""
     text = np.flatnonzero(~sentence.special)
     words = sentence.words[text]

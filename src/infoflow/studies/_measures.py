@@ -40,6 +40,7 @@ from infoflow.representations import (
     TagNeighbours,
     TokenMap,
     WordGeometry,
+    WordNeighbours,
 )
 
 from ._plan import AnalysisPlan
@@ -85,6 +86,7 @@ def _all_standard(plan: AnalysisPlan) -> list[AbstractMeasure]:
         TagNeighbours(k=plan.neighbours),
         TokenMap(),
         WordGeometry(),
+        WordNeighbours(),
         IntraSentence(),
         IntrinsicDimension(),
         DistanceDistribution(),

@@ -93,6 +93,8 @@ def _loss_rows(
         for parts in (means, replicates, bases)
     )
     rows = [_row(split, "loss", loss, losses, base, sum(items))]
+    if objective.family == "static":  # it predicts no token
+        return rows
     if len(terms) == 1:
         return [*rows, _row(split, "perplexity", math.exp(loss), np.exp(losses), math.exp(base), sum(items))]
     parts = zip(terms, means, replicates, bases, items, strict=True)
@@ -139,7 +141,7 @@ def _unigram_losses(objective: AbstractObjective, training: TrainingData) -> np.
     else:
         counts = np.bincount(np.asarray(rows.flat_ids), minlength=vocabulary.size).astype(np.float64)
     counts[vocabulary.start] = 0  # read, never predicted
-    if objective.layout not in ("decoder", "encoder-decoder"):
+    if objective.layout not in ("decoder", "encoder-decoder", "bidirectional-pair"):
         counts[list(vocabulary.special)] = 0  # a masked LM is never asked for [SEP]
     return np.log(counts.sum() + len(counts)) - np.log(counts + 1)
 

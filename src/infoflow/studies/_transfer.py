@@ -23,7 +23,7 @@ def transfer_keys(states_key: str, other: str | None, plan: AnalysisPlan) -> dic
 def transfer(model: Model, data: StudyData, plan: AnalysisPlan, corruption: AbstractObjective) -> Part:
     """Correlation of the effects of single ablations on the analysed sentences and on those of the other domain."""
     assert data.other_domain is not None
-    if Ablation().refusal(model):
+    if Ablation().why_not(model):
         return {}
     options = PassOptions(tokens_per_batch=plan.tokens_per_batch, corruption=corruption)
     return {

@@ -211,7 +211,7 @@ class MeasureModel(AbstractMeasureStage):
         failures: tuple[Failure, ...] = ()
         if with_sample:
             measures += self.pair_measures
-        if any(measure.refusal(model) is None for measure in measures):
+        if any(measure.why_not(model) is None for measure in measures):
             measured = self._pass(model, measures, with_sample)
             tables, failures = dict(measured.tables), measured.failures
         if ABLATION_TRANSFER.name in names:

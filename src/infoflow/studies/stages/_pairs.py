@@ -12,6 +12,7 @@ from .._plan import StudyPlan
 from .._study_models import StudyModels
 
 Pair = tuple[Subject, Subject]
+STATIC = "static"
 
 
 def model_pairs(plan: StudyPlan, subjects: Sequence[Subject]) -> list[Pair]:
@@ -19,11 +20,13 @@ def model_pairs(plan: StudyPlan, subjects: Sequence[Subject]) -> list[Pair]:
 
     "objectives": every two objectives of one seed and every two seeds of one objective; a variant of an objective with
     that objective only. "neighbours": of these, what is next to each other in the plan: as many as models, not their
-    square. "NAME|NAME": these two of each seed; with one name twice, its seeds. None where there is nothing to measure.
+    square. "NAME|NAME": these two of each seed; with one name twice, its seeds. None where there is nothing to measure,
+    and none with static vectors, which have no layers.
     """
     if not pair_measures(plan.analysis):
         return []
     found: list[Pair] = []
+    subjects = [one for one in subjects if plan.objective(one.recipe.objective.label).family != STATIC]
     ordered = sorted(subjects, key=lambda one: (one.recipe.objective.label, one.recipe.seed))
     for first, second in combinations(ordered, 2):
         alike = first.trained == second.trained and _share_one(first.recipe, second.recipe)

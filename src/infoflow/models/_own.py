@@ -1,0 +1,25 @@
+"""Models of infoflow's own, which say themselves which stacks they have: transformers has none of their kind."""
+
+from typing import Any
+
+from transformers import AutoConfig, AutoModel, PreTrainedModel
+
+from ._anatomy import Stack
+
+OWN: dict[str, type["AbstractOwnModel"]] = {}
+"""By the class name that a checkpoint's configuration gives."""
+
+
+class AbstractOwnModel(PreTrainedModel):
+    """A model without attention. Nothing is found out by watching it: it knows its stacks, and pads as it should."""
+
+    def stacks(self) -> tuple[Stack, ...]:
+        """Its stacks; their layers have no attention."""
+        raise NotImplementedError
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        config: Any = cls.config_class
+        OWN[cls.__name__] = cls
+        AutoConfig.register(config.model_type, config)
+        AutoModel.register(config, cls)

@@ -1,0 +1,207 @@
+"""Static against contextual: what stands near a word's own vector, and what near each of its occurrences."""
+
+# W word, Q occurrence of a chosen word, K neighbour
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from infoflow.flow import Intervention, NothingToRead, PassOptions, Reader
+from infoflow.foundation import UserError
+from infoflow.models import Model
+from infoflow.results import Column, TableSchema
+
+from ._map_points import MapPoints
+from ._word_points import WordPoints, layer_states, word_points
+from ._word_senses import disagreement, nearest_of_other_words, overlap, two_groups, unit_vectors
+
+STATIC = -1
+_FEWEST = 2  # occurrences of a word that can disagree
+
+WORD_NEIGHBOURS = TableSchema(
+    name="word_neighbours",
+    version=1,
+    description="Nearest words of a word's own vector (layer 0, occurrence −1) and of some of its occurrences in every "
+    "layer, with their sentences; the same words and occurrences for all models of one tokenizer. Examples, not "
+    "statistics.",
+    columns=(
+        Column(name="stack", dtype="string", unit="", description="the stack that reads the text"),
+        Column(name="layer", dtype="int64", unit="", description="0: the vector that the word is read with; else 1..L"),
+        Column(name="word", dtype="string", unit="", description="a frequent word that is one token"),
+        Column(
+            name="disagreement",
+            dtype="float64",
+            unit="share",
+            description="1 − mean Jaccard overlap of the neighbours of two occurrences of the word; NaN for layer 0",
+        ),
+        Column(
+            name="baseline",
+            dtype="float64",
+            unit="share",
+            description="the same of two occurrences of different words of the table; NaN for layer 0",
+        ),
+        Column(
+            name="occurrence",
+            dtype="int64",
+            unit="",
+            description="number of the occurrence; −1: none, the static vector",
+        ),
+        Column(
+            name="group",
+            dtype="int64",
+            unit="",
+            description="0 or 1: nearer to the one or the other of the word's two occurrences that are farthest apart; "
+            "−1 for layer 0",
+        ),
+        Column(name="sentence", dtype="int64", unit="", description="id of the sentence in the corpus; −1 for layer 0"),
+        Column(name="text", dtype="string", unit="", description="the sentence"),
+        Column(name="begin", dtype="int64", unit="characters", description="where in it the word begins"),
+        Column(name="end", dtype="int64", unit="characters", description="where in it the word ends"),
+        Column(name="rank", dtype="int64", unit="", description="of the neighbour, 0: the nearest"),
+        Column(name="neighbour", dtype="string", unit="", description="another word"),
+        Column(name="cosine", dtype="float64", unit="", description="of the two vectors"),
+        Column(name="neighbour_sentence", dtype="int64", unit="", description="likewise of the neighbour"),
+        Column(name="neighbour_text", dtype="string", unit="", description="likewise of the neighbour"),
+        Column(name="neighbour_begin", dtype="int64", unit="characters", description="likewise of the neighbour"),
+        Column(name="neighbour_end", dtype="int64", unit="characters", description="likewise of the neighbour"),
+    ),
+)
+
+
+class WordNeighbours(Intervention):
+    r"""Nearest words of a word's static vector beside those of its occurrences, in every layer, as ELMo's paper shows
+    them ([@peters2018deep], table 4).
+
+    A static vector is the row of the matrix that the model reads the word with: all there is of skip-gram, the input of
+    any other model. In context a neighbour is the nearest occurrence (cosine) of another word in another sentence, of a
+    pool chosen by hash; each word once. A word whose occurrences have different neighbours has several senses, or
+    several uses: with \(N_i\) the neighbours of occurrence i,
+
+    $$ 1 - \overline{|N_i \cap N_j| \, / \, |N_i \cup N_j|}. $$
+
+    Its ceiling is what two occurrences of different words have (`baseline`); the control is an untrained model. Words
+    are the most frequent ones that are a token each; none is chosen by hand.
+
+    Args:
+        words: How many, at most.
+        occurrences: Of each, at most.
+        k: Neighbours of each.
+        pool: Occurrences of any words that may be neighbours.
+        least: Occurrences that a word has at least.
+        named: Words to look at instead; those that the corpus lacks, or the tokenizer cuts, are left out.
+    """
+
+    table: ClassVar[TableSchema] = WORD_NEIGHBOURS
+    static: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        words: int = 60,
+        occurrences: int = 6,
+        k: int = 5,
+        pool: int = 3000,
+        least: int = 5,
+        named: tuple[str, ...] = (),
+    ) -> None:
+        if min(words, k, pool, least) < 1 or occurrences < _FEWEST:
+            raise UserError(
+                f"Neighbours of words need at least 1 word, 1 neighbour and {_FEWEST} occurrences. Got {words} words, "
+                f"{k} neighbours, {occurrences} occurrences, a pool of {pool} and words that occur {least} times."
+            )
+        self.words, self.occurrences, self.k, self.pool, self.least = words, occurrences, k, pool, least
+        self.named = tuple(named)
+
+    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
+        points = word_points(reader, self.words, self.least, self.occurrences, self.pool, self.named)
+        if not points.words:
+            raise NothingToRead(f"no word of {reader.corpus.name} is one token and occurs {self.least} times")
+        rows = list(_static_rows(reader, points, self.k))
+        if any(stack.layers for stack in reader.model.anatomy.stacks):
+            places = _Places(reader, points.at)
+            for layer, states in enumerate(layer_states(reader, points.at, options.tokens_per_batch), start=1):
+                rows += _layer_rows(points, places, states, layer, self.k)
+        frame = pd.DataFrame(rows, columns=[name for name in self.table.column_names if name != "stack"])
+        return frame.assign(stack=reader.source_stack)[self.table.column_names]
+
+
+def static_vectors(model: Model) -> Float[np.ndarray, "token width"]:
+    """The matrix that tokens are read with: of an encoder–decoder, the encoder's."""
+    module = model.module.get_encoder() if len(model.anatomy.stacks) > 1 else model.module
+    weight: Any = module.get_input_embeddings().weight
+    return weight.detach().float().cpu().numpy()
+
+
+def _static_rows(reader: Reader, points: WordPoints, k: int) -> Iterator[dict[str, Any]]:
+    names, tokens = list(points.known), np.array(list(points.known.values()))
+    unit = unit_vectors(static_vectors(reader.model)[tokens])
+    for word in points.words:
+        at = names.index(word)
+        cosine = unit @ unit[at]
+        cosine[at] = -np.inf
+        for rank, near in enumerate(np.argsort(-cosine, kind="stable")[: min(k, len(names) - 1)].tolist()):
+            yield {
+                "layer": 0,
+                "word": word,
+                "disagreement": np.nan,
+                "baseline": np.nan,
+                "occurrence": STATIC,
+                "group": STATIC,
+                **_NOWHERE,
+                "rank": rank,
+                "neighbour": names[near],
+                "cosine": float(cosine[near]),
+                **{f"neighbour_{name}": value for name, value in _NOWHERE.items()},
+            }
+
+
+_NOWHERE: dict[str, Any] = {"sentence": STATIC, "text": "", "begin": 0, "end": 0}
+
+
+class _Places:
+    """Sentence and place of each occurrence, in words."""
+
+    def __init__(self, reader: Reader, points: MapPoints) -> None:
+        self._reader, self._points = reader, points
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        row = int(self._points.row[index])
+        start, end = self._reader.characters(row, int(self._points.position[index]))
+        sentence = self._reader.corpus[row]
+        return {"sentence": sentence.id, "text": sentence.text, "begin": start, "end": end}
+
+
+def _layer_rows(
+    points: WordPoints, places: _Places, states: Float[np.ndarray, "occurrence width"], layer: int, k: int
+) -> Iterator[dict[str, Any]]:
+    at, queries, texts = points.at, points.queries, points.texts
+    nearest, cosines = nearest_of_other_words(states, at.token, at.row, queries, k)
+    overlaps = overlap(np.where(nearest >= 0, at.token[nearest], -1))
+    own = at.token[queries]
+    same = own[:, None] == own
+    baseline = disagreement(overlaps, ~same)
+    for word, token in points.words.items():
+        of_word = np.flatnonzero(own == token)
+        if len(of_word) < _FEWEST:
+            continue
+        shared = {
+            "layer": layer,
+            "word": word,
+            "disagreement": disagreement(overlaps[np.ix_(of_word, of_word)], same[np.ix_(of_word, of_word)]),
+            "baseline": baseline,
+        }
+        groups = two_groups(states[queries[of_word]])
+        for number, (query, group) in enumerate(zip(of_word.tolist(), groups.tolist(), strict=True)):
+            here = {**shared, "occurrence": number, "group": group, **places[int(queries[query])]}
+            for rank, near in enumerate(nearest[query].tolist()):
+                if near < 0:
+                    break
+                yield {
+                    **here,
+                    "rank": rank,
+                    "neighbour": texts.get(int(at.token[near]), ""),
+                    "cosine": float(cosines[query, rank]),
+                    **{f"neighbour_{name}": value for name, value in places[near].items()},
+                }
