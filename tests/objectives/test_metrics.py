@@ -15,6 +15,7 @@ def test_every_objective_declares_its_scores() -> None:
         "masked-lm-sop": ["loss", "sentence-order accuracy"],
         "electra": ["replaced-token AUC"],
         "distillation": ["loss of masked-lm"],
+        "skip-gram": ["pair AUC"],
     }
     baselines = {metric.name: metric.baseline for metric in Translation.metrics}
     assert baselines == {"loss": "unigram", "bleu": "source copied"}

@@ -25,8 +25,10 @@ def pair(name: str, share: float, length: int = 40, seed: int = 0):
 def test_only_ordinary_tokens_of_the_input_change(name: str, seed: int) -> None:
     plain, noisy = pair(name, 0.9, seed=seed)
     assert plain.arrays.keys() == noisy.arrays.keys()
-    for key in plain.arrays.keys() - {"input_ids"}:
+    for key in plain.arrays.keys() - {"input_ids", "reversed_ids"}:
         assert np.array_equal(plain[key], noisy[key])
+    if "reversed_ids" in noisy.arrays:
+        assert np.array_equal(noisy["reversed_ids"], noisy.input_ids[::-1])
     changed = plain.input_ids != noisy.input_ids
     special = np.isin(plain.input_ids, SPECIAL)
     assert not changed[special].any()

@@ -43,7 +43,7 @@ def test_a_file_overrides_only_what_it_names(tmp_path) -> None:
         ("seeds = [1, 1]", "list of different values"),
         ('objectives = ["translate"]', "No objective is called translate"),
         ('match = "width"', "encoder"),
-        ('objectives = ["electra+token-dropout"]', "electra tells random tokens from the text's own"),
+        ('objectives = ["electra+token-dropout"]', "electra tells random tokens from the text's own already"),
         (
             'objectives = ["translation+noise"]',
             r"translation\+noise\" names no variant of this plan. Known: token-dropout",

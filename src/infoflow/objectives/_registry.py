@@ -82,8 +82,9 @@ def make_objective(name: str, **options: Any) -> AbstractObjective:
 
 
 def takes_token_dropout(name: str) -> bool:
-    """Whether random tokens in its input leave an objective what it is: to find those is ELECTRA's own task."""
-    return OBJECTIVES[name].family != "discriminate"
+    """Whether an objective is still itself with random tokens in its input: to find those is ELECTRA's own task, and
+    skip-gram draws them itself, as negatives."""
+    return OBJECTIVES[name].family not in ("discriminate", "static")
 
 
 def _options(cls: type[AbstractObjective]) -> dict[str, Any]:

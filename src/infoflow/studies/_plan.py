@@ -271,7 +271,7 @@ class StudyPlan:
             )
         if not takes_token_dropout(base):
             raise UserError(
-                f"{base} tells random tokens from the text's own: it has no variant {name}. Leave that variant out."
+                f"{base} tells random tokens from the text's own already: it has no variant {name}. Leave it out."
             )
         return Spec(base, TOKEN_DROPOUT, {"token_dropout": self.token_dropout})
 
