@@ -108,7 +108,7 @@ def test_a_view_goes_there_and_back() -> None:
     view = View.around(rows)
     for row, (x, y) in zip(rows.to_numpy(), view.at(rows), strict=True):
         np.testing.assert_allclose(view.back(x, y), row)
-        assert 0 < x < 300
+        assert 0 < x < 252
         assert 0 < y < 340
 
 

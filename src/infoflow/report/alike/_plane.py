@@ -12,7 +12,7 @@ from .._numbers import number
 from ..forms._chart import NAME, color_of, finished, lit, shape_of, tips
 from ._placing import place_names
 
-_WIDTH, _HEIGHT = 300, 340  # pixels in which points and names have room; a wider panel has air at its sides
+_WIDTH, _HEIGHT = 252, 340  # pixels in which points and names have room; a wider panel has air at its sides
 _MARGIN = 22
 MEAN = -1
 

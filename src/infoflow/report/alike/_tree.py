@@ -7,10 +7,9 @@ import numpy as np
 import pandas as pd
 
 from .._language import Series
-from ..forms._chart import CONTROL, NAME, PADDING, amount, color_of, finished, lit, shape_of, tips
+from ..forms._chart import CONTROL, NAME, amount, color_of, finished, lit, shape_of, tips
 
 _STEP = 20  # pixels between leaves
-_LETTER = 6.4  # pixels of a letter
 
 
 def joined(matrix_OO: np.ndarray) -> np.ndarray:
@@ -48,7 +47,6 @@ def tree_chart(
             for place, i in enumerate(order)
         ]
     )
-    names = [series[i].label for i in order]
     num = len(order)
     x = alt.X(**amount("x", title, (0, float(merges[:, 2].max()) * 1.04 or 1.0)))
     y = alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[num - 0.5, -0.5], nice=False, zero=False))
@@ -60,11 +58,10 @@ def tree_chart(
     marks = alt.Chart(leaves).mark_point(filled=True, size=60, opacity=1)
     look = {"color": color_of(series), "shape": shape_of(series)}
     layers.append(marks.encode(x=x, y=y, **look, opacity=lit(), tooltip=tips("label:N|objective")))
-    # Names as marks, since an axis leaves out every second one; they stand in the padding.
+    # Names as marks, since an axis leaves out every second one; the picture makes room for them.
     texts = alt.Chart(leaves).mark_text(align="right", baseline="middle", dx=-9, **NAME)
     layers.append(texts.encode(x=x, y=y, text="label:N", color=look["color"], opacity=lit(1.0, 0.2)))
-    room = 14 + _LETTER * max(map(len, names))
-    return {**finished(layers, 30 + _STEP * num), "padding": {**PADDING, "left": room}}
+    return finished(layers, 30 + _STEP * num)
 
 
 def _lines(merges: np.ndarray, order: list[int], colors: list[str], families: list[str]) -> pd.DataFrame:
