@@ -174,8 +174,9 @@ def test_attention_with_an_unknown_part_is_refused():
 
 def test_a_translation_model_with_half_its_attention_hidden_is_refused():
     config = transformers.LongT5Config(
-        vocab_size=20, d_model=8, d_kv=4, d_ff=8, num_layers=2, num_heads=2, decoder_start_token_id=0
-    )
+        vocab_size=20, d_model=8, d_kv=4, d_ff=8, num_layers=2, num_heads=2, decoder_start_token_id=0,
+        encoder_attention_type="transient-global",
+    )  # fmt: skip
     with pytest.raises(UserError, match="The encoder of LongT5"):
         load_model(transformers.LongT5ForConditionalGeneration(config))
 
