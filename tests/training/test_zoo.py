@@ -93,6 +93,21 @@ def test_an_interrupted_run_ends_with_the_weights_of_one_that_was_not(objective,
         assert not torch.equal(begun[name], parameter), name  # every part was trained
 
 
+def test_an_interrupted_elmo_ends_with_the_weights_of_one_that_was_not(tmp_path) -> None:
+    objective, data = BiLM(), data_for(BiLM())
+
+    def fresh():
+        return build_models([objective], SHAPE, WORDS, family="elmo")[objective.name]
+
+    with pytest.raises(TrainingInterrupted):
+        train(objective, tiny_config(), data, fresh(), tmp_path / "cut", hooks=[StopAfter(8)])
+    train(objective, tiny_config(), data, resumed := fresh(), tmp_path / "cut")
+    folder = train(objective, tiny_config(), data, whole := fresh(), tmp_path / "whole").model
+    assert all(torch.equal(a, b) for a, b in zip(resumed.parameters(), whole.parameters(), strict=True))
+    assert not (folder / "rest.safetensors").exists()
+    assert load_model(folder).digest == load_model(whole).digest
+
+
 @pytest.mark.parametrize("objective", NOISY, ids=lambda one: one.name)
 def test_scores_on_held_out_text_are_frozen_and_know_no_batches(objective) -> None:
     data, module = data_for(objective, 20, 9), model_for(objective)
