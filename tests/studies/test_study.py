@@ -51,6 +51,7 @@ TABLES = {
     "task_scores",
     "token_map",
     "training_runs",
+    "word_neighbours",
 }
 
 
