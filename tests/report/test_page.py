@@ -147,7 +147,7 @@ def test_the_policy_admits_exactly_the_page_s_scripts(page):
     code = [text for tag, attrs, text in page.scripts if tag == "script" and "type" not in attrs]
     hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in code]
     assert re.findall(r"sha256-([^']+)", policy) == hashes
-    assert len(code) == 4
+    assert len(code) == 5
 
 
 def test_the_page_is_small(html):
@@ -233,7 +233,7 @@ def test_names_from_outside_are_escaped(tmp_path):
     assert "<script>alert('x')</script>" in page.text
     assert "{{ 7 * 7 }}" in page.text
     code = [attrs for tag, attrs, _ in page.scripts if tag == "script" and "type" not in attrs]
-    assert len(code) == 4
+    assert len(code) == 5
     assert page.json_blocks("map-data")[0]["grids"][0]["label"] == EVIL
     assert all("$schema" in spec for spec in page.json_blocks("spec"))
 

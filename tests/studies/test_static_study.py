@@ -89,3 +89,34 @@ def test_the_report_shows_the_words(run) -> None:
     page = (run.path / "report.html").read_text(encoding="utf-8")
     assert 'id="static-contextual"' in page
     assert "One vector for a word, or one for each sentence?" in page
+
+
+@pytest.fixture(scope="module")
+def without_attention(tmp_path_factory):
+    plan = StudyPlan(
+        objectives=("bilm",),
+        architectures=("bert", "elmo"),
+        corpus=CorpusPlan(name="grammar:400", vocabulary=150, validation=0.1, test=0.3),
+        model=ModelConfig(width=16, layers=2, heads=2, feedforward=32, positions=48),
+        training=TrainConfig(updates=4, warmup=1, batch_tokens=256),
+        analysis=AnalysisPlan(
+            tables=("task_scores", "head_confidence", "identity_neighbours", "lens", "word_neighbours"),
+            sentences=60,
+            neighbours=5,
+            neighbour_occurrences=200,
+            lens_steps=2,
+        ),
+    )
+    return study(plan, tmp_path_factory.mktemp("elmo"), num_processes=1)
+
+
+def test_elmo_has_tables_of_states_and_none_of_heads(without_attention) -> None:
+    tables = without_attention.tables
+    families = {name: set(tables[name]["architecture"]) for name in tables if "architecture" in tables[name]}
+    assert families["head_confidence"] == families["lens"] == {"bert"}
+    assert families["task_scores"] == families["identity_neighbours"] == {"bert", "elmo"}
+    words = tables["word_neighbours"]
+    assert set(words.loc[words["architecture"] == "elmo", "layer"]) == {0, 1, 2}
+    elmo = load_model(without_attention.path / "models" / "bilm-on-elmo" / "seed-0")
+    assert type(elmo.module).__name__ == "Elmo"
+    assert elmo.anatomy.lacks() == "its layers have no attention, so it has no heads"

@@ -52,6 +52,7 @@ TABLES = {
     "task_scores",
     "token_map",
     "training_runs",
+    "word_neighbours",
 }
 
 

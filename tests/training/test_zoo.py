@@ -9,14 +9,14 @@ import torch
 from forked import run_script
 from objectives.zoo import MASK, vocabulary
 from safetensors.torch import load_file
-from training.any_objective import OrdinaryRows, data_for, model_for
+from training.any_objective import SHAPE, WORDS, OrdinaryRows, data_for, model_for
 from training.tiny import tiny_config
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForPreTraining, ElectraForMaskedLM
 
 from infoflow.foundation import UserError
 from infoflow.models import load_model
 from infoflow.objectives import Bart, BiLM, Electra, Mass, NextSentence, SkipGram, SpanBert, SpanCorruption
-from infoflow.training import TrainingData, TrainingHook, TrainingInterrupted, evaluate, train
+from infoflow.training import TrainingData, TrainingHook, TrainingInterrupted, build_models, evaluate, train
 
 SCRIPT = Path(__file__).parent / "any_objective.py"
 
@@ -70,6 +70,21 @@ def test_a_killed_run_ends_with_the_weights_of_one_that_was_not(name: str, dropo
     assert [path.name for path in ends[0]] == [path.name for path in ends[1]] != []
     for killed, whole in zip(*ends, strict=True):
         assert killed.read_bytes() == whole.read_bytes(), whole.name
+
+
+def test_an_interrupted_elmo_ends_with_the_weights_of_one_that_was_not(tmp_path) -> None:
+    objective, data = BiLM(), data_for(BiLM())
+
+    def fresh():
+        return build_models([objective], SHAPE, WORDS, family="elmo")[objective.name]
+
+    with pytest.raises(TrainingInterrupted):
+        train(objective, tiny_config(), data, fresh(), tmp_path / "cut", hooks=[StopAfter(8)])
+    train(objective, tiny_config(), data, resumed := fresh(), tmp_path / "cut")
+    folder = train(objective, tiny_config(), data, whole := fresh(), tmp_path / "whole").model
+    assert all(torch.equal(a, b) for a, b in zip(resumed.parameters(), whole.parameters(), strict=True))
+    assert not (folder / "rest.safetensors").exists()
+    assert load_model(folder).digest == load_model(whole).digest
 
 
 @pytest.mark.parametrize("objective", NOISY, ids=lambda one: one.name)

@@ -20,7 +20,7 @@ _INDEXES = (SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME)
 _LIMITS = (
     (re.compile(r"(num_)?((hidden|encoder|decoder)_)?layers|n_layers?"), 1000),
     (re.compile(r"(num_|n_)?((encoder|decoder)_)?(attention_)?heads?"), 10_000),
-    (re.compile(r"hidden_size|d_model|n_embd|dim|intermediate_size|d_ff"), 1_000_000),
+    (re.compile(r"hidden_size|cell_size|d_model|n_embd|dim|intermediate_size|d_ff"), 1_000_000),
     (re.compile(r"vocab_size"), 10_000_000),
 )
 _OWN_ATTENTION = ("eager", "sdpa", "flex_attention")  # what transformers itself computes

@@ -234,7 +234,7 @@ def _model_class(config: PreTrainedConfig, home: Path | str) -> type:
         names = [names]
     if not names:
         return AutoModel
-    family = OWN.get(names[0]) or model_class(names[0], home)
+    family = OWN.get(str(names[0])) or model_class(names[0], home)
     check_family(family, config, home)
     return family
 

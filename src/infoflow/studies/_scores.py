@@ -26,7 +26,7 @@ TASK_SCORES = TableSchema(
             unit="",
             description="loss (nats per predicted token; of several terms the weighted sum, and `loss of …` for each), "
             "perplexity (exp of the loss), bleu (sacreBLEU, percent); `… accuracy` (share of pairs judged rightly), "
-            "`… AUC` (probability that a replaced token is told from another)",
+            "`… AUC` (probability that a replaced token is told from another, a true pair of words from a drawn one)",
         ),
         *estimate_columns(
             "nats, 1 or percent",
