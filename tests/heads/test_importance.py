@@ -175,5 +175,5 @@ def test_beside_others_it_is_skipped_where_no_translation_is_there(matched_model
     for name in ("head_importance", "head_ablation", "head_pruning_curve"):
         assert measured[name].empty
         assert "value" in measured[name]
-    with pytest.raises(UserError, match=r"scored on translations, and .* has none"):
+    with pytest.raises(UserError, match=r"needs translations to read, and .* has none"):
         importance(model, alone)

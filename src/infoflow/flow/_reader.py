@@ -125,6 +125,18 @@ class Reader:
         """Whether the decoder reads something: the corpus's translations, or the text again."""
         return self._target is not None
 
+    @property
+    def no_target(self) -> str:
+        """Why the decoder has nothing to read, where it has nothing."""
+        if self.decoder_side == "text":
+            return "its decoder was trained on parts of texts, and whole ones do not say which"
+        if "translation" in self.corpus.columns:
+            return "its decoder needs to be told what to read"
+        return (
+            f"its decoder needs translations to read, and {self.corpus.name} has none. Give a parallel corpus: two "
+            "files, or one .tsv of two columns"
+        )
+
     def num_tokens(self, rows: np.ndarray) -> int:
         """Tokens read in these rows, special tokens included, padding not."""
         target = 0 if self._target is None else int(self._target.lengths[rows].sum())

@@ -49,7 +49,7 @@ class SentenceScorer:
 
     Raises:
         UserError: The model predicts nothing.
-        NothingToRead: Its decoder has no translations to read.
+        NothingToRead: Its decoder has nothing to read.
     """
 
     def __init__(self, reader: Reader) -> None:
@@ -57,10 +57,7 @@ class SentenceScorer:
         if reason := no_loss(reader.model):
             raise UserError(f"{reader.model.name} has no loss to look at: {reason}.")
         if self.model.task == "seq2seq" and not reader.has_target:
-            raise NothingToRead(
-                f"{self.model.name} is scored on translations, and {reader.corpus.name} has none. Give a parallel "
-                "corpus: two files, or one .tsv of two columns."
-            )
+            raise NothingToRead(f"{self.model.name} has nothing to predict: {reader.no_target}.")
         self._stack = self.model.anatomy.predicts.name
         self._noise = ("head-loss-noise", reader.seed)
         self._read = readout(self.model) if self.model.task == "masked-lm" else None

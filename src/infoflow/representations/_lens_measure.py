@@ -117,7 +117,7 @@ class Lens(Intervention):
         stack = reader.model.anatomy.predicts.name
         try:
             if stack != reader.source_stack and not reader.has_target:
-                raise UserError("its decoder needs translations to read")
+                raise UserError(reader.no_target)
             rows = list(self._scores(reader, options).rows())
         except UserError as error:
             current_display().note(f"{self.name} of {reader.model.name} is skipped: {error}")

@@ -82,7 +82,7 @@ class Relevance(Intervention):
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         try:
             if len(reader.model.anatomy.stacks) > 1 and not reader.has_target:
-                raise UserError("its decoder needs translations to read")
+                raise UserError(reader.no_target)
             sums = self._sums(reader)
         except UserError as error:
             current_display().note(f"{self.name} of {reader.model.name} is skipped: {error}")
