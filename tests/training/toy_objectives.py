@@ -50,6 +50,7 @@ class SentenceOrder(AbstractObjective):
 
     name: ClassVar[str] = "sentence-order"
     layout: ClassVar[str] = "encoder"
+    family: ClassVar[str] = "discriminate"
     term_weights: ClassVar[dict[str, float]] = {"masked-lm": 1.0, "order": 0.5}
     fields: ClassVar[dict[str, Field]] = {**SENTENCE_FIELDS, "token_type_ids": Field(pad=0), "order": Field()}
 
@@ -119,6 +120,7 @@ class ReplacedTokens(AbstractObjective):
 
     name: ClassVar[str] = "replaced-tokens"
     layout: ClassVar[str] = "encoder"
+    family: ClassVar[str] = "discriminate"
     draws: ClassVar[bool] = True
     term_weights: ClassVar[dict[str, float]] = {"masked-lm": 1.0, "replaced": 5.0}
     fields: ClassVar[dict[str, Field]] = {**SENTENCE_FIELDS, "clean": Field(pad="source")}
