@@ -50,7 +50,7 @@ def _descend(points_OD: np.ndarray, distances_OO: np.ndarray) -> Scaled:
     if not distances_OO.any():
         return Scaled(points_OD=np.zeros_like(points_OD), stress=0.0)
     options = {"max_iter": _STEPS, "eps": _STILL, "normalized_stress": False, "n_init": 1}
-    found, _ = smacof(distances_OO, n_components=points_OD.shape[1], init=points_OD, **options)
+    found = smacof(distances_OO, n_components=points_OD.shape[1], init=points_OD, **options)[0]
     drawn = distances_between(found)
     raw = ((drawn - distances_OO) ** 2).sum()
     return Scaled(points_OD=found, stress=float(np.sqrt(raw / max((drawn**2).sum(), 1e-30))))
