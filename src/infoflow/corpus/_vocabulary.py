@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, read_only
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,19 +68,19 @@ class Vocabulary:
     @cached_property
     def ordinary(self) -> np.ndarray:
         """Ids that stand for text, ascending."""
-        return _read_only(np.flatnonzero(~self.is_special))
+        return read_only(np.flatnonzero(~self.is_special))
 
     @cached_property
     def is_special(self) -> np.ndarray:
         """Bool (size,): whether an id stands for no text."""
         flags = np.zeros(self.size, dtype=bool)
         flags[list(self.special)] = True
-        return _read_only(flags)
+        return read_only(flags)
 
     @cached_property
     def cumulative_counts(self) -> np.ndarray | None:
         """int64 (ordinary,): how often the ordinary ids up to each occur; None: not counted."""
-        return None if self.counts is None else _read_only(np.cumsum(self.counts[self.ordinary]))
+        return None if self.counts is None else read_only(np.cumsum(self.counts[self.ordinary]))
 
 
 _FULL_STOPS = {".", "!", "?"}
@@ -112,14 +112,8 @@ def _continues(pieces: dict[str, int], size: int, special: list[int]) -> np.ndar
         else:
             flags[id] = not piece.startswith(marks[0]) and any(sign.isalnum() for sign in piece)
     flags[special] = False
-    flags.flags.writeable = False
-    return flags
+    return read_only(flags)
 
 
 def _first(*ids: int | None) -> int | None:
     return next((id for id in ids if id is not None), None)
-
-
-def _read_only(values: np.ndarray) -> np.ndarray:
-    values.flags.writeable = False  # shared by every caller
-    return values

@@ -20,7 +20,7 @@ from infoflow.results import END, Column, TableSchema
 from ._condition import wilson
 from ._model_group import ModelGroup, model_groups
 from ._objective_distances import ASPECTS, Aspect, Distance, Pair, summary
-from ._scaling import Scaled, aligned, scale, shuffled_stress
+from ._scaling import Scaled, aligned, scale, shuffled_stress, turn
 
 LEAST_OBJECTIVES = 5
 MEAN = -1
@@ -205,8 +205,8 @@ def _places(matrices: _Matrices, picture: dict[str, np.ndarray]) -> list[dict]:
     if len(common) > 2:
         own = [matrices.names.index(name) for name in common]
         onto = np.array([picture[name] for name in common])
-        # Moving and turning is decided by the objectives that both pictures have.
-        points = _turned(points, own, onto)
+        # The turn is decided by the objectives that both pictures have.
+        points = (points - points.mean(axis=0)) @ turn(points[own], onto)
     mean = Scaled(points_OD=points, stress=mean.stress)
     if not picture:
         picture.update(zip(matrices.names, points, strict=True))
@@ -216,16 +216,6 @@ def _places(matrices: _Matrices, picture: dict[str, np.ndarray]) -> list[dict]:
         drawn = Scaled(points_OD=aligned(own.points_OD, points), stress=own.stress)
         rows += _rows(matrices, matrix, drawn, seed, np.nan)
     return rows
-
-
-def _turned(points_OD: np.ndarray, own: list[int], onto_OD: np.ndarray) -> np.ndarray:
-    """All points by the motion that brings those of `own` nearest to `onto`, sizes made equal for it."""
-    part = points_OD[own]
-    size = max(np.linalg.norm(part - part.mean(axis=0)), 1e-12)
-    wanted = onto_OD - onto_OD.mean(axis=0)
-    wanted = wanted * size / max(np.linalg.norm(wanted), 1e-12)
-    left, _, right = np.linalg.svd((part - part.mean(axis=0)).T @ wanted)
-    return (points_OD - points_OD.mean(axis=0)) @ left @ right
 
 
 def _rows(matrices: _Matrices, matrix_OO: np.ndarray, drawn: Scaled, seed: int, shuffled: float) -> list[dict]:

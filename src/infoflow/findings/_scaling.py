@@ -71,10 +71,16 @@ def classical_scaling(distances_OO: Float[np.ndarray, "object object"], num: int
 
 
 def aligned(points_OD: np.ndarray, onto_OD: np.ndarray) -> np.ndarray:
-    """The points turned, mirrored and moved, not stretched, so that they come nearest to others ([@schonemann1966])."""
-    centre, there = points_OD.mean(axis=0), onto_OD.mean(axis=0)
-    turn, _ = orthogonal_procrustes(points_OD - centre, onto_OD - there)
-    return (points_OD - centre) @ turn + there
+    """The points turned, mirrored and moved, not stretched, so that they come nearest to others."""
+    return (points_OD - points_OD.mean(axis=0)) @ turn(points_OD, onto_OD) + onto_OD.mean(axis=0)
+
+
+def turn(points_OD: np.ndarray, onto_OD: np.ndarray) -> np.ndarray:
+    """The turn, or turn and mirror, (D, D), that brings points about their mean nearest to others about theirs.
+
+    Sizes do not matter to it. Source: [@schonemann1966].
+    """
+    return orthogonal_procrustes(points_OD - points_OD.mean(axis=0), onto_OD - onto_OD.mean(axis=0))[0]
 
 
 def shuffled_stress(distances_OO: Float[np.ndarray, "object object"]) -> float:

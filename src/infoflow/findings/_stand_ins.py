@@ -10,6 +10,8 @@ import numpy as np
 
 from infoflow.results import Spec
 
+from ._condition import Condition, exceeds
+from ._finding import Curves
 from ._head_numbers import best_heads, heads
 from ._model_group import Absent
 from ._table import Reading, SeedRows, Table, exact
@@ -28,6 +30,22 @@ def probe(objective: Spec, architecture: str = "", *, beyond_chance: bool = Fals
 def coreference(objective: Spec) -> Reading:
     """Share of mentions from which the best head attends most to an antecedent."""
     return best_heads(heads("head_coreference", objective, mention="all"))
+
+
+def spans_and_words(new: Spec, old: Spec) -> dict[str, Reading]:
+    """What `spans_more_than_words` reads of two objectives."""
+    of = {"new": new, "old": old}
+    spans: dict[str, Reading] = {f"{which} spans": coreference(objective) for which, objective in of.items()}
+    return spans | {f"{which} words": probe(objective) for which, objective in of.items()}
+
+
+def spans_more_than_words(curves: Curves, which: str) -> list[Condition]:
+    """The new objective lies above the old one in coreference, and by more than in the tags of words."""
+    spans, words = (curves[f"new {what}"] - curves[f"old {what}"] for what in ("spans", "words"))
+    return [
+        exceeds(f"{which}, coreference", spans, 0.0, "share"),
+        exceeds("that gain less the one in tags of words", spans - words, 0.0, "share"),
+    ]
 
 
 def parameters(objective: Spec) -> Reading:

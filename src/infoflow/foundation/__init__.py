@@ -4,6 +4,7 @@ from infoflow._allocator import keep_freed_memory as keep_freed_memory
 from infoflow._signals import sigterm_interrupts as sigterm_interrupts
 
 from ._arrays import as_tensor as as_tensor
+from ._arrays import read_only as read_only
 from ._block_interval import Scale as Scale
 from ._block_interval import block_effects as block_effects
 from ._block_interval import block_interval as block_interval

@@ -1,4 +1,4 @@
-"""Arrays as a user has them, as tensors."""
+"""Arrays as a user has them, as tensors; arrays that nobody may change."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -18,3 +18,9 @@ def as_tensor(x: Any) -> "Tensor":
     if isinstance(x, np.ndarray):
         x = np.require(x, requirements=["C", "W"])
     return torch.as_tensor(x).detach().cpu()
+
+
+def read_only(values: np.ndarray) -> np.ndarray:
+    """The array itself, closed to writing: one that is kept and given to every caller."""
+    values.flags.writeable = False
+    return values

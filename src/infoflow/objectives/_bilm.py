@@ -47,13 +47,13 @@ class BiLM(AbstractObjective):
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
         """The text and the text from its end, each with the next of its tokens as labels."""
         tokens = example.text
-        arrays = {
-            "input_ids": tokens,
-            "labels": _next(tokens),
-            "reversed_ids": tokens[::-1],
-            "reversed_labels": _next(tokens[::-1]),
-        }
+        labels = {"labels": _next(tokens), "reversed_labels": _next(tokens[::-1])}
+        arrays = {**self.reads_instead(tokens), **labels}
         return Corrupted(arrays=arrays, selected=np.zeros(len(tokens), dtype=bool))
+
+    def reads_instead(self, inputs: np.ndarray) -> dict[str, np.ndarray]:
+        """The two directions read the same tokens."""
+        return {"input_ids": inputs, "reversed_ids": inputs[::-1]}
 
     def exported(self, module: PreTrainedModel) -> PreTrainedModel:
         """The forward stack with the head; the backward one stays beside it. ELMo, whose layers have both, whole."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from infoflow.corpus import Vocabulary
+from infoflow.foundation import read_only
 
 
 class Words(NamedTuple):
@@ -58,14 +59,14 @@ def n_grams(words: Words, budget: int, longest: int, generator: np.random.Genera
 def _inverse_lengths(longest: int) -> np.ndarray:
     r"""\(P(n) \propto 1/n\) for n = 1..`longest`, cumulative without the last."""
     shares = 1 / np.arange(1, longest + 1)
-    return _for_all(np.cumsum(shares / shares.sum())[:-1])
+    return read_only(np.cumsum(shares / shares.sum())[:-1])
 
 
 @cache
 def geometric_lengths(p: float, longest: int) -> np.ndarray:
     r"""\(P(k) \propto p (1-p)^{k-1}\) for k = 1..`longest`, cumulative without the last; mean 3.80 for p = .2, 10."""
     weights = p * (1 - p) ** np.arange(longest)
-    return _for_all(np.cumsum(weights / weights.sum())[:-1])
+    return read_only(np.cumsum(weights / weights.sum())[:-1])
 
 
 def word_spans(words: Words, budget: int, lengths: np.ndarray, generator: np.random.Generator) -> np.ndarray:
@@ -90,8 +91,3 @@ def word_spans(words: Words, budget: int, lengths: np.ndarray, generator: np.ran
                 if num < budget and not taken[place]:
                     taken[place], num = 1, num + 1
     return words.places[np.frombuffer(taken, dtype=np.bool_)]
-
-
-def _for_all(values: np.ndarray) -> np.ndarray:
-    values.flags.writeable = False  # shared by every caller
-    return values

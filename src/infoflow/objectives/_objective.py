@@ -73,6 +73,10 @@ class AbstractObjective(ABC):
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
         """Turn one clean example into named arrays: inputs, labels, and what else the loss reads."""
 
+    def reads_instead(self, inputs: np.ndarray) -> dict[str, np.ndarray]:
+        """The arrays by which the model, or its encoder, reads other tokens, int64 (token,), at the same places."""
+        return {"input_ids": inputs}
+
     def noise_epoch(self, epoch: int) -> int:
         """The epoch that keys the noise; an objective with a fixed number of noisy copies returns the copy's number."""
         return epoch

@@ -44,10 +44,7 @@ class TokenDropout:
         """The objective's own noise, then `drop_tokens` on `input_ids`; labels stay as they were."""
         own: Corrupted = super().corrupt(example, generator, vocabulary)  # type: ignore[misc] (of the objective behind)
         inputs, dropped = drop_tokens(own.input_ids, self.token_dropout, generator, vocabulary)
-        arrays = {**own.arrays, "input_ids": inputs}
-        if "reversed_ids" in arrays:  # a biLM's second stack reads the same text
-            arrays["reversed_ids"] = inputs[::-1]
-        return Corrupted(arrays=arrays, selected=own.selected | dropped)
+        return Corrupted(arrays={**own.arrays, **super().reads_instead(inputs)}, selected=own.selected | dropped)  # type: ignore[misc]
 
     def for_evaluation(self) -> AbstractObjective:
         """The objective without token dropout."""

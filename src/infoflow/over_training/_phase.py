@@ -66,13 +66,7 @@ def phase(
     Raises:
         UserError: There are fewer than eight values after step 0, or an error is not above 0.
     """
-    times, curve = checked_curve(steps, values)
-    errors = np.broadcast_to(np.asarray(sigma, dtype=np.float64), times.shape)
-    if (times > 0).sum() < _LEAST_POINTS or not (errors > 0).all() or not np.isfinite(curve).all():
-        raise UserError(
-            f"A phase needs finite values at {_LEAST_POINTS} steps or more after step 0, with errors above 0. Got "
-            f"{int((times > 0).sum())} steps, errors from {errors.min():g}. Add checkpoints."
-        )
+    times, curve, errors = _checked(steps, values, sigma)
     start, end = curve[:_ENDS].mean(), curve[-_ENDS:].mean()
     change = end - start
     error = np.sqrt((errors[:_ENDS] ** 2).sum() + (errors[-_ENDS:] ** 2).sum()) / _ENDS
@@ -91,17 +85,27 @@ def phase(
         "share": float((ends[1] - ends[0]) / t[-1]),
         "delta_bic": float(gradual_bic(t, y, sigmas) - fit.bic),
     }
-    finished = (np.abs(curve[-_ENDS:] - end) <= np.maximum(0.1 * abs(change), 2 * errors[-_ENDS:])).all()
+    last = np.abs(curve[-_ENDS:] - end) <= np.maximum(0.1 * abs(change), 2 * errors[-_ENDS:])
     verdict: Verdict
-    if not finished:
+    if not last.all():
         verdict = "unfinished"
     elif risen[0] >= 0.1:
         verdict = "started before"
-    elif not _at_once(float(ends[1]), t, found):
-        verdict = "gradual"
     else:
-        verdict = "abrupt" if _resolved(t, t10, t90) else "unresolved"
+        at_once = _at_once(float(ends[1]), t, found)
+        verdict = ("abrupt" if _resolved(t, t10, t90) else "unresolved") if at_once else "gradual"
     return Phase(verdict=verdict, **levels, t10=t10, t50=t50, t90=t90, **found)
+
+
+def _checked(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    times, curve = checked_curve(steps, values)
+    errors = np.broadcast_to(np.asarray(sigma, dtype=np.float64), times.shape)
+    if (times > 0).sum() < _LEAST_POINTS or not (errors > 0).all() or not np.isfinite(curve).all():
+        raise UserError(
+            f"A phase needs finite values at {_LEAST_POINTS} steps or more after step 0, with errors above 0. Got "
+            f"{int((times > 0).sum())} steps, errors from {errors.min():g}. Add checkpoints."
+        )
+    return times, curve, errors
 
 
 def _at_once(fit_end: float, t: np.ndarray, found: dict[str, float]) -> bool:

@@ -5,27 +5,18 @@ them, and the tags of words for tasks on one sentence. The measure looks within 
 several sentences at once no table holds.
 """
 
-from .._condition import Condition, exceeds
+from .._condition import Condition
 from .._finding import Control, Curves, Finding
 from .._sources import ALBERT_PAPER
-from .._stand_ins import PROBE, coreference, probe
-from .._table import Reading, untrained
+from .._stand_ins import PROBE, spans_and_words, spans_more_than_words
+from .._table import untrained
 from .._zoo import NEXT_SENTENCE, SENTENCE_ORDER
 
-READS: dict[str, Reading] = {
-    "order far": coreference(SENTENCE_ORDER),
-    "next far": coreference(NEXT_SENTENCE),
-    "order near": probe(SENTENCE_ORDER),
-    "next near": probe(NEXT_SENTENCE),
-}
+READS = spans_and_words(SENTENCE_ORDER, NEXT_SENTENCE)
 
 
 def test(curves: Curves) -> list[Condition]:
-    far, near = (curves[f"order {where}"] - curves[f"next {where}"] for where in ("far", "near"))
-    return [
-        exceeds("sentence order over next sentence, coreference", far, 0.0, "share"),
-        exceeds("that gain less the one in tags of words", far - near, 0.0, "share"),
-    ]
+    return spans_more_than_words(curves, "sentence order over next sentence")
 
 
 FINDING = Finding(

@@ -1,27 +1,18 @@
 """objectives:O8. SpanBERT against the masked LM: coreference, a task on spans, and tags of words."""
 
-from .._condition import Condition, exceeds
+from .._condition import Condition
 from .._finding import Control, Curves, Finding
 from .._model_group import MASKED
 from .._sources import SPANBERT_PAPER
-from .._stand_ins import PROBE, coreference, probe
-from .._table import Reading, untrained
+from .._stand_ins import PROBE, spans_and_words, spans_more_than_words
+from .._table import untrained
 from .._zoo import SPANBERT
 
-READS: dict[str, Reading] = {
-    "spanbert spans": coreference(SPANBERT),
-    "masked spans": coreference(MASKED),
-    "spanbert words": probe(SPANBERT),
-    "masked words": probe(MASKED),
-}
+READS = spans_and_words(SPANBERT, MASKED)
 
 
 def test(curves: Curves) -> list[Condition]:
-    spans, words = (curves[f"spanbert {what}"] - curves[f"masked {what}"] for what in ("spans", "words"))
-    return [
-        exceeds("SpanBERT over the masked LM, coreference", spans, 0.0, "share"),
-        exceeds("that gain less the one in tags of words", spans - words, 0.0, "share"),
-    ]
+    return spans_more_than_words(curves, "SpanBERT over the masked LM")
 
 
 FINDING = Finding(

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from infoflow.architectures import FAMILIES
 from infoflow.flow import agree
 from infoflow.foundation import digest
-from infoflow.results import KEYS, Column, Recipe, Subject, TableSchema
-from infoflow.training import build_models, count_training_flops
+from infoflow.results import BERT, KEYS, Column, Recipe, Spec, Subject, TableSchema
+from infoflow.training import count_training_flops
 
 from .._study_models import TRAINED, StudyModels
 from .._workbench import Part
@@ -147,10 +147,7 @@ def _bits(parameter: Tensor) -> tuple[tuple[int, ...], bytes]:
 
 def _reference(models: StudyModels, seed: int) -> nn.Module:
     """The masked LM of BERT's blocks that this seed would begin with."""
-    objective = models.plan.objective(_REFERENCE)
-    data, plan = models.data, models.plan
-    built = build_models([objective], plan.model, data.vocabulary, None, seed=seed, match=plan.match)
-    return built[objective.name]
+    return models.initial(Recipe(objective=Spec(_REFERENCE), architecture=BERT, seed=seed))
 
 
 def _told(models: StudyModels, recipe: Recipe, counted: dict[str, Any]) -> str:
