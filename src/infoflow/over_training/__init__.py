@@ -1,5 +1,10 @@
 """When in training a model becomes what it is: which updates to look at, and what a curve over them says."""
 
+from ._clock import CLOCKS as CLOCKS
+from ._clock import SUFFIX as SUFFIX
+from ._clock import Clock as Clock
+from ._clock import learning_rate_shares as learning_rate_shares
+from ._clock import over_training as over_training
 from ._convergence import Convergence as Convergence
 from ._convergence import normalised_convergence as normalised_convergence
 from ._crossings import Crossing as Crossing

@@ -26,6 +26,7 @@ from infoflow.foundation import (
     check_settings,
 )
 from infoflow.objectives import AbstractObjective, Reads, make_objective, takes_token_dropout
+from infoflow.over_training import DEFAULT_SCHEDULE, checkpoint_steps
 from infoflow.pruning import GREEDY
 from infoflow.results import Recipe, Spec
 from infoflow.training import Match, ModelConfig, TrainConfig
@@ -165,6 +166,41 @@ class DynamicsPlan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CheckpointsPlan:
+    """Which updates of every training are kept, and what is measured at them; none unless a schedule is given.
+
+    Keeping them leaves the training as it is, bit for bit; each takes 4 bytes for every parameter.
+    """
+
+    schedule: str = ""  # log:K, linear:K, every:M, powers, 0,10,500, joined by +; "default": log:16+linear:8; "": none
+    dtype: Literal["float32", "bfloat16"] = "float32"  # of the kept weights; the first and the last stay float32
+    budget: Annotated[float, Limits(above=0, at_most=1e6)] = 4.0  # GB for all checkpoints of a study, at most
+    light: tuple[str, ...] = ()  # tables at every checkpoint; empty: those that are cheap and say when
+    heavy: tuple[str, ...] = ()  # tables at `heavy_steps` alone
+    heavy_steps: str = "linear:4"  # a schedule; of the kept updates the nearest
+    sentences: Count = 2000  # of the analysed ones, at every checkpoint
+    occurrences: Count = 10_000  # tokens that mutual information and geometry look at
+
+    def __post_init__(self) -> None:
+        check_settings(self, "checkpoints")
+
+    @property
+    def on(self) -> bool:
+        return bool(self.schedule)
+
+    def steps(self, training: TrainConfig) -> list[int]:
+        """The updates that are kept of a training, 0 and the last among them; empty where none are.
+
+        Raises:
+            UserError: The schedule cannot be read, or names an update beyond the training.
+        """
+        if not self.on:
+            return []
+        schedule = DEFAULT_SCHEDULE if self.schedule == "default" else self.schedule
+        return checkpoint_steps(schedule, training.updates, min(training.warmup_updates, training.updates))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PruningPlan:
     """How heads of a study's converged models are pruned; off unless asked for.
 
@@ -243,6 +279,7 @@ class StudyPlan:
     analysis: AnalysisPlan = field(default_factory=AnalysisPlan)
     alignment: AlignmentPlan = field(default_factory=AlignmentPlan)
     dynamics: DynamicsPlan = field(default_factory=DynamicsPlan)
+    checkpoints: CheckpointsPlan = field(default_factory=CheckpointsPlan)
     pruning: PruningPlan = field(default_factory=PruningPlan)
     engine: EnginePlan = field(default_factory=EnginePlan)
 
