@@ -1,5 +1,7 @@
 """Published claims as executable checks: effect, interval, control and verdict, from the tables of a run."""
 
+from infoflow.heads import removable as removable
+
 from ._condition import CORRELATION as CORRELATION
 from ._condition import SHARE as SHARE
 from ._condition import Condition as Condition
@@ -25,8 +27,10 @@ from ._objective_map import OBJECTIVE_DISTANCES as OBJECTIVE_DISTANCES
 from ._objective_map import OBJECTIVE_FAMILIES as OBJECTIVE_FAMILIES
 from ._objective_map import OBJECTIVE_MAP as OBJECTIVE_MAP
 from ._objective_map import objective_map as objective_map
+from ._over_training import FINDINGS_OVER_TRAINING as FINDINGS_OVER_TRAINING
+from ._over_training import FINDINGS_SINCE as FINDINGS_SINCE
+from ._over_training import findings_over_training as findings_over_training
 from ._pruned_models import alive_by_kind as alive_by_kind
-from ._pruned_models import removable as removable
 from ._registry import FINDINGS as FINDINGS
 from ._registry import describe as describe
 from ._resampled import plan_rows as plan_rows

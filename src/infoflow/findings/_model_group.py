@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TypeVar
 
+import numpy as np
 import pandas as pd
 
 from infoflow.results import END, UNTRAINED, AmbiguousModels, Spec, first_architecture, select, with_keys
@@ -42,6 +43,7 @@ _MADE_BY = {
     "head_relations": _TREES,
     "match": "infoflow study on the run's folder makes it, without training again",
     "head_special_gradient": f"it needs a tokenizer with a SEP token{_LEFT_OUT}",
+    "prunable_by_update": 'a plan with a schedule in [checkpoints] makes it, and heavy = ["head_pruning_curve"]',
     "pruned_heads": _PRUNING,
     "pruned_roles": _PRUNING,
     "pruning": _PRUNING,
@@ -124,6 +126,21 @@ class ModelGroup:
 
         return self.once((name, first, second), select_pairs, trained=trained)
 
+    def course(self, name: str, objective: Spec, columns: Iterable[str] = ()) -> pd.DataFrame:
+        """The rows of a table over training that are about the objective's models, at all checkpoints.
+
+        Raises:
+            Absent: The table is absent or lacks one of the columns.
+        """
+        frame = self.table(name, ["objective", "update", *columns])
+        own = {
+            "objective": objective.name,
+            "variant": objective.variant,
+            "architecture": self.architecture,
+            "start": "",
+        }
+        return frame[np.all([frame[column] == value for column, value in own.items()], axis=0)]
+
     def table(self, name: str, columns: Iterable[str] = ()) -> pd.DataFrame:
         """The whole table, of all models, which must have these columns."""
         frame = self.tables.get(name)
@@ -165,7 +182,12 @@ def model_groups(tables: Tables, names: Iterable[str]) -> list[ModelGroup]:
 
 
 def _places(frame: pd.DataFrame) -> Iterator[tuple[str, int]]:
-    """Architectures and updates of the trained models that a table is about; of pairs, those of both models."""
+    """Architectures and updates of the trained models that a table is about; of pairs, those of both models.
+
+    Tables over training are read as a whole, at the end of it.
+    """
+    if "lr_share" in frame.columns:
+        frame = frame.assign(update=END)
     for side in ("", "_a"):
         columns = [f"{name}{side}" for name in ("architecture", "update", "start")]
         if set(columns) <= set(frame.columns):

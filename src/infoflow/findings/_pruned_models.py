@@ -13,6 +13,8 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from infoflow.heads import removable
+
 from ._model_group import TRANSLATION, Absent
 from ._table import Reading, SeedRows, Table, exact, together
 
@@ -86,25 +88,6 @@ def undecided_gates(at: Literal["largest", "zero"] = "largest") -> Reading:
     curve = _sweep("pruning", "setting", number="undecided").where(metric=..., method=GATES, scope=(ENCODER, ALL))
     gates = _sweep("pruned_heads", number="log_alpha").where(stack=..., method=GATES, scope=(ENCODER, ALL))
     return together(_undecided, replace(curve, absent=_not_chosen(GATES, ENCODER)), gates, at=at)
-
-
-def removable(removed_P: np.ndarray, cost_RP: np.ndarray) -> np.ndarray:
-    """Where each row of costs, in units of what is allowed, first exceeds 1; (rows,).
-
-    Args:
-        removed_P: Shares removed, rising.
-        cost_RP: Costs there; nothing removed costs nothing.
-    """
-    share_P = np.concatenate([[0.0], removed_P])
-    cost_RP = np.concatenate([np.zeros((len(cost_RP), 1)), cost_RP], axis=1)
-    found = np.full(len(cost_RP), share_P[-1])
-    for row, cost_P in enumerate(cost_RP):
-        dear = np.flatnonzero(cost_P > 1)
-        if len(dear):
-            after, before = dear[0], dear[0] - 1
-            part = (1 - cost_P[before]) / (cost_P[after] - cost_P[before])
-            found[row] = share_P[before] + part * (share_P[after] - share_P[before])
-    return found
 
 
 def _sweep(name: str, *needs: str, number: str) -> Table:

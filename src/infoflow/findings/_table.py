@@ -92,6 +92,7 @@ class Table:
     needs: tuple[str, ...] = ()  # further columns
     known: bool = False  # rows without the number are passed over
     trained: bool = True
+    course: bool = False  # rows of all checkpoints of a training, of a table over training
     number: str = "value"
     architecture: str = ""  # of the models; "": the one that the claim is tested on
     absent: str = ""  # what to say where there are no such rows
@@ -125,7 +126,9 @@ class Table:
         models = replace(models, architecture=self.architecture) if self.architecture else models
         keys = ("seed_a", "seed_b") if self.other else ("seed",)
         columns = [*keys, self.number, *self.needs, *(name for name, _ in self.settings)]
-        if self.other is None:
+        if self.course:
+            frame = models.course(self.name, self.objective, columns)
+        elif self.other is None:
             frame = models.rows(self.name, self.objective, columns, trained=self.trained)
         else:
             frame = models.pairs(self.name, self.objective, self.other, columns, trained=self.trained)

@@ -45,6 +45,7 @@ from ._relevance import Relevance as Relevance
 from ._relevance import alti_contributions as alti_contributions
 from ._relevance import relevance as relevance
 from ._relevance import token_relevance as token_relevance
+from ._removable import removable as removable
 from ._repeats import make_repeats as make_repeats
 from ._role_table import HEAD_ROLES as HEAD_ROLES
 from ._role_table import head_roles as head_roles

@@ -20,7 +20,9 @@ from ._block_outputs import first_block as first_block
 from ._block_outputs import recorded_blocks as recorded_blocks
 from ._block_outputs import skipped_blocks as skipped_blocks
 from ._block_rerun import BlockRerun as BlockRerun
+from ._block_rerun import BlockUpdates as BlockUpdates
 from ._block_rerun import rerun_blocks as rerun_blocks
+from ._block_rerun import rerun_others as rerun_others
 from ._block_rerun import without_token as without_token
 from ._discovery import discover as discover
 from ._elmo import Elmo as Elmo

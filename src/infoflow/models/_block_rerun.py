@@ -1,4 +1,4 @@
-"""Run each block again on the very input it had, with its attention edited: no lower layer is run again."""
+"""Run each block again on the very input it had, edited or with other weights: no lower layer is run again."""
 
 # B sentence, T query token, S key token, D width
 
@@ -29,6 +29,15 @@ class BlockRerun:
     """As the model computes it."""
     edited: tuple[Float[Tensor, "sentence token width"], ...]
     """With each edit of this block's self-attention alone."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class BlockUpdates:
+    """What one block adds to the same states: its output less its input."""
+
+    own: Float[Tensor, "sentence token width"]
+    others: tuple[Float[Tensor, "sentence token width"], ...]
+    """Of the same block of other models."""
 
 
 def rerun_blocks(
@@ -87,6 +96,41 @@ def rerun_blocks(
         forward()
     assert len(reruns) == len(layers), f"{len(reruns)} of {len(layers)} blocks ran"
     return reruns
+
+
+def rerun_others(model: Model, others: Sequence[Model], stack: str, forward: Callable[[], Any]) -> list[BlockUpdates]:
+    """What each block of other models adds to the very states that the same block of `model` reads.
+
+    Args:
+        model: The model whose states they are.
+        others: Models of the same architecture: other weights, or other checkpoints of its training.
+        stack: Whose blocks run, "encoder" or "decoder".
+        forward: Runs `model`, or that stack of it, once; without a key-value cache.
+
+    Returns:
+        One entry per block, from the lowest.
+
+    Raises:
+        UserError: `forward` fills a key-value cache, or another model has another number of blocks.
+    """
+    layers, found = model.anatomy.stack(stack).layers, list[BlockUpdates]()
+    for other in others:
+        if len(other.anatomy.stack(stack).layers) != len(layers):
+            raise UserError(
+                f"{other.name} has another number of blocks than {model.name}. Compare models of one shape."
+            )
+
+    def again(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        _require_no_cache(model, [*args, *kwargs.values()])
+        states = args[0] if args else kwargs["hidden_states"]
+        path = layers[len(found)].block
+        theirs = [_states(other.module.get_submodule(path).forward(*args, **kwargs)) for other in others]
+        found.append(BlockUpdates(own=_states(output) - states, others=tuple(each - states for each in theirs)))
+
+    with _after({model.module.get_submodule(layer.block) for layer in layers}, again):
+        forward()
+    assert len(found) == len(layers), f"{len(found)} of {len(layers)} blocks ran"
+    return found
 
 
 def without_token(call: AttentionCall, token: Int[Tensor, " sentence"]) -> AttentionCall:

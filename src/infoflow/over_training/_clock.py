@@ -1,15 +1,18 @@
 """What every row over training is told by: the clocks of its checkpoint, and tables that have them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
+
+import pandas as pd
 
 from infoflow.results import KEYS, Column, TableSchema
 from infoflow.training import TrainConfig, learning_rate
 
 SUFFIX = "_over_training"
+_NOT_MEASURED = (f"findings{SUFFIX}",)
 NOT_THE_SAME = -1
 
 CLOCKS = (
@@ -58,6 +61,12 @@ def over_training(schema: TableSchema) -> TableSchema:
     """
     description = f"{schema.description} At each checkpoint of the training."
     return replace(schema.with_keys(*KEYS, *CLOCKS), name=f"{schema.name}{SUFFIX}", description=description)
+
+
+def measured_over_training(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """The tables of a run that `over_training` describes, by the names of the measures' tables."""
+    named = {name.removesuffix(SUFFIX): name for name in tables if name.endswith(SUFFIX) and name not in _NOT_MEASURED}
+    return {name: tables[source] for name, source in named.items()}
 
 
 def learning_rate_shares(config: TrainConfig, steps: Sequence[int]) -> list[float]:

@@ -14,7 +14,7 @@ from ._crossings import Crossing, checked_curve, last_crossing
 from ._fits import fit_logistic, gradual_bic
 
 Verdict = Literal["abrupt", "gradual", "unresolved", "unfinished", "started before", "no change"]
-_LEAST_POINTS = 8  # after step 0
+LEAST_POINTS = 8  # after step 0
 _ENDS = 3  # points of a level
 _CLEAR = 6  # of BIC
 _WIDEST, _LONGEST = 3.0, 1 / 3  # doublings; share of the training
@@ -100,9 +100,9 @@ def phase(
 def _checked(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     times, curve = checked_curve(steps, values)
     errors = np.broadcast_to(np.asarray(sigma, dtype=np.float64), times.shape)
-    if (times > 0).sum() < _LEAST_POINTS or not (errors > 0).all() or not np.isfinite(curve).all():
+    if (times > 0).sum() < LEAST_POINTS or not (errors > 0).all() or not np.isfinite(curve).all():
         raise UserError(
-            f"A phase needs finite values at {_LEAST_POINTS} steps or more after step 0, with errors above 0. Got "
+            f"A phase needs finite values at {LEAST_POINTS} steps or more after step 0, with errors above 0. Got "
             f"{int((times > 0).sum())} steps, errors from {errors.min():g}. Add checkpoints."
         )
     return times, curve, errors

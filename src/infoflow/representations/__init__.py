@@ -37,6 +37,7 @@ from ._procrustes import procrustes_distance as procrustes_distance
 from ._pwcca import pwcca as pwcca
 from ._ranked_space import ItemPairs as ItemPairs
 from ._ranked_space import RankedSpace as RankedSpace
+from ._reference_layer import ReferenceLayer as ReferenceLayer
 from ._rogue_dimensions import rogue_share as rogue_share
 from ._rsa import centred_ranks as centred_ranks
 from ._rsa import rsa as rsa

@@ -1,14 +1,34 @@
-"""What follows from a run's tables alone: the findings, and the map of its objectives."""
+"""What follows from a run's tables alone: the findings, also over training, and the map of its objectives."""
 
-from infoflow.findings import FINDINGS_TABLE, MAP_TABLES, evaluate, objective_map
-from infoflow.results import RunFolder
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from infoflow.findings import (
+    FINDINGS_OVER_TRAINING,
+    FINDINGS_SINCE,
+    FINDINGS_TABLE,
+    MAP_TABLES,
+    evaluate,
+    findings_over_training,
+    objective_map,
+)
+from infoflow.over_training import PRUNABLE_BY_UPDATE, measured_over_training, prunable_by_update
+from infoflow.results import RunFolder, TableSchema
 
 
 def write_derived(folder: RunFolder) -> None:
     """Judge every claim on the run's tables, and draw the map of objectives where there are enough of them."""
+    prunable = prunable_by_update(measured_over_training(folder.tables))
+    _replace(folder, [PRUNABLE_BY_UPDATE], {PRUNABLE_BY_UPDATE.name: prunable} if len(prunable) else {})
     folder.tables.write(evaluate(folder.tables), FINDINGS_TABLE)
-    folder.tables.remove(schema.name for schema in MAP_TABLES)
-    found = objective_map(folder.tables)
-    for schema in MAP_TABLES:
+    _replace(folder, MAP_TABLES, objective_map(folder.tables))
+    _replace(folder, (FINDINGS_OVER_TRAINING, FINDINGS_SINCE), findings_over_training(folder.tables))
+
+
+def _replace(folder: RunFolder, schemas: Sequence[TableSchema], found: Mapping[str, pd.DataFrame]) -> None:
+    """Write these tables; those of them that were not found this time go."""
+    folder.tables.remove(schema.name for schema in schemas)
+    for schema in schemas:
         if schema.name in found:
             folder.tables.write(found[schema.name], schema)

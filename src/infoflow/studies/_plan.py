@@ -35,6 +35,7 @@ from ._plan_checks import TOKEN_DROPOUT, check_plan, one_of
 from ._settings import build_settings, parse_toml, read_plan
 
 PRESETS = ("quick", "laptop", "paper", "replicate", "zoo", "architectures")
+Reference = Literal["final", "previous", "initial", "other-seed"]
 Scope = Literal["encoder-self", "decoder-self", "decoder-cross", "all"]
 Heads = Annotated[float, Limits(at_least=0, at_most=10**6)]
 Penalties = Annotated[tuple[Weight, ...], Limits(filled=True)]
@@ -178,6 +179,7 @@ class CheckpointsPlan:
     light: tuple[str, ...] = ()  # tables at every checkpoint; empty: those that are cheap and say when
     heavy: tuple[str, ...] = ()  # tables at `heavy_steps` alone
     heavy_steps: str = "linear:4"  # a schedule; of the kept updates the nearest
+    references: tuple[Reference, ...] = ("final", "previous", "initial", "other-seed")  # that layers are compared with
     sentences: Count = 2000  # of the analysed ones, at every checkpoint
     occurrences: Count = 10_000  # tokens that mutual information and geometry look at
 
@@ -196,8 +198,8 @@ class CheckpointsPlan:
         """
         if not self.on:
             return []
-        schedule = DEFAULT_SCHEDULE if self.schedule == "default" else self.schedule
-        return checkpoint_steps(schedule, training.updates, min(training.warmup_updates, training.updates))
+        words = DEFAULT_SCHEDULE if self.schedule == "default" else self.schedule
+        return checkpoint_steps(words, training.updates, min(training.warmup_updates, training.updates))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,11 +3,14 @@
 from ._align import Align as Align
 from ._check import Check as Check
 from ._compare import Compare as Compare
+from ._course import Course as Course
+from ._keep import Keep as Keep
 from ._match import MATCH as MATCH
 from ._match import MatchModel as MatchModel
 from ._match import matched_weights as matched_weights
 from ._measure import AbstractMeasureStage as AbstractMeasureStage
 from ._measure import MeasureModel as MeasureModel
+from ._measure_checkpoint import MeasureCheckpoint as MeasureCheckpoint
 from ._measure_given import MeasureGiven as MeasureGiven
 from ._prune import Prune as Prune
 from ._record import CompareRecordings as CompareRecordings
@@ -17,6 +20,7 @@ from ._train import Train as Train
 
 STAGES: tuple[type[AbstractStage], ...] = (
     Train,
+    Keep,
     Prune,
     MeasureModel,
     Compare,
@@ -24,5 +28,7 @@ STAGES: tuple[type[AbstractStage], ...] = (
     Align,
     CompareRecordings,
     MatchModel,
+    MeasureCheckpoint,
+    Course,
 )
 """Those of a study, each behind what it needs; before the last one, which checks the findings on all their tables."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from infoflow.corpus import Corpus
 from infoflow.flow import (
     AbstractMeasure,
     Failure,
@@ -139,10 +140,72 @@ class AbstractMeasureStage(AbstractStage):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MeasureModel(AbstractMeasureStage):
-    """A model of a study, on the sentences that no model was trained on: scored and measured."""
+class AbstractStudyMeasure(AbstractMeasureStage):
+    """A model of a study, on sentences that no model was trained on: scored and measured."""
 
     models: StudyModels
+
+    @cached_property
+    @abstractmethod
+    def by_table(self) -> Mapping[str, list[AbstractMeasure]]:
+        """What is measured, by the name of the table that it writes."""
+
+    @property
+    @abstractmethod
+    def corpus(self) -> Corpus:
+        """The sentences."""
+
+    @abstractmethod
+    def scores(self, model: Model) -> pd.DataFrame:
+        """How well the model does what it was trained for."""
+
+    @property
+    def objective(self) -> AbstractObjective:
+        return self.models.objective(self.subject.recipe)
+
+    def measure(self, names: Sequence[str], with_sample: bool) -> Computed:
+        model, plan = self.models.load(self.subject), self.models.plan.analysis
+        measures = [measure for name in names for measure in self.by_table.get(name, [])]
+        tables: Part = {}
+        failures: tuple[Failure, ...] = ()
+        if with_sample:
+            measures += self.pair_measures
+        if any(measure.why_not(model) is None for measure in measures):
+            measured = self._pass(model, measures, with_sample)
+            tables, failures = dict(measured.tables), measured.failures
+        if ABLATION_TRANSFER.name in names:
+            tables |= transfer(model, self.models.data, plan, self.objective)
+        if TASK_SCORES.name in names:
+            tables[TASK_SCORES.name] = self.scores(model)
+        return Computed(tables=tables, failures=failures)
+
+    def _pass(self, model: Model, measures: list[AbstractMeasure], keep_sample: bool) -> Measured:
+        plan, data = self.models.plan.analysis, self.models.data
+        options = PassOptions(tokens_per_batch=plan.tokens_per_batch, decoder_states=False, corruption=self.objective)
+        several = sum(map(len, self.by_table.values())) > 1
+        run = partial(collect, model, self.corpus, measures, options=options, ranks_from=data.train)
+        if not keep_sample:
+            with TemporaryDirectory(prefix="infoflow-") as temporary:
+                return run(folder=Path(temporary), keep_going=several)
+        measured = run(folder=self.fresh_samples_folder(), keep_going=several)
+        self.keep_sample()
+        return measured
+
+    def scored(self, model: Model, parts: Mapping[str, Corpus]) -> pd.DataFrame:
+        """Rows of the table `task_scores`, but BLEU, on parts of the corpus by name."""
+        recipe = self.subject.recipe
+        training, whole = self.models.training_data(recipe), self.models.whole(self.subject, model)
+        frames = [
+            task_scores(whole, self.objective, held_out, content_ids_of(held_out.source, part), training, split)
+            for split, part in parts.items()
+            for held_out in [self.models.held_out(recipe, part)]
+        ]
+        return pd.concat(frames, ignore_index=True)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MeasureModel(AbstractStudyMeasure):
+    """A model of a study, on the sentences that no model was trained on: scored and measured."""
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[MeasureModel]":
@@ -178,23 +241,23 @@ class MeasureModel(AbstractMeasureStage):
         relative = {"translation": 0.7, "causal-lm": 0.4, "masked-lm": 0.8}
         return relative.get(self.subject.recipe.objective.name, 0.5)
 
+    @property
+    def corpus(self) -> Corpus:
+        return self.models.data.analysed
+
     @cached_property
-    def _by_table(self) -> Mapping[str, list[AbstractMeasure]]:
+    def by_table(self) -> Mapping[str, list[AbstractMeasure]]:
         return measures_by_table(standard_measures(self.models.plan.analysis))
 
     @property
     def pair_measures(self) -> list[PairMeasure]:
         return pair_measures(self.models.plan.analysis)
 
-    @property
-    def _objective(self) -> AbstractObjective:
-        return self.models.objective(self.subject.recipe)
-
     def table_keys(self) -> dict[str, str]:
         plan, states = self.models.plan.analysis, self.models.states_key(self.subject)
         of = [self.models.train_key(self.subject.recipe), self.subject.trained, plan.sentences]
         scores = digest([digest(of), TASK_SCORES.version, plan.bleu_sentences, plan.beams])
-        keys = {name: digest([states, described(writing)]) for name, writing in self._by_table.items()}
+        keys = {name: digest([states, described(writing)]) for name, writing in self.by_table.items()}
         return {TASK_SCORES.name: scores} | keys | transfer_keys(states, self.models.other_domain, plan)
 
     def samples_key(self) -> str:
@@ -202,48 +265,14 @@ class MeasureModel(AbstractMeasureStage):
 
     def measured_schemas(self) -> Schemas:
         own = {schema.name: schema for schema in (TASK_SCORES, ABLATION_TRANSFER)}
-        return own | {name: writing[0].table for name, writing in self._by_table.items()}
+        return own | {name: writing[0].table for name, writing in self.by_table.items()}
 
-    def measure(self, names: Sequence[str], with_sample: bool) -> Computed:
-        model, plan = self.models.load(self.subject), self.models.plan.analysis
-        measures = [measure for name in names for measure in self._by_table.get(name, [])]
-        tables: Part = {}
-        failures: tuple[Failure, ...] = ()
-        if with_sample:
-            measures += self.pair_measures
-        if any(measure.why_not(model) is None for measure in measures):
-            measured = self._pass(model, measures, with_sample)
-            tables, failures = dict(measured.tables), measured.failures
-        if ABLATION_TRANSFER.name in names:
-            tables |= transfer(model, self.models.data, plan, self._objective)
-        if TASK_SCORES.name in names:
-            tables[TASK_SCORES.name] = self._scores(model)
-        return Computed(tables=tables, failures=failures)
-
-    def _pass(self, model: Model, measures: list[AbstractMeasure], keep_sample: bool) -> Measured:
+    def scores(self, model: Model) -> pd.DataFrame:
         plan, data = self.models.plan.analysis, self.models.data
-        options = PassOptions(tokens_per_batch=plan.tokens_per_batch, decoder_states=False, corruption=self._objective)
-        several = sum(map(len, self._by_table.values())) > 1
-        run = partial(collect, model, data.analysed, measures, options=options, ranks_from=data.train)
-        if not keep_sample:
-            with TemporaryDirectory(prefix="infoflow-") as temporary:
-                return run(folder=Path(temporary), keep_going=several)
-        measured = run(folder=self.fresh_samples_folder(), keep_going=several)
-        self.keep_sample()
-        return measured
-
-    def _scores(self, model: Model) -> pd.DataFrame:
-        plan, data, recipe = self.models.plan.analysis, self.models.data, self.subject.recipe
-        objective, training = self._objective, self.models.training_data(recipe)
-        whole = self.models.whole(self.subject, model)
-        reads = self.models.plan.reads(objective)
+        reads = self.models.plan.reads(self.objective)
         test = data.analysed if reads == "sentence" else data.test  # repeated sentences belong to their text
-        frames = [
-            task_scores(whole, objective, held_out, content_ids_of(held_out.source, part), training, split)
-            for split, part in (("validation", data.validation), ("test", test))
-            for held_out in [self.models.held_out(recipe, part)]
-        ]
-        if objective.needs_translation and self.subject.trained:
+        frames = [self.scored(model, {"validation": data.validation, "test": test})]
+        if self.objective.needs_translation and self.subject.trained:
             current_display().note(f"Translating {plan.bleu_sentences} sentences with {model.name}.")
             frames.append(bleu_scores(model, data.test, plan.bleu_sentences, plan.beams, "test"))
         return pd.concat(frames, ignore_index=True)

@@ -1,0 +1,119 @@
+"""Every claim at every checkpoint: when it becomes true, and whether its effect still grows at the end."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from infoflow.over_training import CLOCKS, SUFFIX, measured_over_training
+from infoflow.results import END, UNTRAINED, Column, TableSchema
+
+from ._evaluate import evaluate
+from ._finding import Finding
+from ._registry import FINDINGS
+from ._schema import FINDINGS_TABLE
+
+_CLOCKS = [column.name for column in CLOCKS]
+_LAST = 3  # checkpoints that tell whether an effect still moves
+
+FINDINGS_OVER_TRAINING = replace(
+    FINDINGS_TABLE,
+    name=f"findings{SUFFIX}",
+    version=1,
+    description="Published claims, each tested on the models at every checkpoint, in the sizes that checkpoints are "
+    "measured in: not those of `findings`.",
+)
+FINDINGS_SINCE = TableSchema(
+    name="findings_since",
+    version=1,
+    description="Since when in training a claim holds without a break, and whether its effect still moves at the end.",
+    columns=(
+        Column(name="id", dtype="string", unit="", description="room and number of the claim"),
+        Column(name="claim", dtype="string", unit="", description="the claim in plain words"),
+        Column(name="architecture", dtype="string", unit="", description="family of the blocks of the models"),
+        Column(name="verdict", dtype="string", unit="", description="at the last checkpoint"),
+        Column(
+            name="since",
+            dtype="int64",
+            unit="updates",
+            description="first checkpoint from which it holds at all that follow; -1: it does not hold at the last",
+        ),
+        Column(
+            name="before",
+            dtype="int64",
+            unit="updates",
+            description="the checkpoint before that: it became true after this one; -1: `since` is the first measured",
+        ),
+        Column(name="effect", dtype="float64", unit="see unit", description="at the last checkpoint"),
+        Column(
+            name="change",
+            dtype="float64",
+            unit="see unit",
+            description="of the effect over the last third of the checkpoints, at least three",
+        ),
+        Column(
+            name="moves",
+            dtype="string",
+            unit="",
+            description="grows, falls: the effect changed in one direction at each of those checkpoints, in all by "
+            "more than half its interval; settled: it did not; unknown: fewer than three checkpoints have one",
+        ),
+        Column(name="unit", dtype="string", unit="", description="unit of effect and change"),
+    ),
+)
+
+
+def findings_over_training(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """`FINDINGS_OVER_TRAINING` and `FINDINGS_SINCE`; nothing where no table over training is there.
+
+    Claims are those whose tables were all measured at checkpoints. The controls are those of the claims; "before
+    training" is step 0, in the same sizes.
+
+    Args:
+        tables: Of a run, by name.
+    """
+    view = measured_over_training(tables)
+    view = {name: frame.drop(columns=_CLOCKS, errors="ignore") for name, frame in view.items()}
+    claims = [one for one in FINDINGS.values() if isinstance(one, Finding) and set(one.tables) <= view.keys()]
+    if not claims:
+        return {}
+    found = evaluate(view, claims)
+    found = found[~found["update"].isin([END, UNTRAINED])].reset_index(drop=True)
+    if found.empty:
+        return {}
+    since = [_since(own) for _, own in found.groupby(["id", "architecture"], sort=False)]
+    return {
+        FINDINGS_OVER_TRAINING.name: FINDINGS_OVER_TRAINING.conform(found),
+        FINDINGS_SINCE.name: FINDINGS_SINCE.conform(pd.DataFrame(since)),
+    }
+
+
+def _since(rows: pd.DataFrame) -> dict[str, Any]:
+    """One claim on one architecture, from its rows at every checkpoint."""
+    rows = rows.sort_values("update", kind="stable")
+    updates, holds = rows["update"].to_numpy(), (rows["verdict"] == "holds").to_numpy()
+    unbroken = len(holds) - int(np.argmin(holds[::-1])) if not holds.all() else 0
+    last = rows.iloc[-1]
+    change, moves = _movement(rows)
+    return {
+        **last[["id", "claim", "architecture", "verdict", "effect", "unit"]].to_dict(),
+        "since": int(updates[unbroken]) if holds[-1] else -1,
+        "before": int(updates[unbroken - 1]) if holds[-1] and unbroken else -1,
+        "change": change,
+        "moves": moves,
+    }
+
+
+def _movement(rows: pd.DataFrame) -> tuple[float, str]:
+    tail = rows.iloc[-max(_LAST, len(rows) // 3) :]
+    effects = tail["effect"].to_numpy(dtype=float)
+    if len(effects) < _LAST or not np.isfinite(effects).all():
+        return float("nan"), "unknown"
+    steps, half = np.diff(effects), (tail["high"].iloc[-1] - tail["low"].iloc[-1]) / 2
+    change = float(effects[-1] - effects[0])
+    one_way = bool((steps > 0).all() or (steps < 0).all())
+    if one_way and abs(change) > half:
+        return change, "grows" if abs(effects[-1]) > abs(effects[0]) else "falls"
+    return change, "settled"

@@ -1,0 +1,251 @@
+"""How near each layer is to what it ends as, beside what noise of the same size would leave of it."""
+
+# n token, D width
+
+import copy
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float, Int
+
+from infoflow.flow import Intervention, PaddedBatch, PassOptions, Reader, check_finite, forward
+from infoflow.foundation import NUM_BLOCKS, UserError, block_of, hash64, stream
+from infoflow.models import Model, rerun_others, tap
+from infoflow.representations import ReferenceLayer
+from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
+
+FINAL = "final"
+_METRICS = ("cka_debiased", "procrustes")
+_NAMES = {"cka_debiased": "cka"}
+_TRIMMED, _OUTLIERS = "cka without outliers", 3
+_ROWS_PER_DIMENSION = 20  # with fewer PWCCA is left out
+DISPLACEMENT = "displacement"
+
+CONVERGENCE = TableSchema(
+    name="convergence",
+    version=1,
+    description="How similar the states of each layer, and what each block adds on the reference's own input, are to "
+    "those of the reference, on the same tokens. A lower layer may be near its end because less is below it: compare "
+    "states with blocks, and both with `null`.",
+    columns=(
+        Column(name="stack", dtype="string", unit="", description="encoder or decoder"),
+        Column(name="layer", dtype="int64", unit="", description="state, 0 = embeddings; of kind block, from 0"),
+        Column(
+            name="kind", dtype="string", unit="", description="state, or block: its update on the reference's input"
+        ),
+        Column(name="reference", dtype="string", unit="", description="final, previous, initial or other-seed"),
+        Column(
+            name="similarity",
+            dtype="string",
+            unit="",
+            description="cka (debiased), cka without outliers (without the reference's 3 dimensions of most variance), "
+            "pwcca, procrustes (cosine of the angle); displacement is a distance: |X - R| / |R - mean|, not aligned",
+        ),
+        *estimate_columns("1", "similarity, or displacement", "the same with the tokens of one of both shuffled"),
+        Column(
+            name="null",
+            dtype="float64",
+            unit="1",
+            description="the same of the final weights with noise as large, tensor by tensor, as what they still have "
+            "to go: mean of 3 draws; NaN for other references",
+        ),
+    ),
+)
+
+References = Callable[[], Mapping[str, Model]]
+"""Loads the models to compare with, by name."""
+
+
+class LayerConvergence(Intervention):
+    r"""Similarity of a checkpoint's layers to those of other checkpoints of its training, or of another seed.
+
+    Of kind *state* the states of both models on the same tokens; of kind *block*, with the final model as reference,
+    \(f^{(t)}_l(x) - x\) against \(f^{(T)}_l(x) - x\) on the final model's states x: what one block has learned,
+    whatever lies below it. The null is final weights plus a random direction in each tensor as long as
+    \(\lVert \theta_t - \theta_T \rVert\). PWCCA is left out below 20 tokens per dimension.
+
+    CKA and PWCCA cannot see a rotation; displacement does, and means something only inside one run, which shares its
+    basis.
+
+    Args:
+        references: Loads the models to compare with; `final` among them gives blocks and null.
+        key: What the references are, as plain values: results are keyed by it.
+        occurrences: Tokens at most, of whole sentences in the order of their hashes.
+        draws: Of noise.
+
+    Source: [@raghu2017], [@kornblith2019]; nulls ours.
+    """
+
+    table: ClassVar[TableSchema] = CONVERGENCE
+
+    def __init__(
+        self, references: References, key: Mapping[str, Any], occurrences: int = 10_000, draws: int = 3
+    ) -> None:
+        self._references = references
+        self.key, self.occurrences, self.draws = dict(key), occurrences, draws
+
+    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
+        model, references = reader.model, self._references()
+        batches = _batches(reader, self.occurrences, options.tokens_per_batch)
+        own = _read(model, reader, batches)
+        rows: list[dict[str, Any]] = []
+        for name, reference in references.items():
+            noisy = [_with_noise(reference, model, draw) for draw in range(self.draws)] if name == FINAL else []
+            theirs = _read(reference, reader, batches, [model, *noisy] if name == FINAL else [])
+            nulls = [_read(each, reader, batches) for each in noisy]
+            rows += _rows(name, "state", own.states, theirs.states, [each.states for each in nulls], own.blocks)
+            if name == FINAL:
+                at, *noise = theirs.updates_of_others
+                rows += _rows(name, "block", at, theirs.updates, noise, own.blocks)
+        return pd.DataFrame(rows, columns=[c for c in CONVERGENCE.column_names if c != "stack"]).assign(
+            stack=reader.source_stack
+        )
+
+
+Layers = list[Float[np.ndarray, "_ D"]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Read:
+    """What a model makes of the tokens, layer by layer."""
+
+    states: Layers
+    blocks: Int[np.ndarray, " n"]  # bootstrap block of each token
+    updates: Layers  # of its blocks, on its own states
+    updates_of_others: list[Layers]  # of other models' blocks on the same states
+
+
+def _batches(reader: Reader, occurrences: int, tokens_per_batch: int) -> list[np.ndarray]:
+    """Batches of the first sentences, by the hash of their text, that hold so many tokens."""
+    chosen, tokens = set[int](), 0
+    for row in reader.rows.tolist():
+        if tokens >= occurrences:
+            break
+        chosen.add(row)
+        tokens += reader.num_tokens(np.array([row]))
+    kept = ([row for row in batch.tolist() if row in chosen] for batch in reader.batches(tokens_per_batch))
+    return [np.array(batch) for batch in kept if batch]
+
+
+def _read(model: Model, reader: Reader, batches: Sequence[np.ndarray], others: Sequence[Model] = ()) -> _Read:
+    """One pass of `model`; with `others` the updates of its blocks and theirs on its states."""
+    states, updates = list[Layers](), list[Layers]()
+    theirs: list[list[Layers]] = [[] for _ in others]
+    blocks: list[np.ndarray] = []
+    for rows in batches:
+        batch = _source_only(reader.padded(rows), reader.source_stack).to(model.device)
+        valid = batch.streams[reader.source_stack].valid
+        with torch.inference_mode(), tap(model, hidden=True) as seen:
+            if others:
+                reruns = rerun_others(model, others, reader.source_stack, lambda batch=batch: forward(model, batch))
+                updates.append([_chosen(block.own, valid) for block in reruns])
+                for index in range(len(others)):
+                    theirs[index].append([_chosen(block.others[index], valid) for block in reruns])
+            else:
+                forward(model, batch)
+            check_finite(model, seen.hidden, batch)
+            states.append([_chosen(state, valid) for state in seen.hidden[reader.source_stack]])
+        blocks.append(np.repeat(block_of(batch.sentence_ids), valid.sum(1).cpu().numpy()))
+    return _Read(
+        states=_joined(states),
+        blocks=np.concatenate(blocks),
+        updates=_joined(updates),
+        updates_of_others=[_joined(each) for each in theirs],
+    )
+
+
+def _source_only(batch: PaddedBatch, stack: str) -> PaddedBatch:
+    """The batch without what another stack reads."""
+    return PaddedBatch(
+        rows=batch.rows, lines=batch.lines, sentence_ids=batch.sentence_ids, streams={stack: batch.streams[stack]}
+    )
+
+
+def _chosen(states: torch.Tensor, valid: torch.Tensor) -> np.ndarray:
+    return states[valid].float().cpu().numpy()
+
+
+def _joined(batches: list[Layers]) -> Layers:
+    return [np.concatenate(parts) for parts in zip(*batches, strict=True)]
+
+
+def _with_noise(final: Model, now: Model, draw: int) -> Model:
+    """The final model, each tensor moved in a random direction as far as `now` is from it."""
+    module = copy.deepcopy(final.module)
+    theirs = dict(now.module.named_parameters())
+    generator = torch.Generator().manual_seed(hash64("convergence-null", draw) % 2**63)
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if name not in theirs or theirs[name].shape != parameter.shape:
+                raise UserError(f"{now.name} and {final.name} have different tensors ({name}). Compare one training's.")
+            noise = torch.randn(parameter.shape, generator=generator).to(parameter)
+            length = torch.linalg.vector_norm(theirs[name].to(parameter) - parameter)
+            parameter += noise * (length / torch.linalg.vector_norm(noise).clamp(min=1e-30))
+    return dataclasses.replace(final, module=module)
+
+
+def _rows(
+    reference: str, kind: str, own: Layers, theirs: Layers, nulls: Sequence[Layers], blocks: np.ndarray
+) -> Iterator[dict[str, Any]]:
+    for layer, (x, r) in enumerate(zip(own, theirs, strict=True)):
+        of_null = [each[layer] for each in nulls]
+        for name, columns, null in _similarities(x, r, of_null, blocks):
+            keys = {"layer": layer, "kind": kind, "reference": reference, "similarity": name}
+            yield {**keys, **columns, "null": null}
+
+
+def _similarities(
+    x: Float[np.ndarray, "n D"], r: Float[np.ndarray, "n D"], nulls: Sequence[np.ndarray], blocks: np.ndarray
+) -> Iterator[tuple[str, dict[str, Any], float]]:
+    enough = len(x) >= _ROWS_PER_DIMENSION * x.shape[1]
+    metrics = (*_METRICS, "pwcca") if enough else _METRICS
+    whole = ReferenceLayer(r, blocks)
+    found, of_nulls = whole.similarities(x, metrics), [whole.values(each, metrics) for each in nulls]
+    for metric in metrics:
+        yield _NAMES.get(metric, metric), found[metric], _mean([each[metric] for each in of_nulls])
+    kept = np.sort(np.argsort(-r.var(axis=0, dtype=np.float64), kind="stable")[_OUTLIERS:])
+    if len(kept):
+        trimmed = ReferenceLayer(r[:, kept], blocks)
+        columns = trimmed.similarities(x[:, kept], ["cka_debiased"])["cka_debiased"]
+        null = [trimmed.values(each[:, kept], ["cka_debiased"])["cka_debiased"] for each in nulls]
+        yield _TRIMMED, columns, _mean(null)
+    yield DISPLACEMENT, displacement(x, r, blocks), _mean([_root(each, r) for each in nulls])
+
+
+def displacement(
+    x: Float[np.ndarray, "n D"], r: Float[np.ndarray, "n D"], blocks: Int[np.ndarray, " n"]
+) -> dict[str, Any]:
+    r"""\(\lVert X - R \rVert_F / \lVert R - \bar R \rVert_F\) as columns of an estimate.
+
+    The baseline is that of R with its tokens shuffled, √2 in expectation.
+    """
+    moved, spread = _squares(x, r)
+    shuffled = r[stream("displacement-baseline").permutation(len(r))]
+    sums = [np.bincount(blocks, weights=each, minlength=NUM_BLOCKS) for each in (moved, spread)]
+    squared = ratio_estimate(sums[0], sums[1], float("nan"), scale="positive")
+    roots = {name: float(np.sqrt(max(squared[name], 0))) for name in ("value", "low", "high")}
+    replicates = np.sqrt(np.maximum(squared["replicates"], 0)).round(5).tolist()
+    return {**squared, **roots, "baseline": _root(shuffled, r), "count": len(x), "replicates": replicates}
+
+
+def _root(x: Float[np.ndarray, "n D"], r: Float[np.ndarray, "n D"]) -> float:
+    """The displacement alone; NaN where the reference does not vary."""
+    moved, spread = (each.sum() for each in _squares(x, r))
+    return float(np.sqrt(moved / spread)) if spread else float("nan")
+
+
+def _squares(
+    x: Float[np.ndarray, "n D"], r: Float[np.ndarray, "n D"]
+) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+    """Of each token |x - r|² and |r - mean|²."""
+    reference = r.astype(np.float64)
+    return ((x - reference) ** 2).sum(axis=1), ((reference - reference.mean(axis=0)) ** 2).sum(axis=1)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if values else float("nan")

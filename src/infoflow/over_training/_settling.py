@@ -1,0 +1,96 @@
+"""Tables of convergence: normalised by where each layer began, and when it settled."""
+
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from infoflow.results import END, KEYS, Column, TableSchema
+
+from ._clock import CLOCKS
+from ._convergence import normalised_convergence
+from ._convergence_measure import CONVERGENCE, DISPLACEMENT
+
+_CURVE = ["stack", "layer", "kind", "reference", "similarity"]
+
+CONVERGENCE_OVER_TRAINING = TableSchema(
+    name=CONVERGENCE.name,
+    version=1,
+    description=CONVERGENCE.description,
+    columns=(
+        *KEYS,
+        *CLOCKS,
+        *CONVERGENCE.columns,
+        Column(
+            name="normalised",
+            dtype="float64",
+            unit="1",
+            description="share of the way from the similarity at step 0 to 1; NaN where the layer began there, or step "
+            "0 is not there",
+        ),
+    ),
+)
+CONVERGENCE_TIME = TableSchema(
+    name="convergence_time",
+    version=1,
+    description="When each layer settled: the last upward crossing of .9 of the way from its start to the reference, "
+    "between two checkpoints.",
+    columns=(
+        *KEYS,
+        *(column for column in CONVERGENCE.columns if column.name in _CURVE),
+        Column(name="time", dtype="float64", unit="updates", description="linear in log2 t; NaN: never"),
+        Column(name="before", dtype="float64", unit="updates", description="the checkpoint before it"),
+        Column(name="after", dtype="float64", unit="updates", description="the checkpoint at or after it"),
+        Column(
+            name="null_time",
+            dtype="float64",
+            unit="updates",
+            description="the same of the null: when final weights with noise as large as what is left of the way would "
+            "have settled; NaN: never, or another reference",
+        ),
+        Column(name="area", dtype="float64", unit="1", description="mean of the normalised curve over log2 t"),
+    ),
+)
+
+
+def settled(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rows of `CONVERGENCE_OVER_TRAINING` and of `CONVERGENCE_TIME` of one model.
+
+    Args:
+        frame: The rows of `LayerConvergence` at every checkpoint, with `KEYS` and `CLOCKS`.
+    """
+    ordered = frame.sort_values("update", kind="stable").reset_index(drop=True)
+    normalised, times = np.full(len(ordered), np.nan), list[dict[str, Any]]()
+    for keys, own in _curves(ordered):
+        steps = own["update"].to_numpy()
+        if steps[0] != 0 or np.isnan(own["value"]).any():
+            continue
+        found = normalised_convergence(steps, own["value"].to_numpy())
+        normalised[own.index.to_numpy()] = found.values
+        nulls = own["null"].to_numpy(dtype=float)
+        null_time = float("nan") if np.isnan(nulls).any() else normalised_convergence(steps, nulls).time
+        more = {
+            "null_time": null_time,
+            "time": found.time,
+            "before": found.before,
+            "after": found.after,
+            "area": found.area,
+        }
+        times.append({**_model(own), **keys, **more})
+    return (
+        CONVERGENCE_OVER_TRAINING.conform(ordered.assign(normalised=normalised)),
+        CONVERGENCE_TIME.conform(pd.DataFrame(times, columns=CONVERGENCE_TIME.column_names)),
+    )
+
+
+def _curves(frame: pd.DataFrame) -> Iterator[tuple[dict[Hashable, Any], pd.DataFrame]]:
+    """The curves over training that have a way to go to 1: references that do not move, of similarities."""
+    fixed = frame[(frame["similarity"] != DISPLACEMENT) & frame["reference"].isin(["final", "other-seed"])]
+    for values, own in fixed.groupby(_CURVE, sort=False):
+        yield dict(zip(_CURVE, values, strict=True)), own
+
+
+def _model(rows: pd.DataFrame) -> dict[str, Any]:
+    """`KEYS` of a model's whole course."""
+    return {**rows.iloc[0][[column.name for column in KEYS]].to_dict(), "update": END, "trained": True}

@@ -1,0 +1,155 @@
+"""Measure a model of a study at an update that its training kept: the same sentences and sizes at every one."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from infoflow.corpus import Corpus
+from infoflow.flow import AbstractMeasure
+from infoflow.foundation import digest
+from infoflow.models import Model
+from infoflow.over_training import CONVERGENCE, LayerConvergence, checkpoint_steps, over_training
+from infoflow.results import Recipe, Subject, TableSchema
+
+from .._data import at_most
+from .._measures import LIGHT_TABLES, measures_by_table, standard_measures
+from .._scores import TASK_SCORES
+from .._study_models import StudyModels
+from .._workbench import Part, Schemas
+from ._keep import Keep
+from ._measure import MEASURED, AbstractStudyMeasure
+from ._pairs import described
+from ._stage import AbstractStage
+from ._train import Train
+
+FINAL, PREVIOUS, INITIAL, OTHER_SEED = "final", "previous", "initial", "other-seed"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MeasureCheckpoint(AbstractStudyMeasure):
+    """One model at one kept update.
+
+    Its rows are those of the model alone: what checkpoints share is which sentences, tokens and settings, so a
+    checkpoint more or less changes no other's numbers. The last update is measured too, in the same sizes.
+    """
+
+    kind = "checkpoint"
+    references: Mapping[str, Subject]  # that its layers are compared with
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[MeasureCheckpoint]":
+        """All kept updates of all models, each behind its training and those of its references."""
+        if not models.plan.checkpoints.on:
+            return []
+        trained = {stage.recipe: stage.key for stage in before if isinstance(stage, Train)}
+        kept = {stage.recipe: stage.key for stage in before if isinstance(stage, Keep)}
+        stages = []
+        for recipe, key in trained.items():
+            steps = models.plan.checkpoints.steps(models.plan.training)
+            for at, update in enumerate(steps):
+                references = _references(models, recipe, steps, at)
+                others = {trained[one.recipe] for one in references.values() if one.recipe != recipe}
+                stages.append(
+                    cls(
+                        models=models,
+                        subject=Subject(recipe=recipe, update=update),
+                        bench=models.bench,
+                        references=references,
+                        needs=(key, kept[recipe], *others),
+                    )
+                )
+        return stages
+
+    @property
+    def estimate(self) -> float:
+        return 0.1
+
+    @property
+    def key(self) -> str:
+        return digest(["checkpoint", self.subject.name, self.subject.update, self.table_keys()])
+
+    @property
+    def corpus(self) -> Corpus:
+        return at_most(self.models.data.analysed, self.models.plan.checkpoints.sentences)
+
+    @cached_property
+    def by_table(self) -> Mapping[str, list[AbstractMeasure]]:
+        plan = self.models.plan.checkpoints
+        sizes = {"occurrences": plan.occurrences, "distance_occurrences": plan.occurrences}
+        wanted = list(plan.light or LIGHT_TABLES)
+        if self.subject.update in _heavy_steps(self.models):
+            wanted += [name for name in plan.heavy if name not in wanted]
+        analysis = dataclasses.replace(self.models.plan.analysis, **sizes, tables=tuple(wanted))
+        names = [name for name in wanted if name != CONVERGENCE.name]
+        measures: list[AbstractMeasure] = []
+        if names:
+            measures += standard_measures(dataclasses.replace(analysis, tables=tuple(names)))
+        if CONVERGENCE.name in wanted:
+            measures.append(LayerConvergence(self._load_references, self._reference_keys(), plan.occurrences))
+        return measures_by_table(measures)
+
+    def table_keys(self) -> dict[str, str]:
+        plan = self.models.plan.checkpoints
+        states = digest([self.models.states_key(self.subject), plan.sentences])
+        scores = digest([states, TASK_SCORES.version, self.models.train_key(self.subject.recipe)])
+        return {TASK_SCORES.name: scores} | {
+            name: digest([states, described(writing)]) for name, writing in self.by_table.items()
+        }
+
+    def samples_key(self) -> str:
+        return ""  # no comparison draws on its sample
+
+    def measured_schemas(self) -> Schemas:
+        return {TASK_SCORES.name: TASK_SCORES} | {name: own[0].table for name, own in self.by_table.items()}
+
+    def scores(self, model: Model) -> pd.DataFrame:
+        data = self.models.data
+        sentences = self.models.plan.reads(self.objective) == "sentence"
+        test = data.analysed if sentences else data.test
+        return self.scored(model, {"test": at_most(test, self.models.plan.checkpoints.sentences)})
+
+    def rows(self) -> Part:
+        """By the name of the measure's table its rows, with the columns that name model and checkpoint."""
+        clock = self.models.clock(self.subject.recipe, self.subject.update or 0)
+        keys = {**self.subject.keys(), **clock.columns()}
+        stored = self.bench.read_each(MEASURED, self.table_keys())
+        return {name: frame.assign(**keys) for name, frame in stored.items()}
+
+    def tables(self) -> Part:
+        """Convergence is left to the course of all checkpoints."""
+        own = self.measured_schemas()
+        return {over_training(own[name]).name: frame for name, frame in self.rows().items() if name != CONVERGENCE.name}
+
+    def schemas(self) -> dict[str, TableSchema]:
+        every = [over_training(each) for name, each in self.measured_schemas().items() if name != CONVERGENCE.name]
+        return {schema.name: schema for schema in every}
+
+    def _load_references(self) -> dict[str, Model]:
+        return {name: self.models.load(subject) for name, subject in self.references.items()}
+
+    def _reference_keys(self) -> dict[str, str]:
+        return {name: self.models.states_key(subject) for name, subject in self.references.items()}
+
+
+def _references(models: StudyModels, recipe: Recipe, steps: Sequence[int], at: int) -> dict[str, Subject]:
+    """The references of the plan that this checkpoint has: the first has none before it, one seed no other."""
+    plan = models.plan
+    seeds = [seed for seed in plan.seeds if seed != recipe.seed]
+    there = {
+        FINAL: Subject(recipe=recipe),
+        PREVIOUS: Subject(recipe=recipe, update=steps[at - 1]) if at else None,
+        INITIAL: Subject(recipe=recipe, update=0) if at else None,
+        OTHER_SEED: Subject(recipe=dataclasses.replace(recipe, seed=seeds[0])) if seeds else None,
+    }
+    return {name: found for name in plan.checkpoints.references if (found := there[name]) is not None}
+
+
+def _heavy_steps(models: StudyModels) -> set[int]:
+    """Of the kept updates those next to the ones of `heavy_steps`."""
+    plan, kept = models.plan.checkpoints, np.array(models.plan.checkpoints.steps(models.plan.training))
+    wanted = checkpoint_steps(plan.heavy_steps, models.plan.training.updates)
+    return {int(kept[np.argmin(np.abs(kept - step))]) for step in wanted}

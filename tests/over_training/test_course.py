@@ -1,0 +1,174 @@
+"""What all checkpoints of a model say together, on tables that are made up."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from infoflow.over_training import course_tables, prunable_by_update
+from infoflow.results import KEYS
+
+STEPS = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256]
+
+
+def keys(update: int, seed: int = 0, **more) -> dict:
+    assert len(KEYS) == 8
+    return {
+        "model": f"causal-lm/seed-{seed}", "objective": "causal-lm", "variant": "", "architecture": "bert", "start": "",
+        "seed": seed, "update": update, "trained": update > 0,
+        "tokens": 100.0 * update, "progress": update / 256, "lr_share": update / 256, "same_as": -1,
+        **more,
+    }  # fmt: skip
+
+
+def estimate(value: float, spread: float = 0.01) -> dict:
+    replicates = (value + spread * np.linspace(-1, 1, 20)).tolist()
+    return {"value": value, "low": value - spread, "high": value + spread, "baseline": 0.0, "count": 9,
+            "replicates": replicates}  # fmt: skip
+
+
+def patterns(scores: dict[tuple[int, int], list[float]], steps=STEPS) -> pd.DataFrame:
+    """Induction scores of heads over the steps."""
+    return pd.DataFrame(
+        [
+            {**keys(step), "stack": "decoder", "kind": "self", "layer": layer, "head": head, "pattern": "prefix",
+             "score": "all", **estimate(score)}
+            for (layer, head), curve in scores.items()
+            for step, score in zip(steps, curve, strict=True)
+        ]
+    )  # fmt: skip
+
+
+def test_births_deaths_and_flickers_of_a_head() -> None:
+    held = np.array([0, 1, 0, 0, 1, 1, 0, 1, 1, 1])
+    never = np.zeros(10)
+    tables = course_tables({"head_patterns": patterns({(0, 0): (0.6 * held).tolist(), (0, 1): never.tolist()})})
+    (event,) = tables["head_role_events"].to_dict("records")
+    assert (event["event"], event["before"], event["after"], event["open"]) == ("birth", 4, 8, False)
+    assert (event["flickers"], event["head"], event["role"], event["update"]) == (4, 0, "induction", -1)
+    turnover = tables["role_turnover"]
+    assert turnover["size"].tolist() == held.tolist()
+    assert turnover["heads"].unique().tolist() == [2]
+    last = turnover.iloc[-1]
+    assert (last["jaccard_final"], last["jaccard_previous"]) == (1, 1)
+    assert last["expected"] == pytest.approx(0.5)  # of two heads, one random one is the other in half of all draws
+
+
+def test_a_set_that_changes_its_members_keeps_its_size() -> None:
+    steps = STEPS[:4]
+    curves = {(0, 0): [0, 0.9, 0.9, 0], (0, 1): [0, 0, 0.9, 0.9], (1, 0): [0.1, 0.1, 0.1, 0.1], (1, 1): [0.2] * 4}
+    turnover = course_tables({"head_patterns": patterns(curves, steps)})["role_turnover"]
+    assert turnover["size"].tolist() == [0, 1, 2, 1]
+    assert turnover["jaccard_previous"].tolist()[1:] == [0, 0.5, 0.5]
+    assert turnover["jaccard_final"].tolist() == [0, 0, 0.5, 1]
+    assert turnover["rank_final"].iloc[-1] == pytest.approx(1)
+
+
+def convergence(values: dict[int, list[float]], steps) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            {**keys(step), "stack": "decoder", "layer": layer, "kind": "state", "reference": reference,
+             "similarity": "cka", **estimate(value), "null": 0.5}
+            for layer, curve in values.items()
+            for reference in ("final", "previous")
+            for step, value in zip(steps, curve, strict=True)
+        ]
+    )  # fmt: skip
+
+
+def test_when_layers_settle() -> None:
+    steps = [0, 1, 4, 16, 64, 256, 1024]
+    curves = {0: [0.20, 0.20, 0.24, 0.44, 0.76, 0.92, 1], 1: [0.97, 0.97, 0.98, 0.98, 0.99, 1, 1]}
+    tables = course_tables({"convergence": convergence(curves, steps).sample(frac=1, random_state=0)})
+    times = tables["convergence_time"].sort_values("layer")
+    assert set(times["reference"]) == {"final"}  # a reference that moves along is no end
+    assert times["time"].iloc[0] == pytest.approx(256)
+    assert (times["before"].iloc[0], times["after"].iloc[0]) == (64, 256)
+    assert times["area"].iloc[0] == pytest.approx(0.49)
+    assert np.isnan(times["time"].iloc[1])  # began nearer than .05
+    rows = tables["convergence"]
+    own = rows[(rows["layer"] == 0) & (rows["reference"] == "final")]
+    assert own["update"].tolist() == steps
+    assert own["normalised"].tolist() == pytest.approx([0, 0, 0.05, 0.30, 0.70, 0.90, 1])
+    assert rows[rows["reference"] == "previous"]["normalised"].isna().all()
+
+
+def test_without_step_0_nothing_is_normalised() -> None:
+    tables = course_tables({"convergence": convergence({0: [0.2, 0.5, 1]}, [1, 16, 256])})
+    assert tables["convergence"]["normalised"].isna().all()
+    assert "convergence_time" not in tables
+
+
+def test_the_best_head_of_each_checkpoint_makes_the_curve_of_a_phase() -> None:
+    steps = [0, 1, 2, 3, 5, 8, 12, 18, 28, 43, 66, 102, 157, 242, 373, 575, 886, 1366, 2105, 3244, 5000]
+    logistic = [0.0] + [1 / (1 + np.exp(-(np.log2(step) - 8) / 0.5)) for step in steps[1:]]
+    flat = [0.05] * len(steps)
+    rows = patterns({(0, 0): flat, (1, 0): logistic}, steps)
+    found = course_tables({"head_patterns": rows}, warmup=250.0)["phases"]
+    (phase,) = found.to_dict("records")
+    assert phase["curve"] == "induction, best head"
+    assert phase["verdict"] == "abrupt"
+    assert phase["t50"] == pytest.approx(257, rel=0.05)
+    assert (phase["t50_before"], phase["t50_after"]) == (242, 373)
+    assert phase["at_warm_up"]
+    assert phase["t50_tokens"] == pytest.approx(100 * phase["t50"])
+    assert "phases" not in course_tables({"head_patterns": patterns({(0, 0): logistic[:6]}, steps[:6])})
+
+
+def pruning(seed: int, gains: dict[int, float], dear_from: dict[int, float]) -> tuple[list[dict], list[dict]]:
+    """Curves that cost nothing up to a share of the heads and everything beyond."""
+    curves, scores = [], []
+    for update, gain in gains.items():
+        scores.append({**keys(update, seed), "split": "test", "metric": "loss", "baseline": 6.0})
+        for order in ("importance", "random"):
+            for draw in range(1 if order == "importance" else 2):
+                for removed in (0.0, 0.2, 0.4, 0.6, 0.8):
+                    limit = dear_from[update] if order == "importance" else 0.0
+                    cost = 10.0 if removed > limit else 0.0
+                    row = {"order": order, "draw": draw, "kind": "all", "removed": removed, "metric": "loss"}
+                    curves.append({**keys(update, seed), **row, **estimate(6.0 - gain + cost, 0.0)})
+    return curves, scores
+
+
+def test_prunable_shares_begin_where_all_seeds_have_learned() -> None:
+    gains = {0: 0.0, 8: 0.2, 32: 0.5, 64: 1.0, 128: 1.5, 256: 2.0}
+    late = {**gains, 8: 0.01}
+    dear = {0: 0.8, 8: 0.2, 32: 0.2, 64: 0.4, 128: 0.6, 256: 0.6}
+    parts = [pruning(0, gains, dear), pruning(1, late, dear)]
+    frames = [pd.DataFrame([row for part in parts for row in part[index]]) for index in (0, 1)]
+    found = prunable_by_update(dict(zip(("head_pruning_curve", "task_scores"), frames, strict=True)))
+    assert sorted(found["update"].unique()) == [32, 64, 128, 256]  # at 8 one seed has not learned
+    ordered = found[(found["order"] == "importance") & (found["seed"] == 1)].sort_values("update")
+    # Between .2 and .4 the cost rises from nothing to 10 nats, of which a tenth of the gain is allowed.
+    assert ordered["value"].tolist() == pytest.approx([0.2 + 0.2 * 0.05 / 10, 0.402, 0.603, 0.604])
+    assert found[found["order"] == "random"]["value"].max() < 0.01
+    assert len(found) == 2 * 2 * 4
+
+
+def test_masks_tell_how_far_the_less_important_half_changes() -> None:
+    gains = {64: 1.0, 128: 1.0, 256: 1.0}
+    curves, scores = pruning(0, gains, dict.fromkeys(gains, 0.4))
+    importances = {64: [0.1, 0.2, 0.3, 0.4], 128: [0.1, 0.3, 0.2, 0.4], 256: [0.4, 0.3, 0.2, 0.1]}
+    heads = [
+        {
+            **keys(update),
+            "stack": "decoder",
+            "kind": "self",
+            "layer": 0,
+            "head": head,
+            "convention": "paper",
+            "value": v,
+        }
+        for update, values in importances.items()
+        for head, v in enumerate(values)
+    ]
+    tables = {"head_pruning_curve": curves, "task_scores": scores, "head_importance": heads}
+    found = prunable_by_update({name: pd.DataFrame(rows) for name, rows in tables.items()})
+    own = found[found["order"] == "importance"].sort_values("update")
+    assert own["mask_previous"].tolist()[1:] == [0.5, 0.5]
+    assert own["mask_final"].tolist() == [1, 0.5, 0]
+    assert found[found["order"] == "random"]["mask_final"].isna().all()
+
+
+def test_an_objective_that_learned_nothing_has_no_rows() -> None:
+    curves, scores = pruning(0, {64: 0.0, 256: 0.01}, {64: 0.2, 256: 0.2})
+    assert prunable_by_update({"head_pruning_curve": pd.DataFrame(curves), "task_scores": pd.DataFrame(scores)}).empty
