@@ -3,6 +3,7 @@
 from ._align import Align as Align
 from ._check import Check as Check
 from ._compare import Compare as Compare
+from ._keep import Keep as Keep
 from ._match import MATCH as MATCH
 from ._match import MatchModel as MatchModel
 from ._match import matched_weights as matched_weights
@@ -17,6 +18,7 @@ from ._train import Train as Train
 
 STAGES: tuple[type[AbstractStage], ...] = (
     Train,
+    Keep,
     Prune,
     MeasureModel,
     Compare,
