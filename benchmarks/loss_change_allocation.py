@@ -92,7 +92,6 @@ def main() -> None:
         precision="fp32",
         device="cpu",
         save_every=0,
-        keep_log_spaced=False,
     )
 
     def fresh():

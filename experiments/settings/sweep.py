@@ -35,7 +35,7 @@ VARIATIONS: dict[str, dict[str, dict[str, float]]] = {
 def variation(name: str, updates: int) -> StudyPlan:
     """The `quick` plan with one variation, on the development seed."""
     plan = StudyPlan.load("quick")
-    training = dataclasses.replace(plan.training, updates=updates, save_every=0, keep_log_spaced=False)
+    training = dataclasses.replace(plan.training, updates=updates, save_every=0)
     analysis = dataclasses.replace(plan.analysis, untrained=False)
     plan = dataclasses.replace(plan, seeds=(SEED,), training=training, analysis=analysis)
     for part, settings in VARIATIONS[name].items():

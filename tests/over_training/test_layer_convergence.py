@@ -25,7 +25,7 @@ def moved(model, size: float, seed: int = 0):
 
 
 def table(model, corpus, references, **options):
-    measures = [LayerConvergence(lambda: references, {"test": 1}, **options)]
+    measures = [LayerConvergence(lambda: references, ["test"], **options)]
     return measure(model, corpus, measures, PassOptions(tokens_per_batch=64))["convergence"]
 
 
@@ -116,7 +116,7 @@ def test_noise_as_large_as_the_way_to_go_is_the_null(matched_models, parallel_co
 
 def test_batches_and_padding_change_nothing(matched_models, parallel_corpus) -> None:
     final, now = matched_models["causal-lm"], moved(matched_models["causal-lm"], 0.05)
-    measures = [LayerConvergence(lambda: {"final": final}, {})]
+    measures = [LayerConvergence(lambda: {"final": final}, [])]
     one, other = (
         measure(now, parallel_corpus, measures, PassOptions(tokens_per_batch=size))["convergence"]
         for size in (16, 4096)

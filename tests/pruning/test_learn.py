@@ -27,7 +27,7 @@ from infoflow.training import TrainConfig, TrainingData, read_log
 
 CONFIG = TrainConfig(
     updates=6, batch_tokens=128, learning_rate=1e-3, warmup=0, schedule="constant", weight_decay=0.0, device="cpu",
-    save_every=2, keep_log_spaced=False, precision="fp32",
+    save_every=2, precision="fp32",
 )  # fmt: skip
 
 

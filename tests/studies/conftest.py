@@ -23,7 +23,6 @@ feedforward = 64
 [training]
 updates = 6
 batch_tokens = 256
-keep_log_spaced = false
 [analysis]
 occurrences = 600
 types = 40

@@ -59,7 +59,7 @@ def plan() -> StudyPlan:
             "objectives": ["translation"],
             "corpus": {"name": "grammar:300", "vocabulary": 120, "test": 0.3, "validation": 0.1},
             "model": {"width": 16, "layers": 2, "heads": 2, "feedforward": 32},
-            "training": {"updates": 4, "batch_tokens": 128, "keep_log_spaced": False},
+            "training": {"updates": 4, "batch_tokens": 128},
             "analysis": {"tables": ["task_scores"], "untrained": False, "bleu_sentences": 4, "beams": 2},
             "pruning": SETTINGS,
         }

@@ -159,7 +159,7 @@ def test_the_checkpoint_that_latest_names_is_never_removed(tmp_path: Path) -> No
     for update in (5, 6, 9):
         (checkpoints.path(update) / "training").mkdir(parents=True)
     (tmp_path / "latest").write_text(checkpoints.path(6).name)
-    checkpoints.tidy(keep_last=1, keep_log_spaced=False)
+    checkpoints.tidy(keep_last=1)
     assert checkpoints.updates() == [6, 9]
     checkpoints.drop_after(6)
     assert checkpoints.updates() == [6]

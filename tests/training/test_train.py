@@ -48,17 +48,16 @@ class Watch(TrainingHook):
         return {"calls": self.calls}
 
 
-def test_checkpoints_kept_are_the_last_the_best_and_the_log_spaced(tmp_path: Path) -> None:
+def test_checkpoints_kept_are_the_last_and_the_best(tmp_path: Path) -> None:
     config = tiny_config(evaluate_every=5)
     train(MaskedLM(), config, tiny_data(), tiny_model(MaskedLM()), tmp_path, validation=tiny_data(20, seed=9))
     checkpoints = Checkpoints(tmp_path / "checkpoints")
     best = checkpoints.best()
     assert best is not None
     assert best["update"] in (5, 10, 14)
-    assert set(checkpoints.updates()) == {0, 1, 2, 4, 8, 12, 14, best["update"]}
+    assert set(checkpoints.updates()) == {12, 14, best["update"]}
     assert checkpoints.latest() == checkpoints.path(14)
-    resumable = {update for update in checkpoints.updates() if (checkpoints.path(update) / "training").exists()}
-    assert resumable == {12, 14, best["update"]}
+    assert all((checkpoints.path(update) / "training").exists() for update in checkpoints.updates())
     final = load_file(checkpoints.path(14) / "model.safetensors")
     assert all(torch.equal(v, final[n]) for n, v in load_file(tmp_path / "model" / "model.safetensors").items())
 
@@ -148,7 +147,7 @@ def test_weights_that_are_not_finite_are_never_saved(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not finite at update 2"):
         train(CausalLM(), config, tiny_data(), tiny_model(CausalLM()), tmp_path)
     checkpoints = Checkpoints(tmp_path / "checkpoints")
-    assert checkpoints.updates() == [0, 1]
+    assert checkpoints.updates() == [1]
     for update in checkpoints.updates():
         assert all(
             value.isfinite().all() for value in load_file(checkpoints.path(update) / "model.safetensors").values()

@@ -78,6 +78,6 @@ def test_two_processes_make_the_update_of_one(tmp_path: Path) -> None:
 def test_training_learns(tmp_path: Path) -> None:
     """Forty sentences are memorised: the loss falls well below that of a uniform guess."""
     data = tiny_data(40)
-    config = tiny_config(updates=150, save_every=0, keep_log_spaced=False)
+    config = tiny_config(updates=150, save_every=0)
     result = train(CausalLM(), config, data, tiny_model(CausalLM(), SHAPE), tmp_path, validation=data)
     assert result.validation_losses["causal-lm"] < 0.7 * np.log(60)

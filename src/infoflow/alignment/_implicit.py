@@ -129,7 +129,6 @@ def _training(config: ImplicitConfig, sentences: int, device: torch.device) -> T
         seed=config.seed,
         device=device.type,
         save_every=config.save_every,
-        keep_log_spaced=False,
         keep_last=1,
     )
 

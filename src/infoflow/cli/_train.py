@@ -31,6 +31,7 @@ def train(
     document_column: DocumentColumn = None,
     documents: Documents = False,
     lines: Lines = "sentences",
+    checkpoints: str | None = None,
     settings: Settings = (),
     seed: Seed = 0,
     device: Device = None,
@@ -44,6 +45,8 @@ def train(
         plan: Where its size, data, schedule come from: a TOML file or a preset (quick, laptop, paper, replicate, zoo,
             architectures).
         corpus: What to train on instead of the plan's corpus: a name or a file.
+        checkpoints: Updates whose weights are kept, for measuring: log:20, linear:8, every:100, powers, 0,10,500, or
+            some of these joined by +; default is log:16+linear:8. The first and the last are always among them.
         seed: Initialisation, data order and noise.
     """
     with working(session):
@@ -56,9 +59,13 @@ def train(
         named |= {"lines": lines} if lines != "sentences" else {}
         given = {name: value for name, value in named.items() if value}
         chosen = replace(chosen, corpus=replace(chosen.corpus, **given))
+        if checkpoints is not None:
+            chosen = replace(chosen, checkpoints=replace(chosen.checkpoints, schedule=checkpoints))
         trained = train_model(objective, chosen, seed, run_folder(out, objective))
         rows = [
             [name, f"{value:,}" if isinstance(value, int) else f"{value:.4g}"] for name, value in trained.facts.items()
         ]
         show_table(["training", "value"], rows)
         show_path("Model", trained.folder)
+        if trained.checkpoints is not None:
+            show_path("Checkpoints", trained.checkpoints)

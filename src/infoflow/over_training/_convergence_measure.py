@@ -74,7 +74,7 @@ class LayerConvergence(Intervention):
 
     Args:
         references: Loads the models to compare with; `final` among them gives blocks and null.
-        key: What the references are, as plain values: results are keyed by it.
+        key: What the references are, in words or hashes: results are keyed by it.
         occurrences: Tokens at most, of whole sentences in the order of their hashes.
         draws: Of noise.
 
@@ -83,11 +83,9 @@ class LayerConvergence(Intervention):
 
     table: ClassVar[TableSchema] = CONVERGENCE
 
-    def __init__(
-        self, references: References, key: Mapping[str, Any], occurrences: int = 10_000, draws: int = 3
-    ) -> None:
+    def __init__(self, references: References, key: Sequence[str], occurrences: int = 10_000, draws: int = 3) -> None:
         self._references = references
-        self.key, self.occurrences, self.draws = dict(key), occurrences, draws
+        self.key, self.occurrences, self.draws = tuple(key), occurrences, draws
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         model, references = reader.model, self._references()

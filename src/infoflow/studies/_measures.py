@@ -52,7 +52,6 @@ LIGHT_TABLES = (
     "mutual_information",
     "layer_distance",
     "geometry",
-    "intrinsic_dimension",
     "head_confidence",
     "head_positional",
     "head_surface",
@@ -63,8 +62,8 @@ LIGHT_TABLES = (
 """What is measured at every checkpoint of a training unless told otherwise: cheap, and each says when."""
 
 
-def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
-    """The measures of one model that the plan asks for.
+def standard_measures(plan: AnalysisPlan, setting: str = "analysis.tables") -> list[AbstractMeasure]:
+    """The measures of one model that the plan asks for; `setting` is where it does.
 
     Raises:
         UserError: The plan names a table that nothing writes.
@@ -72,7 +71,7 @@ def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
     measures, pairs = _all_standard(plan), _all_pairs(plan)
     known = [*dict.fromkeys(measure.name for measure in [*measures, *pairs]), SCORES_ONLY]
     if unknown := [name for name in plan.tables if name not in known]:
-        raise UserError(f"analysis.tables knows no {unknown[0]}. Choose among: {', '.join(known)}.")
+        raise UserError(f"{setting} knows no {unknown[0]}. Choose among: {', '.join(known)}.")
     return [measure for measure in measures if not plan.tables or measure.name in plan.tables]
 
 

@@ -36,6 +36,7 @@ from ._settings import build_settings, parse_toml, read_plan
 
 PRESETS = ("quick", "laptop", "paper", "replicate", "zoo", "architectures")
 Reference = Literal["final", "previous", "initial", "other-seed"]
+_RETIRED = "keep_log_spaced"  # of [training], in plans of earlier versions: [checkpoints] says what is kept
 Scope = Literal["encoder-self", "decoder-self", "decoder-cross", "all"]
 Heads = Annotated[float, Limits(at_least=0, at_most=10**6)]
 Penalties = Annotated[tuple[Weight, ...], Limits(filled=True)]
@@ -362,7 +363,15 @@ class StudyPlan:
         """The plan of plain values: what `to_json` wrote, or a parsed TOML file."""
         if isinstance(values, dict) and isinstance(pairs := values.get("pairs"), str):
             values = {**values, "pairs": [pairs]}  # one word is a list of one
-        return build_settings(cls, values)
+        return build_settings(cls, _without_retired(values))
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
+
+
+def _without_retired(values: Any) -> Any:
+    """The plan without settings of earlier versions that changed no result."""
+    training = values.get("training") if isinstance(values, dict) else None
+    if not isinstance(training, dict) or _RETIRED not in training:
+        return values
+    return {**values, "training": {name: value for name, value in training.items() if name != _RETIRED}}

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 from infoflow.architectures import FAMILIES
@@ -32,6 +33,10 @@ class Plan(Protocol):
     def pairs(self) -> tuple[str, ...]: ...
     @property
     def pruning(self) -> Any: ...
+    @property
+    def training(self) -> Any: ...
+    @property
+    def checkpoints(self) -> Any: ...
     def objective(self, name: str) -> AbstractObjective: ...
     def fits(self, objective: str, architecture: str) -> bool: ...
 
@@ -52,6 +57,8 @@ def check_plan(plan: Plan) -> None:
         _check_pruned(plan)
     for pair in plan.pairs:
         _check_pair(plan, pair)
+    if plan.checkpoints.on:
+        _check_schedules(plan)
 
 
 def one_of(name: str, values: tuple[str, ...], known: tuple[str, ...]) -> None:
@@ -75,6 +82,15 @@ def _check_pruned(plan: Plan) -> None:
                 f"pruning.objectives must train a model without further parts ({', '.join(PRUNED)}). Got {name}, "
                 f"which trains one of the layout {layout}. Leave it out."
             )
+
+
+def _check_schedules(plan: Plan) -> None:
+    asked = plan.checkpoints
+    for name, schedule in (("schedule", asked.schedule), ("heavy_steps", asked.heavy_steps)):
+        try:
+            replace(asked, schedule=schedule).steps(plan.training)
+        except UserError as error:
+            raise UserError(f"checkpoints.{name} must be a schedule of updates. {error}") from None
 
 
 def _check_teachers(plan: Plan) -> None:

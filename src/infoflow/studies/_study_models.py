@@ -16,8 +16,22 @@ from infoflow.flow import first_then_others, is_first, wait_for_all
 from infoflow.foundation import SilentDisplay, UserError, atomic_write, digest, use_display, version
 from infoflow.models import Model, load_model
 from infoflow.objectives import AbstractObjective
+from infoflow.over_training import Clock, learning_rate_shares
 from infoflow.results import BERT, Recipe, RunFolder, Subject
-from infoflow.training import TrainingData, TrainingHook, TrainResult, build_models, load_weights, train
+from infoflow.training import (
+    SNAPSHOTS,
+    LengthBucketSampler,
+    Snapshot,
+    SnapshotPlan,
+    Snapshots,
+    TrainConfig,
+    TrainingData,
+    TrainingHook,
+    TrainResult,
+    build_models,
+    load_weights,
+    train,
+)
 
 from ._data import StudyData, prepare
 from ._plan import StudyPlan
@@ -26,21 +40,23 @@ from ._workbench import Workbench
 TRAINED = "trained"  # where the workbench keeps facts of finished trainings
 _VERSION = 1  # raise when the same plan trains or scores other models
 _COPIES = 10  # passes of pairs over the training text, each with other ones (BERT's dupe_factor)
-_BOOKKEEPING = ("seed", "device", "log_every", "evaluate_every", "save_every", "keep_last", "keep_log_spaced")
+_BOOKKEEPING = ("seed", "device", "log_every", "evaluate_every", "save_every", "keep_last")
 
 
 class StudyModels:
     """The models that a plan asks for, in one run folder; its data are prepared when this is made.
 
-    `prepared`: another process of the same study has done so, and has left what keys depend on.
+    `prepared`: another process of the same study has done so, has left what keys depend on, and has checked the plan
+    against the data.
     """
 
     def __init__(self, plan: StudyPlan, run: RunFolder, prepared: bool = False) -> None:
         self.plan, self.run = plan, run
         self.bench = Workbench(run.path / "work")
+        self._snapshots: dict[str, Snapshots] = {}
         known = _read(self._note) if prepared else {}
-        self._prepared = known.get("of") == self._of
-        if self._prepared:
+        self.prepared = known.get("of") == self._of
+        if self.prepared:
             self.data_key, self.other_domain = known["key"], known["other_domain"]
         else:
             self.data_key = self.data.key
@@ -50,7 +66,7 @@ class StudyModels:
     @cached_property
     def data(self) -> StudyData:
         """The sentences, prepared when they are first needed."""
-        with use_display(SilentDisplay()) if self._prepared else nullcontext():  # it was told of once
+        with use_display(SilentDisplay()) if self.prepared else nullcontext():  # it was told of once
             return first_then_others(lambda: prepare(self.plan, self.bench.folder))
 
     @property
@@ -96,9 +112,14 @@ class StudyModels:
         """What its states on the analysed sentences, and what is measured on them, depend on.
 
         Models that are not trained are the same for all objectives that begin and are measured alike, as most of those
-        with encoder and decoder do.
+        with encoder and decoder do. A checkpoint's weights follow from its training and its update, and from how they
+        were rounded.
         """
         sentences, recipe = self.plan.analysis.sentences, subject.recipe
+        if subject.update is not None and subject.trained:
+            dtype = self.plan.checkpoints.dtype
+            rounded = [] if dtype == "float32" or subject.update == self.updates(recipe) else [dtype]
+            return digest([self.train_key(recipe), "update", subject.update, sentences, *rounded])
         if subject.trained:
             return digest([self.train_key(recipe), True, sentences])
         begins = [self.data_key, self.plan.model, self.plan.match, recipe.architecture, recipe.seed]
@@ -120,6 +141,83 @@ class StudyModels:
 
     def is_trained(self, recipe: Recipe) -> bool:
         return self.bench.done(TRAINED, self.train_key(recipe))
+
+    # -- checkpoints --------------------------------------------------------------------------------------------------
+
+    def updates(self, recipe: Recipe) -> int:
+        """How many updates the training really has."""
+        training = self.plan.training
+        if training.max_source_tokens is None:
+            return training.updates
+        if self.is_trained(recipe):
+            return self.bench.read_facts(TRAINED, self.train_key(recipe))["updates"]
+        lengths = self.training_data(recipe).source.lengths
+        sampler = LengthBucketSampler(lengths, recipe.seed, training.batch_tokens, training.batch_sentences)
+        return sampler.updates_within(training.max_source_tokens, training.updates)
+
+    def wanted(self, recipe: Recipe) -> list[int]:
+        """The updates that the plan wants kept, 0 and the last among them; empty where it wants none."""
+        return self.plan.checkpoints.steps(self._as_long_as_it_is(recipe)) if self.plan.checkpoints.on else []
+
+    def keeping(self) -> SnapshotPlan | None:
+        """What a training is told to keep."""
+        plan = self.plan.checkpoints
+        return SnapshotPlan(steps=plan.steps, dtype=plan.dtype) if plan.on else None
+
+    def snapshots(self, recipe: Recipe) -> Snapshots:
+        """What is kept of its training."""
+        folder = self.weights(recipe).parent / SNAPSHOTS
+        return self._snapshots.setdefault(str(folder), Snapshots(folder))
+
+    def kept(self, recipe: Recipe) -> list[int]:
+        """Updates whose checkpoint is there, as it was written."""
+        return self.snapshots(recipe).kept()
+
+    def snapshot(self, recipe: Recipe, update: int) -> Snapshot:
+        """What is known of a checkpoint: tokens, loss, learning rate, SHA-256.
+
+        Raises:
+            UserError: It is not there, or not as it was written.
+        """
+        kept = self.snapshots(recipe)
+        entry = kept.entries().get(update)
+        if entry is None or not kept.is_intact(entry):
+            what = "is damaged" if entry else "was not kept"
+            have = ", ".join(map(str, kept.kept())) or "none"
+            raise UserError(
+                f"The checkpoint of {recipe.name} after update {update} {what}. There are: {have}.\nAsk for it in "
+                "checkpoints.schedule and run `infoflow study` on this folder."
+            )
+        return entry
+
+    def checkpoint(self, recipe: Recipe, update: int) -> Path:
+        """The folder of the weights after `update`, which `load_model` takes.
+
+        Raises:
+            UserError: It is not there, or not as it was written.
+        """
+        self.snapshot(recipe, update)
+        return self.snapshots(recipe).path(update)
+
+    def clock(self, recipe: Recipe, update: int) -> Clock:
+        """Where in its training the checkpoint stands.
+
+        Raises:
+            UserError: It is not there, or not as it was written.
+        """
+        here, config = self.snapshot(recipe, update), self._as_long_as_it_is(recipe)
+        entries = self.snapshots(recipe).entries().values()
+        same = [one.update for one in entries if one.update < update and one.weights == here.weights]
+        clock = Clock(
+            update=update,
+            tokens=float(here.tokens),
+            progress=update / config.updates,
+            lr_share=learning_rate_shares(config, [update])[0],
+        )
+        return dataclasses.replace(clock, same_as=same[0]) if same else clock
+
+    def _as_long_as_it_is(self, recipe: Recipe) -> TrainConfig:
+        return dataclasses.replace(self.plan.training, updates=self.updates(recipe))
 
     # -- training and loading -----------------------------------------------------------------------------------------
 
@@ -164,6 +262,7 @@ class StudyModels:
         folder: Path,
         hooks: Sequence[TrainingHook],
         module: PreTrainedModel | None = None,
+        snapshots: SnapshotPlan | None = None,
         **bookkeeping: Any,
     ) -> tuple[nn.Module, TrainResult]:
         """Train the model in `folder`; its weights depend on nothing but the plan, and on hooks on `module`."""
@@ -176,20 +275,19 @@ class StudyModels:
             folder,
             validation=self.held_out(recipe, self.data.validation),
             hooks=hooks,
+            snapshots=snapshots,
         )
         return module, result
 
     def load(self, subject: Subject) -> Model:
-        """The model: trained, or as it was before the first update.
+        """The model: trained, as it was before the first update, or at a checkpoint.
 
         Raises:
-            UserError: It is not trained yet.
+            UserError: It is not trained yet, or has no such checkpoint.
         """
         recipe, device = subject.recipe, self.plan.training.device
         if subject.trained:
-            if not self.is_trained(recipe):
-                raise UserError(f"{recipe.name} is not trained yet: run `infoflow study` on this folder first.")
-            model = load_model(self.weights(recipe), device=device)
+            model = load_model(self._folder(subject), device=device)
         else:
             module = self.objective(recipe).exported(self.initial(recipe))
             model = load_model(module, tokenizer=self.data.tokenizer, device=device)
@@ -203,8 +301,17 @@ class StudyModels:
             return model
         module = self.initial(subject.recipe)
         if subject.trained:
-            load_weights(module, self.weights(subject.recipe), objective.exported)
+            load_weights(module, self._folder(subject), objective.exported)
         return dataclasses.replace(model, module=module.to(model.device).eval())
+
+    def _folder(self, subject: Subject) -> Path:
+        """The weights of a model that is trained, or was to some extent."""
+        recipe = subject.recipe
+        if subject.update is not None:
+            return self.checkpoint(recipe, subject.update)
+        if not self.is_trained(recipe):
+            raise UserError(f"{recipe.name} is not trained yet: run `infoflow study` on this folder first.")
+        return self.weights(recipe)
 
 
 def _measured_as(objective: AbstractObjective) -> list[Any]:

@@ -16,7 +16,7 @@ from ._graph import Graph, graph
 from ._plan import PruningPlan, StudyPlan
 from ._run_stages import run_stages
 from ._study import only_one
-from .stages import Record, Train
+from .stages import Keep, Record, Train
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,6 +25,9 @@ class TrainedModel:
 
     folder: Path  # plain Hugging Face folder
     facts: dict[str, Any]  # updates, tokens, seconds, parameters, validation loss
+    checkpoints: Path | None = (
+        None  # where those of `[checkpoints]` lie, a plain folder each; None: none were asked for
+    )
 
 
 def train_model(
@@ -52,5 +55,8 @@ def train_model(
         with wall_clock(run, save=is_first()):
             stages = graph(plan, run)
             (training,) = stages.of(Train)
-            run_stages(Graph(stages=[training, *stages.of(Record)], folder=run), run, InTurn(), title="Training")
-            return TrainedModel(facts=training.facts(), folder=training.models.published(training.recipe))
+            needed = [training, *stages.of(Keep), *stages.of(Record)]
+            run_stages(Graph(stages=needed, folder=run), run, InTurn(), title="Training")
+            models, recipe = training.models, training.recipe
+            checkpoints = models.snapshots(recipe).folder if plan.checkpoints.on else None
+            return TrainedModel(facts=training.facts(), folder=models.published(recipe), checkpoints=checkpoints)

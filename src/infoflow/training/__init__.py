@@ -6,7 +6,6 @@ from infoflow.architectures import ModelConfig as ModelConfig
 from ._accelerator import make_accelerator as make_accelerator
 from ._accelerator import usable_device as usable_device
 from ._checkpoint import Checkpoints as Checkpoints
-from ._checkpoint import is_log_spaced as is_log_spaced
 from ._checkpoint import load_weights as load_weights
 from ._checkpoint import save_model as save_model
 from ._config import TrainConfig as TrainConfig
@@ -26,6 +25,10 @@ from ._sampler import LengthBucketSampler as LengthBucketSampler
 from ._sampler import micro_batches as micro_batches
 from ._schedule import learning_rate as learning_rate
 from ._signals import TrainingInterrupted as TrainingInterrupted
+from ._snapshot_writer import SnapshotPlan as SnapshotPlan
+from ._snapshots import SNAPSHOTS as SNAPSHOTS
+from ._snapshots import Snapshot as Snapshot
+from ._snapshots import Snapshots as Snapshots
 from ._text_rows import PairRows as PairRows
 from ._text_rows import WindowRows as WindowRows
 from ._train import TrainResult as TrainResult

@@ -52,6 +52,11 @@ def save_model(module: PreTrainedModel, folder: Path, tokenizer: Any = None, tar
     with _quiet():
         module.save_pretrained(folder)
     config.architectures, config.dtype = before
+    save_tokenizers(folder, tokenizer, target_tokenizer)
+
+
+def save_tokenizers(folder: Path, tokenizer: Any, target_tokenizer: Any) -> None:
+    """Write the tokenizers where there are any."""
     if tokenizer is not None:
         tokenizer.save_pretrained(folder)
     if target_tokenizer is not None:
@@ -145,19 +150,12 @@ class Checkpoints:
             temporary.write_text(json.dumps(state.best))
         return path
 
-    def tidy(self, keep_last: int, keep_log_spaced: bool) -> None:
-        """Keep the last few and the best whole, of the log-spaced ones the weights, and nothing else.
-
-        The one that `latest` names is always kept whole.
-        """
+    def tidy(self, keep_last: int) -> None:
+        """Keep the last few, the best and the one that `latest` names, and nothing else."""
         updates, latest, best = self.updates(), self.latest(), self.best()
-        whole = {*updates[-keep_last:], *([best["update"]] if best else [])}
+        kept = {*updates[-keep_last:], *([best["update"]] if best else [])}
         for update in updates:
-            if update in whole or self.path(update) == latest:
-                continue
-            if keep_log_spaced and is_log_spaced(update):
-                shutil.rmtree(self.path(update) / "training", ignore_errors=True)
-            else:
+            if update not in kept and self.path(update) != latest:
                 self._remove(update)
 
     def drop_after(self, update: int) -> None:
@@ -244,11 +242,6 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         transformers_logging.enable_progress_bar()
-
-
-def is_log_spaced(update: int) -> bool:
-    """Whether an update is 0 or a power of two: checkpoints for studies of learning."""
-    return update & (update - 1) == 0
 
 
 def _contiguous(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -56,7 +56,6 @@ class TrainConfig:
     evaluate_every: CountOrNone = 0  # updates between evaluations; 0: at the end only
     save_every: CountOrNone = 500  # updates between checkpoints; 0: at the end only
     keep_last: Count = 2  # recent checkpoints that stay resumable
-    keep_log_spaced: bool = True  # keep the weights of updates 0, 1, 2, 4, 8, ... for studies of learning
 
     def __post_init__(self) -> None:
         check_settings(self, "training")

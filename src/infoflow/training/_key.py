@@ -16,7 +16,7 @@ from ._config import TrainConfig
 from ._data import TrainingData
 
 # Settings that change what is recorded, not what is learned.
-_FREE = {"log_every", "evaluate_every", "save_every", "keep_last", "keep_log_spaced", "device"}
+_FREE = {"log_every", "evaluate_every", "save_every", "keep_last", "device"}
 
 FACTS = "training.json"
 """In every model folder that infoflow trained: what the training took, and its key."""

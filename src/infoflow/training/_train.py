@@ -20,7 +20,6 @@ from ._checkpoint import (
     Checkpoints,
     TrainingState,
     holds_weights,
-    is_log_spaced,
     load_training_state,
     load_weights,
     save_model,
@@ -38,6 +37,8 @@ from ._precision import mixed_precision, resolve_precision
 from ._sampler import LengthBucketSampler
 from ._schedule import learning_rate
 from ._signals import TrainingInterrupted
+from ._snapshot_writer import SnapshotPlan, SnapshotWriter
+from ._snapshots import SNAPSHOTS
 from ._update import Updater, UpdateResult
 
 
@@ -63,21 +64,24 @@ def train(
     *,
     validation: TrainingData | None = None,
     hooks: Sequence[TrainingHook] = (),
+    snapshots: SnapshotPlan | None = None,
 ) -> TrainResult:
     """Train `model` in place and leave checkpoints, `log.jsonl` and the final model under `out`.
 
     Where the objective exports a part of the model, checkpoints and the final folder are models of that part, and the
-    weights of the other parts lie beside it (`rest.safetensors`).
+    weights of the other parts lie beside it (`rest.safetensors`). The weights that `snapshots` asks for are kept under
+    `out/snapshots`, for measuring; they change nothing of the training. One that is there already must be met again.
 
     Called again with the same arguments after an interruption or a kill, it continues from the newest checkpoint and
     ends with the weights of an uninterrupted run, bit for bit (on the same hardware, with as many processes and
     threads). Under `torchrun` every process calls it; gradients are exchanged by `accelerate`.
 
     Raises:
-        UserError: `out` holds a run with other settings, or the loss is no longer finite.
+        UserError: `out` holds a run with other settings, the loss is no longer finite, or an update whose snapshot is
+            there gives other weights now.
         TrainingInterrupted: SIGTERM or Ctrl-C came; the state is saved.
     """
-    run = _Run(objective, config, data, model, Path(out), validation, hooks)
+    run = _Run(objective, config, data, model, Path(out), validation, hooks, snapshots)
     # Dropout is seeded before every forward pass; the caller's own random state comes back afterwards.
     with torch.random.fork_rng():
         return run.result() or run.train()
@@ -95,6 +99,7 @@ class _Run:
         out: Path,
         validation: TrainingData | None,
         hooks: Sequence[TrainingHook],
+        snapshots: SnapshotPlan | None,
     ) -> None:
         lengths = data.source.lengths
         self.sampler = LengthBucketSampler(lengths, config.seed, config.batch_tokens, config.batch_sentences)
@@ -104,8 +109,13 @@ class _Run:
         self.validation, self.hooks = validation, hooks
         self.state = TrainingState(key=run_key(objective, config, data, model))
         self.checkpoints = Checkpoints(out / "checkpoints", objective.exported)
+        self.snapshots = self._writer(snapshots) if snapshots else None
         self.accelerator = make_accelerator(config.device)
         self.window = LogWindow()
+
+    def _writer(self, plan: SnapshotPlan) -> SnapshotWriter:
+        tokenizers = self.data.tokenizer, self.data.target_tokenizer
+        return SnapshotWriter(plan, self.out / SNAPSHOTS, self.config, self.objective.exported, tokenizers)
 
     def result(self) -> TrainResult | None:
         """The result of a run that is complete already; its weights are loaded."""
@@ -115,6 +125,8 @@ class _Run:
         saved = json.loads(path.read_text())
         self._check_key(saved.pop("key"))
         load_weights(self.model, self.out / "model", self.objective.exported)
+        if self.snapshots and self.accelerator.is_main_process:
+            self.snapshots.end(self.out / "model")
         return TrainResult(model=self.out / "model", **saved)
 
     def train(self) -> TrainResult:
@@ -130,9 +142,11 @@ class _Run:
         self._started = time.monotonic() - self.state.seconds  # as if there had been no interruption
         if self.accelerator.is_main_process:
             self.log = MetricsLog(self.out / "log.jsonl", after_update=self.state.update)
-        if self.state.update == 0 and self.config.keep_log_spaced:
-            self._save()
+        if self.snapshots and self.accelerator.is_main_process:
+            self.snapshots.open()
         with mixed_precision(self.model, self.precision, self.accelerator.device):
+            if self.state.update == 0:
+                self._snapshot(None)
             self._loop()
         return self._finish()
 
@@ -145,6 +159,7 @@ class _Run:
                 result = self._step(stop=request.received)
                 shown = self._record(result)
                 progress.advance(result.source_tokens, **shown)
+                self._snapshot(result)
                 self._keep(stop=result.stop)
 
     def _step(self, stop: bool) -> UpdateResult:
@@ -201,14 +216,36 @@ class _Run:
                 f"Lower learning_rate (now {self.config.learning_rate}) or raise warmup (now {self.config.warmup})."
             )
 
+    def _snapshot(self, result: UpdateResult | None) -> None:
+        """Keep the weights for measuring where this update is one of those."""
+        update = self.state.update
+        if self.snapshots is None or not self.snapshots.wants(update):
+            return
+        self._require_finite()
+        if self.accelerator.is_main_process:
+            self.snapshots.write(
+                self.model,
+                update,
+                tokens=self.state.supervised_tokens,
+                source_tokens=self.state.source_tokens,
+                learning_rate=learning_rate(update, self.config) if update else 0.0,
+                loss=self._loss(result),
+            )
+
+    def _loss(self, result: UpdateResult | None) -> float | None:
+        """Of one update, in nats per item."""
+        if result is None:
+            return None
+        means = {name: float(loss) / max(result.counts[name], 1) for name, loss in result.losses.items()}
+        return self.objective.weighted(means)
+
     def _keep(self, stop: bool) -> None:
         """Evaluate and save where this update calls for it."""
         config, update = self.config, self.state.update
         final = update == config.updates
         evaluated = final or (config.evaluate_every > 0 and update % config.evaluate_every == 0)
-        log_spaced = config.keep_log_spaced and is_log_spaced(update)
         regular = config.save_every > 0 and update % config.save_every == 0
-        if evaluated or log_spaced or regular or stop:
+        if evaluated or regular or stop:
             self._require_finite()  # between two lines of the log too: a bad checkpoint would be continued from
             if evaluated and self.accelerator.is_main_process and self.validation is not None:
                 self._evaluate(self.validation)
@@ -239,7 +276,7 @@ class _Run:
             optimizer = optimizer_state(self.model, self.optimizer)
             tokenizers = self.data.tokenizer, self.data.target_tokenizer
             self.checkpoints.save(self.state, self.model, optimizer, hooks, tokenizers)
-            self.checkpoints.tidy(self.config.keep_last, self.config.keep_log_spaced)
+            self.checkpoints.tidy(self.config.keep_last)
         self.accelerator.wait_for_everyone()
 
     def _resume(self) -> None:
@@ -301,6 +338,8 @@ class _Run:
                 save_model(part, folder, self.data.tokenizer, self.data.target_tokenizer)
                 save_rest(self.model, part, folder)
                 (folder / FACTS).write_text(json.dumps({**summary, "key": state.key}))
+            if self.snapshots:
+                self.snapshots.end(self.out / "model")
         self.accelerator.wait_for_everyone()
         return TrainResult(model=self.out / "model", **summary)
 

@@ -49,7 +49,7 @@ class MeasureCheckpoint(AbstractStudyMeasure):
         kept = {stage.recipe: stage.key for stage in before if isinstance(stage, Keep)}
         stages = []
         for recipe, key in trained.items():
-            steps = models.plan.checkpoints.steps(models.plan.training)
+            steps = models.wanted(recipe)
             for at, update in enumerate(steps):
                 references = _references(models, recipe, steps, at)
                 others = {trained[one.recipe] for one in references.values() if one.recipe != recipe}
@@ -81,13 +81,15 @@ class MeasureCheckpoint(AbstractStudyMeasure):
         plan = self.models.plan.checkpoints
         sizes = {"occurrences": plan.occurrences, "distance_occurrences": plan.occurrences}
         wanted = list(plan.light or LIGHT_TABLES)
-        if self.subject.update in _heavy_steps(self.models):
+        if self.subject.update in _heavy_steps(self.models, self.subject.recipe):
             wanted += [name for name in plan.heavy if name not in wanted]
-        analysis = dataclasses.replace(self.models.plan.analysis, **sizes, tables=tuple(wanted))
         names = [name for name in wanted if name != CONVERGENCE.name]
         measures: list[AbstractMeasure] = []
         if names:
-            measures += standard_measures(dataclasses.replace(analysis, tables=tuple(names)))
+            measures += standard_measures(
+                dataclasses.replace(self.models.plan.analysis, **sizes, tables=tuple(names)),
+                "checkpoints.light and heavy",
+            )
         if CONVERGENCE.name in wanted:
             measures.append(LayerConvergence(self._load_references, self._reference_keys(), plan.occurrences))
         return measures_by_table(measures)
@@ -131,8 +133,8 @@ class MeasureCheckpoint(AbstractStudyMeasure):
     def _load_references(self) -> dict[str, Model]:
         return {name: self.models.load(subject) for name, subject in self.references.items()}
 
-    def _reference_keys(self) -> dict[str, str]:
-        return {name: self.models.states_key(subject) for name, subject in self.references.items()}
+    def _reference_keys(self) -> list[str]:
+        return [f"{name} {self.models.states_key(subject)}" for name, subject in self.references.items()]
 
 
 def _references(models: StudyModels, recipe: Recipe, steps: Sequence[int], at: int) -> dict[str, Subject]:
@@ -148,8 +150,8 @@ def _references(models: StudyModels, recipe: Recipe, steps: Sequence[int], at: i
     return {name: found for name in plan.checkpoints.references if (found := there[name]) is not None}
 
 
-def _heavy_steps(models: StudyModels) -> set[int]:
+def _heavy_steps(models: StudyModels, recipe: Recipe) -> set[int]:
     """Of the kept updates those next to the ones of `heavy_steps`."""
-    plan, kept = models.plan.checkpoints, np.array(models.plan.checkpoints.steps(models.plan.training))
-    wanted = checkpoint_steps(plan.heavy_steps, models.plan.training.updates)
+    kept = np.array(models.wanted(recipe))
+    wanted = checkpoint_steps(models.plan.checkpoints.heavy_steps, int(kept[-1]))
     return {int(kept[np.argmin(np.abs(kept - step))]) for step in wanted}

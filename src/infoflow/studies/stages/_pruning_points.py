@@ -109,7 +109,7 @@ def _from_scratch(models: StudyModels, recipe: Recipe, curve: Curve, places: Seq
         folder = models.bench.path(_FOLDER, digest([curve.scope, place.origin]))
         model = models.load(Subject(recipe=recipe, update=UNTRAINED))
         with ablate(model, sorted(removed)):
-            models.train_into(recipe, folder, [], model.module, keep_last=1, keep_log_spaced=False)
+            models.train_into(recipe, folder, [], model.module, keep_last=1)
         model.module.eval()
         yield Point(place=place, model=model, removed=removed)
         _drop_checkpoints(folder)
@@ -133,7 +133,6 @@ def _config(models: StudyModels, recipe: Recipe) -> TrainConfig:
         evaluate_every=0,
         save_every=plan.save_every,
         keep_last=1,
-        keep_log_spaced=False,
     )
 
 

@@ -42,7 +42,12 @@ class Record(AbstractStage):
         if not models.plan.dynamics.on:
             return []
         trainings = [stage for stage in before if stage.kind == "train"]
-        return [cls(models=models, recipe=stage.recipe, needs=(stage.key,)) for stage in trainings]
+        # One more training for checkpoints records as well.
+        keeps = {stage.recipe: (stage.key,) for stage in before if stage.kind == "keep"}
+        return [
+            cls(models=models, recipe=stage.recipe, needs=(stage.key, *keeps.get(stage.recipe, ())))
+            for stage in trainings
+        ]
 
     @property
     def estimate(self) -> float:
@@ -68,7 +73,7 @@ class Record(AbstractStage):
             f"Training {recipe.name} once more: it was trained before loss changes were to be recorded."
         )
         folder = models.bench.path("recording", self.key)
-        models.train_into(recipe, folder, [_recorder(models, recipe)], keep_last=1, keep_log_spaced=False)
+        models.train_into(recipe, folder, [_recorder(models, recipe)], keep_last=1)
         if is_first():
             shutil.rmtree(folder)
         wait_for_all()

@@ -111,7 +111,8 @@ class Train(AbstractStage):
     def _train(self) -> dict[str, Any]:
         models, recipe, started = self.models, self.recipe, time.process_time()
         folder = models.weights(recipe).parent
-        module, result = models.train_into(recipe, folder, recorders(models, recipe, folder))
+        hooks = recorders(models, recipe, folder)
+        module, result = models.train_into(recipe, folder, hooks, snapshots=models.keeping())
         losses = result.validation_losses
         if is_first():
             keep_sums(models.weights(recipe))
