@@ -1,9 +1,10 @@
 """A run small enough for tests, also as a script that kills itself at a chosen moment.
 
-python tests/training/tiny.py OUT [--objective masked-lm] [--die step:7]
+python tests/training/tiny.py OUT [--objective masked-lm] [--die step:7] [--keep]
 """
 
 import argparse
+import importlib
 import json
 import os
 import signal
@@ -13,10 +14,11 @@ import numpy as np
 import torch
 
 from infoflow.objectives import Vocabulary, make_objective
-from infoflow.training import ModelConfig, TrainConfig, TrainingData, TrainingHook, build_models, train
+from infoflow.training import ModelConfig, SnapshotPlan, TrainConfig, TrainingData, TrainingHook, build_models, train
 
 VOCABULARY = Vocabulary(size=60, pad=0, start=2, end=3, mask=4, special=(0, 1, 2, 3, 4))
 TARGET_VOCABULARY = Vocabulary(size=50, pad=0, start=2, end=3, mask=4, special=(0, 1, 2, 3, 4))
+EVERY = SnapshotPlan(steps=lambda config: range(config.updates + 1))
 SHAPE = ModelConfig(width=16, layers=2, heads=2, feedforward=32, positions=32)
 
 
@@ -68,11 +70,11 @@ class DieAt(TrainingHook):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _die_in(function_name: str, call: int) -> None:
-    """Replace a function of the checkpoint module by one that kills the process at its n-th call."""
-    from infoflow.training import _checkpoint
-
-    original, calls = getattr(_checkpoint, function_name), []
+def _die_in(name: str, call: int) -> None:
+    """Replace a function, of the module of checkpoints unless another is named, by one that kills at its n-th call."""
+    module_name, _, function_name = name.rpartition(".")
+    module = importlib.import_module(f"infoflow.training.{module_name or '_checkpoint'}")
+    original, calls = getattr(module, function_name), []
 
     def dying(*args, **options):
         calls.append(None)
@@ -80,7 +82,7 @@ def _die_in(function_name: str, call: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return original(*args, **options)
 
-    setattr(_checkpoint, function_name, dying)
+    setattr(module, function_name, dying)
 
 
 def main() -> None:
@@ -90,6 +92,7 @@ def main() -> None:
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--die", default="")
     parser.add_argument("--validate", action="store_true")
+    parser.add_argument("--keep", action="store_true", help="a snapshot of every update")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     hooks = []
@@ -103,7 +106,9 @@ def main() -> None:
     shape = ModelConfig(width=16, layers=2, heads=2, feedforward=32, positions=32, dropout=arguments.dropout)
     validation = tiny_data(20, seed=9) if arguments.validate else None
     model, out = tiny_model(objective, shape), arguments.out
-    result = train(objective, tiny_config(), tiny_data(), model, out, validation=validation, hooks=hooks)
+    keep = EVERY if arguments.keep else None
+    data = tiny_data()
+    result = train(objective, tiny_config(), data, model, out, validation=validation, hooks=hooks, snapshots=keep)
     rank = os.environ.get("RANK", "0")
     (out / f"validation-{rank}.json").write_text(json.dumps(result.validation_losses))
 
