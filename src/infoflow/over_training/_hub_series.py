@@ -1,7 +1,7 @@
 """The checkpoints of repositories on the model hub: listed without a download, fetched one at a time."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from infoflow.foundation import UserError, patient_hub
 
 from ._checkpoint_names import CheckpointName, checkpoint_name, checkpoint_names
 from ._folder_series import not_on_the_axis
-from ._places import HubPlace, StoredFile, snapshot_folder, weight_names, weight_paths
+from ._places import BESIDE, HubPlace, StoredFile, snapshot_folder, weight_names, weight_paths
 from ._public_suites import PublicSuite, public_suite
 from ._series import GRAMMAR, MAIN, Missing, Series, SuiteCheckpoint, checkpoint_of, chosen, in_stages, is_choice
 from ._trainer_state import TRAINER_STATE, TrainerState, trainer_state
@@ -170,10 +170,17 @@ class _Listing:
         commit = self.commits.get(name) or (name if re.fullmatch(r"[0-9a-f]{40}", name) else None)
         if commit is None:
             return _Revision(name=name, place=None)
-        files, folder = (_cached_files if self.offline else _hub_files)(self.repository, commit)
+        look = _cached_files if self.offline else _hub_files
+        files, beside, folder = look(self.repository, commit)
         if not files:
             return _Revision(name=name, place=None)
-        place = HubPlace(repository=self.repository, commit=commit, listed=files, branch="" if name == commit else name)
+        place = HubPlace(
+            repository=self.repository,
+            commit=commit,
+            listed=files,
+            beside=beside,
+            branch="" if name == commit else name,
+        )
         return _Revision(name=name, place=place, state=trainer_state(folder) if folder else TrainerState())
 
     def why_missing(self, name: str) -> str:
@@ -233,31 +240,44 @@ def _cached_commits(repository: str) -> dict[str, str]:
     return found
 
 
-def _cached_files(repository: str, commit: str) -> tuple[tuple[StoredFile, ...], Path | None]:
-    """Weights of a cached commit. The cache names large files by their SHA-256."""
+_Files = tuple[StoredFile, ...]
+
+
+def _cached_files(repository: str, commit: str) -> tuple[_Files, _Files, Path | None]:
+    """Weights of a cached commit, and what lies beside. The cache names large files by their SHA-256."""
     folder = snapshot_folder(repository, commit)
     if not folder.is_dir():
-        return (), None
-    files = [(path, path.resolve().name) for path in weight_paths(folder)]
-    if not files or any(len(digest) != 64 for _, digest in files):
-        return (), folder
-    return tuple(StoredFile(name=path.name, sha256=digest, bytes=path.stat().st_size) for path, digest in files), folder
+        return (), (), None
+
+    def stored(paths: Iterable[Path]) -> _Files:
+        return tuple(
+            StoredFile(name=path.name, sha256=path.resolve().name, bytes=path.stat().st_size)
+            for path in paths
+            if path.exists()
+        )
+
+    return stored(weight_paths(folder)), stored(folder / name for name in BESIDE), folder
 
 
-def _hub_files(repository: str, commit: str) -> tuple[tuple[StoredFile, ...], Path | None]:
-    """Weights of a commit as the hub tells of them; what the training noted beside them is fetched, as it is small."""
+def _hub_files(repository: str, commit: str) -> tuple[_Files, _Files, Path | None]:
+    """Weights of a commit, and what lies beside, as the hub tells; the small notes of its training are fetched."""
     from huggingface_hub import HfApi, hf_hub_download
 
     siblings: Any = HfApi().model_info(repository, revision=commit, files_metadata=True).siblings or []
     by_name = {each.rfilename: each for each in siblings}
-    files = tuple(
-        StoredFile(
-            name=name,
-            sha256=by_name[name].lfs.sha256 if by_name[name].lfs else str(by_name[name].blob_id),
-            bytes=int(by_name[name].size or 0),
+
+    def stored(names: Iterable[str]) -> _Files:
+        found = [by_name[name] for name in names if name in by_name]
+        return tuple(
+            StoredFile(
+                name=each.rfilename,
+                sha256=each.lfs.sha256 if each.lfs else str(each.blob_id),
+                bytes=int(each.size or 0),
+            )
+            for each in found
         )
-        for name in weight_names(sorted(by_name))
-    )
-    if TRAINER_STATE not in by_name:
-        return files, None
-    return files, Path(hf_hub_download(repository, TRAINER_STATE, revision=commit)).parent
+
+    folder = None
+    if TRAINER_STATE in by_name:
+        folder = Path(hf_hub_download(repository, TRAINER_STATE, revision=commit)).parent
+    return stored(weight_names(sorted(by_name))), stored(BESIDE), folder

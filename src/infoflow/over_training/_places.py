@@ -2,14 +2,20 @@
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import final
 
-from infoflow.foundation import UserError, file_digest, patient_hub
+from infoflow.foundation import UserError, digest, file_digest, patient_hub
 
 WEIGHTS = (".safetensors", ".bin")
+BESIDE = (
+    "config.json", "generation_config.json", "training.json", "tokenizer.json", "tokenizer_config.json",
+    "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model", "tokenizer.model",
+)  # fmt: skip
+"""Files that what is measured may depend on, beside the weights."""
 _NO_WEIGHTS = ("training_args.bin", "optimizer.bin", "scheduler.bin", "optimizer.safetensors", "rest.safetensors")
 _FETCHED = ("*.json", "*.safetensors", "*.bin", "*.txt", "*.model", "*.jinja")
 _NOT_FETCHED = ("*onnx*", "*optimizer*", "*training_args*", "*scheduler*", "*.msgpack", "*.h5", "coreml/*", "*/*")
@@ -31,12 +37,21 @@ class AbstractPlace(ABC):
 
     @property
     @abstractmethod
+    def revision(self) -> str:
+        """Its name on the hub; "": a folder."""
+
+    @property
+    @abstractmethod
     def is_here(self) -> bool:
         """Whether nothing has to be fetched."""
 
     @abstractmethod
     def weight_files(self) -> tuple[StoredFile, ...]:
         """Its files of weights with their checksums, without a download; () where there are none."""
+
+    @abstractmethod
+    def identity(self) -> str:
+        """What a result about it depends on: weights, configuration and tokenizer, wherever they lie."""
 
     @abstractmethod
     def opened(self, keep: bool = False) -> "AbstractOpened":
@@ -61,11 +76,21 @@ class FolderPlace(AbstractPlace):
     folder: Path
 
     @property
+    def revision(self) -> str:
+        return ""
+
+    @property
     def is_here(self) -> bool:
         return True
 
     def weight_files(self) -> tuple[StoredFile, ...]:
         return tuple(_stored(path, path.stat().st_size, path.stat().st_mtime_ns) for path in weight_paths(self.folder))
+
+    def identity(self) -> str:
+        beside = [path for path in (self.folder / name for name in BESIDE) if path.is_file()]
+        return _identity(
+            self.weight_files(), [_stored(path, path.stat().st_size, path.stat().st_mtime_ns) for path in beside]
+        )
 
     def opened(self, keep: bool = False) -> AbstractOpened:
         return _Here(self.folder)
@@ -79,7 +104,12 @@ class HubPlace(AbstractPlace):
     repository: str
     commit: str
     listed: tuple[StoredFile, ...]  # as the hub tells
+    beside: tuple[StoredFile, ...] = ()  # of `BESIDE`
     branch: str = ""  # under which the cache is to know it
+
+    @property
+    def revision(self) -> str:
+        return f"{self.repository}@{self.branch or self.commit}"
 
     @property
     def is_here(self) -> bool:
@@ -89,8 +119,15 @@ class HubPlace(AbstractPlace):
     def weight_files(self) -> tuple[StoredFile, ...]:
         return self.listed
 
+    def identity(self) -> str:
+        return _identity(self.listed, self.beside)
+
     def opened(self, keep: bool = False) -> AbstractOpened:
         return _Fetched(self, keep)
+
+
+def _identity(weights: Iterable[StoredFile], beside: Iterable[StoredFile]) -> str:
+    return digest([[(file.name, file.sha256) for file in files] for files in (weights, beside)])
 
 
 @lru_cache(maxsize=4096)

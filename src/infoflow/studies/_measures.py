@@ -48,6 +48,18 @@ from ._plan import AnalysisPlan
 SCORES_ONLY = "task_scores"
 """In `AnalysisPlan.tables`: the scores, which every study has, and nothing else."""
 
+LIGHT_TABLES = (
+    "mutual_information",
+    "layer_distance",
+    "geometry",
+    "head_confidence",
+    "head_positional",
+    "head_surface",
+    "head_patterns",
+    "head_relations",
+)
+"""What is measured at every checkpoint of a training unless told otherwise: cheap, and each says when."""
+
 
 def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
     """The measures of one model that the plan asks for.
