@@ -79,6 +79,7 @@ def checkpoint_of(name: CheckpointName | None, text: str, place: AbstractPlace, 
         tokens = name.tokens
     if math.isnan(tokens) and suite is not None and suite.tokens_per_update:
         tokens = float(update * suite.tokens_per_update)
+    tokens = 0.0 if update == 0 else tokens
     return SuiteCheckpoint(
         name=text,
         update=update,
