@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import typecheck
+from checkpoint_series import train_series
 from undrawn import undrawn
 
 typecheck.install("infoflow")
@@ -48,6 +49,18 @@ def built_once(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Pa
         return shared
 
     return folder
+
+
+@pytest.fixture(scope="session")
+def checkpoint_series(built_once) -> Path:
+    """A folder with ten checkpoints of one training; copy it to change it."""
+    return built_once("checkpoint-series", train_series)
+
+
+@pytest.fixture(scope="session")
+def other_series(built_once) -> Path:
+    """The same with another seed."""
+    return built_once("other-checkpoint-series", lambda folder: train_series(folder, seed=1))
 
 
 @pytest.fixture

@@ -19,6 +19,21 @@ if TYPE_CHECKING:
     from infoflow.studies import AnalyzeOptions, Run
 
 
+CorpusName = Annotated[
+    str,
+    Parameter(
+        help="A file (text, .tsv, .conllu, .tagged, .csv, .jsonl, .json, .parquet; .gz too), two aligned files "
+        "(a.en,a.fr), tatoeba-en-fr, grammar, grammar:SIZE, or hf:NAME."
+    ),
+]
+Sentences = Annotated[
+    int, Parameter(converter=limited("CountOrNone"), help="Sentences to read at most, chosen by hash; 0 reads all.")
+]
+Tokenizer = Annotated[str | None, Parameter(help="Folder or name. Default: the one beside the weights.")]
+MaxLength = Annotated[
+    int,
+    Parameter(converter=limited("MaxLength"), help="Longer sentences are cut at so many tokens, and counted."),
+]
 _LONGEST_NAME = 150  # bytes; file systems take 255, and what is written beside it needs some
 
 
@@ -27,24 +42,13 @@ _LONGEST_NAME = 150  # bytes; file systems take 255, and what is written beside 
 class Measuring:
     """Which sentences a model is measured on, and how."""
 
-    corpus: Annotated[
-        str,
-        Parameter(
-            help="A file (text, .tsv, .conllu, .tagged, .csv, .jsonl, .json, .parquet; .gz too), two aligned files "
-            "(a.en,a.fr), tatoeba-en-fr, grammar, grammar:SIZE, or hf:NAME."
-        ),
-    ] = "tatoeba-en-fr"
+    corpus: CorpusName = "tatoeba-en-fr"
     text_column: TextColumn = None
     translation_column: TranslationColumn = None
-    sentences: Annotated[
-        int, Parameter(converter=limited("CountOrNone"), help="Sentences to read at most, chosen by hash; 0 reads all.")
-    ] = 5000
+    sentences: Sentences = 5000
     control: Annotated[bool, Parameter(help="Measure the same architecture with random weights too.")] = True
-    tokenizer: Annotated[str | None, Parameter(help="Folder or name. Default: the one beside the weights.")] = None
-    max_length: Annotated[
-        int,
-        Parameter(converter=limited("MaxLength"), help="Longer sentences are cut at so many tokens, and counted."),
-    ] = 512
+    tokenizer: Tokenizer = None
+    max_length: MaxLength = 512
     precision: Annotated[
         Literal["fp32", "bf16"], Parameter(help="bf16 is faster where the processor has bfloat16 instructions.")
     ] = "fp32"

@@ -1,5 +1,12 @@
 """When in training a model becomes what it is: which updates to look at, and what a curve over them says."""
 
+from ._check_rows import CHECKPOINT_CHECKS as CHECKPOINT_CHECKS
+from ._check_rows import CheckRow as CheckRow
+from ._check_rows import SeriesChecks as SeriesChecks
+from ._check_rows import WeighedCheckpoint as WeighedCheckpoint
+from ._checkpoint_names import CheckpointName as CheckpointName
+from ._checkpoint_names import checkpoint_name as checkpoint_name
+from ._checkpoint_names import parse_steps as parse_steps
 from ._clock import CLOCKS as CLOCKS
 from ._clock import SUFFIX as SUFFIX
 from ._clock import Clock as Clock
@@ -21,6 +28,9 @@ from ._phase import Phase as Phase
 from ._phase import phase as phase
 from ._prunable import PRUNABLE_BY_UPDATE as PRUNABLE_BY_UPDATE
 from ._prunable import prunable_by_update as prunable_by_update
+from ._public_suites import PUBLIC_SUITES as PUBLIC_SUITES
+from ._public_suites import PublicSuite as PublicSuite
+from ._public_suites import public_suite as public_suite
 from ._role_events import RoleEvent as RoleEvent
 from ._role_events import RoleEvents as RoleEvents
 from ._role_events import expected_jaccard as expected_jaccard
@@ -28,7 +38,16 @@ from ._role_events import role_events as role_events
 from ._schedule import DEFAULT_SCHEDULE as DEFAULT_SCHEDULE
 from ._schedule import checkpoint_steps as checkpoint_steps
 from ._schedule import select_steps as select_steps
+from ._series import Missing as Missing
+from ._series import Series as Series
+from ._series import SuiteCheckpoint as SuiteCheckpoint
+from ._series_checks import check_series as check_series
+from ._sources import read_series as read_series
+from ._trainer_state import TrainerState as TrainerState
+from ._trainer_state import trainer_state as trainer_state
 from ._translation_order import Reordering as Reordering
 from ._translation_order import fuzzy_reordering as fuzzy_reordering
 from ._translation_order import source_share as source_share
 from ._triangles import triangle_ratios as triangle_ratios
+from ._weighing import Weight as Weight
+from ._weighing import weigh as weigh

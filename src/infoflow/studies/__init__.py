@@ -13,8 +13,10 @@ from ._graph import Graph as Graph
 from ._graph import graph as graph
 from ._learning import LEARNING_CURVES as LEARNING_CURVES
 from ._learning import learning_curve as learning_curve
+from ._measures import LIGHT_TABLES as LIGHT_TABLES
 from ._measures import pair_measures as pair_measures
 from ._measures import standard_measures as standard_measures
+from ._over_training import over_training as over_training
 from ._parts import at_most as at_most
 from ._plan import PRESETS as PRESETS
 from ._plan import AlignmentPlan as AlignmentPlan
@@ -42,7 +44,9 @@ from .stages import CompareRecordings as CompareRecordings
 from .stages import MatchModel as MatchModel
 from .stages import MeasureGiven as MeasureGiven
 from .stages import MeasureModel as MeasureModel
+from .stages import MeasureSuiteCheckpoint as MeasureSuiteCheckpoint
 from .stages import Prune as Prune
 from .stages import Record as Record
 from .stages import Train as Train
+from .stages import WeighCheckpoint as WeighCheckpoint
 from .stages import matched_weights as matched_weights

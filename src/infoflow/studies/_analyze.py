@@ -73,7 +73,7 @@ def _analyze(
     clock: WallClock | None,
     merging: bool = False,
 ) -> None:
-    corpus, bench = _corpus(options), Workbench(run.path / "work")
+    corpus, bench = corpus_of(options), Workbench(run.path / "work")
     measuring = _measuring(sources, options, corpus, bench, merging)
     if shard is not None:
         for stage in measuring:
@@ -212,7 +212,8 @@ def _compared_plan(plan: dict[str, Any], before: dict[str, Any]) -> dict[str, An
     return {**plan, "options": left}
 
 
-def _corpus(options: AnalyzeOptions) -> Corpus:
+def corpus_of(options: AnalyzeOptions) -> Corpus:
+    """The distinct sentences that an analysis reads."""
     columns = {"text_column": options.text_column, "translation_column": options.translation_column}
     whole = first_then_others(lambda: load_corpus(options.corpus, **columns))
     corpus = at_most(distinct(whole), options.sentences)

@@ -12,11 +12,13 @@ from ._measure import AbstractMeasureStage as AbstractMeasureStage
 from ._measure import MeasureModel as MeasureModel
 from ._measure_checkpoint import MeasureCheckpoint as MeasureCheckpoint
 from ._measure_given import MeasureGiven as MeasureGiven
+from ._measure_suite import MeasureSuiteCheckpoint as MeasureSuiteCheckpoint
 from ._prune import Prune as Prune
 from ._record import CompareRecordings as CompareRecordings
 from ._record import Record as Record
 from ._stage import AbstractStage as AbstractStage
 from ._train import Train as Train
+from ._weigh import WeighCheckpoint as WeighCheckpoint
 
 STAGES: tuple[type[AbstractStage], ...] = (
     Train,

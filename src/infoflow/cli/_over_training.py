@@ -1,0 +1,79 @@
+"""`infoflow over-training`."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from ._measuring import CorpusName, MaxLength, Sentences, Tokenizer, run_name, show_run
+from ._options import names_in
+from ._session import Device, Out, Seed, Session, Settings, TextColumn, TranslationColumn, run_folder, working
+from ._settings import analysis_settings
+from ._show import show, show_path, show_table
+
+
+def over_training(
+    *source: str,
+    corpus: CorpusName = "tatoeba-en-fr",
+    text_column: TextColumn = None,
+    translation_column: TranslationColumn = None,
+    sentences: Sentences = 5000,
+    only: Annotated[tuple[str, ...], Parameter(name=("--only", "--tables"), negative=(), show_default=False)] = (),
+    check: Annotated[bool, Parameter(negative=())] = False,
+    steps: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
+    include_suspect: Annotated[bool, Parameter(negative=())] = False,
+    keep_downloads: Annotated[bool, Parameter(negative=())] = False,
+    tokenizer: Tokenizer = None,
+    max_length: MaxLength = 512,
+    settings: Settings = (),
+    seed: Seed = 0,
+    device: Device = None,
+    out: Out = None,
+    session: Session = Session(),  # noqa: B008 (frozen)
+) -> None:
+    """Follow a model through its training: check its checkpoints, and measure each on the same sentences.
+
+    Args:
+        source: A folder with checkpoint-*, step-* or the like, a run folder, NAME@all, NAME@log:12,
+            NAME@1000..20000, NAME@REVISION,REVISION, or NAME-step_{20k,40k}.
+        only: Tables to compute, separated by commas; all for all. Default: those that are cheap.
+        check: Check the checkpoints, and measure nothing.
+        steps: NAME=STEP for a checkpoint whose name tells no step. May be repeated.
+        include_suspect: Keep checkpoints that a check calls an error.
+        keep_downloads: Leave what is fetched from the hub in its cache.
+        seed: Of the token sample and the clusterings.
+    """
+    with working(session):
+        from infoflow.studies import AnalyzeOptions
+        from infoflow.studies import over_training as follow
+
+        options = AnalyzeOptions(
+            corpus=corpus,
+            text_column=text_column or "",
+            translation_column=translation_column or "",
+            only=names_in("--only", only),
+            sentences=sentences,
+            seed=seed,
+            device=device or "auto",
+            tokenizer=tokenizer,
+            max_length=max_length,
+            measures=analysis_settings(settings),
+        )
+        run = follow(
+            source,
+            options,
+            run_folder(out, run_name("over-training", *source)),
+            steps=names_in("--steps", steps),
+            check=check,
+            keep_downloads=keep_downloads,
+            include_suspect=include_suspect,
+        )
+        found = run.tables["checkpoint_checks"]
+        rows = [[one.level, one.check, one.message] for one in found.itertuples()]
+        if rows:
+            show_table(["level", "check", "message"], rows)
+        left = run.tables["checkpoints"]
+        show(f"{len(left)} checkpoints, {int(left['excluded'].sum())} of them left out.")
+        if check:
+            show_path("Tables", run.path / "tables")
+        else:
+            show_run(run)

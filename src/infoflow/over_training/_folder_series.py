@@ -1,0 +1,149 @@
+"""The checkpoints in a folder of this machine."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from infoflow.foundation import UserError
+
+from ._checkpoint_names import checkpoint_name, checkpoint_names
+from ._places import FolderPlace, weight_paths
+from ._series import MAIN, Missing, Series, SuiteCheckpoint, checkpoint_of, chosen, in_stages
+from ._trainer_state import trainer_state
+
+_INSIDE = ("snapshots", "checkpoints")  # of a training's folder
+_CONFIG = "config.json"
+
+
+def folder_series(folder: Path, choice: str, steps: Mapping[str, int]) -> list[Series]:
+    """The series in a folder with `checkpoint-*`, `step-*` or the like; of a study's run folder that of each model.
+
+    What lies in the folder itself counts as `main`: as one more name of a checkpoint with the same weights, else where
+    its `trainer_state.json`, or `steps`, says which step it is.
+
+    Raises:
+        UserError: There are none, or a name tells no step.
+    """
+    if not folder.is_dir():
+        raise UserError(f"A series of checkpoints is a folder that holds some, or a hub name. {folder} is a file.")
+    homes = _homes(folder)
+    if not homes:
+        raise UserError(
+            f"{folder} holds no checkpoints: no folder checkpoint-*, step-* or the like with config.json and weights. "
+            + (
+                f"For one checkpoint: infoflow analyze {folder}"
+                if (folder / _CONFIG).is_file()
+                else "Give the folder that holds them, or a name on the model hub with @all."
+            )
+        )
+    return [
+        series
+        for name, home in homes.items()
+        for series in _series(name, home, _root(folder, home), choice, steps, str(folder))
+    ]
+
+
+def _homes(folder: Path) -> dict[str, Path]:
+    """The folders that hold checkpoints, by the name of their training."""
+    for home in (folder, *(folder / name for name in _INSIDE)):
+        if any(_is_checkpoint(path) for path in _subfolders(home)):
+            return {_name(folder): home}
+    if not (folder / "run.json").is_file():
+        return {}
+    found: dict[str, Path] = {}
+    for model in sorted({path.parent.parent for path in (folder / "models").rglob(_CONFIG)}):
+        for home in (model, *(model / name for name in _INSIDE)):
+            if home.name not in _INSIDE and model.name in _INSIDE:
+                continue
+            if any(_is_checkpoint(path) for path in _subfolders(home)):
+                owner = home.parent if home.name in _INSIDE else home
+                found[str(owner.relative_to(folder / "models"))] = home
+                break
+    return found
+
+
+def _name(folder: Path) -> str:
+    """The last part of the path; of a folder called checkpoints, its parent's too."""
+    path = folder.resolve()
+    return f"{path.parent.name}/{path.name}" if path.name in _INSIDE else path.name
+
+
+def _subfolders(home: Path) -> list[Path]:
+    return sorted(path for path in home.glob("*") if path.is_dir() and not path.name.startswith("."))
+
+
+def _is_checkpoint(path: Path) -> bool:
+    return (path / _CONFIG).is_file() and checkpoint_name(path.name) is not None
+
+
+def _root(folder: Path, home: Path) -> Path | None:
+    """The model that lies beside the checkpoints, if there is one."""
+    root = folder if home in (folder, *(folder / name for name in _INSIDE)) else home.parent
+    return root if (root / _CONFIG).is_file() and weight_paths(root) else None
+
+
+def _series(
+    name: str, home: Path, root: Path | None, choice: str, steps: Mapping[str, int], source: str
+) -> list[Series]:
+    """The checkpoints in one folder; a subfolder without configuration and number is none."""
+    paths = {
+        path.name: path
+        for path in _subfolders(home)
+        if (path / _CONFIG).is_file() or path.name in steps or _numbered(path.name)
+    }
+    if unknown := [each for each in steps if each not in (*paths, MAIN)]:
+        raise UserError(f"--steps names no checkpoint in {source}: {unknown[0]}. There are: {', '.join(paths)}.")
+    names = {read.text: read for read in checkpoint_names(paths, steps, source)}
+    empty = [
+        Missing(name=text, update=names[text].step, why="its folder holds no config.json and weights")
+        for text, path in paths.items()
+        if not ((path / _CONFIG).is_file() and weight_paths(path))
+    ]
+    absent = {each.name for each in empty}
+    found = []
+    for text, path in paths.items():
+        if text not in absent:
+            checkpoint = checkpoint_of(names[text], text, FolderPlace(path), trainer_state(path), None, steps)
+            assert checkpoint is not None
+            found.append((names[text], checkpoint))
+    notes, main = _main(root, [checkpoint for _, checkpoint in found], steps)
+    branches = in_stages(found)
+    return [
+        Series(
+            name=name if len(branches) == 1 else f"{name}-ingredient{number}",
+            checkpoints=tuple(chosen([*branch, *main], choice, source)),
+            missing=tuple(empty),
+            notes=notes,
+        )
+        for number, branch in enumerate(branches, start=1)
+    ]
+
+
+def _main(
+    root: Path | None, listed: list[SuiteCheckpoint], steps: Mapping[str, int]
+) -> tuple[tuple[str, ...], list[SuiteCheckpoint]]:
+    """What to tell of the model beside the checkpoints, and the model where it is a checkpoint of its own."""
+    if root is None:
+        return (), []
+    place = FolderPlace(root)
+    digests = [file.sha256 for file in place.weight_files()]
+    if any([file.sha256 for file in one.place.weight_files()] == digests for one in listed):
+        return (), []
+    name = checkpoint_names([MAIN], steps, str(root))[0] if MAIN in steps else None
+    checkpoint = checkpoint_of(name, MAIN, place, trainer_state(root), None, steps)
+    if checkpoint is None:
+        return (not_on_the_axis(str(root)),), []
+    return (), [checkpoint]
+
+
+def not_on_the_axis(what: str) -> str:
+    """The note on a final model that is none of the checkpoints."""
+    return (
+        f"The model in {what} equals none of its checkpoints, and nothing says which step it is (it may be annealed, "
+        f"averaged or tuned), so it is left out. If it is one: --steps {MAIN}=STEP"
+    )
+
+
+def _numbered(name: str) -> bool:
+    """Whether a folder is called as those that `Trainer` and infoflow write, even if it is empty."""
+    return re.fullmatch(r"(checkpoint|step)-\d+", name) is not None

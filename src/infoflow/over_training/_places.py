@@ -1,0 +1,228 @@
+"""Where a checkpoint lies: in a folder of this machine, or in a revision on the hub that is fetched for a while."""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import final
+
+from infoflow.foundation import UserError, digest, file_digest, patient_hub
+
+WEIGHTS = (".safetensors", ".bin")
+BESIDE = (
+    "config.json", "generation_config.json", "training.json", "tokenizer.json", "tokenizer_config.json",
+    "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model", "tokenizer.model",
+)  # fmt: skip
+"""Files that what is measured may depend on, beside the weights."""
+_NO_WEIGHTS = ("training_args.bin", "optimizer.bin", "scheduler.bin", "optimizer.safetensors", "rest.safetensors")
+_FETCHED = ("*.json", "*.safetensors", "*.bin", "*.txt", "*.model", "*.jinja")
+_NOT_FETCHED = ("*onnx*", "*optimizer*", "*training_args*", "*scheduler*", "*.msgpack", "*.h5", "coreml/*", "*/*")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredFile:
+    """A file of weights."""
+
+    name: str
+    sha256: str
+    bytes: int
+
+
+class AbstractPlace(ABC):
+    """Where the files of one checkpoint are."""
+
+    commit: str = ""  # of a repository
+
+    @property
+    @abstractmethod
+    def revision(self) -> str:
+        """Its name on the hub; "": a folder."""
+
+    @property
+    @abstractmethod
+    def is_here(self) -> bool:
+        """Whether nothing has to be fetched."""
+
+    @abstractmethod
+    def weight_files(self) -> tuple[StoredFile, ...]:
+        """Its files of weights with their checksums, without a download; () where there are none."""
+
+    @abstractmethod
+    def identity(self) -> str:
+        """What a result about it depends on: weights, configuration and tokenizer, wherever they lie."""
+
+    @abstractmethod
+    def opened(self, keep: bool = False) -> "AbstractOpened":
+        """A context that gives the folder, fetched if need be; unless `keep`, what was fetched for it goes again."""
+
+
+class AbstractOpened(ABC):
+    """A folder for the length of a `with`."""
+
+    @abstractmethod
+    def __enter__(self) -> Path: ...
+
+    @abstractmethod
+    def __exit__(self, *failure: object) -> None: ...
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FolderPlace(AbstractPlace):
+    """A folder that `save_pretrained` wrote."""
+
+    folder: Path
+
+    @property
+    def revision(self) -> str:
+        return ""
+
+    @property
+    def is_here(self) -> bool:
+        return True
+
+    def weight_files(self) -> tuple[StoredFile, ...]:
+        return tuple(_stored(path, path.stat().st_size, path.stat().st_mtime_ns) for path in weight_paths(self.folder))
+
+    def identity(self) -> str:
+        beside = [path for path in (self.folder / name for name in BESIDE) if path.is_file()]
+        return _identity(
+            self.weight_files(), [_stored(path, path.stat().st_size, path.stat().st_mtime_ns) for path in beside]
+        )
+
+    def opened(self, keep: bool = False) -> AbstractOpened:
+        return _Here(self.folder)
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HubPlace(AbstractPlace):
+    """A commit of a repository; branches move, commits do not."""
+
+    repository: str
+    commit: str
+    listed: tuple[StoredFile, ...]  # as the hub tells
+    beside: tuple[StoredFile, ...] = ()  # of `BESIDE`
+    branch: str = ""  # under which the cache is to know it
+
+    @property
+    def revision(self) -> str:
+        return f"{self.repository}@{self.branch or self.commit}"
+
+    @property
+    def is_here(self) -> bool:
+        kept = snapshot_folder(self.repository, self.commit)
+        return bool(self.listed) and all((kept / file.name).exists() for file in self.listed)
+
+    def weight_files(self) -> tuple[StoredFile, ...]:
+        return self.listed
+
+    def identity(self) -> str:
+        return _identity(self.listed, self.beside)
+
+    def opened(self, keep: bool = False) -> AbstractOpened:
+        return _Fetched(self, keep)
+
+
+def _identity(weights: Iterable[StoredFile], beside: Iterable[StoredFile]) -> str:
+    return digest([[(file.name, file.sha256) for file in files] for files in (weights, beside)])
+
+
+@lru_cache(maxsize=4096)
+def _stored(path: Path, size: int, changed: int) -> StoredFile:
+    """Read once in a process, unless it has `changed`."""
+    return StoredFile(name=path.name, sha256=file_digest(path), bytes=size)
+
+
+def weight_paths(folder: Path) -> list[Path]:
+    """The files of weights in a folder: safetensors where there are any, as they are what is loaded."""
+    names = sorted(path.name for path in folder.glob("*") if path.is_file())
+    return [folder / name for name in weight_names(names)]
+
+
+def weight_names(names: list[str]) -> list[str]:
+    """Those of the names that are of weights, which loading would read."""
+    found = [name for name in names if name.endswith(WEIGHTS) and name not in _NO_WEIGHTS and "/" not in name]
+    return [name for name in found if name.endswith(".safetensors")] or found
+
+
+@dataclass(slots=True)
+class _Here(AbstractOpened):
+    folder: Path
+
+    def __enter__(self) -> Path:
+        return self.folder
+
+    def __exit__(self, *failure: object) -> None:
+        pass
+
+
+class _Fetched(AbstractOpened):
+    def __init__(self, place: HubPlace, keep: bool) -> None:
+        self._repository, self._commit, self._branch, self._keep = place.repository, place.commit, place.branch, keep
+
+    def __enter__(self) -> Path:
+        self._snapshots = snapshot_folder(self._repository, self._commit).parent
+        self._links, self._blobs = _files(self._snapshots / self._commit), _files(self._snapshots.parent / "blobs")
+        try:
+            folder = Path(_download(self._repository, self._commit))
+        except BaseException:
+            self.__exit__()
+            raise
+        if self._keep and self._branch:  # a commit that is fetched by its hash is found again by its hash only
+            name = self._snapshots.parent / "refs" / self._branch
+            name.parent.mkdir(parents=True, exist_ok=True)
+            name.write_text(self._commit, encoding="utf-8")
+        return folder
+
+    def __exit__(self, *failure: object) -> None:
+        """What was there before stays, and so does what a kept revision shares."""
+        if self._keep:
+            return
+        for path in _files(self._snapshots / self._commit) - self._links:
+            path.unlink(missing_ok=True)
+        used = {path.resolve() for path in _files(self._snapshots)}
+        for path in _files(self._snapshots.parent / "blobs") - self._blobs:
+            if path.resolve() not in used:
+                path.unlink(missing_ok=True)
+        _remove_empty(self._snapshots / self._commit)
+
+
+def _download(repository: str, commit: str) -> str:
+    from huggingface_hub import constants, snapshot_download
+
+    try:
+        with patient_hub():
+            return snapshot_download(
+                repository,
+                revision=commit,
+                allow_patterns=list(_FETCHED),
+                ignore_patterns=list(_NOT_FETCHED),
+                local_files_only=constants.HF_HUB_OFFLINE,
+            )
+    except Exception as error:
+        raise UserError(
+            f"{repository} at {commit[:12]} could not be fetched: {str(error).splitlines()[0][:200]}\n"
+            "Whatever is measured is kept; give the same command again."
+        ) from error
+
+
+def snapshot_folder(repository: str, commit: str) -> Path:
+    """Where the hub's cache keeps a commit, whether or not it is there."""
+    from huggingface_hub import constants
+    from huggingface_hub.file_download import repo_folder_name
+
+    name = repo_folder_name(repo_id=repository, repo_type="model")
+    return Path(constants.HF_HUB_CACHE) / name / "snapshots" / commit
+
+
+def _files(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.is_symlink() or path.is_file()} if folder.is_dir() else set()
+
+
+def _remove_empty(folder: Path) -> None:
+    for path in (folder, folder.parent):
+        if path.is_dir() and not any(path.iterdir()):
+            os.rmdir(path)  # noqa: PTH106 (refuses a folder that has something in it by now)

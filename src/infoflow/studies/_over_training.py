@@ -1,0 +1,303 @@
+"""`over_training`: every table at every checkpoint of a training that is given, once its checkpoints are checked."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from infoflow.corpus import Corpus
+from infoflow.engine import InTurn
+from infoflow.flow import AbstractMeasure, PassOptions, is_first, wait_for_all
+from infoflow.foundation import UserError, current_display, provenance
+from infoflow.over_training import Series, SeriesChecks, SuiteCheckpoint, parse_steps, read_series
+from infoflow.report import check_replaceable, write_report
+from infoflow.results import RunFolder, TableSchema
+
+from ._analyze import corpus_of
+from ._clock import WallClock, reset_clock, wall_clock
+from ._given import AnalyzeOptions, exists
+from ._graph import Graph
+from ._measures import LIGHT_TABLES, choose, standard_measures
+from ._run import Run
+from ._run_stages import run_stages
+from ._series_tables import CHECKPOINT_TABLES, Measured, checked, clocks, series_rows, subject_of
+from ._study import only_one
+from ._workbench import Part, Workbench, stacked
+from .stages import MeasureSuiteCheckpoint, WeighCheckpoint
+
+KIND = "over-training"
+ALL = "all"  # instead of names of tables
+
+
+def over_training(
+    sources: Sequence[Path | str] | Path | str,
+    options: AnalyzeOptions | None = None,
+    out: Path | str = "runs/over-training",
+    *,
+    steps: Sequence[str] = (),
+    check: bool = False,
+    keep_downloads: bool = False,
+    include_suspect: bool = False,
+) -> Run:
+    """Check the checkpoints of a training, measure each on the same sentences, and write a run folder with its report.
+
+    A row at an update is bit for bit the row of `analyze` on that checkpoint's folder alone with the same settings.
+    Checkpoints that a check calls an error are left out of all tables but `checkpoints` and `checkpoint_checks`. Each
+    revision of a hub is fetched when its turn comes, and removed when it is measured; what the user had before stays.
+
+    Args:
+        sources: See `infoflow.over_training.read_series`: one or several.
+        options: As of `analyze`; by default `LIGHT_TABLES` are computed, `only=("all",)` asks for all. No control is
+            measured: step 0 is one.
+        out: The run folder.
+        steps: `NAME=STEP` for checkpoints whose names tell no step.
+        check: Check, and measure nothing.
+        keep_downloads: Leave fetched revisions in the hub's cache.
+        include_suspect: Measure those too that a check calls an error, where they can be loaded.
+
+    Raises:
+        UserError: A source, the corpus or a setting does not allow it, or fewer than two checkpoints are left.
+    """
+    given = [str(source) for source in ([sources] if isinstance(sources, str | Path) else sources)]
+    if not given:
+        raise UserError("Give at least one series of checkpoints: a folder that holds them, or a hub name with @all.")
+    asked = _Asked(
+        sources=tuple(str(Path(source).resolve()) if exists(source) else source for source in given),
+        options=dataclasses.replace(options or AnalyzeOptions(), control=False),
+        steps=tuple(steps),
+        check=check,
+        keep_downloads=keep_downloads,
+        include_suspect=include_suspect,
+    )
+    measures = [] if check else _measures(asked.options)
+    series = read_series(asked.sources, parse_steps(asked.steps))
+    _require_two(series)
+    run = RunFolder(out)
+    with only_one(run):
+        _open(run, asked, series)
+        with wall_clock(run, save=is_first()) as clock:
+            _Following(run, asked, series, measures).follow(clock)
+    return Run(run)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class _Asked:
+    """What the user asked for; plain values, kept in run.json."""
+
+    sources: tuple[str, ...]
+    options: AnalyzeOptions
+    steps: tuple[str, ...]
+    check: bool
+    keep_downloads: bool
+    include_suspect: bool
+
+    def plan(self) -> dict[str, Any]:
+        """What decides whether the folder's tables are of this call, and what it computes of them."""
+        plan = dataclasses.asdict(self)
+        return {"models": plan.pop("sources"), **plan}
+
+
+def _measures(options: AnalyzeOptions) -> list[AbstractMeasure]:
+    """Those that were named; else the light ones."""
+    standard = standard_measures(options.measures)
+    if options.only == (ALL,) or (not options.only and options.measures.tables):
+        return standard
+    names = {measure.name for measure in standard}
+    return choose(standard, options.only or [name for name in LIGHT_TABLES if name in names])
+
+
+def _require_two(series: Sequence[Series]) -> None:
+    for one in series:
+        for note in one.notes:
+            current_display().note(note)
+        found = one.checkpoints
+        if len({checkpoint.update for checkpoint in found}) >= 2 or len(found) >= 2:
+            continue
+        missing = f" Missing: {', '.join(each.name for each in one.missing[:8])}." if one.missing else ""
+        if not found:
+            raise UserError(f"{one.name} has no checkpoint that can be read.{missing}")
+        place = getattr(found[0].place, "folder", one.name)
+        raise UserError(
+            f"Over training means at least two checkpoints. {one.name} has one, {found[0].name}.{missing}\n"
+            f"To measure it alone: infoflow analyze {place}"
+        )
+
+
+def _open(run: RunFolder, asked: _Asked, series: Sequence[Series]) -> None:
+    """Note the plan in the run folder; tables of other settings are removed, so that a report never mixes two."""
+    before = run.read()
+    if before and before.get("kind") != KIND:
+        raise UserError(f"{run.path} holds a run of another kind ({before.get('kind')}). Choose another --out.")
+    plan = json.loads(json.dumps(asked.plan()))
+    if is_first():
+        check_replaceable(run.report)
+        if before and _settings(before.get("plan")) != _settings(plan):
+            run.tables.clear()
+            reset_clock(run)
+        names = ", ".join(one.name for one in series)
+        run.update(anonymous=False, kind=KIND, title=f"{names} over training", plan=plan)
+    wait_for_all()
+
+
+def _settings(plan: Any) -> Any:
+    """A plan without what only chooses among the tables."""
+    if not isinstance(plan, dict) or not isinstance(plan.get("options"), dict):
+        return plan
+    kept = {name: value for name, value in plan.items() if name not in ("check", "keep_downloads")}
+    return {**kept, "options": {**plan["options"], "only": None}}
+
+
+class _Following:
+    """The stages of a call: checkpoints by what their results depend on, so that equal ones are measured once."""
+
+    def __init__(
+        self, run: RunFolder, asked: _Asked, series: Sequence[Series], measures: Sequence[AbstractMeasure]
+    ) -> None:
+        self.run, self.asked, self.series, self.measures = run, asked, series, measures
+        self.bench = Workbench(run.path / "work")
+        self.corpus: Corpus = corpus_of(asked.options)
+        self.weighing = {
+            (one.name, checkpoint.name): self._weigh(one, checkpoint)
+            for one in series
+            for checkpoint in one.checkpoints
+        }
+
+    def follow(self, clock: WallClock) -> None:
+        """Check, measure, check again what had to be fetched first, write."""
+        if self.asked.check or all(stage.checkpoint.place.is_here for stage in self.weighing.values()):
+            self._run({stage.key: stage for stage in self.weighing.values()}, "Checks")
+        stages = {} if self.asked.check else self._measuring()
+        self._run(stages, "Over training")
+        if is_first():
+            self._write(stages, clock)
+        wait_for_all()
+
+    def _weigh(self, series: Series, checkpoint: SuiteCheckpoint) -> WeighCheckpoint:
+        return WeighCheckpoint(
+            checkpoint=checkpoint,
+            series=series.name,
+            bench=self.bench,
+            options=self.asked.options,
+            corpus=self.corpus,
+            keep_downloads=self.asked.keep_downloads,
+        )
+
+    def _run(self, stages: Mapping[str, Any], title: str) -> None:
+        if stages:
+            run_stages(Graph(stages=list(stages.values()), folder=self.run), self.run, InTurn(), title=title)
+
+    def _measuring(self) -> dict[str, MeasureSuiteCheckpoint]:
+        """A stage for each checkpoint's weights, by what weighing them is called, but for suspects."""
+        options = self.asked.options
+        passes = PassOptions(
+            seed=options.seed, tokens_per_batch=options.measures.tokens_per_batch, max_length=options.max_length
+        )
+        found: dict[str, MeasureSuiteCheckpoint] = {}
+        for one in self.series:
+            left_out = self._left_out(one, self.checks(one)) if self._weighed(one) else set()
+            left = [checkpoint for checkpoint in one.checkpoints if checkpoint.name not in left_out]
+            if len(left) < 2:
+                suspects = ", ".join(sorted(left_out))
+                raise UserError(
+                    f"Checks leave fewer than two checkpoints of {one.name}; suspects are {suspects}.\n"
+                    "See what is wrong: infoflow over-training ... --check. To measure them all the same: "
+                    "--include-suspect"
+                )
+            for checkpoint in left:
+                weighing = self.weighing[one.name, checkpoint.name]
+                stage = MeasureSuiteCheckpoint(weighing=weighing, passes=passes, measures=self.measures)
+                found.setdefault(stage.key, stage)
+        return found
+
+    # -- checks -------------------------------------------------------------------------------------------------------
+
+    def _weighed(self, series: Series) -> bool:
+        return all(self.weighing[series.name, one.name].is_done() for one in series.checkpoints)
+
+    def checks(self, series: Series) -> SeriesChecks:
+        return checked(series, {one.name: self.weighing[series.name, one.name] for one in series.checkpoints})
+
+    def _left_out(self, series: Series, checks: SeriesChecks) -> set[str]:
+        """Names of suspects, or, where these are wanted, of those that cannot be loaded."""
+        if not self.asked.include_suspect:
+            return set(checks.suspects)
+        return {one.name for one in series.checkpoints if not self.weighing[series.name, one.name].facts["task"]}
+
+    # -- tables -------------------------------------------------------------------------------------------------------
+
+    def _write(self, stages: Mapping[str, MeasureSuiteCheckpoint], clock: WallClock) -> None:
+        by_weights = {stage.weighing.key: stage for stage in stages.values()}
+        schemas: dict[str, TableSchema] = dict(CHECKPOINT_TABLES)
+        for stage in stages.values():
+            schemas |= stage.schemas()
+        parts: list[Part] = []
+        warnings: list[str] = []
+        for one in self.series:
+            checks = self.checks(one)
+            left_out = self._left_out(one, checks)
+            weighing = {each.name: self.weighing[one.name, each.name] for each in one.checkpoints}
+            measured = [Measured(checkpoint=each, weighing=weighing[each.name]) for each in one.checkpoints]
+            parts.append(series_rows(one, measured, checks, left_out))
+            times = clocks(one, checks)
+            parts += [
+                by_weights[each.weighing.key].rows(subject_of(one, measured, each), times[each.checkpoint.name])
+                for each in measured
+                if each.checkpoint.name not in left_out and each.weighing.key in by_weights
+            ]
+            warnings += _told(one, checks, left_out)
+        self._write_tables(stacked(parts), schemas)
+        self._describe(stages, clock, warnings)
+        write_report(self.run)
+
+    def _write_tables(self, tables: Mapping[str, pd.DataFrame], schemas: Mapping[str, TableSchema]) -> None:
+        if not self.asked.check:
+            self.run.tables.clear()
+        for name, frame in tables.items():
+            self.run.tables.write(frame, schemas[name])
+
+    def _describe(
+        self, stages: Mapping[str, MeasureSuiteCheckpoint], clock: WallClock, warnings: Sequence[str]
+    ) -> None:
+        all_stages = [*{stage.key: stage for stage in self.weighing.values()}.values(), *stages.values()]
+        models = []
+        for one in self.series:
+            measured = [
+                Measured(checkpoint=each, weighing=self.weighing[one.name, each.name]) for each in one.checkpoints
+            ]
+            last = measured[-1]
+            keys = subject_of(one, measured, last).keys()
+            facts = last.weighing.facts
+            models.append({"name": keys.pop("model"), **keys, "parameters": facts["parameters"]})
+        corpus = self.corpus
+        self.run.update(
+            corpus={
+                "name": corpus.name,
+                "digest": corpus.digest,
+                "sentences": len(corpus),
+                "words": int(corpus.word_counts.sum()),
+            },
+            models=models,
+            timings={"over training (this call)": round(clock.this_call, 1)},
+            stages=Graph(stages=all_stages, folder=self.run).records(),
+            seconds=round(clock.all_calls, 1),
+            warnings=list(warnings),
+            failures=[dataclasses.asdict(failure) for stage in stages.values() for failure in stage.failures()],
+            command=provenance()["command"],
+            provenance=provenance(),
+        )
+
+
+def _told(series: Series, checks: SeriesChecks, left_out: set[str]) -> list[str]:
+    """Errors and warnings of the checks, for people; a suspect is told of by its name."""
+    told = []
+    for row in checks.rows:
+        if row.level == "note":
+            continue
+        more = " Left out." if row.level == "error" and row.name in left_out else ""
+        told.append(f"{series.name}: {row.message.rstrip('.')} ({row.check}).{more}")
+    for text in told:
+        current_display().warn(text)
+    return told

@@ -1,0 +1,165 @@
+"""Tables about the checkpoints of a series themselves, and what names each in every table."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from infoflow.over_training import (
+    CHECKPOINT_CHECKS,
+    CLOCKS,
+    Clock,
+    Series,
+    SeriesChecks,
+    SuiteCheckpoint,
+    WeighedCheckpoint,
+    Weight,
+    check_series,
+)
+from infoflow.results import KEYS, Column, Recipe, Spec, Subject, TableSchema
+
+from ._workbench import Part
+from .stages import WeighCheckpoint
+
+_NATS = "nats per token"
+
+CHECKPOINTS = TableSchema(
+    name="checkpoints",
+    version=1,
+    description="The checkpoints of a training: where they are from, and what they say of themselves.",
+    columns=(
+        Column(name="name", dtype="string", unit="", description="its folder or revision"),
+        Column(name="revision", dtype="string", unit="", description='repository@branch on the hub; "": a folder'),
+        Column(name="commit", dtype="string", unit="", description='of the repository; "": a folder'),
+        Column(name="sha256", dtype="string", unit="", description="of its files of weights, in the order of names"),
+        Column(name="bytes", dtype="int64", unit="bytes", description="of its files of weights"),
+        Column(name="dtype", dtype="string", unit="", description="of most of its stored weights; read as float32"),
+        Column(name="lr", dtype="float64", unit="", description="learning rate as its training noted; NaN: unknown"),
+        Column(name="training_loss", dtype="float64", unit=_NATS, description="as its training noted; NaN: unknown"),
+        Column(name="validation_loss", dtype="float64", unit=_NATS, description="as its training noted; NaN: unknown"),
+        Column(
+            name="sample_loss",
+            dtype="float64",
+            unit=_NATS,
+            description="on a few of the sentences, uncorrupted, the same at each checkpoint; NaN: no token",
+        ),
+        Column(
+            name="skipped",
+            dtype="float64",
+            unit="updates",
+            description="updates that its training skipped until then, as it noted; NaN: unknown",
+        ),
+        Column(
+            name="excluded", dtype="bool", unit="", description="left out of the other tables, see checkpoint_checks"
+        ),
+    ),
+)
+
+CHECKPOINT_TABLES = {schema.name: schema.with_keys(*KEYS, *CLOCKS) for schema in (CHECKPOINTS, CHECKPOINT_CHECKS)}
+"""`checkpoints` and `checkpoint_checks` with the columns that say which checkpoint a row is about."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Measured:
+    """A checkpoint and what was found in its files."""
+
+    checkpoint: SuiteCheckpoint
+    weighing: WeighCheckpoint
+
+
+def checked(series: Series, weighing: Mapping[str, WeighCheckpoint]) -> SeriesChecks:
+    """What the checks say of a series whose files were all looked into."""
+    seen = [_seen(series, checkpoint, weighing[checkpoint.name]) for checkpoint in series.checkpoints]
+    return check_series(seen, series.missing)
+
+
+def _seen(series: Series, checkpoint: SuiteCheckpoint, weighing: WeighCheckpoint) -> WeighedCheckpoint:
+    facts = weighing.facts
+    readable = facts["weight"] is not None and not facts["fault"]
+    return WeighedCheckpoint(
+        name=checkpoint.name,
+        update=checkpoint.update,
+        progress=checkpoint.update / max(1, series.updates),
+        named=checkpoint.named,
+        saved_at=checkpoint.state.step,
+        by_hand=checkpoint.by_hand,
+        files=checkpoint.place.weight_files(),
+        weight=Weight.from_json(facts["weight"]) if readable else None,
+        fault=facts["fault"],
+        sketch=weighing.sketch,
+        loss=_number(facts["loss"]),
+        loss_error=_number(facts["loss_error"]),
+    )
+
+
+def clocks(series: Series, checks: SeriesChecks) -> dict[str, Clock]:
+    """Where in the training each checkpoint stands, by its name."""
+    return {
+        one.name: Clock(
+            update=one.update,
+            tokens=one.tokens,
+            progress=one.update / max(1, series.updates),
+            **({"same_as": checks.same_as[one.name]} if one.name in checks.same_as else {}),
+        )
+        for one in series.checkpoints
+    }
+
+
+def subject_of(series: Series, measured: Sequence[Measured], one: Measured | None, update: int = 0) -> Subject:
+    """The model of a series at a checkpoint, or at an update that has none.
+
+    Task and family are those of any other checkpoint where its own cannot be told.
+    """
+    facts = [each.weighing.facts for each in measured if each is one] + [each.weighing.facts for each in measured]
+    known = next((each for each in facts if each["task"]), {"task": "", "family": ""})
+    recipe = Recipe(objective=Spec(known["task"]), architecture=Spec(known["family"]), seed=0)
+    return Subject(recipe=recipe, update=update if one is None else one.checkpoint.update, given=series.name)
+
+
+def series_rows(series: Series, measured: Sequence[Measured], checks: SeriesChecks, left_out: set[str]) -> Part:
+    """The rows of `checkpoints` and `checkpoint_checks`."""
+    times, by_name = clocks(series, checks), {one.checkpoint.name: one for one in measured}
+    checkpoints = [
+        {
+            **subject_of(series, measured, one).keys(),
+            **times[one.checkpoint.name].columns(),
+            **_facts(one),
+            "skipped": math.nan,
+            "excluded": one.checkpoint.name in left_out,
+        }
+        for one in measured
+    ]
+    rows = []
+    for row in checks.rows:
+        one = by_name.get(row.name)
+        clock = times[row.name] if one else Clock(update=row.update, progress=row.update / max(1, series.updates))
+        subject = subject_of(series, measured, one, row.update)
+        found = {column.name: getattr(row, column.name) for column in CHECKPOINT_CHECKS.columns}
+        rows.append({**subject.keys(), **clock.columns(), **found})
+    names = CHECKPOINT_TABLES[CHECKPOINT_CHECKS.name].column_names
+    return {
+        CHECKPOINTS.name: pd.DataFrame(checkpoints),
+        CHECKPOINT_CHECKS.name: pd.DataFrame(rows, columns=names),
+    }
+
+
+def _facts(one: Measured) -> dict[str, object]:
+    place, state, facts = one.checkpoint.place, one.checkpoint.state, one.weighing.facts
+    files = place.weight_files()
+    return {
+        "name": one.checkpoint.name,
+        "revision": place.revision,
+        "commit": place.commit,
+        "sha256": " ".join(file.sha256 for file in files),
+        "bytes": sum(file.bytes for file in files),
+        "dtype": Weight.from_json(facts["weight"]).dtype if facts["weight"] else "",
+        "lr": state.lr,
+        "training_loss": state.training_loss,
+        "validation_loss": state.validation_loss,
+        "sample_loss": _number(facts["loss"]),
+    }
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value

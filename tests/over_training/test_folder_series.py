@@ -1,0 +1,165 @@
+"""Series of checkpoints in folders."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+from checkpoint_series import STEPS
+
+from infoflow.foundation import UserError
+from infoflow.over_training import Series, read_series, select_steps
+
+
+@pytest.fixture
+def folder(checkpoint_series: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(checkpoint_series, tmp_path / "run"))
+
+
+def _only(source: Path | str, **options) -> Series:
+    (series,) = read_series([str(source)], **options)
+    return series
+
+
+def _updates(series: Series) -> list[int]:
+    return [one.update for one in series.checkpoints]
+
+
+def test_a_trainers_folder(folder: Path) -> None:
+    series = _only(folder)
+    assert _updates(series) == list(STEPS)
+    assert series.name == "run"
+    assert series.updates == 50
+    assert not series.is_provisional
+    tokens = [one.tokens for one in series.checkpoints]
+    assert tokens[0] == 0
+    assert tokens[-1] == 50 * tokens[1] / 2 > 0
+
+
+def test_some_of_them(folder: Path) -> None:
+    assert _updates(_only(f"{folder}@log:4")) == select_steps(STEPS, 4)
+    assert _updates(_only(f"{folder}@4..19")) == [4, 6, 9, 13, 19]
+    with pytest.raises(UserError, match=r"no checkpoint lies in 60\.\.70"):
+        read_series([f"{folder}@60..70"])
+    with pytest.raises(UserError, match="lower step to the higher"):
+        read_series([f"{folder}@9..4"])
+    with pytest.raises(UserError, match="at least 1 checkpoint"):
+        read_series([f"{folder}@log:0"])
+    with pytest.raises(UserError, match="cannot be read"):
+        read_series([f"{folder}@linear:4"])
+    with pytest.raises(UserError, match="names no revision"):
+        read_series([f"{folder}@"])
+
+
+@pytest.mark.parametrize("inside", ["snapshots", "checkpoints"])
+def test_infoflows_own_training_folder(folder: Path, tmp_path: Path, inside: str) -> None:
+    home = tmp_path / "trained" / inside
+    home.mkdir(parents=True)
+    for update in (0, 4, 50):
+        (folder / f"checkpoint-{update}").rename(home / f"step-{update:08}")
+    series = _only(tmp_path / "trained")
+    assert _updates(series) == [0, 4, 50]
+    assert series.name == "trained"
+    assert _only(home).name == f"trained/{inside}"
+
+
+def test_a_run_folder_has_a_series_for_each_model(folder: Path, tmp_path: Path) -> None:
+    run = tmp_path / "study"
+    for model in ("causal-lm/seed-0", "masked-lm/seed-0"):
+        shutil.copytree(folder, run / "models" / model / "snapshots")
+        shutil.copytree(folder / "checkpoint-50", run / "models" / model, dirs_exist_ok=True)
+    (run / "run.json").write_text("{}")
+    series = read_series([str(run)])
+    assert [one.name for one in series] == ["causal-lm/seed-0", "masked-lm/seed-0"]
+    assert [_updates(one) for one in series] == [list(STEPS)] * 2
+
+
+def test_the_trainers_note_beats_the_name(folder: Path) -> None:
+    (folder / "checkpoint-27").rename(folder / "checkpoint-28")
+    series = _only(folder)
+    assert _updates(series) == list(STEPS)
+    moved = series.checkpoints[7]
+    assert (moved.name, moved.named, moved.state.step) == ("checkpoint-28", 28, 27)
+    by_hand = _only(folder, steps={"checkpoint-28": 30})
+    assert _updates(by_hand)[7] == 30
+
+
+def test_a_damaged_note_is_none(folder: Path) -> None:
+    for text in ("{", "[]", json.dumps({"global_step": "x", "log_history": 3, "num_input_tokens_seen": True})):
+        (folder / "checkpoint-27" / "trainer_state.json").write_text(text)
+        (odd,) = [one for one in _only(folder).checkpoints if one.name == "checkpoint-27"]
+        assert odd.update == 27
+        assert math.isnan(odd.tokens)
+
+
+def test_names_that_tell_no_step(folder: Path) -> None:
+    (folder / "checkpoint-27").rename(folder / "best")
+    with pytest.raises(UserError, match=r"No step can be read from these names in .*run: best\..*--steps best="):
+        read_series([str(folder)])
+    assert _updates(_only(folder, steps={"best": 27})) == list(STEPS)
+    with pytest.raises(UserError, match="names no checkpoint"):
+        read_series([str(folder)], {"best": 27, "worst": 3})
+
+
+def test_the_model_beside_its_checkpoints(folder: Path) -> None:
+    """One that equals a checkpoint is that one; another is on the axis only where something tells its step."""
+    for name in ("model.safetensors", "config.json"):
+        shutil.copy(folder / "checkpoint-50" / name, folder)
+    assert _updates(_only(folder)) == list(STEPS)
+    shutil.copy(folder / "checkpoint-38" / "model.safetensors", folder)
+    shutil.rmtree(folder / "checkpoint-38")
+    series = _only(folder)
+    assert 38 not in _updates(series)
+    assert "left out" in series.notes[0]
+    assert "--steps main=STEP" in series.notes[0]
+    assert 38 in _updates(_only(folder, steps={"main": 38}))
+    shutil.copy(folder / "checkpoint-50" / "trainer_state.json", folder)
+    assert _updates(_only(folder)).count(50) == 2
+
+
+def test_empty_folders_are_missing(folder: Path) -> None:
+    (folder / "checkpoint-27" / "model.safetensors").unlink()
+    shutil.rmtree(folder / "checkpoint-38")
+    (folder / "checkpoint-38").mkdir()
+    (folder / "logs").mkdir()
+    series = _only(folder)
+    assert [one.update for one in series.missing] == [27, 38]
+    assert not {27, 38} & set(_updates(series))
+
+
+def test_stages_follow_each_other_by_their_tokens(folder: Path, tmp_path: Path) -> None:
+    home = tmp_path / "staged"
+    names = ["stage1-step10-tokens1B", "stage1-step20-tokens2B"]
+    names += [f"stage2-ingredient{k}-step5-tokens1B" for k in (1, 2)]
+    for name in names:
+        shutil.copytree(folder / "checkpoint-4", home / name)
+        (home / name / "trainer_state.json").unlink()
+    series = read_series([str(home)])
+    assert [one.name for one in series] == ["staged-ingredient1", "staged-ingredient2"]
+    for one in series:
+        assert _updates(one) == [10, 20, 25]
+        assert [each.tokens for each in one.checkpoints] == [1e9, 2e9, 3e9]
+    shutil.copytree(home / names[0], home / "stage1-step15")
+    with pytest.raises(UserError, match="Choose checkpoints of one stage"):
+        read_series([str(home)])
+
+
+def test_what_is_no_series(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="infoflow analyze"):
+        read_series([str(folder / "checkpoint-4")])
+    with pytest.raises(UserError, match="holds no checkpoints"):
+        read_series([str(tmp_path)])
+    with pytest.raises(UserError, match="is a file"):
+        read_series([str(folder / "checkpoint-4" / "config.json")])
+    with pytest.raises(UserError, match="No folder at"):
+        read_series(["./nowhere"])
+    with pytest.raises(UserError, match="empty name"):
+        read_series([" "])
+    with pytest.raises(UserError, match=r"gpt2@all.*infoflow analyze gpt2"):
+        read_series(["gpt2"])
+    with pytest.raises(UserError, match="given once"):
+        read_series([str(folder), str(folder)])
+    for braces in ("a-step_{1,1}", "a-step_{}", "a{b}{c}", "a}b{", "a{1,"):
+        with pytest.raises(UserError, match=r"Braces hold|names one model"):
+            read_series([braces])
