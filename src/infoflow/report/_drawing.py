@@ -72,10 +72,12 @@ def _rounded(number: re.Match[str], places: int) -> str:
 
 
 def _drop_unseen(parent: ElementTree.Element) -> None:
-    """Remove paths that are neither filled nor drawn, unless something is clipped to them."""
+    """Remove marks that nobody sees: paths that are neither filled nor drawn, unless something is clipped to them, and
+    what is there for a pointer or for another moment."""
     if parent.tag != f"{_SVG}clipPath":
-        for child in [child for child in parent if child.tag == f"{_SVG}path"]:
-            if not child.get("d") or set(child.attrib) == {"d"}:
+        for child in list(parent):
+            bare = child.tag == f"{_SVG}path" and (not child.get("d") or set(child.attrib) == {"d"})
+            if bare or (child.tag in _MARKS and child.get("opacity") == "0"):
                 parent.remove(child)
 
 

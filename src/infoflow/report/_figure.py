@@ -72,6 +72,8 @@ class Section:
     keys: list[Series] = field(default_factory=list)  # the lines that can be highlighted
     untrained: bool = False  # whether an untrained control is drawn
     notes: list[str] = field(default_factory=list)  # what was measured and is not drawn
+    template: str = ""  # of what stands above the figures: a control that all of them follow
+    payload: dict[str, Any] = field(default_factory=dict)  # what that template needs
 
     def told_by(self, figures: Iterable[Figure | None], cast: Cast, frames: Iterable[pd.DataFrame]) -> "Section | None":
         """The section with its figures, and the lines and controls of their rows; None without any figure."""

@@ -55,7 +55,7 @@ def _drawn_figures(run: RunFolder) -> list[Figure]:
     tables = ModelTables.of(run)
     figures = []
     for figure in tell(run).figures:
-        if figure.template == "metrics.html.jinja":
+        if "metrics" in figure.payload:
             metrics = figure.payload["metrics"]
             figures += [replace(figure, id=f"{figure.id}-{metric.id}", panels=metric.panels) for metric in metrics]
             continue

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from infoflow.results import END, UNTRAINED, AmbiguousModels, RunFolder
+from infoflow.results import END, UNTRAINED, AmbiguousModels, RunFolder, with_keys
 
 from ._language import Cast
 from ._numbers import listed
@@ -59,6 +59,29 @@ class ModelTables:
         frame = self._run.tables[name]
         frame = frame[(frame["start"] == "") & frame["update"].isin([END, UNTRAINED])]
         return frame.assign(series=self.cast.line_keys(frame)) if len(frame) else None
+
+    def over_training(self, name: str) -> pd.DataFrame | None:
+        """The rows of the shown models at every update, or of their whole course, with the keys of their lines; None
+        where there are none."""
+        self._asked[name] = None
+        if name not in self._run.tables:
+            return None
+        frame = with_keys(self._run.tables[name])
+        if self.cast.by == "objective":
+            own = frame[(frame["start"] == "") & (frame["architecture"] == self.cast.architecture)]
+            self._not_drawn[name] = _others(frame.drop(own.index).assign(update=END), self.cast)
+            frame = own
+        frame = frame.assign(series=self.cast.line_keys(frame))
+        frame = frame[frame["series"].isin([series.key for series in self.cast.series])]
+        return frame if len(frame) else None
+
+    def findings_over_training(self) -> pd.DataFrame | None:
+        """The verdicts at every update, of the architecture that is shown; None where there are none."""
+        if "findings_over_training" not in self._run.tables:
+            return None
+        frame = self._run.tables["findings_over_training"]
+        own = frame[frame["architecture"].isin([self.cast.architecture, ""])] if "architecture" in frame else frame
+        return own if len(own) else None if frame.empty else frame
 
     def forget(self) -> None:
         """`notes` tell of what is asked for from here on."""

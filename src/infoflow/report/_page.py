@@ -31,7 +31,7 @@ from ._theme import vega_config
 from .knows._map_drawing import MARKS, legend_mark
 
 _Told = TypeVar("_Told")
-_SCRIPTS = ("page.js", "attention.js", "report.js", "words.js")
+_SCRIPTS = ("page.js", "attention.js", "over_training.js", "report.js", "words.js")
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]+$)")
 _LONG_CSV = 40_000  # characters
 _ONE_PANEL, _SMALL_PANEL = 620, 330  # pixels of the static pictures
@@ -87,7 +87,7 @@ def render(run: RunFolder, story: Story) -> str:
         tables={name: run.tables.stored(name) for name in run.tables},
         command=manifest.get("command", ""),
         version=version("infoflow"),
-        style=Markup(style("style.css", "attention.css", "words.css")),
+        style=Markup(style("style.css", "attention.css", "words.css", "over_training.css")),
         chart_config=vega_config(),  # of every chart, once
         scripts=[Markup(script) for script in scripts],
         policy=policy(scripts),

@@ -25,6 +25,7 @@ from .knows._neighbours import NEIGHBOURS, neighbours_section
 from .knows._similarity import SIMILARITY, similarity_section
 from .knows._space import SPACE, space_section
 from .knows._words import WORDS, words_section
+from .over_training._section import OVER_TRAINING, over_training_section
 from .pruning._pruning import PRUNING, pruning_section
 from .training._dynamics import DYNAMICS, dynamics_section
 from .training._training import TRAINING, training_section
@@ -44,6 +45,7 @@ SECTIONS = (
     (PRUNING, pruning_section),
     (TRAINING, training_section),
     (DYNAMICS, dynamics_section),
+    (OVER_TRAINING, over_training_section),
 )
 
 
@@ -103,7 +105,7 @@ def _section(
         section, refused = None, [f"Not drawn: {error}"]
     if section and others:
         section, beside = facets(section, build, tables, others)
-    notes = [*tables.notes(beside), *refused]
+    notes = [*(section.notes if section else []), *tables.notes(beside), *refused]
     return replace(section or heading, notes=notes) if section or notes else None
 
 

@@ -32,7 +32,7 @@ class Look(Protocol):
     def shape(self) -> str: ...
 
 
-def finished(chart: alt.LayerChart | list[alt.Chart], height: int, **start: int) -> dict[str, Any]:
+def finished(chart: alt.LayerChart | list[alt.Chart], height: int, **start: Any) -> dict[str, Any]:
     """The chart's specification with what all charts share: width, the page's parameters, config, padding.
 
     The page sets `highlight` to a line's key and `at_layer` to a layer, in all charts of a section at once; parameters

@@ -67,6 +67,7 @@ const page = (() => {
     const names = ["ink", "soft", "control", "grid", "paper", "below", "above"];
     for (let i = 0; style.getPropertyValue(`--series-${i}`); i++) names.push(`series-${i}`);
     for (let i = 0; i < 3; i++) names.push(`heat-${i}`);
+    for (let i = 0; style.getPropertyValue(`--rank-${i}`); i++) names.push(`rank-${i}`);
     const colors = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
     if (before) root.dataset.theme = before; else delete root.dataset.theme;
     return colors;
@@ -97,5 +98,7 @@ const page = (() => {
       next.focus();
     });
   };
-  return { all, one, make, svgMake, state, readState, remember, repaints, lightColors, save, saveSvg, check, choices };
+  const drawn = []; // told of every chart that is drawn: (view, its section)
+  const paints = []; // called whenever the address has changed
+  return { drawn, paints, all, one, make, svgMake, state, readState, remember, repaints, lightColors, save, saveSvg, check, choices };
 })();

@@ -19,6 +19,7 @@
     const section = panel.closest("section");
     if (!views.has(section)) views.set(section, []);
     views.get(section).push(view);
+    for (const told of page.drawn) told(view, section);
     view.addEventListener("mouseover", (event, item) => {
       if (Number.isInteger(item?.datum?.layer)) atLayer(section, item.datum.layer);
       const series = item?.datum?.series;
@@ -144,7 +145,9 @@
   // ---- downloads: the static picture, in light colours
   const pictureOf = (figure) => {
     let top = 0, width = 0;
-    const shown = all(".static > svg", figure).filter((svg) => !svg.closest(".away"));
+    // A panel without a still picture, of a measure that was chosen, is taken as it is drawn.
+    const still = all(".static > svg", figure).filter((svg) => !svg.closest(".away"));
+    const shown = still.length ? still : all(".metric:not(.away) .live svg", figure);
     const parts = shown.map((svg) => {
       const [, , w, h] = svg.getAttribute("viewBox").split(" ").map(Number);
       const copy = svg.cloneNode(true);
@@ -466,22 +469,25 @@
   const metrics = (box) => {
     const buttons = all("button[data-metric]", box);
     const groups = all(".metric", box);
+    const key = box.dataset.key || "metric"; // figures that are chosen for by themselves have a name of their own
     const paint = () => {
-      const wanted = groups.find((group) => group.dataset.metric === state.metric) || groups[0];
+      const wanted = groups.find((group) => group.dataset.metric === state[key]) || groups[0];
       for (const group of groups) group.classList.toggle("away", group !== wanted);
       for (const button of buttons) check(button, button.dataset.metric === wanted.dataset.metric);
     };
     for (const group of all("[role=radiogroup]", box)) {
       choices(group, (button) => {
-        remember({ metric: button.dataset.metric, place: box.closest("figure").id });
+        remember({ [key]: button.dataset.metric, place: box.closest("figure").id });
         paint();
       });
     }
     return paint;
   };
 
+  page.atLayer = atLayer;
+
   // ---- start, and follow the address
-  const paints = [...sliders, ...setChoices, ...all("[data-map]").map(headMap), ...all("[data-maps]").map(maps), ...all("[data-metrics]").map(metrics)];
+  const paints = [...page.paints, ...sliders, ...setChoices, ...all("[data-map]").map(headMap), ...all("[data-maps]").map(maps), ...all("[data-metrics]").map(metrics)];
   const follow = (jump) => {
     readState();
     for (const paint of paints) paint();

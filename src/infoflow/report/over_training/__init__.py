@@ -1,0 +1,1 @@
+"""Figures of how models became what they are: everything by the updates that they had."""

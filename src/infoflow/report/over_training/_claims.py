@@ -1,0 +1,160 @@
+"""From which update on each claim holds: claims by checkpoints."""
+
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from .._figure import Figure, Method, Panel
+from .._numbers import number
+from .._summary import VERDICTS
+from ..forms._chart import finished, tips, values_of
+from ..forms._grid import cells
+
+CLAIMS = Method(
+    id="findings-over-training",
+    title="Findings over training",
+    text="""
+    Every claim about representations and heads is tested on each checkpoint as on the finished model: the same tables,
+    thresholds and controls. Verdicts of neighbouring checkpoints share sentences and seeds, so that a single checkpoint
+    that differs from both neighbours says little.
+    """,
+)
+_COLORS = {
+    "holds": "var(--above)",
+    "fails": "var(--below)",
+    "undetermined": "var(--control)",
+    "not testable here": "var(--grid)",
+}
+
+
+def claims_figure(findings: pd.DataFrame | None, moments: list[int]) -> Figure | None:
+    """A row for each claim that could be tested at some checkpoint; None where no claims were."""
+    if findings is None:
+        return None
+    table = findings[findings["update"] >= 0].drop_duplicates(["id", "update"]).sort_values("update", kind="stable")
+    tested = table.loc[table["verdict"] != "not testable here", "id"]
+    shown = table[table["id"].isin(set(tested))]
+    if shown.empty:
+        return None
+    rows = [_row(str(id), own) for id, own in shown.groupby("id", sort=False)]
+    updates = sorted({int(update) for update in shown["update"]})
+    left = table["id"].nunique() - len(rows)
+    untested = f" {left} claims could not be tested at any checkpoint." if left else ""
+    return Figure(
+        id="findings-over-training",
+        question="Since when does each claim hold?",
+        answer=[_sentence(rows)],
+        panels=[Panel(spec=_chart(shown, updates))],
+        caption=f"{len(updates)} checkpoints, from update {updates[0]:,} to {updates[-1]:,}.{untested}",
+        how_to_read=[
+            "A row is a claim, a square a checkpoint, from the first to the last (at equal distances): ✓ it holds, ✗ it "
+            "fails, ? the interval includes the threshold, empty: not testable there. Point at a square for the effect.",
+            "A claim that holds before the first update needs no training, whatever it says about trained models.",
+        ],
+        method=CLAIMS,
+        data=table.drop(columns=["effects"], errors="ignore"),
+        tables=("findings_over_training",),
+        template="claims.html.jinja",
+        payload={"rows": rows, "updates": updates},
+    )
+
+
+def _row(id: str, own: pd.DataFrame) -> dict[str, Any]:
+    last = own.iloc[-1]
+    return {
+        "id": id,
+        "claim": str(last["claim"]),
+        "since": since(own),
+        "verdict": str(last["verdict"]),
+        "cells": [_cell(row) for row in own.to_dict("records")],
+    }
+
+
+def _cell(row: dict[str, Any]) -> dict[str, Any]:
+    verdict, update = str(row["verdict"]), int(row["update"])
+    effect, low, high = (float(row.get(name, float("nan"))) for name in ("effect", "low", "high"))
+    told = ""
+    if effect == effect:
+        interval = f" ({number(low)} to {number(high)})" if low == low else ""
+        told = f": {number(effect)} {row.get('unit') or ''}".rstrip() + interval
+    return {
+        "update": update,
+        "verdict": verdict,
+        "symbol": VERDICTS.get(verdict, "?") if verdict != "not testable here" else "",
+        "told": f"update {update:,}: {verdict}{told}",
+    }
+
+
+def since(own: pd.DataFrame) -> str:
+    """`holds since update 512`, `held from 64 to 256, fails since 500`, …: from verdicts by update."""
+    runs: list[tuple[str, int, int]] = []  # verdict, first and last update
+    for verdict, update in zip(own["verdict"].astype(str), own["update"].astype(int), strict=True):
+        if runs and runs[-1][0] == verdict:
+            runs[-1] = (verdict, runs[-1][1], update)
+        else:
+            runs.append((verdict, update, update))
+    verdict, start, _ = runs[-1]
+    told = _last(verdict, start, throughout=len(runs) == 1)
+    held = [(first, last) for name, first, last in runs[:-1] if name == "holds"]
+    if verdict != "holds" and held:
+        first, last = held[-1]
+        told = f"held {f'at update {first:,}' if first == last else f'from update {first:,} to {last:,}'}; {told}"
+    elif verdict == "holds" and held:
+        told = f"{told} for good, first at {held[0][0]:,}"
+    return f"{told}{_growth(own) if verdict == 'holds' else ''}"
+
+
+def _last(verdict: str, start: int, throughout: bool) -> str:
+    words = {"holds": "holds", "fails": "fails", "undetermined": "undetermined"}.get(verdict, "not testable")
+    if throughout:
+        return f"{words} at every checkpoint"
+    return f"{words} since update {start:,}"
+
+
+def _growth(own: pd.DataFrame) -> str:
+    """Whether the effect of the second half of training lies outside the first half's interval."""
+    if not {"effect", "low", "high"} <= set(own):
+        return ""
+    known = own.dropna(subset=["effect", "low", "high"])
+    before = known[known["update"] <= int(own["update"].max()) / 2]
+    if before.empty or len(known) < 2:
+        return ""
+    early, late = before.iloc[-1], known.iloc[-1]
+    if float(late["low"]) > float(early["high"]):
+        return "; its effect still grows"
+    if float(late["high"]) < float(early["low"]):
+        return "; its effect shrinks again"
+    return ""
+
+
+def _sentence(rows: list[dict[str, Any]]) -> str:
+    holds = [row for row in rows if row["verdict"] == "holds"]
+    lost = [
+        row for row in rows if row["verdict"] != "holds" and any(cell["verdict"] == "holds" for cell in row["cells"])
+    ]
+    always = sum(all(cell["verdict"] == "holds" for cell in row["cells"]) for row in rows)
+    parts = [f"Of {len(rows)} claims {len(holds)} hold{'s' if len(holds) == 1 else ''} at the end of training"]
+    if always:
+        parts.append(f"{always} of them at every checkpoint")
+    if lost:
+        parts.append(f"{len(lost)} held in between and no longer {'do' if len(lost) > 1 else 'does'}")
+    return f"{'; '.join(parts)}."
+
+
+def _chart(shown: pd.DataFrame, updates: list[int]) -> dict[str, Any]:
+    ids = list(dict.fromkeys(shown["id"].astype(str)))
+    symbols = shown["verdict"].map(VERDICTS).where(shown["verdict"] != "not testable here", "")
+    rows = shown[["id", "update", "verdict"]].assign(symbol=symbols)
+    place = {
+        "x": cells(alt.X, "update", "update", updates, labelAngle=-60, labelOverlap=True),
+        "y": cells(alt.Y, "id", None, ids, labelLimit=140),
+    }
+    base = alt.Chart(rows)
+    color = alt.Color(**values_of("verdict", list(_COLORS), list(_COLORS.values())))
+    marks = base.mark_rect(stroke="var(--paper)", strokeWidth=1).encode(
+        **place, color=color, tooltip=tips("id:N", "verdict:N")
+    )
+    return finished(
+        [marks, base.mark_text(fontSize=9, color="var(--paper)").encode(**place, text="symbol:N")], 18 * len(ids)
+    )

@@ -1,0 +1,254 @@
+"""How the loss fell, with the learning rate and the checkpoints below, and what changed at once."""
+
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from .._figure import Figure, Method, Panel
+from .._numbers import listed, number
+from ..forms._chart import HEIGHT, NAME, amount, lit, spread, tips
+from ..forms._lines import looks_of
+from ..forms._time_axis import TimeAxis, short, timed
+from ._course import Course
+
+PHASES = Method(
+    id="phases",
+    title="Phases",
+    text="""
+    Of each curve over log<sub>2</sub> <i>t</i>: levels are means of three points at each end; t10, t50 and t90 are the
+    crossings of its isotonic fit, each somewhere between two checkpoints. <i>Abrupt</i>: finished, a logistic beats
+    lines, a power and a relaxation by more than 6 of BIC, and from t10 to t90 it takes at most three doublings and a
+    third of the training. <i>Unresolved</i>: the same, but too few checkpoints lie in between. A relaxation at constant
+    rate always takes 4.45 doublings, a straight line 3.17 and .8 of the training.
+    """,
+)
+_STRIP = 34  # pixels of learning rate and checkpoints below the loss
+_ROW, _MOST = 24, 14
+_SHOWN = ("abrupt", "unresolved", "gradual", "unfinished", "started before")
+_FILLS = {"abrupt": 1.0, "unresolved": 0.7, "gradual": 0.4, "unfinished": 0.22, "started before": 0.22}
+
+
+def loss_figures(course: Course) -> list[Figure]:
+    """The loss, and the phases of all curves."""
+    return [figure for figure in (_loss_figure(course), _phases_figure(course)) if figure is not None]
+
+
+def _loss_figure(course: Course) -> Figure | None:
+    frame = course["learning_curves"]
+    if frame.empty or "step" not in frame.columns:
+        return None
+    table = _curves(frame, course.axis)
+    if table.empty:
+        return None
+    series = course.series(table)
+    several = int(table["seeds"].max())
+    return Figure(
+        id="loss-over-training",
+        question="How did the loss fall, and where was it looked at?",
+        answer=[_loss_sentence(course, table)],
+        panels=[Panel(spec=_loss_chart(course, table))],
+        caption=f"Training loss, each point the mean since the one before; {len(course.moments)} checkpoints. "
+        + (
+            f"Lines are means over {several} seeds, bands go from the lowest to the highest."
+            if several > 1
+            else "One seed."
+        ),
+        how_to_read=[
+            "Across: training. Up: the loss that the model was trained on, under dropout and the objective's own noise. "
+            "Below: the learning rate (grey, as far as the checkpoints tell it) and a tick for every checkpoint that "
+            "was measured: nothing can be told more exactly than from tick to tick.",
+            "Losses of different objectives cannot be compared with each other.",
+        ],
+        method=PHASES,
+        data=table,
+        tables=("learning_curves",),
+        template="charts.html.jinja",
+        payload={"series": [one.key for one in series]},
+    )
+
+
+def _curves(frame: pd.DataFrame, axis: TimeAxis) -> pd.DataFrame:
+    """Mean, lowest and highest seed at each step of a line, from the first checkpoint on."""
+    frame = frame[frame["step"] >= axis.first].assign(point=lambda own: own.groupby(["series", "seed"]).cumcount())
+    grouped = frame.groupby(["series", "point"], sort=False)
+    table = grouped.agg(
+        update=("step", "mean"),
+        value=("value", "mean"),
+        low=("value", "min"),
+        high=("value", "max"),
+        seeds=("seed", "nunique"),
+    ).reset_index()
+    return table.sort_values(["series", "update"], ignore_index=True).drop(columns="point")
+
+
+def _loss_sentence(course: Course, table: pd.DataFrame) -> str:
+    parts = []
+    for series, own in course.each(table):
+        curve = own.set_index("update")["value"]
+        half = float(curve.iloc[0] + curve.iloc[-1]) / 2
+        when = int(curve.index[int((curve <= half).to_numpy().argmax())])
+        parts.append(
+            f"{series.label} from {number(curve.iloc[0])} to {number(curve.iloc[-1])} nats, half of it by update {when:,}"
+        )
+    return f"Training loss fell in {listed(parts)}."
+
+
+def _loss_chart(course: Course, table: pd.DataFrame) -> dict[str, Any]:
+    axis, series = course.axis.with_room(0.16), course.series(table)
+    rows = pd.concat(
+        [own.assign(at=axis.places(one.key, own["update"]).tolist()) for one, own in course.each(table)],
+        ignore_index=True,
+    ).round({"value": 4, "low": 4, "high": 4})
+    low, high = float(rows["low"].min()), float(rows["high"].max())
+    floor = low - (high - low) * (_STRIP + 12) / (HEIGHT - _STRIP - 12)
+    ticks = [value for value in np.linspace(np.floor(low), np.ceil(high), 6).round(1).tolist() if value >= low - 0.3]
+    y = amount("value", "training loss (nats per token)", [floor, high + 0.03 * (high - low)], values=ticks)
+    at = {"x": axis.channel(), "y": alt.Y(**y)}
+
+    def placed(own: pd.DataFrame) -> alt.Chart:
+        return alt.Chart(own).transform_calculate(x="datum.at[clock]")
+
+    look = looks_of(series)
+    ends = rows.loc[rows.groupby("series")["update"].idxmax()]
+    gap = 13 / HEIGHT * (high - floor)
+    ends = ends.assign(
+        height=spread(list(ends["value"]), gap, high), name=ends["series"].map({s.key: s.label for s in series})
+    )
+    y_end = alt.Y("height:Q", scale=at["y"]["scale"])
+    band = (
+        placed(rows)
+        .mark_area()
+        .encode(
+            x=at["x"], y=alt.Y("low:Q", scale=at["y"]["scale"]), y2="high:Q", color=look["color"], opacity=lit(0.16)
+        )
+    )
+    tooltip = tips("series:N|model", "update:Q||,.0f", "value:Q|loss|.3f")
+    names = placed(ends).mark_text(align="left", dx=6, **NAME)
+    layers = [
+        axis.marker([one.key for one in series]),
+        band,
+        placed(rows)
+        .mark_line(strokeWidth=2)
+        .encode(**at, color=look["color"], strokeDash=look["strokeDash"], opacity=lit()),
+        placed(rows).mark_point(size=160, opacity=0, filled=True).encode(**at, tooltip=tooltip),
+        names.encode(x=at["x"], y=y_end, text="name:N", color=look["color"], opacity=lit(1.0, 0.25)),
+        *_strip(course, axis, at["x"]),
+    ]
+    return axis.finished(layers, HEIGHT, [one.key for one in series])
+
+
+def _strip(course: Course, axis: TimeAxis, x: alt.X) -> list[alt.Chart]:
+    """The learning rate between checkpoints, and a tick for each of them."""
+    clocks = course.clocks[["series", "update", "lr_share"]]
+    ticks = timed(alt.Chart(clocks[["series", "update"]])).mark_rule(color="var(--soft)", strokeWidth=1)
+    layers = [
+        ticks.encode(x=x, y=alt.YValue(HEIGHT - 7), y2=alt.Y2Value(HEIGHT), tooltip=tips("update:Q|checkpoint|,"))
+    ]
+    if "lr_share" in axis.names:
+        rates = pd.concat([_rates(axis, own, str(key)) for key, own in clocks.groupby("series")], ignore_index=True)
+        base = alt.Chart(rates).transform_calculate(
+            x="datum.at[clock]", height=f"{HEIGHT - 9} - {_STRIP - 9} * datum.rate"
+        )
+        y = alt.Y("height:Q", scale=None, axis=None)
+        layers.append(base.mark_line(color="var(--control)", strokeWidth=1.2).encode(x=x, y=y, detail="series:N"))
+        look = {"align": "left", "baseline": "bottom", "fontSize": 10.5, "fontStyle": "italic", "color": "var(--soft)"}
+        note = alt.Chart(pd.DataFrame([{"text": "learning rate"}])).mark_text(**look)
+        layers.append(note.encode(x=alt.XValue(4), y=alt.YValue(HEIGHT - _STRIP + 2), text="text:N"))
+    return layers
+
+
+def _rates(axis: TimeAxis, clocks: pd.DataFrame, series: str) -> pd.DataFrame:
+    """Mean learning rate between checkpoints, as a share of the highest; in the middle of each stretch."""
+    clocks = clocks.sort_values("update")
+    updates, shares = clocks["update"].to_numpy(dtype=float), clocks["lr_share"].to_numpy(dtype=float)
+    rate = np.diff(shares) / np.maximum(np.diff(updates), 1)
+    middle = (updates[1:] + updates[:-1]) / 2
+    places = axis.places(series, np.maximum(middle, axis.first)).tolist()
+    return pd.DataFrame({"series": series, "rate": np.round(rate / (rate.max() or 1.0), 3), "at": places})
+
+
+def _phases_figure(course: Course) -> Figure | None:
+    frame = course["phases"]
+    if frame.empty:
+        return None
+    table = _phases(course, frame)
+    panels = [
+        Panel(spec=_phase_chart(course.axis, own, series.key), title=series.label) for series, own in course.each(table)
+    ]
+    if not panels:
+        return None
+    return Figure(
+        id="phases",
+        question="What changed at once, and what little by little?",
+        answer=[_phase_sentence(frame)],
+        panels=panels,
+        caption=f"The {len(table.drop_duplicates(['table', 'curve']))} clearest of {len(frame.drop_duplicates(['table', 'curve']))} "
+        "curves; all are in the data. Geometric means over seeds; brackets are the widest.",
+        how_to_read=[
+            "A row is one curve over training. The bar goes from the update at which a tenth of its change was over to "
+            "that of nine tenths, the upright mark is the half; thin lines reach to the checkpoints around them. Full "
+            "bars: abrupt; paler: unresolved (checkpoints too far apart to tell), gradual, unfinished.",
+            "Anything in the second half of training is short on the axis of updates: look at it by tokens too. Many "
+            "curves change together behind the warm-up; that two do says little by itself.",
+        ],
+        method=PHASES,
+        data=frame.drop(columns=["series"]),
+        tables=("phases",),
+        template="stacked.html.jinja",
+    )
+
+
+def _phases(course: Course, frame: pd.DataFrame) -> pd.DataFrame:
+    """The clearest curves of each model: abrupt ones first, then by how much their fit wins."""
+    own = frame[frame["verdict"].isin(_SHOWN)].dropna(subset="t50").copy()
+    times = [name for name in own if name[:3] in ("t10", "t50", "t90")]
+    own[times] = own[times].clip(lower=course.axis.first, upper=course.axis.last).astype(float)
+    own = own.assign(rank=own["verdict"].map(list(_SHOWN).index), name=own["curve"].astype(str))
+    logs = own.assign(**{name: np.log2(own[name]) for name in times})
+    low = {name: (name, "min") for name in times if name.endswith("_before")}
+    high = {name: (name, "max") for name in times if name.endswith("_after")}
+    middle = {name: (name, "mean") for name in ("t10", "t50", "t90")}
+    grouped = logs.groupby(["series", "table", "name"], sort=False)
+    table = grouped.agg(rank=("rank", "max"), delta_bic=("delta_bic", "mean"), **low, **high, **middle).reset_index()
+    table[times] = 2 ** table[times]
+    table = table.assign(verdict=[_SHOWN[int(rank)] for rank in table["rank"]], curve=table["name"])
+    table = table.sort_values(["rank", "delta_bic"], ascending=[True, False], kind="stable")
+    return table.groupby("series", sort=False).head(_MOST).sort_values(["series", "t50"], ignore_index=True)
+
+
+def _phase_sentence(frame: pd.DataFrame) -> str:
+    counts = frame["verdict"].value_counts()
+    told = [f"{count} {verdict}" for verdict, count in counts.items()]
+    return f"Of {len(frame)} curves (each model, seed and measure): {listed(told)}."
+
+
+def _phase_chart(axis: TimeAxis, table: pd.DataFrame, key: str) -> dict[str, Any]:
+    names = [f"{row.curve} · {str(row.table).replace('_', ' ')}" for row in table.itertuples()]
+    rows = table.assign(row=names, fill=table["verdict"].map(_FILLS))
+    for name in ("t10", "t50", "t90", "t10_before", "t90_after"):
+        rows[f"{name}_at"] = axis.places(key, rows[name] if name in rows else rows[name.partition("_")[0]]).tolist()
+    rows = rows.assign(told=[f"{short(row.t10)}, {short(row.t50)}, {short(row.t90)}" for row in rows.itertuples()])
+    kept = ["series", "row", "verdict", "told", "fill", *(name for name in rows if name.endswith("_at"))]
+    calculated = {name.removesuffix("_at"): f"datum.{name}[clock]" for name in kept if name.endswith("_at")}
+    base = alt.Chart(rows[kept]).transform_calculate(**calculated)
+    height = _ROW * len(names) + 4
+    low = alt.Y("row:N", sort=names, axis=None, scale=alt.Scale(domain=names), bandPosition=0.72)
+    fill = alt.Opacity("fill:Q", scale=None)
+    color = alt.ColorValue("var(--heat-2)")
+    tooltip = tips("row:N|curve", "verdict:N", "told:N|t10, t50, t90")
+    thin = {"x": axis.channel(field="t10_before"), "x2": alt.X2("t90_after:Q"), "y": low}
+    bar = {"x": axis.channel(field="t10"), "x2": alt.X2("t90:Q"), "y": low}
+    words = alt.Chart(rows[["row", "verdict", "series"]]).mark_text(
+        align="left", baseline="bottom", fontSize=10.5, dy=-1, limit=alt.ExprRef("width")
+    )
+    text = {"x": alt.XValue(2), "y": alt.Y("row:N", sort=names, axis=None, bandPosition=0.5)}
+    layers = [
+        axis.marker([key]),
+        base.mark_rule(strokeWidth=1, color="var(--soft)").encode(**thin),
+        base.mark_rule(strokeWidth=7).encode(**bar, color=color, opacity=fill, tooltip=tooltip),
+        base.mark_tick(thickness=2, height=11, color="var(--ink)").encode(x=axis.channel(field="t50"), y=low),
+        words.transform_calculate(told="datum.row + ': ' + datum.verdict").encode(**text, text="told:N"),
+    ]
+    return axis.finished(layers, height, [key])

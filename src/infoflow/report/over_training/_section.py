@@ -1,0 +1,97 @@
+"""The section over training: a slider through the checkpoints, and the figures that follow it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from .._damaged import unless_damaged
+from .._figure import Figure, Section
+from .._model_tables import ModelTables
+from ..forms._time_axis import CLOCKS, short
+from ._checks import checks_figure, suspects
+from ._claims import claims_figure
+from ._course import Course
+from ._heads import heads_figure
+from ._information import information_figure
+from ._layers import layers_figure
+from ._loss import loss_figures
+from ._prediction import prediction_figures
+from ._settling import settling_figures
+from ._translation import translation_figures
+
+OVER_TRAINING = Section(
+    id="over-training",
+    title="When does each layer and head become what it is?",
+    lead="The same measures at many moments of training, on the same tokens: what comes first, what comes last, and "
+    "what the schedule alone would explain.",
+)
+
+_Figures = Callable[[Course], list[Figure] | Figure | None]
+_FIGURES: tuple[tuple[str, _Figures], ...] = (
+    ("the loss over training", loss_figures),
+    ("the layers over training", layers_figure),
+    ("convergence", settling_figures),
+    ("heads over training", heads_figure),
+    ("n-grams and context over training", prediction_figures),
+    ("the information picture", information_figure),
+    ("the stages of translation", translation_figures),
+    (
+        "the findings over training",
+        lambda course: claims_figure(course.tables.findings_over_training(), course.moments),
+    ),
+    ("the checks of checkpoints", checks_figure),
+)
+
+
+def over_training_section(tables: ModelTables) -> Section | None:
+    """The section, or None where nothing was measured over training."""
+    course, left_out = Course(tables), []
+    if len(course.moments) < 2:
+        return None
+    figures: list[Figure] = []
+    for name, build in _FIGURES:
+        # A table that one figure cannot read is no reason to leave out the others.
+        found = unless_damaged(lambda build=build: build(course), None, name, left_out)
+        figures += [] if found is None else found if isinstance(found, list) else [found]
+    if not figures:
+        return None
+    notes = [note for note in (suspects(course), *left_out) if note]
+    frames = [frame for frame in (figure.data for figure in figures) if "series" in frame]
+    return replace(
+        OVER_TRAINING,
+        figures=figures,
+        keys=course.cast.present(course.clocks, *(frame[["series"]] for frame in frames)),
+        notes=notes,
+        template="timeline.html.jinja",
+        payload=_timeline(course),
+    )
+
+
+def _timeline(course: Course) -> dict[str, Any]:
+    """What the slider stops at, told on every clock, and the clocks to choose from."""
+    labels = {"update": "updates", "tokens": "tokens", "progress": "progress", "lr_share": "learning rate"}
+    return {
+        "moments": course.moments,
+        "told": [_told(course, update) for update in course.moments],
+        "clocks": [{"id": name, "label": labels[name], "title": CLOCKS[name]} for name in course.axis.names],
+    }
+
+
+def _told(course: Course, update: int) -> str:
+    """`update 1,032 · 1.4M tokens · 21% of training`; tokens where all models read as many."""
+    own = course.clocks[course.clocks["update"] == update]
+    parts = [f"update {update:,}"]
+    tokens = own["tokens"].dropna().round()
+    if len(tokens) and tokens.nunique() == 1:
+        parts.append(f"{short(float(tokens.iloc[0]))} tokens")
+    progress = own["progress"].dropna()
+    if len(progress) and float(progress.max() - progress.min()) < 0.005:
+        parts.append(f"{_percent(progress)} of training")
+    return " · ".join(parts)
+
+
+def _percent(shares: pd.Series) -> str:
+    share = 100 * float(shares.mean())
+    return f"{share:.2g}%" if 0 < share < 1 else f"{share:.0f}%"
