@@ -125,6 +125,13 @@ def test_batches_and_padding_change_nothing(matched_models, parallel_corpus) -> 
     assert one["null"].to_numpy() == pytest.approx(other["null"].to_numpy(), abs=1e-4)
 
 
+def test_of_a_translation_model_the_encoder_is_compared(matched_models, parallel_corpus) -> None:
+    final = matched_models["translation"]
+    rows = table(moved(final, 0.05), parallel_corpus, {"final": final})
+    assert set(rows["stack"]) == {"encoder"}
+    assert rows.groupby("kind")["layer"].nunique().to_dict() == {"block": 2, "state": 3}
+
+
 def test_fewer_occurrences_are_those_of_the_first_sentences(matched_models, parallel_corpus) -> None:
     final, now = matched_models["causal-lm"], moved(matched_models["causal-lm"], 0.05)
     few, all_ = (table(now, parallel_corpus, {"final": final}, occurrences=n) for n in (60, 10_000))

@@ -38,6 +38,10 @@ _MADE_BY = {
     "allocation_similarity": _DYNAMICS,
     "allocation_steps": _DYNAMICS,
     "allocation_windows": _DYNAMICS,
+    **dict.fromkeys(
+        ("convergence", "convergence_time", "head_role_events", "phases", "role_turnover"),
+        "a plan with a schedule in [checkpoints] makes it",
+    ),
     "head_coreference": f"it needs a corpus with coreference annotation, such as CoNLL-2012 or CorefUD{_LEFT_OUT}",
     "head_probe": _TREES,
     "head_relations": _TREES,

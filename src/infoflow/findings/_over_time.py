@@ -1,9 +1,19 @@
-"""What claims read of tables over training."""
+"""What claims read of tables over training.
+
+Times, ranks and sets have no bootstrap over sentences: their intervals come from seeds alone.
+"""
 
 import numpy as np
+import pandas as pd
+from scipy.stats import kendalltau
 
-from ._model_group import TRANSLATION
-from ._table import Reading, SeedRows, Table
+from infoflow.results import Spec
+
+from ._model_group import TRANSLATION, Absent
+from ._table import Reading, SeedRows, Table, exact
+
+_SETTLED_SIZE = 0.9  # of the last checkpoint's set
+_BEGUN = 0.1  # of the training: about the end of a warm-up
 
 
 def prunable(order: str) -> Reading:
@@ -12,6 +22,88 @@ def prunable(order: str) -> Reading:
     return table.where(order=order, kind="all").reduce(_by_update)
 
 
+def settling_order(objective: Spec, kind: str, number: str = "time") -> Reading:
+    """Kendall's tau of depth and the time of settling, over states, or over blocks from the second on."""
+    table = Table("convergence_time", objective, needs=("layer",), number=number)
+    return table.where(kind=kind, reference="final", similarity="cka").reduce(_tau, first=int(kind == "block"))
+
+
+def settled_share(objective: Spec, share: float, reference: str = "final", number: str = "value") -> Reading:
+    """Mean over layers of the share of the way to the reference that is done after a share of the updates.
+
+    `number="null"`: of noise as large as what is left of the way.
+    """
+    needs = ("layer", "update", "progress")
+    table = Table("convergence", objective, needs=needs, number=number, course=True)
+    chosen = table.where(kind="state", reference=reference, similarity="cka")
+    return chosen.reduce(_way_done, share=share)
+
+
+def role_sets(objective: Spec, column: str = "jaccard_previous") -> Reading:
+    """Of roles that two heads hold or more, once their number has come near the last one: (spread of the number as a
+    share of the last, overlap with the checkpoint before, the same over that of random sets); means over roles.
+    """
+    needs = ("kind", "role", "update", "size", "expected_previous")
+    return Table("role_turnover", objective, needs=needs, number=column, course=True).reduce(_turnover)
+
+
+def lower_more_alike(objective: Spec, *, at_start: bool = False) -> Reading:
+    """Share of the checkpoints after the warm-up at which another seed's state 1 is more similar than its last state."""
+    table = Table("convergence", objective, needs=("layer", "update", "progress"), course=True)
+    chosen = table.where(kind="state", reference="other-seed", similarity="cka")
+    return chosen.reduce(_lower_more_alike, at_start=at_start)
+
+
 def _by_update(rows: SeedRows) -> np.ndarray:
-    ordered = SeedRows(rows.frame.sort_values("update"), rows.number)
-    return ordered.numbers
+    return SeedRows(rows.frame.sort_values("update"), rows.number).numbers
+
+
+def _tau(rows: SeedRows, first: int) -> np.ndarray:
+    frame = rows.frame[rows.frame["layer"] >= first].dropna(subset=[rows.number])
+    if len(frame) < 3:
+        raise Absent("fewer than three layers have a time of settling")
+    if frame[rows.number].nunique() == 1:  # all between the same two checkpoints
+        return exact([0.0])
+    return exact([kendalltau(frame["layer"], frame[rows.number]).statistic])
+
+
+def _way_done(rows: SeedRows, share: float) -> np.ndarray:
+    done = []
+    for _, own in rows.frame.groupby("layer"):
+        curve = own[own["update"] > 0].sort_values("update")
+        start = own[own["update"] == 0][rows.number]
+        if len(start) != 1 or not 1 - float(start.iloc[0]) >= 0.05:
+            continue
+        values = (curve[rows.number].to_numpy(float) - float(start.iloc[0])) / (1 - float(start.iloc[0]))
+        done.append(np.interp(np.log2(share), np.log2(curve["progress"].to_numpy(float)), values))
+    if not done:
+        raise Absent("no layer has a way to go, or step 0 was not measured")
+    return exact([np.mean(done)])
+
+
+def _turnover(rows: SeedRows) -> np.ndarray:
+    parts = [_of_role(own.sort_values("update"), rows.number) for _, own in rows.frame.groupby(["kind", "role"])]
+    kept = [part for part in parts if part is not None]
+    if not kept:
+        raise Absent("no role is held by two heads at the end and at three checkpoints before it")
+    return exact(np.mean(kept, axis=0))
+
+
+def _of_role(rows: pd.DataFrame, number: str) -> tuple[float, float, float] | None:
+    sizes = rows["size"].to_numpy(float)
+    below = np.flatnonzero(sizes < _SETTLED_SIZE * sizes[-1])
+    later = rows.iloc[(below[-1] + 1 if len(below) else 0) :]
+    if sizes[-1] < 2 or len(later) < 4:
+        return None
+    after = later.iloc[1:]
+    overlap, chance = after[number].to_numpy(float), after["expected_previous"].to_numpy(float)
+    return float(np.ptp(later["size"]) / sizes[-1]), float(np.mean(overlap)), float(np.mean(overlap / chance))
+
+
+def _lower_more_alike(rows: SeedRows, at_start: bool) -> np.ndarray:
+    grid = rows.frame.pivot_table(index="update", columns="layer", values=rows.number)
+    progress = rows.frame.drop_duplicates("update").set_index("update")["progress"].reindex(grid.index)
+    chosen = grid[(progress == 0) if at_start else (progress >= _BEGUN)]
+    if chosen.empty or 1 not in chosen:
+        raise Absent("no checkpoint after the warm-up was compared with another seed")
+    return exact([float((chosen[1] > chosen[chosen.columns.max()]).mean())])

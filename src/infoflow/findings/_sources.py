@@ -61,3 +61,43 @@ DISTILBERT = (
     "Sanh, Debut, Chaumond and Wolf 2019, DistilBERT, a distilled version of BERT: smaller, faster, cheaper and "
     "lighter, arXiv 1910.01108 (and the README of its code)"
 )
+SVCCA_PAPER = (
+    "Raghu, Gilmer, Yosinski and Sohl-Dickstein 2017, SVCCA: Singular Vector Canonical Correlation Analysis for Deep "
+    "Learning Dynamics and Interpretability, NeurIPS (images; as summarised)"
+)
+CONVERGENCE_DYNAMICS = (
+    "Diehl Martinez, Lesci and Buttery 2024, Tending Towards Stability: Convergence Challenges in Small Language "
+    "Models, Findings of EMNLP (as summarised; unverified)"
+)
+CIRCUITS_OVER_TRAINING = (
+    "Tigges, Hanna, Yu and Biderman 2024, LLM Circuit Analyses Are Consistent Across Training and Scale, NeurIPS (as "
+    "summarised)"
+)
+SIMILARITY = "Kornblith, Norouzi, Lee and Hinton 2019, Similarity of Neural Network Representations Revisited, ICML"
+INDUCTION = "Olsson et al. 2022, In-context Learning and Induction Heads, Transformer Circuits Thread"
+CHARACTERISTICS = (
+    "Chang, Tu and Bergen 2024, Characterizing Learning Curves During Language Model Pre-Training: Learning, "
+    "Forgetting, and Stability, TACL (published code)"
+)
+SAPHRA = "Saphra and Lopez 2019, Understanding Learning Dynamics of Language Models with SVCCA, NAACL (as summarised)"
+SUDDEN_DROPS = (
+    "Chen, Shwartz-Ziv, Cho, Leavitt and Saphra 2024, Sudden Drops in the Loss: Syntax Acquisition, Phase "
+    "Transitions, and Simplicity Bias in MLMs, ICLR (as summarised)"
+)
+RAZZHIGAEV = (
+    "Razzhigaev et al. 2024, The Shape of Learning: Anisotropy and Intrinsic Dimensions in Transformer-Based Models, "
+    "Findings of EACL (as summarised)"
+)
+FOUR_PHASES = (
+    "Fehlauer, Mahowald and Pimentel 2025, Convergence and Divergence of Language Models under Different Random Seeds, "
+    "EMNLP (as summarised)"
+)
+NGRAM_STAGES = (
+    "Chang and Bergen 2022 and Belrose et al. 2024 on n-grams early in training; the stages of Pythia models by their "
+    "published data"
+)
+BLEVINS = (
+    "Blevins, Gonen and Zettlemoyer 2022, Analyzing the Mono- and Cross-Lingual Pretraining Dynamics of Multilingual "
+    "Language Models, EMNLP (as summarised)"
+)
+OURS = "infoflow: ours, exploratory"

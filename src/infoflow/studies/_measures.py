@@ -1,6 +1,7 @@
 """The measures that a study and `infoflow analyze` run unless told otherwise."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from infoflow.flow import AbstractMeasure, PairMeasure
 from infoflow.foundation import UserError
@@ -23,6 +24,7 @@ from infoflow.heads import (
     SurfaceStatistics,
     TellingSentences,
 )
+from infoflow.over_training import CONVERGENCE
 from infoflow.representations import (
     ChangeByFrequency,
     ContextNeighbours,
@@ -43,11 +45,13 @@ from infoflow.representations import (
     WordNeighbours,
 )
 
-from ._plan import AnalysisPlan
+from ._plan import AnalysisPlan, StudyPlan
 
 SCORES_ONLY = "task_scores"
 """In `AnalysisPlan.tables`: the scores, which every study has, and nothing else."""
 
+OF_CHECKPOINTS = (CONVERGENCE.name,)
+"""Tables that only checkpoints of one training have."""
 LIGHT_TABLES = (
     "mutual_information",
     "layer_distance",
@@ -73,6 +77,30 @@ def standard_measures(plan: AnalysisPlan, setting: str = "analysis.tables") -> l
     if unknown := [name for name in plan.tables if name not in known]:
         raise UserError(f"{setting} knows no {unknown[0]}. Choose among: {', '.join(known)}.")
     return [measure for measure in measures if not plan.tables or measure.name in plan.tables]
+
+
+def check_tables(plan: StudyPlan) -> None:
+    """Refuse names of tables that nothing writes, before any work.
+
+    Raises:
+        UserError: The plan has one.
+    """
+    standard_measures(plan.analysis)
+    checkpoint_tables(plan, heavy=True)
+
+
+def checkpoint_tables(plan: StudyPlan, heavy: bool) -> list[str]:
+    """Names of the tables that the plan wants of a checkpoint, of a heavy step or another one.
+
+    Raises:
+        UserError: Nothing writes one of them.
+    """
+    names = list(plan.checkpoints.light or LIGHT_TABLES) + (list(plan.checkpoints.heavy) if heavy else [])
+    wanted = list(dict.fromkeys(names))
+    standard = tuple(name for name in wanted if name not in OF_CHECKPOINTS)
+    if standard:
+        standard_measures(replace(plan.analysis, tables=standard), "checkpoints.light and heavy")
+    return wanted
 
 
 def pair_measures(plan: AnalysisPlan) -> list[PairMeasure]:

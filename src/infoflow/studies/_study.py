@@ -27,6 +27,7 @@ from infoflow.training import usable_device
 from ._clock import CLOCK_FILE, WallClock, wall_clock
 from ._engines import engine_for
 from ._graph import Graph, graph
+from ._measures import check_tables
 from ._plan import StudyPlan
 from ._run import Run
 from ._run_stages import run_stages
@@ -67,6 +68,7 @@ def study(
     plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
     if insecure and not cluster:
         raise UserError("--insecure goes with --cluster: name the cluster, or leave it out.")
+    check_tables(plan)
     run = RunFolder(out or Path("runs") / name)
     if not run.path.exists():  # what is trained already needs no device
         usable_device(plan.training.device)

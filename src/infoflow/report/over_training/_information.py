@@ -88,7 +88,7 @@ def _span(values: pd.Series) -> list[float]:
 
 
 def _chart(axis: TimeAxis, rows: pd.DataFrame, spans: list[list[float]]) -> dict[str, Any]:
-    rows = rows.round({name: 3 for name in ("input", "output", "next_input", "next_output")}).drop(columns="regime")
+    rows = rows.round(dict.fromkeys(("input", "output", "next_input", "next_output"), 3)).drop(columns="regime")
     x = alt.X(**amount("input", "input token (nats)", spans[0], ticks=4))
     at = {"x": x, "y": alt.Y(**amount("output", "token to predict (nats)", spans[1], ticks=5))}
     color = layer_color(list(rows["layer"]))

@@ -16,7 +16,7 @@ from infoflow.over_training import CONVERGENCE, LayerConvergence, checkpoint_ste
 from infoflow.results import Recipe, Subject, TableSchema
 
 from .._data import at_most
-from .._measures import LIGHT_TABLES, measures_by_table, standard_measures
+from .._measures import OF_CHECKPOINTS, checkpoint_tables, measures_by_table, standard_measures
 from .._scores import TASK_SCORES
 from .._study_models import StudyModels
 from .._workbench import Part, Schemas
@@ -80,10 +80,9 @@ class MeasureCheckpoint(AbstractStudyMeasure):
     def by_table(self) -> Mapping[str, list[AbstractMeasure]]:
         plan = self.models.plan.checkpoints
         sizes = {"occurrences": plan.occurrences, "distance_occurrences": plan.occurrences}
-        wanted = list(plan.light or LIGHT_TABLES)
-        if self.subject.update in _heavy_steps(self.models, self.subject.recipe):
-            wanted += [name for name in plan.heavy if name not in wanted]
-        names = [name for name in wanted if name != CONVERGENCE.name]
+        heavy = self.subject.update in _heavy_steps(self.models, self.subject.recipe)
+        wanted = checkpoint_tables(self.models.plan, heavy)
+        names = [name for name in wanted if name not in OF_CHECKPOINTS]
         measures: list[AbstractMeasure] = []
         if names:
             measures += standard_measures(
