@@ -32,3 +32,6 @@ from ._translation_order import Reordering as Reordering
 from ._translation_order import fuzzy_reordering as fuzzy_reordering
 from ._translation_order import source_share as source_share
 from ._triangles import triangle_ratios as triangle_ratios
+from ._weight_change import WEIGHT_CHANGE as WEIGHT_CHANGE
+from ._weight_change import effective_rank as effective_rank
+from ._weight_change import weight_change as weight_change
