@@ -157,6 +157,16 @@ class Reader:
         """Token ids of the stack's text without letter or digit: punctuation."""
         return symbol_ids(self.tokenizer(stack), np.flatnonzero(self.frequencies[stack]))
 
+    @property
+    def counted(self) -> Corpus:
+        """The corpus that tokens are counted in: the model's training corpus where the caller knows it, else this."""
+        return self._ranks_from or self.corpus
+
+    def counted_rows(self, stack: str) -> Encoded:
+        """That corpus as the stack reads it."""
+        side: Side = "text" if stack == self.source_stack else self.decoder_side
+        return self.counted.encode(self.tokenizer(stack), side=side, max_length=self._max_length)
+
     @cached_property
     def ranks(self) -> dict[str, np.ndarray]:
         """Frequency rank of each token id by stack: 1 = most frequent, 0 = never seen.
@@ -165,14 +175,7 @@ class Reader:
         """
         counts = self.frequencies
         if self._ranks_from is not None:
-            sides: dict[str, Side] = {"decoder": self.decoder_side, self.source_stack: "text"}
-            counts = {
-                stack: token_frequencies(
-                    self._ranks_from.encode(self.tokenizer(stack), side=sides[stack], max_length=self._max_length),
-                    len(own),
-                )
-                for stack, own in counts.items()
-            }
+            counts = {stack: token_frequencies(self.counted_rows(stack), len(own)) for stack, own in counts.items()}
         return {stack: _ranks(count) for stack, count in counts.items()}
 
     def use_training_noise(self, top_types: int) -> None:
@@ -196,9 +199,7 @@ class Reader:
         vocabulary = Vocabulary.from_tokenizer(self.model.require_tokenizer())
         if not self._corruption.needs_counts:
             return vocabulary
-        text = self._ranks_from or self.corpus
-        encoded = text.encode(self.model.require_tokenizer(), side="text", max_length=self._max_length)
-        return vocabulary.with_counts(token_frequencies(encoded, vocabulary.size))
+        return vocabulary.with_counts(token_frequencies(self.counted_rows(self.source_stack), vocabulary.size))
 
     def corrupted(self, tokens: np.ndarray, *key: int | str) -> Corrupted:
         """A sentence as the model read it in its training; the noise is a function of `key`."""

@@ -52,7 +52,9 @@ from ._role_table import head_roles as head_roles
 from ._role_table import syntactic_heads as syntactic_heads
 from ._rollout import attention_flow as attention_flow
 from ._rollout import attention_rollout as attention_rollout
+from ._scored import ScoredBatch as ScoredBatch
 from ._scored import SentenceScorer as SentenceScorer
+from ._scored import no_loss as no_loss
 from ._sentence_attention import AttentionOfKind as AttentionOfKind
 from ._sentence_attention import LayerAttention as LayerAttention
 from ._sentence_attention import SentenceAttention as SentenceAttention

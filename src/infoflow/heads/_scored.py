@@ -95,12 +95,14 @@ class SentenceScorer:
     def losses(self, batch: ScoredBatch) -> Float[Tensor, " sentence"]:
         """Sum of the cross-entropies of each sentence's tokens; differentiable where gradients are on."""
         scored = batch.labels != NO_LABEL
-        logits_NV = self._logits(batch, scored)
+        logits_NV = self.logits(batch)
         logits_NV = logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32))
         losses_N = torch.nn.functional.cross_entropy(logits_NV, batch.labels[scored], reduction="none")
         return losses_N.new_zeros(batch.size).index_add(0, scored.nonzero()[:, 0], losses_N)
 
-    def _logits(self, batch: ScoredBatch, scored: Tensor) -> Tensor:
+    def logits(self, batch: ScoredBatch) -> Float[Tensor, "scored vocabulary"]:
+        """Logits at the tokens that are asked for, sentence by sentence."""
+        scored = batch.labels != NO_LABEL
         streams, model = batch.padded.streams, self.model
         source = streams[self.reader.source_stack]
         inputs = {"input_ids": source.input_ids, "attention_mask": source.real.long()}

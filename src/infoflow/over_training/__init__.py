@@ -23,6 +23,14 @@ from ._course import course_tables as course_tables
 from ._crossings import Crossing as Crossing
 from ._in_context import context_positions as context_positions
 from ._in_context import in_context_gain as in_context_gain
+from ._in_context_measure import IN_CONTEXT_LEARNING as IN_CONTEXT_LEARNING
+from ._in_context_measure import InContextLearning as InContextLearning
+from ._loss_by_position import LOSS_BY_POSITION as LOSS_BY_POSITION
+from ._loss_by_position import LossByPosition as LossByPosition
+from ._ngram_agreement import NGRAM_AGREEMENT as NGRAM_AGREEMENT
+from ._ngram_agreement import NgramAgreement as NgramAgreement
+from ._ngrams import Divergences as Divergences
+from ._ngrams import NgramModel as NgramModel
 from ._noise_scale import noise_scale as noise_scale
 from ._phase import Phase as Phase
 from ._phase import phase as phase
@@ -51,3 +59,6 @@ from ._translation_order import source_share as source_share
 from ._triangles import triangle_ratios as triangle_ratios
 from ._weighing import Weight as Weight
 from ._weighing import weigh as weigh
+from ._weight_change import WEIGHT_CHANGE as WEIGHT_CHANGE
+from ._weight_change import effective_rank as effective_rank
+from ._weight_change import weight_change as weight_change

@@ -1,0 +1,210 @@
+"""How far a model's matrices have moved: from the start, from the checkpoint before, and towards the end."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from infoflow.foundation import UserError
+from infoflow.models import Model, ParameterSlice
+from infoflow.results import Column, TableSchema
+
+HEAD, BLOCK, ALL = "head", "block", "all"
+_NONE = -1
+_COMPARED = {
+    "initial": ("from_initial", "cosine_initial"),
+    "previous": ("from_previous", "step_length"),
+    "final": ("cosine_final",),
+}
+
+WEIGHT_CHANGE = TableSchema(
+    name="weight_change",
+    version=1,
+    description="Size of a model's matrices, and how far they have moved. Vectors (biases, gains of norms) are left "
+    "out: they begin alike in every training. Tied matrices and layers that are run again count once.",
+    columns=(
+        Column(
+            name="part",
+            dtype="string",
+            unit="",
+            description="name of a matrix; head: the slices of the query, key, value and output matrices that belong "
+            "to one head; block: all matrices of one layer; all: of the model",
+        ),
+        Column(name="stack", dtype="string", unit="", description="encoder or decoder; empty: shared, or both"),
+        Column(name="kind", dtype="string", unit="", description="self or cross (heads and their matrices), or empty"),
+        Column(name="layer", dtype="int64", unit="", description="from 0; -1 outside of the layers"),
+        Column(name="head", dtype="int64", unit="", description="from 0; -1: no head"),
+        Column(
+            name="measure",
+            dtype="string",
+            unit="",
+            description="norm: Frobenius norm; from_initial, from_previous: norm of the difference to step 0 and to "
+            "the checkpoint before, as a share of their norm; step_length: the latter itself, whose sum over checkpoints "
+            "is a lower bound of the path; cosine_initial, cosine_final: cosine with step 0 and with the last "
+            "checkpoint; effective_rank: exp of the entropy of the singular values' shares (block, all: mean over "
+            "matrices)",
+        ),
+        Column(name="value", dtype="float64", unit="", description="the measure; rows that have none are left out"),
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Part:
+    """Slices that are looked at together."""
+
+    part: str
+    pieces: tuple[ParameterSlice, ...]
+    stack: str = ""
+    kind: str = ""
+    layer: int = _NONE
+    head: int = _NONE
+
+
+def weight_change(
+    model: Model, initial: Model | None = None, previous: Model | None = None, final: Model | None = None
+) -> pd.DataFrame:
+    r"""The table `WEIGHT_CHANGE` of one checkpoint.
+
+    $$ \frac{\lVert θ_t - θ_0 \rVert}{\lVert θ_0 \rVert}, \qquad \frac{\langle θ_t, θ_0 \rangle}{\lVert θ_t \rVert
+       \lVert θ_0 \rVert}, \qquad \exp\Big(-\sum_i p_i \ln p_i\Big), \quad p_i = \frac{σ_i}{\sum_j σ_j} $$
+
+    A head's matrix is its slices of Q, K, V and O on top of each other (4 · head width, model width). Effective rank:
+    [@roy2007].
+
+    Args:
+        model: The checkpoint.
+        initial: The model before its training; without it what compares with it is left out.
+        previous: The checkpoint before.
+        final: The last checkpoint.
+
+    Raises:
+        UserError: The models are not of one shape.
+    """
+    weights = _matrices(model)
+    others = {
+        name: _matrices(other)
+        for name, other in (("initial", initial), ("previous", previous), ("final", final))
+        if other is not None
+    }
+    for name, other in others.items():
+        _require_same_shapes(model.name, weights, name, other)
+    ranks = {name: effective_rank(matrix) for name, matrix in weights.items()}
+    rows = []
+    for part in _parts(model, weights):
+        numbers = _distances(part, weights, others) | {"effective_rank": _rank(part, weights, ranks)}
+        keys = {name: getattr(part, name) for name in ("part", "stack", "kind", "layer", "head")}
+        rows += [{**keys, "measure": name, "value": value} for name, value in numbers.items() if np.isfinite(value)]
+    return WEIGHT_CHANGE.conform(pd.DataFrame(rows, columns=WEIGHT_CHANGE.column_names))
+
+
+def effective_rank(matrix: Tensor) -> float:
+    r"""\(\exp H(p)\) of the shares \(p_i = σ_i / \sum σ\) of the singular values; NaN of zeros.
+
+    >>> round(effective_rank(torch.diag(torch.tensor([1.0, 1.0, 0.0]))), 6)
+    2.0
+    """
+    values = torch.linalg.svdvals(matrix.double())
+    total = values.sum()
+    if not total > 0:
+        return float("nan")
+    return float(torch.special.entr(values / total).sum().exp())
+
+
+def _matrices(model: Model) -> dict[str, Tensor]:
+    """Every matrix once, by its first name."""
+    return {
+        name: parameter.detach().cpu().float()
+        for name, parameter in model.module.named_parameters()
+        if parameter.dim() > 1
+    }
+
+
+def _require_same_shapes(name: str, weights: dict[str, Tensor], which: str, other: dict[str, Tensor]) -> None:
+    ours, theirs = ({key: tuple(one.shape) for key, one in each.items()} for each in (weights, other))
+    if ours == theirs:
+        return
+    odd = next(key for key in [*ours, *theirs] if ours.get(key) != theirs.get(key))
+    raise UserError(
+        f"Weights are compared between checkpoints of one model. {odd} of {name} has the shape "
+        f"{ours.get(odd, 'none')}, of the {which} checkpoint {theirs.get(odd, 'none')}. "
+        "Give checkpoints of one training."
+    )
+
+
+def _parts(model: Model, weights: dict[str, Tensor]) -> Iterator[_Part]:
+    where: dict[str, set[tuple[str, str, int]]] = {name: set() for name in weights}
+    for group in model.anatomy.parameter_groups:
+        if group.slice.parameter in weights:
+            layer = _NONE if group.layer is None else group.layer
+            where[group.slice.parameter].add((group.stack or "", group.kind or "", layer))
+    blocks: dict[tuple[str, int], list[ParameterSlice]] = {}
+    for name, found in where.items():
+        stack, kind, layer = next(iter(found)) if len(found) == 1 else ("", "", _NONE)
+        piece = ParameterSlice(parameter=name)
+        yield _Part(part=name, pieces=(piece,), stack=stack, kind=kind, layer=layer)
+        if layer != _NONE:
+            blocks.setdefault((stack, layer), []).append(piece)
+    yield from _heads(model, weights)
+    for (stack, layer), pieces in blocks.items():
+        yield _Part(part=BLOCK, pieces=tuple(pieces), stack=stack, layer=layer)
+    yield _Part(part=ALL, pieces=tuple(ParameterSlice(parameter=name) for name in weights))
+
+
+def _heads(model: Model, weights: dict[str, Tensor]) -> Iterator[_Part]:
+    """Heads of attentions whose four projections are known; shared ones once."""
+    seen: set[str] = set()
+    for one in model.anatomy.attentions():
+        projections = (one.query, one.key, one.value, one.output)
+        if one.module in seen or any(projection is None for projection in projections):
+            continue
+        seen.add(one.module)
+        for head in range(one.num_heads):
+            pieces = [
+                # Grouped query heads share a key and value head.
+                projection.head(head * projection.num_heads // one.num_heads)[0]
+                for projection in projections
+                if projection is not None
+            ]
+            if all(piece.parameter in weights for piece in pieces):
+                yield _Part(part=HEAD, pieces=tuple(pieces), stack=one.stack, kind=one.kind, layer=one.layer, head=head)
+
+
+def _distances(part: _Part, weights: dict[str, Tensor], others: dict[str, dict[str, Tensor]]) -> dict[str, float]:
+    now = _taken(part.pieces, weights)
+    square = _dot(now, now)
+    numbers = {"norm": square**0.5}
+    for name, other in others.items():
+        then = _taken(part.pieces, other)
+        of_other, both = _dot(then, then) ** 0.5, (square * _dot(then, then)) ** 0.5
+        distance = sum(float((a - b).double().square().sum()) for a, b in zip(now, then, strict=True)) ** 0.5
+        found = {
+            f"from_{name}": distance / of_other if of_other else float("nan"),
+            f"cosine_{name}": _dot(now, then) / both if both else float("nan"),
+            "step_length": distance,
+        }
+        numbers |= {measure: found[measure] for measure in _COMPARED[name]}
+    return numbers
+
+
+def _taken(pieces: Sequence[ParameterSlice], weights: dict[str, Tensor]) -> list[Tensor]:
+    return [piece.take(weights[piece.parameter]) for piece in pieces]
+
+
+def _dot(first: Sequence[Tensor], second: Sequence[Tensor]) -> float:
+    return sum(float((a.double() * b.double()).sum()) for a, b in zip(first, second, strict=True))
+
+
+def _rank(part: _Part, weights: dict[str, Tensor], ranks: dict[str, float]) -> float:
+    if part.part != HEAD:
+        return float(np.mean([ranks[piece.parameter] for piece in part.pieces]))
+    # A projection's slice has the head's width on the side along which it is cut.
+    slices = [
+        matrix if piece.dim == 0 else matrix.T
+        for piece, matrix in zip(part.pieces, _taken(part.pieces, weights), strict=True)
+    ]
+    widths = {matrix.shape[1] for matrix in slices}
+    return effective_rank(torch.cat(slices)) if len(widths) == 1 else float("nan")
