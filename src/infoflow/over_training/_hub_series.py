@@ -13,7 +13,7 @@ from ._folder_series import not_on_the_axis
 from ._places import BESIDE, HubPlace, StoredFile, snapshot_folder, weight_names, weight_paths
 from ._public_suites import PublicSuite, public_suite
 from ._series import GRAMMAR, MAIN, Missing, Series, SuiteCheckpoint, checkpoint_of, chosen, in_stages, is_choice
-from ._trainer_state import TRAINER_STATE, TrainerState, trainer_state
+from ._trainer_state import TRAINER_STATE, TrainerState
 
 _LISTED = 8
 
@@ -171,7 +171,7 @@ class _Listing:
         if commit is None:
             return _Revision(name=name, place=None)
         look = _cached_files if self.offline else _hub_files
-        files, beside, folder = look(self.repository, commit)
+        files, beside, noted = look(self.repository, commit)
         if not files:
             return _Revision(name=name, place=None)
         place = HubPlace(
@@ -181,7 +181,7 @@ class _Listing:
             beside=beside,
             branch="" if name == commit else name,
         )
-        return _Revision(name=name, place=place, state=trainer_state(folder) if folder else TrainerState())
+        return _Revision(name=name, place=place, state=place.state() if noted else TrainerState())
 
     def why_missing(self, name: str) -> str:
         if self.offline:
@@ -243,11 +243,11 @@ def _cached_commits(repository: str) -> dict[str, str]:
 _Files = tuple[StoredFile, ...]
 
 
-def _cached_files(repository: str, commit: str) -> tuple[_Files, _Files, Path | None]:
-    """Weights of a cached commit, and what lies beside. The cache names large files by their SHA-256."""
+def _cached_files(repository: str, commit: str) -> tuple[_Files, _Files, bool]:
+    """As `_hub_files`, of a cached commit. The cache names large files by their SHA-256."""
     folder = snapshot_folder(repository, commit)
     if not folder.is_dir():
-        return (), (), None
+        return (), (), False
 
     def stored(paths: Iterable[Path]) -> _Files:
         return tuple(
@@ -256,12 +256,12 @@ def _cached_files(repository: str, commit: str) -> tuple[_Files, _Files, Path | 
             if path.exists()
         )
 
-    return stored(weight_paths(folder)), stored(folder / name for name in BESIDE), folder
+    return stored(weight_paths(folder)), stored(folder / name for name in BESIDE), (folder / TRAINER_STATE).exists()
 
 
-def _hub_files(repository: str, commit: str) -> tuple[_Files, _Files, Path | None]:
-    """Weights of a commit, and what lies beside, as the hub tells; the small notes of its training are fetched."""
-    from huggingface_hub import HfApi, hf_hub_download
+def _hub_files(repository: str, commit: str) -> tuple[_Files, _Files, bool]:
+    """Weights of a commit, and what lies beside, as the hub tells; last, whether its training left notes."""
+    from huggingface_hub import HfApi
 
     siblings: Any = HfApi().model_info(repository, revision=commit, files_metadata=True).siblings or []
     by_name = {each.rfilename: each for each in siblings}
@@ -277,7 +277,4 @@ def _hub_files(repository: str, commit: str) -> tuple[_Files, _Files, Path | Non
             for each in found
         )
 
-    folder = None
-    if TRAINER_STATE in by_name:
-        folder = Path(hf_hub_download(repository, TRAINER_STATE, revision=commit)).parent
-    return stored(weight_names(sorted(by_name))), stored(BESIDE), folder
+    return stored(weight_names(sorted(by_name))), stored(BESIDE), TRAINER_STATE in by_name

@@ -10,6 +10,8 @@ from typing import final
 
 from infoflow.foundation import UserError, digest, file_digest, patient_hub
 
+from ._trainer_state import TRAINER_STATE, TrainerState, trainer_state
+
 WEIGHTS = (".safetensors", ".bin")
 BESIDE = (
     "config.json", "generation_config.json", "training.json", "tokenizer.json", "tokenizer_config.json",
@@ -123,7 +125,12 @@ class HubPlace(AbstractPlace):
         return _identity(self.listed, self.beside)
 
     def opened(self, keep: bool = False) -> AbstractOpened:
-        return _Fetched(self, keep)
+        return _Fetched(self, keep, _FETCHED)
+
+    def state(self) -> TrainerState:
+        """What its training noted, fetched for this moment."""
+        with _Fetched(self, False, (TRAINER_STATE,)) as folder:
+            return trainer_state(folder)
 
 
 def _identity(weights: Iterable[StoredFile], beside: Iterable[StoredFile]) -> str:
@@ -160,14 +167,15 @@ class _Here(AbstractOpened):
 
 
 class _Fetched(AbstractOpened):
-    def __init__(self, place: HubPlace, keep: bool) -> None:
+    def __init__(self, place: HubPlace, keep: bool, patterns: tuple[str, ...]) -> None:
+        self._patterns = patterns
         self._repository, self._commit, self._branch, self._keep = place.repository, place.commit, place.branch, keep
 
     def __enter__(self) -> Path:
         self._snapshots = snapshot_folder(self._repository, self._commit).parent
         self._links, self._blobs = _files(self._snapshots / self._commit), _files(self._snapshots.parent / "blobs")
         try:
-            folder = Path(_download(self._repository, self._commit))
+            folder = Path(_download(self._repository, self._commit, self._patterns))
         except BaseException:
             self.__exit__()
             raise
@@ -190,7 +198,7 @@ class _Fetched(AbstractOpened):
         _remove_empty(self._snapshots / self._commit)
 
 
-def _download(repository: str, commit: str) -> str:
+def _download(repository: str, commit: str, patterns: tuple[str, ...]) -> str:
     from huggingface_hub import constants, snapshot_download
 
     try:
@@ -198,7 +206,7 @@ def _download(repository: str, commit: str) -> str:
             return snapshot_download(
                 repository,
                 revision=commit,
-                allow_patterns=list(_FETCHED),
+                allow_patterns=list(patterns),
                 ignore_patterns=list(_NOT_FETCHED),
                 local_files_only=constants.HF_HUB_OFFLINE,
             )

@@ -1,0 +1,328 @@
+"""Suites on a model hub, told by a small hub on this machine that speaks as the real one does."""
+
+import hashlib
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from checkpoint_series import STEPS
+
+from infoflow.foundation import UserError
+from infoflow.over_training import Series, check_series, read_series, weigh
+from infoflow.over_training._check_rows import WeighedCheckpoint
+
+SUITE = "someone/suite"
+
+
+@dataclass
+class Hub:
+    """Repositories: branches, and the folder of each commit."""
+
+    branches: dict[str, dict[str, str]] = field(default_factory=dict)
+    commits: dict[tuple[str, str], Path] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+    def add(self, repository: str, branch: str, folder: Path) -> str:
+        commit = hashlib.sha1(f"{repository} {branch}".encode()).hexdigest()
+        self.branches.setdefault(repository, {})[branch] = commit
+        self.commits[repository, commit] = folder
+        return commit
+
+    def downloads(self) -> list[str]:
+        return [path for path in self.asked if path.startswith("GET") and path.endswith(".safetensors")]
+
+
+def _files(folder: Path) -> list[dict]:
+    found = []
+    for path in sorted(folder.iterdir()):
+        data = path.read_bytes()
+        one = {"rfilename": path.name, "path": path.name, "type": "file", "size": len(data), "oid": _oid(data)}
+        one |= {"blobId": _oid(data)}
+        if path.suffix == ".safetensors":
+            sha = hashlib.sha256(data).hexdigest()
+            one["lfs"] = {"sha256": sha, "oid": sha, "size": len(data), "pointerSize": 130}
+        found.append(one)
+    return found
+
+
+def _oid(data: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+
+
+def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self._answer(body=True)
+
+        def do_HEAD(self) -> None:
+            self._answer(body=False)
+
+        def _answer(self, body: bool) -> None:
+            path = unquote(urlsplit(self.path).path)
+            hub.asked.append(f"{self.command} {path}")
+            parts = path.strip("/").split("/")
+            if parts[:2] == ["api", "models"]:
+                self._api("/".join(parts[2:4]), parts[4:])
+            elif "resolve" in parts:
+                self._file("/".join(parts[:2]), parts[3], parts[4], body)
+            else:
+                self._json({"error": "no such page"}, 404)
+
+        def _api(self, repository: str, rest: list[str]) -> None:
+            branches = hub.branches.get(repository)
+            if branches is None:
+                self._json({"error": "Repository not found"}, 404, {"X-Error-Code": "RepoNotFound"})
+            elif rest[:1] == ["refs"]:
+                refs = [{"name": n, "ref": f"refs/heads/{n}", "targetCommit": c} for n, c in branches.items()]
+                self._json({"branches": refs, "converts": [], "tags": []})
+            else:
+                revision = rest[1] if len(rest) > 1 else "main"
+                commit = branches.get(revision, revision)
+                files = _files(hub.commits[repository, commit])
+                tree = rest[:1] == ["tree"]
+                self._json(files if tree else {"id": repository, "sha": commit, "siblings": files})
+
+        def _file(self, repository: str, revision: str, name: str, body: bool) -> None:
+            commit = hub.branches[repository].get(revision, revision)
+            path = hub.commits[repository, commit] / name
+            if not path.exists():
+                self._json({"error": "Entry not found"}, 404, {"X-Error-Code": "EntryNotFound"})
+                return
+            data = path.read_bytes()
+            etag = hashlib.sha256(data).hexdigest() if path.suffix == ".safetensors" else _oid(data)
+            self._send(data if body else b"", 200, {"ETag": f'"{etag}"', "X-Repo-Commit": commit}, len(data))
+
+        def _json(self, value: object, status: int = 200, headers: dict[str, str] | None = None) -> None:
+            data = json.dumps(value).encode()
+            self._send(data, status, {"Content-Type": "application/json", **(headers or {})}, len(data))
+
+        def _send(self, data: bytes, status: int, headers: dict[str, str], length: int) -> None:
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(length)}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    return Handler
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "cache"
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+        monkeypatch.setattr(f"huggingface_hub.constants.{name}", str(folder))
+    return folder
+
+
+@pytest.fixture
+def hub(checkpoint_series: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    found = Hub()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(found))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", address)
+    monkeypatch.setattr("huggingface_hub.hf_api.api.endpoint", address)
+    template = address + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
+    monkeypatch.setattr("huggingface_hub.file_download.HUGGINGFACE_CO_URL_TEMPLATE", template, raising=False)
+    for update in STEPS:
+        found.add(SUITE, f"step{update}", checkpoint_series / f"checkpoint-{update}")
+    found.add(SUITE, "main", checkpoint_series / "checkpoint-50")
+    yield found
+    server.shutdown()
+    server.server_close()
+
+
+def _updates(series: Series) -> list[int]:
+    return [one.update for one in series.checkpoints]
+
+
+def _kept(cache: Path) -> list[str]:
+    """Without the client's own locks and listings."""
+    held = [path for kind in ("blobs", "snapshots") for path in cache.glob(f"*/{kind}/**/*")]
+    return sorted(str(path.relative_to(cache)) for path in held if path.is_symlink() or path.is_file())
+
+
+def test_all_revisions_are_listed_without_their_weights(hub: Hub) -> None:
+    (series,) = read_series([f"{SUITE}@all"])
+    assert _updates(series) == list(STEPS)
+    assert series.name == SUITE
+    assert not series.notes
+    assert hub.downloads() == []
+    first = series.checkpoints[0].place
+    assert first.commit == hub.branches[SUITE]["step0"]
+    assert first.revision == f"{SUITE}@step0"
+    folder = hub.commits[SUITE, first.commit]
+    assert first.weight_files()[0].sha256 == hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+
+
+def test_some_revisions_are_asked_for_alone(hub: Hub) -> None:
+    (series,) = read_series([f"{SUITE}@log:3"])
+    assert _updates(series) == [0, 2, 9, 50]
+    assert sum("/revision/" in path for path in hub.asked) <= len(STEPS) / 2
+    (series,) = read_series([f"{SUITE}@step4,step50"])
+    assert _updates(series) == [4, 50]
+    (series,) = read_series([f"{SUITE}@5..20"])
+    assert _updates(series) == [6, 9, 13, 19]
+
+
+def test_what_is_not_there(hub: Hub) -> None:
+    (series,) = read_series([f"{SUITE}@step4,step5,step6"])
+    assert [(one.update, one.why) for one in series.missing] == [(5, "there is no such revision")]
+    with pytest.raises(UserError, match="has no repository nobody/nothing"):
+        read_series(["nobody/nothing@all"])
+    with pytest.raises(UserError, match="No step can be read"):
+        read_series([f"{SUITE}@step4,best"])
+    hub.add("someone/one", "main", hub.commits[SUITE, hub.branches[SUITE]["step0"]])
+    with pytest.raises(UserError, match="no revisions beside main"):
+        read_series(["someone/one@all"])
+
+
+def test_a_branch_that_tells_no_step_is_told_of(hub: Hub, checkpoint_series: Path) -> None:
+    hub.add(SUITE, "float16", checkpoint_series / "checkpoint-50")
+    (series,) = read_series([f"{SUITE}@all"])
+    assert _updates(series) == list(STEPS)
+    assert "float16" in series.notes[0]
+
+
+def test_a_main_of_its_own_is_not_on_the_axis(hub: Hub, other_series: Path, tmp_path: Path) -> None:
+    tuned = Path(shutil.copytree(other_series / "checkpoint-50", tmp_path / "tuned"))
+    (tuned / "trainer_state.json").unlink()
+    hub.add(SUITE, "main", tuned)
+    (series,) = read_series([f"{SUITE}@all"])
+    assert _updates(series) == list(STEPS)
+    assert "equals none of its checkpoints" in series.notes[0]
+    (series,) = read_series([f"{SUITE}@all"], {"main": 60})
+    assert _updates(series)[-1] == 60
+
+
+def test_a_repository_for_each_checkpoint(hub: Hub, checkpoint_series: Path) -> None:
+    for step in ("0k", "20k", "40k"):
+        hub.add(f"google/multiberts-seed_0-step_{step}", "main", checkpoint_series / f"checkpoint-{len(step) * 2}")
+    for step in ("0k", "20k", "40k"):
+        folder = hub.commits[f"google/multiberts-seed_0-step_{step}", _main(hub, step)]
+        hub.commits[f"google/multiberts-seed_0-step_{step}", _main(hub, step)] = _unnoted(folder)
+    (series,) = read_series(["google/multiberts-seed_0-step_{0k,20k,40k,60k}"])
+    assert series.name == "google/multiberts-seed_0"
+    assert _updates(series) == [0, 20_000, 40_000]
+    assert [one.name for one in series.missing] == ["google/multiberts-seed_0-step_60k"]
+    assert series.updates == 2_000_000
+
+
+def _main(hub: Hub, step: str) -> str:
+    return hub.branches[f"google/multiberts-seed_0-step_{step}"]["main"]
+
+
+@pytest.fixture(autouse=True)
+def _notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}._UNNOTED", tmp_path / "unnoted")
+
+
+_UNNOTED = Path()
+
+
+def _unnoted(folder: Path) -> Path:
+    """A copy without the note of its training."""
+    copy = _UNNOTED / folder.name
+    if not copy.exists():
+        shutil.copytree(folder, copy)
+        (copy / "trainer_state.json").unlink()
+    return copy
+
+
+def test_a_known_suite_tells_tokens_and_gaps(hub: Hub, checkpoint_series: Path) -> None:
+    name = "EleutherAI/pythia-14m"
+    for step in (0, 1, 1000):
+        hub.add(name, f"step{step}", _unnoted(checkpoint_series / f"checkpoint-{[0, 2, 4][min(step, 2)]}"))
+    hub.add(name, "main", hub.commits[name, hub.branches[name]["step1000"]])
+    (series,) = read_series([f"{name}@0..1000"])
+    assert [one.tokens for one in series.checkpoints] == [0, 2_097_152, 2_097_152_000]
+    assert [one.update for one in series.missing] == [2, 4, 8, 16, 32, 64, 128, 256, 512]
+    assert series.missing[0].why == "Pythia should have it"
+
+
+def test_a_revision_is_fetched_and_goes_again(hub: Hub, cache: Path) -> None:
+    (series,) = read_series([f"{SUITE}@step4,step6"])
+    before = _kept(cache)
+    assert before == []
+    for one in series.checkpoints:
+        assert not one.place.is_here
+        with one.place.opened() as folder:
+            assert one.place.is_here
+            assert (folder / "model.safetensors").exists()
+            assert weigh(folder)[0].dtype == "float32"
+        assert not one.place.is_here
+    assert _kept(cache) == before
+    assert len(hub.downloads()) == 2
+
+
+def test_what_was_there_before_stays(hub: Hub, cache: Path) -> None:
+    """The whole revision of another step, and the files that both share."""
+    (series,) = read_series([f"{SUITE}@step4,step6"])
+    mine, theirs = (one.place for one in series.checkpoints)
+    with theirs.opened(keep=True):
+        pass
+    kept = _kept(cache)
+    with mine.opened() as folder:
+        assert weigh(folder)[0].tokenizer
+    assert _kept(cache) == kept
+    with theirs.opened() as folder:
+        assert weigh(folder)[0].tokenizer
+    assert theirs.is_here
+    assert not mine.is_here
+
+
+def test_a_failed_measurement_leaves_nothing(hub: Hub, cache: Path) -> None:
+    (series,) = read_series([f"{SUITE}@step4,step6"])
+    before = _kept(cache)
+    with pytest.raises(ZeroDivisionError), series.checkpoints[0].place.opened():
+        raise ZeroDivisionError
+    assert _kept(cache) == before
+
+
+def test_offline_only_what_is_cached(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    (series,) = read_series([f"{SUITE}@step4,step6,step9"])
+    for one in series.checkpoints[:2]:
+        with one.place.opened(keep=True):
+            pass
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    (cached,) = read_series([f"{SUITE}@step4,step6,step9"])
+    assert _updates(cached) == [4, 6]
+    assert [(one.name, one.why) for one in cached.missing] == [
+        ("step9", "it is not in the cache, and the hub cannot be reached")
+    ]
+    assert [one.place.weight_files() for one in cached.checkpoints] == [
+        one.place.weight_files() for one in series.checkpoints[:2]
+    ]
+    with cached.checkpoints[0].place.opened() as folder:
+        assert (folder / "model.safetensors").exists()
+    assert cached.checkpoints[0].place.is_here
+    with pytest.raises(UserError, match="cannot be reached, and no revision"):
+        read_series(["someone/other@all"])
+
+
+def test_copies_are_found_without_a_download(hub: Hub, checkpoint_series: Path) -> None:
+    """As of a published model most of whose early branches hold its last weights."""
+    for update in STEPS:
+        taken = 50 if update in (0, 4, 9) else update
+        hub.add(SUITE, f"step{update}", _unnoted(checkpoint_series / f"checkpoint-{taken}"))
+    (series,) = read_series([f"{SUITE}@all"])
+    seen = [
+        WeighedCheckpoint(name=one.name, update=one.update, files=one.place.weight_files())
+        for one in series.checkpoints
+    ]
+    assert check_series(seen).same_as == {"step4": 0, "step9": 0, "step50": 0}
+    assert len({one.place.identity() for one in series.checkpoints}) == len(STEPS) - 3
+    assert hub.downloads() == []
