@@ -1,5 +1,6 @@
 """From which update on each claim holds: claims by checkpoints."""
 
+import math
 from typing import Any
 
 import altair as alt
@@ -10,6 +11,7 @@ from .._numbers import number
 from .._summary import VERDICTS
 from ..forms._chart import finished, tips, values_of
 from ..forms._grid import cells
+from ..forms._time_axis import short
 
 CLAIMS = Method(
     id="findings-over-training",
@@ -56,8 +58,19 @@ def claims_figure(findings: pd.DataFrame | None, moments: list[int]) -> Figure |
         data=table.drop(columns=["effects"], errors="ignore"),
         tables=("findings_over_training",),
         template="claims.html.jinja",
-        payload={"rows": rows, "updates": updates},
+        payload={"rows": rows, "ticks": _ticks(updates)},
     )
+
+
+def _ticks(updates: list[int]) -> list[str]:
+    """The updates of some columns, the first and the last among them; "" of the others."""
+    every = max(1, math.ceil(len(updates) / 8))
+    last = len(updates) - 1
+    shown = [
+        place % every == 0 and (last - place >= every or place == last) or place == last
+        for place in range(len(updates))
+    ]
+    return [short(update) if on else "" for update, on in zip(updates, shown, strict=True)]
 
 
 def _row(id: str, own: pd.DataFrame) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from .._figure import Figure, Method, Panel
 from .._numbers import listed, number
 from ..forms._chart import HEIGHT, NAME, amount, lit, spread, tips
 from ..forms._lines import looks_of
+from ..forms._over_time import ROW_NAME
 from ..forms._time_axis import TimeAxis, short, timed
 from ._course import Course
 
@@ -240,9 +241,7 @@ def _phase_chart(axis: TimeAxis, table: pd.DataFrame, key: str) -> dict[str, Any
     tooltip = tips("row:N|curve", "verdict:N", "told:N|t10, t50, t90")
     thin = {"x": axis.channel(field="t10_before"), "x2": alt.X2("t90_after:Q"), "y": low}
     bar = {"x": axis.channel(field="t10"), "x2": alt.X2("t90:Q"), "y": low}
-    words = alt.Chart(rows[["row", "verdict", "series"]]).mark_text(
-        align="left", baseline="bottom", fontSize=10.5, dy=-1, limit=alt.ExprRef("width")
-    )
+    words = alt.Chart(rows[["row", "verdict", "series"]]).mark_text(**ROW_NAME)
     text = {"x": alt.XValue(2), "y": alt.Y("row:N", sort=names, axis=None, bandPosition=0.5)}
     layers = [
         axis.marker([key]),

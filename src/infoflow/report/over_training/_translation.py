@@ -112,7 +112,6 @@ def _panel(course: Course, rows: pd.DataFrame, series: Series, title: str, unit:
     low, high = float(rows[["low", "value"]].min().min()), float(rows[["high", "value"]].max().max())
     margin = 0.06 * (high - low) or 0.1
     ends = rows.loc[rows.groupby("line")["update"].idxmax()]
-    several = len(course.cast.series) > 1
     chart = time_lines(
         course.axis,
         rows[["series", "line", "update", "value", "low", "high", "seeds"]].round({"value": 4, "low": 4, "high": 4}),
@@ -123,15 +122,15 @@ def _panel(course: Course, rows: pd.DataFrame, series: Series, title: str, unit:
         room=0.3,
         tooltip=tips("line:N|of", "update:Q||,", "value:Q||.3f", "low:Q||.3f", "high:Q||.3f"),
     )
-    return Panel(spec=chart, title=f"{series.label}: {title}" if several else title)
+    return Panel(spec=chart, title=f"{series.label}: {title}")
 
 
 def _stage_sentence(table: pd.DataFrame) -> str:
     parts = []
     for line, own in table.groupby("line", sort=False):
         curve = own.groupby("update")["value"].mean()
-        parts.append(f"{line} is at its highest at update {int(curve.idxmax()):,}")
-    return f"{listed(parts[:5]).capitalize()}." if parts else ""
+        parts.append(f"{line} at update {int(curve.idxmax()):,}")
+    return f"Highest at: {listed(parts)}."
 
 
 def _degenerate(frame: pd.DataFrame) -> str:
