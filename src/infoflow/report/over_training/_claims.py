@@ -41,7 +41,7 @@ def claims_figure(findings: pd.DataFrame | None, moments: list[int]) -> Figure |
         return None
     rows = [_row(str(id), own) for id, own in shown.groupby("id", sort=False)]
     updates = sorted({int(update) for update in shown["update"]})
-    left = table["id"].nunique() - len(rows)
+    left = len(set(table["id"])) - len(rows)
     untested = f" {left} claims could not be tested at any checkpoint." if left else ""
     return Figure(
         id="findings-over-training",
@@ -50,8 +50,9 @@ def claims_figure(findings: pd.DataFrame | None, moments: list[int]) -> Figure |
         panels=[Panel(spec=_chart(shown, updates))],
         caption=f"{len(updates)} checkpoints, from update {updates[0]:,} to {updates[-1]:,}.{untested}",
         how_to_read=[
-            "A row is a claim, a square a checkpoint, from the first to the last (at equal distances): ✓ it holds, ✗ it "
-            "fails, ? the interval includes the threshold, empty: not testable there. Point at a square for the effect.",
+            "A row is a claim, a square a checkpoint, from the first to the last (at equal distances): ✓ it holds, ✗ "
+            "it fails, ? the interval includes the threshold, empty: not testable there. Point at a square for the "
+            "effect.",
             "A claim that holds before the first update needs no training, whatever it says about trained models.",
         ],
         method=CLAIMS,
@@ -67,7 +68,7 @@ def _ticks(updates: list[int]) -> list[str]:
     every = max(1, math.ceil(len(updates) / 8))
     last = len(updates) - 1
     shown = [
-        place % every == 0 and (last - place >= every or place == last) or place == last
+        (place % every == 0 and (last - place >= every or place == last)) or place == last
         for place in range(len(updates))
     ]
     return [short(update) if on else "" for update, on in zip(updates, shown, strict=True)]

@@ -161,7 +161,7 @@ def _payload(
         "layers": grid.layers,
         "heads": grid.heads,
         "updates": grid.updates,
-        "statistics": [one.id for one in statistics if len(known) and (known["statistic"] == one.id).any()],
+        "statistics": [one.id for one in statistics if len(known) and one.id in set(known["statistic"])],
         "spans": [
             [
                 roles.index(span.role),
@@ -213,7 +213,7 @@ def _data(grids: list[_Grid], rows: pd.DataFrame, spans: list[RoleSpan]) -> pd.D
 
 def _seeds_note(course: Course) -> str:
     frame = course["head_role_events"]
-    seeds = frame["seed"].nunique() if "seed" in frame else 1
+    seeds = len(set(frame["seed"])) if "seed" in frame else 1
     return f"The first of {seeds} seeds is drawn." if seeds > 1 else "One seed."
 
 
@@ -228,7 +228,8 @@ def _sentences(course: Course, spans: list[RoleSpan]) -> list[str]:
         text = f"{series.label} {_count(len(born), 'birth')} and {_count(len(died), 'death')}"
         if born:
             first = min(born, key=lambda span: span.since)
-            text += f", the first a head of layer {first.layer} ({first.role}) between updates {first.before:,} and {first.since:,}"
+            when = f"between updates {first.before:,} and {first.since:,}"
+            text += f", the first a head of layer {first.layer} ({first.role}) {when}"
         parts.append(text)
     return [f"Roles of heads: {'; '.join(parts)}."] if parts else []
 

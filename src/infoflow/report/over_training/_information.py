@@ -1,4 +1,4 @@
-"""The information picture: what each layer knows of its input and of what has to come out, as paths through training."""
+"""The information picture: what each layer knows of its input and of what must come out, as paths through training."""
 
 from typing import Any
 
@@ -22,9 +22,10 @@ _ANGLE = (
 )
 _SHORTEST = 0.04  # share of the axes that a step with an arrow is long
 CAVEAT = (
-    "A path that turns back to the left is no proof of “compression”: whether the information plane shows such a phase "
-    "depends on the activation and on the estimator (Shwartz-Ziv and Tishby 2017 against Saxe et al. 2018), and falling "
-    "values of clustered states show geometry as much as a loss of information. No finding here claims compression."
+    "A path that turns back to the left is no proof of “compression”: whether the information plane shows such a "
+    "phase depends on the activation and on the estimator (Shwartz-Ziv and Tishby 2017 against Saxe et al. 2018), and "
+    "falling values of clustered states show geometry as much as a loss of information. No finding here claims "
+    "compression."
 )
 
 
@@ -49,11 +50,12 @@ def information_figure(course: Course) -> Figure | None:
         question="What do layers gain, and what do they give up for it?",
         answer=[_sentence(shown)],
         panels=[Panel(spec=_chart(course.axis, rows, spans), title=title) for title, rows in shown],
-        caption=f"{checkpoints_note(course, table)} Means over seeds. Hollow marks: update {start:,}, the same estimate "
-        "for what was there first, which calibrates the picture. All panels have one scale.",
+        caption=f"{checkpoints_note(course, table)} Means over seeds. Hollow marks: update {start:,}, the same "
+        "estimate for what was there first, which calibrates the picture. All panels have one scale.",
         how_to_read=[
-            "Across: nats of the input token that can be read from a layer's vectors; up: of the token to predict. Each "
-            "path is one layer, from its hollow mark along the arrows to the end of training; pale paths are low layers.",
+            "Across: nats of the input token that can be read from a layer's vectors; up: of the token to predict. "
+            "Each path is one layer, from its hollow mark along the arrows to the end of training; pale paths are low "
+            "layers.",
             "The large dots are the checkpoint that the slider has come to. In a model that reads the token which it "
             "has to name, both sides would be the same: masked models are shown with inputs corrupted as in training.",
             CAVEAT,
@@ -89,7 +91,7 @@ def _span(values: pd.Series) -> list[float]:
 
 
 def _chart(axis: TimeAxis, rows: pd.DataFrame, spans: list[list[float]]) -> dict[str, Any]:
-    rows = rows.round({name: 3 for name in ("input", "output", "next_input", "next_output")}).drop(columns="regime")
+    rows = rows.round(dict.fromkeys(("input", "output", "next_input", "next_output"), 3)).drop(columns="regime")
     x = alt.X(**amount("input", "input token (nats)", spans[0], ticks=4))
     at = {"x": x, "y": alt.Y(**amount("output", "token to predict (nats)", spans[1], ticks=5))}
     color = layer_color(list(rows["layer"]))

@@ -209,10 +209,11 @@ def _position_figure(course: Course) -> Figure | None:
         question="From how much context does the model predict?",
         answer=[_position_sentence(course, table)],
         panels=[Panel(spec=_position_chart(course.axis, table, lines))],
-        caption=f"{checkpoints_note(course, table)} {band_note(table)} The first and the last checkpoint are drawn pale.",
+        caption=f"{checkpoints_note(course, table)} {band_note(table)} Pale: the first and the last checkpoint.",
         how_to_read=[
-            "Across: how many tokens the model has read before. Up: the mean loss of the token there, at the checkpoint "
-            "that the slider has come to. A flat line uses no more context; a line that falls to the right does.",
+            "Across: how many tokens the model has read before. Up: the mean loss of the token there, at the "
+            "checkpoint that the slider has come to. A flat line uses no more context; a line that falls to the "
+            "right does.",
         ],
         method=NGRAMS,
         data=table,

@@ -134,7 +134,7 @@ def _stage_sentence(table: pd.DataFrame) -> str:
 
 
 def _degenerate(frame: pd.DataFrame) -> str:
-    if "degenerate" not in frame or not (frame["degenerate"] > 0).any():
+    if "degenerate" not in frame or not float(frame["degenerate"].max()) > 0:
         return ""
     own = frame[frame["degenerate"] > 0]
     return (
@@ -153,7 +153,7 @@ def _source_figure(course: Course) -> Figure | None:
         ("entropy", "spread over source tokens (nats)"),
         ("kl", "KL to the end (nats)"),
     ):
-        if name in later and later[name].notna().any():
+        if name in later and len(later[name].dropna()):
             own = means(
                 later.drop(columns=["value", "low", "high"], errors="ignore").rename(columns={name: "value"}), ["rule"]
             )
@@ -174,8 +174,9 @@ def _source_figure(course: Course) -> Figure | None:
         caption=f"{checkpoints_note(course, table)} {band_note(table)} Means over target positions from the second on: "
         "at the first, only the start symbol could matter beside the source.",
         how_to_read=[
-            "Up: how much of the relevance for the next token lies on source tokens rather than on the tokens that were "
-            "already produced. A line for each rule by which relevance is given back: what only one rule shows is a "
+            "Up: how much of the relevance for the next token lies on source tokens rather than on the tokens that "
+            "were already produced. A line for each rule by which relevance is given back: what only one rule "
+            "shows is a "
             "property of that rule.",
         ],
         method=TRANSLATION,
