@@ -12,6 +12,15 @@ from ._chart import HEIGHT, amount, finished, lit, spread, tips, with_field
 from ._lines import lines
 from ._time_axis import NOW, TimeAxis, at_now, timed
 
+ROW_NAME = {
+    "align": "left",
+    "baseline": "bottom",
+    "fontSize": 10.5,
+    "dy": -1,
+    "limit": alt.ExprRef("width"),
+    "color": "var(--ink)",
+}
+"""Of a row, above what it shows."""
 _GAP = 13  # pixels between names at the ends of lines
 _CELL = 20  # pixels of a layer
 

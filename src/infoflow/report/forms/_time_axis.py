@@ -1,4 +1,4 @@
-"""The axis of training: updates on a logarithmic axis with update 0 left of a break, or tokens, progress, learning rate.
+"""The axis of training: updates on a logarithmic axis, 0 left of a break, or tokens, progress, learning rate.
 
 A chart carries the places of its checkpoints on every clock, as shares of the axis; the page sets `clock` to the one
 that is shown, and `now` to the update that it has come to.

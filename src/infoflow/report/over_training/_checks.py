@@ -29,8 +29,8 @@ def checks_figure(course: Course) -> Figure | None:
         return None
     rank = frame["level"].map({level: place for place, level in enumerate(_LEVELS)}).fillna(len(_LEVELS))
     rows = frame.assign(rank=rank).sort_values(["rank", "series", "update"], kind="stable")
-    counts = frame["level"].value_counts()
-    told = [f"{counts[level]} {level}{'s' if counts[level] > 1 else ''}" for level in _LEVELS if level in counts]
+    counts = {level: int((frame["level"] == level).sum()) for level in _LEVELS}
+    told = [f"{count} {level}{'s' if count > 1 else ''}" for level, count in counts.items() if count]
     return Figure(
         id="checkpoint-checks",
         question="Are the checkpoints what their names say?",

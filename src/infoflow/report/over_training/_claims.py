@@ -1,5 +1,6 @@
 """From which update on each claim holds: claims by checkpoints."""
 
+import math
 from typing import Any
 
 import altair as alt
@@ -10,6 +11,7 @@ from .._numbers import number
 from .._summary import VERDICTS
 from ..forms._chart import finished, tips, values_of
 from ..forms._grid import cells
+from ..forms._time_axis import short
 
 CLAIMS = Method(
     id="findings-over-training",
@@ -39,7 +41,7 @@ def claims_figure(findings: pd.DataFrame | None, moments: list[int]) -> Figure |
         return None
     rows = [_row(str(id), own) for id, own in shown.groupby("id", sort=False)]
     updates = sorted({int(update) for update in shown["update"]})
-    left = table["id"].nunique() - len(rows)
+    left = len(set(table["id"])) - len(rows)
     untested = f" {left} claims could not be tested at any checkpoint." if left else ""
     return Figure(
         id="findings-over-training",
@@ -48,16 +50,28 @@ def claims_figure(findings: pd.DataFrame | None, moments: list[int]) -> Figure |
         panels=[Panel(spec=_chart(shown, updates))],
         caption=f"{len(updates)} checkpoints, from update {updates[0]:,} to {updates[-1]:,}.{untested}",
         how_to_read=[
-            "A row is a claim, a square a checkpoint, from the first to the last (at equal distances): ✓ it holds, ✗ it "
-            "fails, ? the interval includes the threshold, empty: not testable there. Point at a square for the effect.",
+            "A row is a claim, a square a checkpoint, from the first to the last (at equal distances): ✓ it holds, ✗ "
+            "it fails, ? the interval includes the threshold, empty: not testable there. Point at a square for the "
+            "effect.",
             "A claim that holds before the first update needs no training, whatever it says about trained models.",
         ],
         method=CLAIMS,
         data=table.drop(columns=["effects"], errors="ignore"),
         tables=("findings_over_training",),
         template="claims.html.jinja",
-        payload={"rows": rows, "updates": updates},
+        payload={"rows": rows, "ticks": _ticks(updates)},
     )
+
+
+def _ticks(updates: list[int]) -> list[str]:
+    """The updates of some columns, the first and the last among them; "" of the others."""
+    every = max(1, math.ceil(len(updates) / 8))
+    last = len(updates) - 1
+    shown = [
+        (place % every == 0 and (last - place >= every or place == last)) or place == last
+        for place in range(len(updates))
+    ]
+    return [short(update) if on else "" for update, on in zip(updates, shown, strict=True)]
 
 
 def _row(id: str, own: pd.DataFrame) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from .._figure import Figure, Method, Panel
 from .._language import Series
 from .._numbers import listed
 from ..forms._chart import lit, tips
+from ..forms._over_time import ROW_NAME
 from ..forms._time_axis import TimeAxis
 from ..heads._names import KINDS, kind_label
 from ..heads._statistics import HEAD_TABLES, Statistic, head_statistics
@@ -160,7 +161,7 @@ def _payload(
         "layers": grid.layers,
         "heads": grid.heads,
         "updates": grid.updates,
-        "statistics": [one.id for one in statistics if len(known) and (known["statistic"] == one.id).any()],
+        "statistics": [one.id for one in statistics if len(known) and one.id in set(known["statistic"])],
         "spans": [
             [
                 roles.index(span.role),
@@ -212,7 +213,7 @@ def _data(grids: list[_Grid], rows: pd.DataFrame, spans: list[RoleSpan]) -> pd.D
 
 def _seeds_note(course: Course) -> str:
     frame = course["head_role_events"]
-    seeds = frame["seed"].nunique() if "seed" in frame else 1
+    seeds = len(set(frame["seed"])) if "seed" in frame else 1
     return f"The first of {seeds} seeds is drawn." if seeds > 1 else "One seed."
 
 
@@ -224,12 +225,17 @@ def _sentences(course: Course, spans: list[RoleSpan]) -> list[str]:
         if not own:
             continue
         born, died = [span for span in own if not span.initial], [span for span in own if span.until is not None]
-        text = f"{series.label} {len(born)} births and {len(died)} deaths"
+        text = f"{series.label} {_count(len(born), 'birth')} and {_count(len(died), 'death')}"
         if born:
             first = min(born, key=lambda span: span.since)
-            text += f", the first a head of layer {first.layer} ({first.role}) between updates {first.before:,} and {first.since:,}"
+            when = f"between updates {first.before:,} and {first.since:,}"
+            text += f", the first a head of layer {first.layer} ({first.role}) {when}"
         parts.append(text)
     return [f"Roles of heads: {'; '.join(parts)}."] if parts else []
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _timelines(course: Course, spans: list[RoleSpan], grids: list[_Grid]) -> list[Panel]:
@@ -261,7 +267,7 @@ def _timeline(axis: TimeAxis, spans: list[RoleSpan], series: Series, updates: li
         opacity=lit(0.4),
         tooltip=tips("role:N", "size:Q|heads", "since:Q|from update|,", "until:Q|to|,"),
     )
-    names = alt.Chart(pd.DataFrame({"role": roles})).mark_text(align="left", baseline="bottom", fontSize=10.5, dy=-1)
+    names = alt.Chart(pd.DataFrame({"role": roles})).mark_text(**ROW_NAME)
     layers = [axis.marker([series.key]), size]
     if len(events):
         layers += _event_marks(axis, events, series, row)

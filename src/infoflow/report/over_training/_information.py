@@ -1,4 +1,4 @@
-"""The information picture: what each layer knows of its input and of what has to come out, as paths through training."""
+"""The information picture: what each layer knows of its input and of what must come out, as paths through training."""
 
 from typing import Any
 
@@ -17,13 +17,15 @@ from ._layer_measures import main_stack
 
 _REGIMES = {"clean": "", "training": ", corrupted as in training"}
 _ANGLE = (
-    "atan2(scale('y', datum.next_output) - scale('y', datum.output), "
-    "scale('x', datum.next_input) - scale('x', datum.input)) * 180 / PI + 90"
+    "atan2(scale('y', datum.to_output) - scale('y', datum.output), "
+    "scale('x', datum.to_input) - scale('x', datum.input)) * 180 / PI + 90"
 )
+_SHORTEST = 0.04  # share of the axes that a step with an arrow is long
 CAVEAT = (
-    "A path that turns back to the left is no proof of “compression”: whether the information plane shows such a phase "
-    "depends on the activation and on the estimator (Shwartz-Ziv and Tishby 2017 against Saxe et al. 2018), and falling "
-    "values of clustered states show geometry as much as a loss of information. No finding here claims compression."
+    "A path that turns back to the left is no proof of “compression”: whether the information plane shows such a "
+    "phase depends on the activation and on the estimator (Shwartz-Ziv and Tishby 2017 against Saxe et al. 2018), and "
+    "falling values of clustered states show geometry as much as a loss of information. No finding here claims "
+    "compression."
 )
 
 
@@ -48,11 +50,12 @@ def information_figure(course: Course) -> Figure | None:
         question="What do layers gain, and what do they give up for it?",
         answer=[_sentence(shown)],
         panels=[Panel(spec=_chart(course.axis, rows, spans), title=title) for title, rows in shown],
-        caption=f"{checkpoints_note(course, table)} Means over seeds. Hollow marks: update {start:,}, the same estimate "
-        "for what was there first, which calibrates the picture. All panels have one scale.",
+        caption=f"{checkpoints_note(course, table)} Means over seeds. Hollow marks: update {start:,}, the same "
+        "estimate for what was there first, which calibrates the picture. All panels have one scale.",
         how_to_read=[
-            "Across: nats of the input token that can be read from a layer's vectors; up: of the token to predict. Each "
-            "path is one layer, from its hollow mark along the arrows to the end of training; pale paths are low layers.",
+            "Across: nats of the input token that can be read from a layer's vectors; up: of the token to predict. "
+            "Each path is one layer, from its hollow mark along the arrows to the end of training; pale paths are low "
+            "layers.",
             "The large dots are the checkpoint that the slider has come to. In a model that reads the token which it "
             "has to name, both sides would be the same: masked models are shown with inputs corrupted as in training.",
             CAVEAT,
@@ -111,19 +114,15 @@ def _chart(axis: TimeAxis, rows: pd.DataFrame, spans: list[list[float]]) -> dict
 
 
 def _arrows(rows: pd.DataFrame, spans: list[list[float]]) -> pd.DataFrame:
-    """Of each path the checkpoints nearest to a third, two thirds and nine tenths of its length."""
-    kept = []
+    """In the middle of the two longest steps of each path, if they are long enough to be seen."""
     widths = [high - low for low, high in spans]
-    for _, own in rows.groupby("layer"):
-        step = np.hypot(
-            (own["next_input"] - own["input"]) / widths[0], (own["next_output"] - own["output"]) / widths[1]
-        )
-        own, step = own[step > 0], step[step > 0]
-        length = step.cumsum()
-        if len(own) and float(length.iloc[-1]) > 0.05:
-            places = {int((length / length.iloc[-1] - share).abs().argmin()) for share in (1 / 3, 2 / 3, 0.95)}
-            kept.append(own.iloc[sorted(places)])
-    return pd.concat(kept) if kept else rows.head(0)
+    sides = [
+        (rows[f"next_{side}"] - rows[side]) / width for side, width in zip(("input", "output"), widths, strict=True)
+    ]
+    step = np.hypot(*sides)
+    long = rows.assign(step=step)[step > _SHORTEST].sort_values("step", ascending=False).groupby("layer").head(2)
+    middle = {side: (long[side] + long[f"next_{side}"]) / 2 for side in ("input", "output")}
+    return long.assign(to_input=long["next_input"], to_output=long["next_output"], **middle).drop(columns="step")
 
 
 def _sentence(shown: list[tuple[str, pd.DataFrame]]) -> str:

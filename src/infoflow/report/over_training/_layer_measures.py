@@ -29,7 +29,7 @@ class LayerMeasure:
 def layer_measures(course: Course) -> list[LayerMeasure]:
     """In reading order: those that vary."""
     found = [measure for read in _READERS for measure in read(course)]
-    return [measure for measure in found if len(measure.rows) and measure.rows["update"].nunique() > 1][:_MOST]
+    return [measure for measure in found if len(measure.rows) and len(set(measure.rows["update"])) > 1][:_MOST]
 
 
 def main_stack(frame: pd.DataFrame) -> pd.DataFrame:
@@ -144,13 +144,14 @@ def _lens(course: Course) -> Iterator[LayerMeasure]:
     frame = main_stack(course["lens"])
     if frame.empty:
         return
-    for (lens, metric), rows in frame.groupby(["lens", "metric"], sort=False):
+    for lens, metric in frame[["lens", "metric"]].drop_duplicates().itertuples(index=False):
+        rows = frame[(frame["lens"] == lens) & (frame["metric"] == metric)]
         yield LayerMeasure(
             id=f"lens-{lens}-{metric}".lower().replace(" ", "-").replace("_", "-"),
             label=f"{lens} lens: {metric}",
             unit="nats" if "loss" in str(metric) or "kl" in str(metric).lower() else "",
-            asks=f"What would the layer predict if it were the last one ({lens} lens, {metric})? A lens without training "
-            "reads early layers badly early on.",
+            asks=f"What would the layer predict if it were the last one ({lens} lens, {metric})? A lens without "
+            "training reads early layers badly early on.",
             method=_LAYER_METHOD,
             rows=means(rows, ["layer"]),
             table="lens",

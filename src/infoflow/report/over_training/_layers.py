@@ -79,7 +79,8 @@ def _sentence(cast: Cast, measure: LayerMeasure) -> str:
         unit = f" {measure.unit}" if measure.unit else ""
         ends = f"from {number(curve.iloc[0])} to {number(curve.iloc[-1])}{unit}"
         parts.append(f"in {series.label} layer {layer} ({ends}, half of it by update {half_way(curve):,})")
-    return f"What changes most over training in {measure.label}: {listed(parts)}."
+    name = f"{measure.label[:1].upper()}{measure.label[1:]}"
+    return f"{name} changes most over training {listed(parts)}."
 
 
 def half_way(curve: pd.Series) -> int:

@@ -10,6 +10,7 @@ from .._figure import Figure, Method, Panel
 from .._numbers import listed, number
 from ..forms._chart import HEIGHT, NAME, amount, lit, spread, tips
 from ..forms._lines import looks_of
+from ..forms._over_time import ROW_NAME
 from ..forms._time_axis import TimeAxis, short, timed
 from ._course import Course
 
@@ -56,8 +57,9 @@ def _loss_figure(course: Course) -> Figure | None:
             else "One seed."
         ),
         how_to_read=[
-            "Across: training. Up: the loss that the model was trained on, under dropout and the objective's own noise. "
-            "Below: the learning rate (grey, as far as the checkpoints tell it) and a tick for every checkpoint that "
+            "Across: training. Up: the loss that the model was trained on, under dropout and the objective's own "
+            "noise. Below: the learning rate (grey, as far as the checkpoints tell it) and a tick for every "
+            "checkpoint that "
             "was measured: nothing can be told more exactly than from tick to tick.",
             "Losses of different objectives cannot be compared with each other.",
         ],
@@ -89,9 +91,8 @@ def _loss_sentence(course: Course, table: pd.DataFrame) -> str:
         curve = own.set_index("update")["value"]
         half = float(curve.iloc[0] + curve.iloc[-1]) / 2
         when = int(curve.index[int((curve <= half).to_numpy().argmax())])
-        parts.append(
-            f"{series.label} from {number(curve.iloc[0])} to {number(curve.iloc[-1])} nats, half of it by update {when:,}"
-        )
+        ends = f"from {number(curve.iloc[0])} to {number(curve.iloc[-1])} nats"
+        parts.append(f"{series.label} {ends}, half of it by update {when:,}")
     return f"Training loss fell in {listed(parts)}."
 
 
@@ -184,8 +185,8 @@ def _phases_figure(course: Course) -> Figure | None:
         question="What changed at once, and what little by little?",
         answer=[_phase_sentence(frame)],
         panels=panels,
-        caption=f"The {len(table.drop_duplicates(['table', 'curve']))} clearest of {len(frame.drop_duplicates(['table', 'curve']))} "
-        "curves; all are in the data. Geometric means over seeds; brackets are the widest.",
+        caption=f"The {_curves_of(table)} clearest of {_curves_of(frame)} curves; all are in the data. Geometric means "
+        "over seeds; brackets are the widest.",
         how_to_read=[
             "A row is one curve over training. The bar goes from the update at which a tenth of its change was over to "
             "that of nine tenths, the upright mark is the half; thin lines reach to the checkpoints around them. Full "
@@ -198,6 +199,10 @@ def _phases_figure(course: Course) -> Figure | None:
         tables=("phases",),
         template="stacked.html.jinja",
     )
+
+
+def _curves_of(frame: pd.DataFrame) -> int:
+    return len(frame.drop_duplicates(["table", "curve"]))
 
 
 def _phases(course: Course, frame: pd.DataFrame) -> pd.DataFrame:
@@ -240,9 +245,7 @@ def _phase_chart(axis: TimeAxis, table: pd.DataFrame, key: str) -> dict[str, Any
     tooltip = tips("row:N|curve", "verdict:N", "told:N|t10, t50, t90")
     thin = {"x": axis.channel(field="t10_before"), "x2": alt.X2("t90_after:Q"), "y": low}
     bar = {"x": axis.channel(field="t10"), "x2": alt.X2("t90:Q"), "y": low}
-    words = alt.Chart(rows[["row", "verdict", "series"]]).mark_text(
-        align="left", baseline="bottom", fontSize=10.5, dy=-1, limit=alt.ExprRef("width")
-    )
+    words = alt.Chart(rows[["row", "verdict", "series"]]).mark_text(**ROW_NAME)
     text = {"x": alt.XValue(2), "y": alt.Y("row:N", sort=names, axis=None, bandPosition=0.5)}
     layers = [
         axis.marker([key]),

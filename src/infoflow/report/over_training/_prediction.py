@@ -31,6 +31,7 @@ _ORDERS = {1: "unigrams", 2: "bigrams", 3: "trigrams", 5: "5-grams"}
 _DASHES = ((1, 0), (7, 3), (2, 3), (9, 3, 2, 3), (4, 2))
 _GAINS = {"gain": "in-context gain", "repeat_gain": "gain by repetition"}
 _HEIGHT = 210
+_ROOM = 0.26  # for the names of lines, as a share of the axis: the same in all panels
 
 
 def prediction_figures(course: Course) -> list[Figure]:
@@ -43,7 +44,7 @@ def _agreement_figure(course: Course) -> Figure | None:
     if ngrams.empty and gains.empty:
         return None
     beside = _gain_panels(course, gains)
-    names = list(dict.fromkeys(ngrams["measure"])) if len(ngrams) else []
+    names = sorted(set(ngrams["measure"]), key=_rank) if len(ngrams) else []
     groups = [_group(course, ngrams[ngrams["measure"] == name], str(name), beside) for name in names]
     if not groups:
         groups = [PanelGroup(id="gain", label="gain", note="", scale=("", ""), panels=beside)]
@@ -115,6 +116,11 @@ _TITLES = {
 }
 
 
+def _rank(measure: str) -> tuple[bool, str]:
+    """How far counts are from the model comes first: it counts what the model misses of them."""
+    return not _title(measure).startswith("KL(Q"), _title(measure)
+
+
 def _title(measure: str) -> str:
     return _TITLES.get(measure, measure.replace("_", " "))
 
@@ -139,7 +145,7 @@ def _ngram_chart(
         looks_of(lines, "line", series.color) | {"detail": "line:N"},
         height=_HEIGHT,
         names=ends[["series", "line", "update", "value"]].assign(text=ends["line"].map(labels)),
-        room=0.26,
+        room=_ROOM,
         tooltip=tips("line:N|n", "update:Q||,", "value:Q|nats|.3f", "low:Q||.3f", "high:Q||.3f"),
     )
 
@@ -150,12 +156,15 @@ def _gain_panels(course: Course, gains: pd.DataFrame) -> list[Panel]:
         low, high = float(own[["low", "value"]].min().min()), float(own[["high", "value"]].max().max())
         margin = 0.05 * (high - low) or 0.1
         series = course.series(own)
+        ends = own.loc[own.groupby("series")["update"].idxmax(), ["series", "update", "value"]]
         chart = time_lines(
             course.axis,
             own.round({"value": 4, "low": 4, "high": 4}),
             amount("value", "nats easier", (min(low, 0.0) - margin, high + margin), ticks=5),
             {name: channel for name, channel in looks_of(series).items() if name != "shape"},
             height=_HEIGHT,
+            names=ends.assign(text=ends["series"].map({one.key: one.label for one in series})),
+            room=_ROOM,
             tooltip=tips("series:N|model", "update:Q||,", "value:Q|nats|.3f", "low:Q||.3f", "high:Q||.3f"),
         )
         panels.append(Panel(spec=chart, title=_GAINS.get(str(measure), str(measure).replace("_", " "))))
@@ -166,7 +175,7 @@ def _minimum_sentences(course: Course, ngrams: pd.DataFrame) -> list[str]:
     """When each model is most like n-grams, order by order."""
     if ngrams.empty:
         return []
-    first = ngrams[ngrams["measure"] == ngrams["measure"].iloc[0]]
+    first = ngrams[ngrams["measure"] == min(set(ngrams["measure"]), key=_rank)]
     parts = []
     for series, own in course.each(first):
         lowest = own.loc[own.groupby("order")["value"].idxmin()]
@@ -200,10 +209,11 @@ def _position_figure(course: Course) -> Figure | None:
         question="From how much context does the model predict?",
         answer=[_position_sentence(course, table)],
         panels=[Panel(spec=_position_chart(course.axis, table, lines))],
-        caption=f"{checkpoints_note(course, table)} {band_note(table)} The first and the last checkpoint are drawn pale.",
+        caption=f"{checkpoints_note(course, table)} {band_note(table)} Pale: the first and the last checkpoint.",
         how_to_read=[
-            "Across: how many tokens the model has read before. Up: the mean loss of the token there, at the checkpoint "
-            "that the slider has come to. A flat line uses no more context; a line that falls to the right does.",
+            "Across: how many tokens the model has read before. Up: the mean loss of the token there, at the "
+            "checkpoint that the slider has come to. A flat line uses no more context; a line that falls to the "
+            "right does.",
         ],
         method=NGRAMS,
         data=table,

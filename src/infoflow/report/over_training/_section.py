@@ -84,7 +84,7 @@ def _told(course: Course, update: int) -> str:
     own = course.clocks[course.clocks["update"] == update]
     parts = [f"update {update:,}"]
     tokens = own["tokens"].dropna().round()
-    if len(tokens) and tokens.nunique() == 1:
+    if len(set(tokens)) == 1:
         parts.append(f"{short(float(tokens.iloc[0]))} tokens")
     progress = own["progress"].dropna()
     if len(progress) and float(progress.max() - progress.min()) < 0.005:

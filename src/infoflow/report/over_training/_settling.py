@@ -1,4 +1,4 @@
-"""Which layers settle first: states and blocks against the finished model, beside what the schedule alone would give."""
+"""Which layers settle first: states and blocks against the finished model, beside what the schedule alone gives."""
 
 from typing import Any
 
@@ -22,8 +22,8 @@ CONVERGENCE = Method(
     title="Convergence",
     text="""
     States of layer <i>l</i> after update <i>t</i> against those of a reference, on the same tokens. Normalised:
-    <i>c</i>(<i>t</i>) = (<i>s</i>(<i>t</i>) − <i>s</i>(0)) / (1 − <i>s</i>(0)), absent where 1 − <i>s</i>(0) &lt; .05; a
-    layer has settled at the last upward crossing of .9, linear in log<sub>2</sub> <i>t</i>. <i>States</i> carry what
+    <i>c</i>(<i>t</i>) = (<i>s</i>(<i>t</i>) − <i>s</i>(0)) / (1 − <i>s</i>(0)), absent where 1 − <i>s</i>(0) &lt; .05;
+    a layer has settled at the last upward crossing of .9, linear in log<sub>2</sub> <i>t</i>. <i>States</i> carry what
     all lower layers do; <i>blocks</i> are the update that a block makes of the finished model's own input, against its
     finished update, so that depth does not add up. Null model: the finished weights with random directions added, each
     tensor as far away as it was at that update. CKA and PWCCA do not see a rotation; displacement
@@ -49,7 +49,7 @@ def _curves_figure(course: Course) -> Figure | None:
     for reference, similarity in _choices(frame):
         rows = frame[(frame["reference"] == reference) & (frame["similarity"] == similarity)]
         table = _table(rows)
-        if table["update"].nunique() < 2:
+        if len(set(table["update"])) < 2:
             continue
         groups.append(_group(course, table, reference, similarity))
         tables.append(table.assign(reference=reference, similarity=similarity))
@@ -60,7 +60,7 @@ def _curves_figure(course: Course) -> Figure | None:
     legend = [
         {"label": f"layer {each}", "color": shade} for each, shade in zip(layers, layer_shades(layers), strict=True)
     ]
-    null = [{"label": "null model", "color": "var(--control)"}] if data["null"].notna().any() else []
+    null = [{"label": "null model", "color": "var(--control)"}] if len(data["null"].dropna()) else []
     return Figure(
         id="convergence",
         question="Which layers settle first?",
@@ -68,10 +68,11 @@ def _curves_figure(course: Course) -> Figure | None:
         panels=groups[0].panels,
         caption=f"{checkpoints_note(course, data)} {band_note(data)}",
         how_to_read=[
-            "Across: training. Up: how near a layer is to what it is compared with; 1 (or a displacement of 0) is equal. "
-            "Pale lines are low layers, dark ones high layers.",
-            "Left: states. Equal noise in all layers would already make low states look settled, since whatever a layer "
-            "changes reaches all layers above it. Right: blocks, each on the finished model's own input, where depth "
+            "Across: training. Up: how near a layer is to what it is compared with; 1 (or a displacement of 0) is "
+            "equal. Pale lines are low layers, dark ones high layers.",
+            "Left: states. Equal noise in all layers would already make low states look settled, since whatever a "
+            "layer changes reaches all layers above it. Right: blocks, each on the finished model's own input, "
+            "where depth "
             "does not add up. That low layers settle first is shown only where both say so.",
             "The grey band is the null model, from its lowest to its highest layer: the end of a training is near by "
             "the schedule alone, since small learning rates move little. Only what lies above it was learned early.",
@@ -93,14 +94,14 @@ def _choices(frame: pd.DataFrame) -> list[tuple[str, str]]:
 
 
 def _table(rows: pd.DataFrame) -> pd.DataFrame:
-    """Means over seeds by kind and layer; `null` and intervals on the scale of what is shown: normalised where known."""
+    """Means over seeds by kind and layer; `null` and intervals on the scale that is shown: normalised where known."""
     rows = rows.reset_index(drop=True)
     for column in ("normalised", "null"):
         rows = rows if column in rows else rows.assign(**{column: np.nan})
     start = rows[rows["update"] == 0].set_index(["model", "kind", "layer"])["value"]
     start = start[~start.index.duplicated()]
     first = start.reindex(pd.MultiIndex.from_frame(rows[["model", "kind", "layer"]])).to_numpy(dtype=float)
-    if not rows["normalised"].notna().any():
+    if rows["normalised"].dropna().empty:
         return means(rows, ["kind", "layer"], ("value", "null")).assign(scale="as it is")
     width = 1 - first
     scaled = {
@@ -188,7 +189,7 @@ def _area_sentence(cast: Cast, table: pd.DataFrame) -> str:
 
 
 def _times(course: Course) -> pd.DataFrame:
-    """When layers settled by CKA to the end (or what there is); geometric means over seeds with their widest bracket."""
+    """When layers settled by CKA to the end (or what there is); geometric means over seeds, their widest bracket."""
     frame = main_stack(course["convergence_time"])
     if frame.empty:
         return frame
@@ -208,6 +209,7 @@ def _times_figure(course: Course) -> Figure | None:
     times = _times(course)
     if times.empty:
         return None
+    name, seeds = str(times["similarity"].iloc[0]), int(times["seeds"].max())
     panels = [
         Panel(spec=_times_chart(course.axis, own, series), title=series.label) for series, own in course.each(times)
     ]
@@ -216,8 +218,8 @@ def _times_figure(course: Course) -> Figure | None:
         question="When has each layer settled?",
         answer=[_order_sentence(course, times)],
         panels=panels,
-        caption=f"The last upward crossing of nine tenths of the way to the end, by {_SIMILARITIES.get(times['similarity'].iloc[0], '')}; "
-        f"{int(times['seeds'].max())} seed{'s' if times['seeds'].max() > 1 else ''}. Layers that hardly had to move have none.",
+        caption=f"The last upward crossing of nine tenths of the way to the end, by {_SIMILARITIES.get(name, name)}; "
+        f"{seeds} seed{'s' if seeds > 1 else ''}. Layers that hardly had to move have none.",
         how_to_read=[
             "A row per layer, training from left to right. Full dots: states; hollow dots: blocks on the finished "
             "model's input. The bar goes from the checkpoint before the crossing to the one behind it: no time is more "

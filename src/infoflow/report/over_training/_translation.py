@@ -112,7 +112,6 @@ def _panel(course: Course, rows: pd.DataFrame, series: Series, title: str, unit:
     low, high = float(rows[["low", "value"]].min().min()), float(rows[["high", "value"]].max().max())
     margin = 0.06 * (high - low) or 0.1
     ends = rows.loc[rows.groupby("line")["update"].idxmax()]
-    several = len(course.cast.series) > 1
     chart = time_lines(
         course.axis,
         rows[["series", "line", "update", "value", "low", "high", "seeds"]].round({"value": 4, "low": 4, "high": 4}),
@@ -123,19 +122,19 @@ def _panel(course: Course, rows: pd.DataFrame, series: Series, title: str, unit:
         room=0.3,
         tooltip=tips("line:N|of", "update:Q||,", "value:Q||.3f", "low:Q||.3f", "high:Q||.3f"),
     )
-    return Panel(spec=chart, title=f"{series.label}: {title}" if several else title)
+    return Panel(spec=chart, title=f"{series.label}: {title}")
 
 
 def _stage_sentence(table: pd.DataFrame) -> str:
     parts = []
     for line, own in table.groupby("line", sort=False):
         curve = own.groupby("update")["value"].mean()
-        parts.append(f"{line} is at its highest at update {int(curve.idxmax()):,}")
-    return f"{listed(parts[:5]).capitalize()}." if parts else ""
+        parts.append(f"{line} at update {int(curve.idxmax()):,}")
+    return f"Highest at: {listed(parts)}."
 
 
 def _degenerate(frame: pd.DataFrame) -> str:
-    if "degenerate" not in frame or not (frame["degenerate"] > 0).any():
+    if "degenerate" not in frame or not float(frame["degenerate"].max()) > 0:
         return ""
     own = frame[frame["degenerate"] > 0]
     return (
@@ -154,7 +153,7 @@ def _source_figure(course: Course) -> Figure | None:
         ("entropy", "spread over source tokens (nats)"),
         ("kl", "KL to the end (nats)"),
     ):
-        if name in later and later[name].notna().any():
+        if name in later and len(later[name].dropna()):
             own = means(
                 later.drop(columns=["value", "low", "high"], errors="ignore").rename(columns={name: "value"}), ["rule"]
             )
@@ -175,8 +174,9 @@ def _source_figure(course: Course) -> Figure | None:
         caption=f"{checkpoints_note(course, table)} {band_note(table)} Means over target positions from the second on: "
         "at the first, only the start symbol could matter beside the source.",
         how_to_read=[
-            "Up: how much of the relevance for the next token lies on source tokens rather than on the tokens that were "
-            "already produced. A line for each rule by which relevance is given back: what only one rule shows is a "
+            "Up: how much of the relevance for the next token lies on source tokens rather than on the tokens that "
+            "were already produced. A line for each rule by which relevance is given back: what only one rule "
+            "shows is a "
             "property of that rule.",
         ],
         method=TRANSLATION,

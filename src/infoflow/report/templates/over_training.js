@@ -1,7 +1,7 @@
 "use strict";
 // One slider through training: every chart of its section follows, and so do head grids and claims.
 (() => {
-  const { all, one, make, svgMake, state, remember, check, choices, drawn, paints } = page;
+  const { all, one, make, svgMake, state, remember, drawn, paints } = page;
   const still = matchMedia("(prefers-reduced-motion: reduce)");
   const PAUSE = 550; // milliseconds at a checkpoint while playing
 
@@ -12,7 +12,7 @@
   const timeline = (box) => {
     const section = box.closest("section"), views = [], followers = [];
     const { moments, told, clocks } = JSON.parse(one(".timeline-data", box).textContent);
-    const slider = one("input[type=range]", box), play = one("[data-play]", box), output = one("output", box);
+    const slider = one("input[type=range]", box), play = one("[data-play]", box), output = one("output", box), axis = one("[data-clock]", box);
     let timer = 0;
 
     const place = () => {
@@ -29,7 +29,7 @@
       slider.value = now;
       slider.setAttribute("aria-valuetext", told[now]);
       output.textContent = told[now];
-      for (const button of all("[data-clock]", box)) check(button, button.dataset.clock === clocks[clock()].id);
+      if (axis) axis.value = clocks[clock()].id;
       for (const view of views) follow(view);
       for (const follower of followers) follower(moments[now]);
     };
@@ -68,12 +68,10 @@
       stop();
       go(place() + by);
     });
-    for (const group of all("[role=radiogroup]", box)) {
-      choices(group, (button) => {
-        remember({ clock: button.dataset.clock === clocks[0].id ? "" : button.dataset.clock });
-        paint();
-      });
-    }
+    axis?.addEventListener("change", () => {
+      remember({ clock: axis.value === clocks[0].id ? "" : axis.value });
+      paint();
+    });
     stop();
 
     drawn.push((view, where) => { if (where === section) { views.push(view); follow(view); } });
