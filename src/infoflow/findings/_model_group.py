@@ -39,7 +39,15 @@ _MADE_BY = {
     "allocation_steps": _DYNAMICS,
     "allocation_windows": _DYNAMICS,
     **dict.fromkeys(
-        ("convergence", "convergence_time", "head_role_events", "phases", "role_turnover"),
+        (
+            "convergence",
+            "convergence_time",
+            "head_role_events",
+            "in_context_learning_over_training",
+            "ngram_agreement_over_training",
+            "phases",
+            "role_turnover",
+        ),
         "a plan with a schedule in [checkpoints] makes it",
     ),
     "head_coreference": f"it needs a corpus with coreference annotation, such as CoNLL-2012 or CorefUD{_LEFT_OUT}",

@@ -10,9 +10,13 @@ from scipy.stats import kendalltau
 from infoflow.results import Spec
 
 from ._model_group import TRANSLATION, Absent
-from ._table import Reading, SeedRows, Table, exact
+from ._table import Reading, SeedRows, Table, exact, together
 
 _SETTLED_SIZE = 0.9  # of the last checkpoint's set
+INDUCTION_CURVE = "induction, best head"
+FIRST_TOKEN_CURVE = "attention to the first token, mean of heads"
+GAIN = "repeat_gain"
+"""The gain in context that short sentences can show."""
 _BEGUN = 0.1  # of the training: about the end of a warm-up
 
 
@@ -48,10 +52,86 @@ def role_sets(objective: Spec, column: str = "jaccard_previous") -> Reading:
 
 
 def lower_more_alike(objective: Spec, *, at_start: bool = False) -> Reading:
-    """Share of the checkpoints after the warm-up at which another seed's state 1 is more similar than its last state."""
+    """Share of the checkpoints after the warm-up at which state 1 is more like another seed's than the last state is."""
     table = Table("convergence", objective, needs=("layer", "update", "progress"), course=True)
     chosen = table.where(kind="state", reference="other-seed", similarity="cka")
     return chosen.reduce(_lower_more_alike, at_start=at_start)
+
+
+def ngram_minima(objective: Spec, number: str = "value") -> Reading:
+    """Doublings from the minimum of KL(Q1||P) to that of Q2, from that to Q3's, and by how much the divergences from Q1
+    and Q2 rise after their minima, in nats.
+    """
+    needs = ("order", "update", "replicates")
+    table = Table("ngram_agreement_over_training", objective, needs=needs, number=number, course=True)
+    return table.where(measure="kl_from_ngram", context="before").reduce(_minima)
+
+
+def at_once(objective: Spec, gain: str, other: str = INDUCTION_CURVE) -> Reading:
+    """Whether both curves of `phases` come abruptly (1 or 0), and how many doublings lie between their middles."""
+    return Table("phases", objective, needs=("curve", "verdict"), number="t50").reduce(_at_once, gain=gain, other=other)
+
+
+def doublings_between(objective: Spec, first: str, second: str) -> Reading:
+    """How many doublings after the middle of one curve of `phases` that of another comes."""
+    return Table("phases", objective, needs=("curve",), number="t50").reduce(_doublings, first=first, second=second)
+
+
+def gain_within(objective: Spec, *, elsewhere: bool = False) -> Reading:
+    """Share of the change of the gain that falls between t10 and t90 of induction; or, of windows as many doublings
+    wide that do not overlap with that one, the largest share.
+    """
+    phases = Table("phases", objective, needs=("curve", "t10", "t90"), number="t50")
+    gains = Table("in_context_learning_over_training", objective, needs=("update", "measure"), course=True)
+    return together(_gain_within, phases, gains.where(measure=GAIN), elsewhere=elsewhere)
+
+
+def _minima(rows: SeedRows) -> np.ndarray:
+    found = {}
+    for order, own in rows.at(rows.frame["update"] > 0).groups("order"):
+        ordered = SeedRows(own.frame.sort_values("update"), own.number)
+        numbers, logs = ordered.numbers, np.log2(ordered.frame["update"].to_numpy(float))
+        found[int(order)] = logs[numbers.argmin(axis=1)], numbers[:, -1] - numbers.min(axis=1)
+    if not {1, 2, 3} <= found.keys():
+        raise Absent("divergences from unigrams, bigrams and trigrams are needed")
+    one, two, three = (found[order] for order in (1, 2, 3))
+    return np.stack([two[0] - one[0], three[0] - two[0], one[1], two[1]], axis=1)
+
+
+def _curve_of(rows: SeedRows, name: str) -> pd.Series:
+    own = rows.frame[rows.frame["curve"] == name]
+    if len(own) != 1 or not np.isfinite(own[rows.number].iloc[0]):
+        raise Absent(f"{name} does not change over training, or was not measured at eight checkpoints")
+    return own.iloc[0]
+
+
+def _at_once(rows: SeedRows, gain: str, other: str) -> np.ndarray:
+    one, two = _curve_of(rows, gain), _curve_of(rows, other)
+    abrupt = float(one["verdict"] == two["verdict"] == "abrupt")
+    return exact([abrupt, abs(np.log2(one["t50"] / two["t50"]))])
+
+
+def _doublings(rows: SeedRows, first: str, second: str) -> np.ndarray:
+    return exact([np.log2(_curve_of(rows, second)["t50"] / _curve_of(rows, first)["t50"])])
+
+
+def _gain_within(phases: SeedRows, gains: SeedRows, elsewhere: bool) -> np.ndarray:
+    found = _curve_of(phases, INDUCTION_CURVE)
+    curve = gains.frame[gains.frame["update"] > 0].sort_values("update")
+    logs, values = np.log2(curve["update"].to_numpy(float)), curve[gains.number].to_numpy(float)
+    low, high = np.log2(found["t10"]), np.log2(found["t90"])
+
+    def share(start: float) -> float:
+        ends = np.interp([start, start + high - low], logs, values)
+        return float((ends[1] - ends[0]) / (values[-1] - values[0]))
+
+    if not elsewhere:
+        return exact([share(low)])
+    starts = np.linspace(logs[0], logs[-1] - (high - low), 200) if logs[-1] - logs[0] > high - low else np.array([])
+    others = [share(start) for start in starts if start + high - low <= low or start >= high]
+    if not others:
+        raise Absent("no window as wide lies outside the one of induction")
+    return exact([max(others)])
 
 
 def _by_update(rows: SeedRows) -> np.ndarray:

@@ -16,6 +16,7 @@ from ._registry import FINDINGS
 from ._schema import FINDINGS_TABLE
 
 _CLOCKS = [column.name for column in CLOCKS]
+_LEARNED = "task_scores"
 _LAST = 3  # checkpoints that tell whether an effect still moves
 
 FINDINGS_OVER_TRAINING = replace(
@@ -76,6 +77,8 @@ def findings_over_training(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.D
     """
     view = measured_over_training(tables)
     view = {name: frame.drop(columns=_CLOCKS, errors="ignore") for name, frame in view.items()}
+    if _LEARNED in view and _LEARNED in tables:
+        view[_LEARNED] = _as_at_the_end(view[_LEARNED], tables[_LEARNED])
     claims = [one for one in FINDINGS.values() if isinstance(one, Finding) and set(one.tables) <= view.keys()]
     if not claims:
         return {}
@@ -88,6 +91,16 @@ def findings_over_training(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.D
         FINDINGS_OVER_TRAINING.name: FINDINGS_OVER_TRAINING.conform(found),
         FINDINGS_SINCE.name: FINDINGS_SINCE.conform(pd.DataFrame(since)),
     }
+
+
+def _as_at_the_end(checkpoints: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
+    """Scores by which a model counts as having learned its task: at every checkpoint those of its end.
+
+    What it does before is what claims over time ask; a model that never learns says nothing about them.
+    """
+    end, start = scores[scores["update"] == END], checkpoints[checkpoints["update"] == UNTRAINED]
+    later = sorted(set(checkpoints["update"]) - {UNTRAINED})
+    return pd.concat([start, *(end.assign(update=update) for update in later)], ignore_index=True)
 
 
 def _since(rows: pd.DataFrame) -> dict[str, Any]:

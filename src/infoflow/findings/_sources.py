@@ -101,3 +101,4 @@ BLEVINS = (
     "Language Models, EMNLP (as summarised)"
 )
 OURS = "infoflow: ours, exploratory"
+SINKS = "Notes of 2026 on models of a billion parameters (as summarised; unverified)"

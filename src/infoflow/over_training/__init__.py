@@ -62,3 +62,4 @@ from ._weighing import weigh as weigh
 from ._weight_change import WEIGHT_CHANGE as WEIGHT_CHANGE
 from ._weight_change import effective_rank as effective_rank
 from ._weight_change import weight_change as weight_change
+from ._weight_change_measure import WeightChange as WeightChange

@@ -1,7 +1,6 @@
 """The measures that a study and `infoflow analyze` run unless told otherwise."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from infoflow.flow import AbstractMeasure, PairMeasure
 from infoflow.foundation import UserError
@@ -24,7 +23,7 @@ from infoflow.heads import (
     SurfaceStatistics,
     TellingSentences,
 )
-from infoflow.over_training import CONVERGENCE
+from infoflow.over_training import CONVERGENCE, WEIGHT_CHANGE, InContextLearning, LossByPosition, NgramAgreement
 from infoflow.representations import (
     ChangeByFrequency,
     ContextNeighbours,
@@ -50,8 +49,8 @@ from ._plan import AnalysisPlan, StudyPlan
 SCORES_ONLY = "task_scores"
 """In `AnalysisPlan.tables`: the scores, which every study has, and nothing else."""
 
-OF_CHECKPOINTS = (CONVERGENCE.name,)
-"""Tables that only checkpoints of one training have."""
+OF_CHECKPOINTS = (CONVERGENCE.name, WEIGHT_CHANGE.name)
+"""Tables that compare checkpoints of one training with each other."""
 LIGHT_TABLES = (
     "mutual_information",
     "layer_distance",
@@ -61,13 +60,17 @@ LIGHT_TABLES = (
     "head_surface",
     "head_patterns",
     "head_relations",
+    "loss_by_position",
+    "in_context_learning",
+    "ngram_agreement",
     "convergence",
+    "weight_change",
 )
 """What is measured at every checkpoint of a training unless told otherwise: cheap, and each says when."""
 
 
-def standard_measures(plan: AnalysisPlan, setting: str = "analysis.tables") -> list[AbstractMeasure]:
-    """The measures of one model that the plan asks for; `setting` is where it does.
+def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
+    """The measures of one model that the plan asks for.
 
     Raises:
         UserError: The plan names a table that nothing writes.
@@ -75,7 +78,7 @@ def standard_measures(plan: AnalysisPlan, setting: str = "analysis.tables") -> l
     measures, pairs = _all_standard(plan), _all_pairs(plan)
     known = [*dict.fromkeys(measure.name for measure in [*measures, *pairs]), SCORES_ONLY]
     if unknown := [name for name in plan.tables if name not in known]:
-        raise UserError(f"{setting} knows no {unknown[0]}. Choose among: {', '.join(known)}.")
+        raise UserError(f"analysis.tables knows no {unknown[0]}. Choose among: {', '.join(known)}.")
     return [measure for measure in measures if not plan.tables or measure.name in plan.tables]
 
 
@@ -97,10 +100,24 @@ def checkpoint_tables(plan: StudyPlan, heavy: bool) -> list[str]:
     """
     names = list(plan.checkpoints.light or LIGHT_TABLES) + (list(plan.checkpoints.heavy) if heavy else [])
     wanted = list(dict.fromkeys(names))
-    standard = tuple(name for name in wanted if name not in OF_CHECKPOINTS)
-    if standard:
-        standard_measures(replace(plan.analysis, tables=standard), "checkpoints.light and heavy")
+    checkpoint_measures(plan.analysis, [name for name in wanted if name not in OF_CHECKPOINTS])
     return wanted
+
+
+def checkpoint_measures(
+    plan: AnalysisPlan, names: Sequence[str], setting: str = "checkpoints.light and heavy"
+) -> list[AbstractMeasure]:
+    """The measures of one checkpoint by itself that write these tables: those of any model, and more.
+
+    Raises:
+        UserError: Nothing writes one of them; `setting` is where it was named.
+    """
+    own = [LossByPosition(), InContextLearning(), NgramAgreement()]
+    every = [*_all_standard(plan), *own]
+    known = [*dict.fromkeys(measure.name for measure in every)]
+    if unknown := [name for name in names if name not in known]:
+        raise UserError(f"{setting} knows no {unknown[0]}. Choose among: {', '.join([*known, *OF_CHECKPOINTS])}.")
+    return [measure for measure in every if measure.name in names]
 
 
 def pair_measures(plan: AnalysisPlan) -> list[PairMeasure]:

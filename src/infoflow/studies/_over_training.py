@@ -20,7 +20,7 @@ from ._analyze import corpus_of
 from ._clock import WallClock, reset_clock, wall_clock
 from ._given import AnalyzeOptions, exists
 from ._graph import Graph
-from ._measures import LIGHT_TABLES, choose, standard_measures
+from ._measures import LIGHT_TABLES, OF_CHECKPOINTS, checkpoint_measures, standard_measures
 from ._run import Run
 from ._run_stages import run_stages
 from ._series_tables import CHECKPOINT_TABLES, Measured, checked, clocks, series_rows, subject_of
@@ -101,12 +101,11 @@ class _Asked:
 
 
 def _measures(options: AnalyzeOptions) -> list[AbstractMeasure]:
-    """Those that were named; else the light ones."""
-    standard = standard_measures(options.measures)
+    """Those that were named; else the light ones of a checkpoint by itself."""
     if options.only == (ALL,) or (not options.only and options.measures.tables):
-        return standard
-    names = {measure.name for measure in standard}
-    return choose(standard, options.only or [name for name in LIGHT_TABLES if name in names])
+        return standard_measures(options.measures)
+    light = [name for name in LIGHT_TABLES if name not in OF_CHECKPOINTS]
+    return checkpoint_measures(options.measures, options.only or light, "--only")
 
 
 def _require_two(series: Sequence[Series]) -> None:

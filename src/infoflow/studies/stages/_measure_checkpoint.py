@@ -1,7 +1,7 @@
 """Measure a model of a study at an update that its training kept: the same sentences and sizes at every one."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,11 +12,18 @@ from infoflow.corpus import Corpus
 from infoflow.flow import AbstractMeasure
 from infoflow.foundation import digest
 from infoflow.models import Model
-from infoflow.over_training import CONVERGENCE, LayerConvergence, checkpoint_steps, over_training
+from infoflow.over_training import (
+    CONVERGENCE,
+    WEIGHT_CHANGE,
+    LayerConvergence,
+    WeightChange,
+    checkpoint_steps,
+    over_training,
+)
 from infoflow.results import Recipe, Subject, TableSchema
 
 from .._data import at_most
-from .._measures import OF_CHECKPOINTS, checkpoint_tables, measures_by_table, standard_measures
+from .._measures import OF_CHECKPOINTS, checkpoint_measures, checkpoint_tables, measures_by_table
 from .._scores import TASK_SCORES
 from .._study_models import StudyModels
 from .._workbench import Part, Schemas
@@ -39,6 +46,7 @@ class MeasureCheckpoint(AbstractStudyMeasure):
 
     kind = "checkpoint"
     references: Mapping[str, Subject]  # that its layers are compared with
+    others: Mapping[str, Subject]  # of the same training, that its weights are compared with
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[MeasureCheckpoint]":
@@ -51,15 +59,17 @@ class MeasureCheckpoint(AbstractStudyMeasure):
         for recipe, key in trained.items():
             steps = models.wanted(recipe)
             for at, update in enumerate(steps):
-                references = _references(models, recipe, steps, at)
-                others = {trained[one.recipe] for one in references.values() if one.recipe != recipe}
+                every = _references(models, recipe, steps, at)
+                references = {name: every[name] for name in models.plan.checkpoints.references if name in every}
+                seeds = {trained[one.recipe] for one in references.values() if one.recipe != recipe}
                 stages.append(
                     cls(
                         models=models,
                         subject=Subject(recipe=recipe, update=update),
                         bench=models.bench,
                         references=references,
-                        needs=(key, kept[recipe], *others),
+                        others={name: one for name, one in every.items() if name != OTHER_SEED},
+                        needs=(key, kept[recipe], *seeds),
                     )
                 )
         return stages
@@ -83,14 +93,12 @@ class MeasureCheckpoint(AbstractStudyMeasure):
         heavy = self.subject.update in _heavy_steps(self.models, self.subject.recipe)
         wanted = checkpoint_tables(self.models.plan, heavy)
         names = [name for name in wanted if name not in OF_CHECKPOINTS]
-        measures: list[AbstractMeasure] = []
-        if names:
-            measures += standard_measures(
-                dataclasses.replace(self.models.plan.analysis, **sizes, tables=tuple(names)),
-                "checkpoints.light and heavy",
-            )
+        measures = checkpoint_measures(dataclasses.replace(self.models.plan.analysis, **sizes), names)
         if CONVERGENCE.name in wanted:
-            measures.append(LayerConvergence(self._load_references, self._reference_keys(), plan.occurrences))
+            load, key = self._load(self.references), self._keys_of(self.references)
+            measures.append(LayerConvergence(load, key, plan.occurrences))
+        if WEIGHT_CHANGE.name in wanted:
+            measures.append(WeightChange(self._load(self.others), self._keys_of(self.others)))
         return measures_by_table(measures)
 
     def table_keys(self) -> dict[str, str]:
@@ -129,15 +137,15 @@ class MeasureCheckpoint(AbstractStudyMeasure):
         every = [over_training(each) for name, each in self.measured_schemas().items() if name != CONVERGENCE.name]
         return {schema.name: schema for schema in every}
 
-    def _load_references(self) -> dict[str, Model]:
-        return {name: self.models.load(subject) for name, subject in self.references.items()}
+    def _load(self, subjects: Mapping[str, Subject]) -> Callable[[], dict[str, Model]]:
+        return lambda: {name: self.models.load(subject) for name, subject in subjects.items()}
 
-    def _reference_keys(self) -> list[str]:
-        return [f"{name} {self.models.states_key(subject)}" for name, subject in self.references.items()]
+    def _keys_of(self, subjects: Mapping[str, Subject]) -> list[str]:
+        return [f"{name} {self.models.states_key(subject)}" for name, subject in subjects.items()]
 
 
 def _references(models: StudyModels, recipe: Recipe, steps: Sequence[int], at: int) -> dict[str, Subject]:
-    """The references of the plan that this checkpoint has: the first has none before it, one seed no other."""
+    """What this checkpoint can be compared with: the first has none before it, one seed no other."""
     plan = models.plan
     seeds = [seed for seed in plan.seeds if seed != recipe.seed]
     there = {
@@ -146,7 +154,7 @@ def _references(models: StudyModels, recipe: Recipe, steps: Sequence[int], at: i
         INITIAL: Subject(recipe=recipe, update=0) if at else None,
         OTHER_SEED: Subject(recipe=dataclasses.replace(recipe, seed=seeds[0])) if seeds else None,
     }
-    return {name: found for name in plan.checkpoints.references if (found := there[name]) is not None}
+    return {name: found for name, found in there.items() if found is not None}
 
 
 def _heavy_steps(models: StudyModels, recipe: Recipe) -> set[int]:
