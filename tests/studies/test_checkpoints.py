@@ -230,13 +230,14 @@ def test_a_budget_is_checked_before_anything_is_trained(plan, kept, tmp_path: Pa
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ({"schedule": "log:0"}, "checkpoints.schedule .* log takes a number from 1"),
-        ({"schedule": "every:0"}, "every takes a number from 1"),
-        ({"schedule": "often"}, "Write log:K, linear:K"),
-        ({"schedule": "0,-3"}, "Write log:K, linear:K"),
-        ({"schedule": "0,4,4"}, "must be different"),
-        ({"schedule": "0,13"}, "at most the last update, 12"),
-        ({"schedule": "log:4", "heavy_steps": "0,99"}, "checkpoints.heavy_steps .* at most the last update, 12"),
+        ({"schedule": "log:0"}, r'checkpoints\.schedule must be log:K.* \(K and M from 1\).* Got "log:0"\.'),
+        ({"schedule": "every:0"}, "Got .every:0"),
+        ({"schedule": "often"}, "such as 0,10,12; . joins them"),
+        ({"schedule": "0,-3"}, "Got .0,-3"),
+        ({"schedule": "0,4,4"}, "different updates up to the last, 12"),
+        ({"schedule": "0,13"}, "different updates up to the last, 12"),
+        ({"heavy_steps": "0,99"}, "checkpoints.heavy_steps must be"),
+        ({"heavy_steps": ""}, "checkpoints.heavy_steps must be"),
     ],
 )
 def test_bad_schedules_are_refused_with_the_plan(plan, settings: dict, named: str) -> None:

@@ -42,7 +42,7 @@ _ZERO = {  # what 0 switches off, leaves unlimited, or starts from
 _BROKEN = {  # numbers of which 1.5 is one
     *("model.initializer_range", "training.learning_rate", "training.warmup", "training.power"),
     *("training.weight_decay", "training.clip", "alignment.learning_rate", "pruning.learning_rate"),
-    "pruning.gate_rate",
+    *("pruning.gate_rate", "checkpoints.budget"),
 }
 _TEXT = {"title", "corpus.name", "corpus.validation_name", "corpus.test_name", "corpus.transfer_name"} | {
     "corpus.text_column",
@@ -51,14 +51,14 @@ _TEXT = {"title", "corpus.name", "corpus.validation_name", "corpus.test_name", "
 }
 _EMPTY_LIST = {"pairs", "analysis.tables", "pruning.greedy", "pruning.keep", "pruning.subset"} | {
     "pruning.scratch_scopes",
-    "pruning.scratch_points",
+    *("pruning.scratch_points", "checkpoints.light", "checkpoints.heavy"),
 }
 _NOTHING = {"training.max_source_tokens", "training.batch_sentences"}
 _SENSIBLE = {
     "0": _ZERO,
     "1.5": _BROKEN,
     "text": _TEXT,
-    "empty text": _TEXT - {"corpus.name"},
+    "empty text": {*_TEXT, "checkpoints.schedule"} - {"corpus.name"},
     "empty list": _EMPTY_LIST,
     "empty table": {"variants"},
     "nothing": _NOTHING,

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 from infoflow.architectures import FAMILIES
 from infoflow.foundation import UserError, as_written
 from infoflow.objectives import AbstractObjective
+from infoflow.over_training import DEFAULT_SCHEDULE, checkpoint_steps
 
 _VARIANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,40}")
 PRUNED = ("encoder", "decoder", "encoder-decoder")
@@ -57,8 +57,7 @@ def check_plan(plan: Plan) -> None:
         _check_pruned(plan)
     for pair in plan.pairs:
         _check_pair(plan, pair)
-    if plan.checkpoints.on:
-        _check_schedules(plan)
+    _check_schedules(plan)
 
 
 def one_of(name: str, values: tuple[str, ...], known: tuple[str, ...]) -> None:
@@ -85,12 +84,18 @@ def _check_pruned(plan: Plan) -> None:
 
 
 def _check_schedules(plan: Plan) -> None:
-    asked = plan.checkpoints
+    asked, updates = plan.checkpoints, plan.training.updates
     for name, schedule in (("schedule", asked.schedule), ("heavy_steps", asked.heavy_steps)):
+        if not schedule and name == "schedule":
+            continue  # nothing is kept
         try:
-            replace(asked, schedule=schedule).steps(plan.training)
-        except UserError as error:
-            raise UserError(f"checkpoints.{name} must be a schedule of updates. {error}") from None
+            checkpoint_steps(DEFAULT_SCHEDULE if schedule == "default" else schedule, updates)
+        except UserError:
+            raise UserError(
+                f"checkpoints.{name} must be log:K, linear:K or every:M (K and M from 1), powers, default, or "
+                f"different updates up to the last, {updates:,}, such as 0,10,{updates}; + joins them. "
+                f"Got {as_written(schedule)}."
+            ) from None
 
 
 def _check_teachers(plan: Plan) -> None:
