@@ -56,6 +56,8 @@ from ._trainer_state import trainer_state as trainer_state
 from ._translation_order import Reordering as Reordering
 from ._translation_order import fuzzy_reordering as fuzzy_reordering
 from ._translation_order import source_share as source_share
+from ._translation_stages import TRANSLATION_STAGES as TRANSLATION_STAGES
+from ._translation_stages import TranslationStages as TranslationStages
 from ._triangles import triangle_ratios as triangle_ratios
 from ._weighing import Weight as Weight
 from ._weighing import weigh as weigh
@@ -63,3 +65,4 @@ from ._weight_change import WEIGHT_CHANGE as WEIGHT_CHANGE
 from ._weight_change import effective_rank as effective_rank
 from ._weight_change import weight_change as weight_change
 from ._weight_change_measure import WeightChange as WeightChange
+from ._word_aligner import WordAligner as WordAligner

@@ -42,10 +42,10 @@ WEIGHT_CHANGE = TableSchema(
             dtype="string",
             unit="",
             description="norm: Frobenius norm; from_initial, from_previous: norm of the difference to step 0 and to "
-            "the checkpoint before, as a share of their norm; step_length: the latter itself, whose sum over checkpoints "
-            "is a lower bound of the path; cosine_initial, cosine_final: cosine with step 0 and with the last "
-            "checkpoint; effective_rank: exp of the entropy of the singular values' shares (block, all: mean over "
-            "matrices)",
+            "the checkpoint before, as a share of their norm; step_length: the latter itself, whose sum over "
+            "checkpoints is a lower bound of the path; cosine_initial, cosine_final: cosine with step 0 and with the "
+            "last checkpoint; effective_rank: exp of the entropy of the singular values' shares (block, all: mean "
+            "over matrices)",
         ),
         Column(name="value", dtype="float64", unit="", description="the measure; rows that have none are left out"),
     ),
