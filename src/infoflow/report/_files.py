@@ -60,7 +60,7 @@ def _drawn_figures(run: RunFolder) -> list[Figure]:
             figures += [replace(figure, id=f"{figure.id}-{metric.id}", panels=metric.panels) for metric in metrics]
             continue
         if figure.id != "head-map":
-            figures.append(figure)
+            figures += [figure] if figure.panels else []  # some are tables
             continue
         rows, statistics = head_statistics(tables.some(HEAD_TABLES))
         for statistic in statistics:

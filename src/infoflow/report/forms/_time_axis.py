@@ -105,7 +105,7 @@ class TimeAxis:
         if self.has_start and len(places) > 1 and self.names[0] == "update":
             high[0, 0], low[1, 0] = 0.4 * _BREAK, 0.75 * _BREAK  # the break
             low[0, 0] = -_END
-        return np.round(np.stack([low, high], axis=-1), 4)
+        return np.round(np.stack([low, high], axis=-1), 5)
 
     def _ticks(self, name: str) -> list[tuple[float, str]]:
         if name == "update":

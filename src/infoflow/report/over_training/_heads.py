@@ -19,7 +19,7 @@ from ..forms._time_axis import TimeAxis
 from ..heads._names import KINDS, kind_label
 from ..heads._statistics import HEAD_TABLES, Statistic, head_statistics
 from ._course import Course
-from ._role_spans import RoleSpan, first_seed, role_spans
+from ._role_spans import RoleSpan, first_seed, role_spans, with_places
 
 ROLES = Method(
     id="roles-over-training",
@@ -120,9 +120,10 @@ def _statistics(course: Course) -> tuple[pd.DataFrame, list[Statistic]]:
 def _grids(course: Course, rows: pd.DataFrame, spans: list[RoleSpan]) -> list[_Grid]:
     grids = []
     held = pd.DataFrame(spans, columns=list(RoleSpan._fields))
+    roles = with_places(first_seed(course["head_roles"]))
     for series in course.cast.series:
         pairs = set()
-        parts = [frame[frame["series"] == series.key] for frame in (rows, held) if len(frame)]
+        parts = [frame[frame["series"] == series.key] for frame in (rows, held, roles) if len(frame)]
         for part in parts:
             pairs |= set(part[["stack", "kind"]].itertuples(index=False, name=None))
         order = list(KINDS)

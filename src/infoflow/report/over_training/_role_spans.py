@@ -32,9 +32,9 @@ def role_spans(course: Course) -> list[RoleSpan]:
     """Of each line's first seed."""
     events = first_seed(course["head_role_events"])
     if len(events):
-        return _of_events(_with_places(events))
+        return _of_events(with_places(events))
     roles = first_seed(course["head_roles"])
-    return _of_roles(_with_places(roles)) if len(roles) and "holds" in roles else []
+    return _of_roles(with_places(roles)) if len(roles) and "holds" in roles else []
 
 
 def first_seed(frame: pd.DataFrame) -> pd.DataFrame:
@@ -44,7 +44,8 @@ def first_seed(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame["seed"] == frame.groupby("series")["seed"].transform("min")]
 
 
-def _with_places(frame: pd.DataFrame) -> pd.DataFrame:
+def with_places(frame: pd.DataFrame) -> pd.DataFrame:
+    """With stack and kind of attention, where a table names none."""
     missing = {name: value for name, value in (("stack", ""), ("kind", "self")) if name not in frame}
     return frame.assign(**missing)
 

@@ -1,0 +1,386 @@
+"""The section over training: numbers of its figures are the tables', whichever tables there are."""
+
+import base64
+import json
+import re
+import zlib
+
+import numpy as np
+import pandas as pd
+import pytest
+import synthetic_course as course
+from drawn import drawn_figures, drawn_section, shown_tables
+
+from infoflow.report import write_figures, write_report
+from infoflow.results import RunFolder
+
+FIGURES = (
+    "loss-over-training",
+    "phases",
+    "layers-over-training",
+    "convergence",
+    "convergence-times",
+    "heads-over-training",
+    "ngrams-over-training",
+    "loss-by-position",
+    "information-picture",
+    "translation-stages",
+    "source-contribution",
+    "findings-over-training",
+    "checkpoint-checks",
+)
+NEEDS = {
+    "learning_curves": (),  # alone it says nothing over training
+    "phases": (),
+    "mutual_information_over_training": ("layers-over-training", "information-picture"),
+    "layer_distance_over_training": ("layers-over-training",),
+    "convergence": ("convergence",),
+    "head_confidence_over_training": ("heads-over-training",),
+    "ngram_agreement_over_training": ("ngrams-over-training",),
+    "in_context_learning_over_training": ("ngrams-over-training",),
+    "loss_by_position_over_training": ("loss-by-position",),
+    "weight_change_over_training": ("layers-over-training",),
+    "translation_stages_over_training": ("translation-stages",),
+    "source_contribution_over_training": ("source-contribution",),
+}
+STEPS = course.STEPS
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return course.make_course(tmp_path_factory.mktemp("course"))
+
+
+@pytest.fixture(scope="module")
+def section(run):
+    found = drawn_section(run, "over-training")
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def figures(section):
+    return {figure.id: figure for figure in section.figures}
+
+
+@pytest.fixture(scope="module")
+def page(run):
+    return write_report(run).read_text(encoding="utf-8")
+
+
+def spec_rows(panel):
+    """All rows of a chart, from wherever it keeps them."""
+    return [row for rows in panel.spec["datasets"].values() for row in rows]
+
+
+def test_every_figure_is_drawn_in_the_order_of_the_questions(figures) -> None:
+    assert tuple(figures) == FIGURES
+    for figure in figures.values():
+        assert figure.answer
+        assert all(sentence.endswith(".") for sentence in figure.answer)
+        assert figure.how_to_read
+        assert figure.caption
+        assert not re.search(r"\b(nan|inf|None)\b", " ".join([*figure.answer, figure.caption]))
+
+
+def test_the_slider_stops_at_the_checkpoints_and_tells_their_clocks(section) -> None:
+    assert section.payload["moments"] == STEPS
+    assert [clock["id"] for clock in section.payload["clocks"]] == ["update", "tokens", "progress", "lr_share"]
+    assert section.payload["told"][0] == "update 0 · 0 tokens · 0% of training"  # all models read nothing
+    assert section.payload["told"][-1] == "update 5,000 · 100% of training"  # of different numbers of tokens
+
+
+def test_cells_of_layers_are_means_over_seeds(run, figures) -> None:
+    data = figures["layers-over-training"].data
+    own = data[(data["measure"] == "information: input") & (data["series"] == "causal-lm")]
+    table = run.tables["mutual_information_over_training"]
+    table = table[(table["objective"] == "causal-lm") & (table["side"] == "input") & (table["regime"] == "clean")]
+    expected = table.groupby(["layer", "update"])["value"].mean()
+    found = own.set_index(["layer", "update"])["value"]
+    pd.testing.assert_series_equal(found.sort_index(), expected.sort_index(), check_names=False)
+    group = figures["layers-over-training"].payload["metrics"][0]
+    (panel,) = [panel for panel in group.panels if panel.title == "causal LM"]
+    low, high = data.loc[data["measure"] == "information: input", "value"].agg(["min", "max"])
+    (cells,) = [rows for rows in panel.spec["datasets"].values() if isinstance(rows[0].get("value"), list)]
+    for row in cells:
+        drawn = dict(zip(row["update"], row["value"], strict=True))
+        for update in STEPS:
+            assert drawn[update] == pytest.approx(expected[row["layer"], update], abs=(high - low) / 3000)
+
+
+def test_all_panels_and_steps_of_a_measure_have_one_scale(figures) -> None:
+    for group in figures["layers-over-training"].payload["metrics"]:
+        *cells, profile = group.panels
+        domains = [json.dumps(cell.spec["layer"][0]["encoding"]["opacity"]["scale"]["domain"]) for cell in cells]
+        assert len(set(domains)) == 1
+        low, high = profile.spec["layer"][0]["encoding"]["y"]["scale"]["domain"]
+        assert low < json.loads(domains[0])[0] < json.loads(domains[0])[1] < high
+
+
+def test_update_0_lies_left_of_a_break_and_doublings_are_equal_steps(run) -> None:
+    from infoflow.report.over_training._course import Course
+
+    axis = Course(shown_tables(run)).axis
+    places = axis.places("causal-lm", [0, 1, 2, 5, 16, 28, 5000])[:, 0]
+    assert places[0] == 0
+    assert places[-1] == 1
+    assert places[1] > 0.05
+    between = axis.places("causal-lm", [1, 2, 4, 8, 16])[:, 0]
+    np.testing.assert_allclose(np.diff(between), np.diff(between)[0], atol=2e-4)
+    tokens = axis.places("masked-lm", STEPS)[:, 1]  # a seventh of the causal model's
+    np.testing.assert_allclose(tokens, np.array(STEPS) * 200 / (5000 * 1400), atol=1e-4)
+    np.testing.assert_allclose(axis.places("causal-lm", STEPS)[:, 2], np.array(STEPS) / 5000, atol=1e-4)
+    rates = [course.lr_share(step) for step in STEPS]
+    np.testing.assert_allclose(axis.places("causal-lm", STEPS)[:, 3], rates, atol=1e-4)
+
+
+def test_no_tick_is_labelled_with_another_clock(run) -> None:
+    """The place of every label is that of its number."""
+    from infoflow.report.over_training._course import Course
+
+    axis = Course(shown_tables(run)).axis
+    told = axis.parameters(["causal-lm"])
+    size = {"": 1.0, "k": 1e3, "M": 1e6, "%": 0.01}
+    for clock, name in enumerate(axis.names):
+        for place, label in zip(told["ticks"][clock], told["tick_labels"][clock], strict=True):
+            number, letter = re.fullmatch(r"([\d.]+)(\D?)", label).groups()
+            value = float(number) * size[letter]
+            if name == "update":
+                expected = axis.places("causal-lm", [value])[0, 0]
+            else:
+                expected = value / (axis.most_tokens if name == "tokens" else 1.0)
+            assert place == pytest.approx(expected, abs=2e-4), (name, label)
+    assert told["tick_labels"][0][0] == "0"
+    assert told["tick_labels"][0][-1] == "5k"
+
+
+def test_cells_join_without_gaps_and_leave_the_break_free(run) -> None:
+    from infoflow.report.over_training._course import Course
+
+    axis = Course(shown_tables(run)).axis
+    edges = axis.edges("causal-lm", STEPS)
+    assert edges.shape == (len(STEPS), 4, 2)
+    assert (edges[..., 1] >= edges[..., 0]).all()
+    assert (edges[:, :3, 1] > edges[:, :3, 0]).all()
+    np.testing.assert_allclose(edges[1:, 1:, 0], edges[:-1, 1:, 1])
+    np.testing.assert_allclose(edges[2:, 0, 0], edges[1:-1, 0, 1])
+    assert edges[1, 0, 0] > edges[0, 0, 1]
+
+
+def test_convergence_is_drawn_normalised_with_the_null_on_the_same_scale(run, figures) -> None:
+    data = figures["convergence"].data
+    own = data[(data["similarity"] == "cka") & (data["series"] == "causal-lm") & (data["kind"] == "state")]
+    table = run.tables["convergence"]
+    table = table[(table["objective"] == "causal-lm") & (table["similarity"] == "cka") & (table["kind"] == "state")]
+    expected = table.groupby(["layer", "update"])["normalised"].mean()
+    found = own.set_index(["layer", "update"])
+    pd.testing.assert_series_equal(found["value"].sort_index(), expected.sort_index(), check_names=False)
+    first = table[table["update"] == 0].groupby("layer")["value"].mean()
+    raw = table.groupby(["layer", "update"])["null"].mean()
+    for layer, update in ((0, 0), (3, 500), (6, 5000)):
+        null = (raw[layer, update] - first[layer]) / (1 - first[layer])
+        assert found.loc[(layer, update), "null"] == pytest.approx(null)
+    displacement = data[data["similarity"] == "displacement"]
+    assert set(displacement["scale"]) == {"as it is"}
+    assert displacement["value"].max() == pytest.approx(1.4)
+
+
+def test_times_of_settling_and_their_order(figures) -> None:
+    figure = figures["convergence-times"]
+    states = figure.data[(figure.data["kind"] == "state") & (figure.data["series"] == "masked-lm")]
+    assert states["time"].round().tolist() == [300 + 240 * layer for layer in range(7)]
+    assert (states["before"] < states["time"]).all()
+    assert (states["time"] <= states["after"]).all()
+    assert "masked LM states 1.00 and blocks −1.00" in " ".join(figure.answer)
+
+
+def test_roles_begin_and_end_where_the_events_say(figures) -> None:
+    payload = figures["heads-over-training"].payload["live"]
+    (grid,) = [grid for grid in payload["grids"] if grid["label"] == "causal LM"]
+    assert (grid["layers"], grid["heads"], grid["updates"]) == (6, 8, STEPS)
+    spans = {(payload["roles"][role], head): (since, until) for role, head, since, until in grid["spans"]}
+    for number, role in enumerate(course.ROLES):
+        since, until = spans[role, number * 8 + number]
+        assert since == STEPS[8 + number]
+        assert until == (STEPS[19] if number == 0 else -1)
+    assert spans["first token", 3 * 8 + 7] == (0, -1)
+    assert "causal LM 5 births and 1 death" in " ".join(figures["heads-over-training"].answer)
+
+
+def test_roles_at_every_checkpoint_give_the_same_spans(tmp_path) -> None:
+    """Where there are no events, the table of roles tells from when to when each is held."""
+
+    def roles(objective, seed, steps):
+        for place, update in enumerate(steps):
+            for head in range(4):
+                row = {
+                    **course.at(objective, seed, update),
+                    "stack": "decoder",
+                    "kind": "self",
+                    "layer": 1,
+                    "head": head,
+                }
+                yield {**row, "role": "induction", "holds": head == 2 and 5 <= place < 9, "value": 0.5}
+
+    run = course.make_course(tmp_path, ("causal-lm",), (1,), tables={"layer_distance_over_training"})
+    course.write(run, "head_roles_over_training", list(roles("causal-lm", 1, STEPS)))
+    payload = drawn_figures(run, "over-training")["heads-over-training"].payload["live"]
+    assert payload["roles"] == ["induction"]
+    assert payload["grids"][0]["spans"] == [[0, 4 + 2, STEPS[5], STEPS[9]]]
+
+
+def test_numbers_of_heads_are_those_of_the_first_seed(run, figures) -> None:
+    payload = figures["heads-over-training"].payload
+    (grid,) = [grid for grid in payload["live"]["grids"] if grid["label"] == "translation"]
+    packed = zlib.decompress(base64.b64decode(payload["blocks"][grid["id"]]))
+    numbers = np.frombuffer(packed, dtype="<u2").reshape(len(grid["statistics"]), len(STEPS), 6, 8)
+    table = run.tables["head_confidence_over_training"]
+    table = table[(table["objective"] == "translation") & (table["seed"] == 1)]
+    expected = table.pivot_table(index="update", columns=["layer", "head"], values="value").to_numpy()
+    shown = numbers[grid["statistics"].index("confidence")].reshape(len(STEPS), 48) / 2000
+    np.testing.assert_allclose(shown, expected, atol=1 / 2000)
+
+
+def test_lowest_points_of_ngrams_are_told(run, figures) -> None:
+    table = run.tables["ngram_agreement_over_training"]
+    table = table[(table["objective"] == "causal-lm") & (table["measure"] == "KL(Q‖P)") & (table["seed"] == 1)]
+    told = " ".join(figures["ngrams-over-training"].answer)
+    for order, name in ((1, "unigrams"), (2, "bigrams"), (3, "trigrams")):
+        own = table[table["order"] == order].set_index("update")["value"]
+        assert f"{name} at update {own.idxmin():,}" in told
+
+
+def test_the_information_picture_has_its_caveat_and_both_regimes(run, figures) -> None:
+    figure = figures["information-picture"]
+    titles = [panel.title for panel in figure.panels]
+    assert titles == ["causal LM", "masked LM", "masked LM, corrupted as in training", "translation"]
+    assert "no proof of “compression”" in figure.payload["caveat"]
+    table = run.tables["mutual_information_over_training"]
+    one = (table["objective"] == "causal-lm") & (table["layer"] == 6) & (table["update"] == 500)
+    expected = table[one].groupby("side")["value"].mean()
+    data = figure.data
+    found = data[(data["series"] == "causal-lm") & (data["layer"] == 6) & (data["update"] == 500)].iloc[0]
+    assert found["input"] == pytest.approx(expected["input"], abs=1e-4)
+    assert found["output"] == pytest.approx(expected["output"], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "told"),
+    [
+        (["holds"] * 4, "holds at every checkpoint"),
+        (["fails", "undetermined", "holds", "holds"], "holds since update 4"),
+        (["fails", "holds", "holds", "fails"], "held from update 1 to 4; fails since update 16"),
+        (["holds", "fails", "holds", "holds"], "holds since update 4 for good, first at 0"),
+        (["not testable here", "fails", "fails", "fails"], "fails since update 1"),
+        (["undetermined"] * 4, "undetermined at every checkpoint"),
+    ],
+)
+def test_since_when_a_claim_holds_is_told_in_words(verdicts, told) -> None:
+    from infoflow.report.over_training._claims import since
+
+    assert since(pd.DataFrame({"update": [0, 1, 4, 16], "verdict": verdicts})) == told
+
+
+def test_an_effect_that_leaves_its_interval_of_half_time_still_grows() -> None:
+    from infoflow.report.over_training._claims import since
+
+    def rows(last: float) -> pd.DataFrame:
+        effect = np.array([0.1, 0.2, 0.3, last])
+        frame = pd.DataFrame({"update": [0, 100, 500, 1000], "verdict": "holds", "effect": effect})
+        return frame.assign(low=effect - 0.05, high=effect + 0.05)
+
+    assert since(rows(0.6)).endswith("its effect still grows")
+    assert since(rows(0.31)) == "holds at every checkpoint"
+    assert since(rows(0.1)).endswith("its effect shrinks again")
+
+
+def test_verdicts_are_those_of_the_table(run, figures) -> None:
+    rows = {row["id"]: row for row in figures["findings-over-training"].payload["rows"]}
+    table = run.tables["findings_over_training"]
+    for id, own in table.groupby("id"):
+        cells = rows[id]["cells"]
+        assert [(cell["update"], cell["verdict"]) for cell in cells] == list(
+            own[["update", "verdict"]].itertuples(index=False, name=None)
+        )
+    assert rows["representations:V-1"]["since"].startswith(f"holds since update {STEPS[12]:,}")
+    assert rows["representations:V-2"]["since"] == (
+        f"held from update {STEPS[4]:,} to {STEPS[14]:,}; fails since update {STEPS[15]:,}"
+    )
+
+
+def test_errors_come_first_and_are_named_on_top(section, figures) -> None:
+    rows = figures["checkpoint-checks"].payload["rows"]
+    assert [row["level"] for row in rows] == ["error", "warning", "note"]
+    assert rows[0]["update"] == "89"
+    assert section.notes == ["Suspect checkpoints (see the last figure): causal LM 89."]
+
+
+@pytest.mark.parametrize("name", NEEDS)
+def test_one_table_alone_is_enough_for_its_figures(tmp_path, name) -> None:
+    run = course.make_course(tmp_path, seeds=(1,), tables={name})
+    section = drawn_section(run, "over-training")
+    assert (tuple(figure.id for figure in section.figures) if section else ()) == NEEDS[name]
+    assert section is None or not section.notes
+
+
+def test_two_checkpoints_and_a_suite_without_step_0_are_drawn(tmp_path) -> None:
+    names = {"mutual_information_over_training", "convergence", "head_confidence_over_training"}
+    two = course.make_course(tmp_path / "two", ("causal-lm",), (1,), [0, 5000], names)
+    late = course.make_course(tmp_path / "late", ("causal-lm",), (1,), [1000, 2500, 5000], names)
+    for run in (two, late):
+        section = drawn_section(run, "over-training")
+        assert section is not None
+        assert not section.notes
+        assert len(section.figures) == 4
+    from infoflow.report.over_training._course import Course
+
+    assert not Course(shown_tables(late)).axis.has_start
+
+
+def test_one_checkpoint_is_no_course(tmp_path) -> None:
+    run = course.make_course(tmp_path, ("causal-lm",), (1,), [5000], {"mutual_information_over_training"})
+    assert drawn_section(run, "over-training") is None
+
+
+def test_a_run_without_such_tables_has_no_section(study) -> None:
+    assert drawn_section(study, "over-training") is None
+
+
+def test_a_table_that_cannot_be_read_leaves_out_its_figure_alone(run, tmp_path) -> None:
+    names = {"mutual_information_over_training", "head_confidence_over_training"}
+    damaged = course.make_course(tmp_path, ("causal-lm",), (1,), tables=names)
+    rows = [{**course.at("causal-lm", 1, step), "kind": "state", "layer": 0} for step in STEPS]
+    course.write(damaged, "convergence", rows)
+    with pytest.warns(UserWarning, match="leaves out convergence"):
+        section = drawn_section(damaged, "over-training")
+    assert section is not None
+    assert [figure.id for figure in section.figures] == [
+        "layers-over-training",
+        "heads-over-training",
+        "information-picture",
+    ]
+    assert any("leaves out convergence" in note for note in section.notes)
+
+
+def test_text_of_tables_is_escaped(page) -> None:
+    assert course.EVIL_NAME not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+
+
+def test_links_inside_the_page_lead_somewhere(page) -> None:
+    ids = set(re.findall(r'\sid="([^"]+)"', page))
+    body = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    assert {link for link in re.findall(r'href="#([^"]+)"', body) if link != "top"} <= ids
+
+
+def test_the_section_adds_less_than_a_megabyte(page, tmp_path) -> None:
+    bare = RunFolder(tmp_path)
+    bare.update(kind="study", title="Nothing")
+    assert len(page.encode()) - len(write_report(bare).read_bytes()) < 1_000_000
+
+
+def test_every_figure_is_written_for_papers(run, tmp_path) -> None:
+    names = {path.stem for path in write_figures(run, tmp_path, ["svg"])}
+    assert {"loss-over-training", "phases", "information-picture", "findings-over-training"} <= names
+    assert {"layers-over-training-information-input", "convergence-final-cka"} <= names
+    assert "var(--" not in (tmp_path / "layers-over-training-information-input.svg").read_text()
