@@ -52,7 +52,7 @@ def role_sets(objective: Spec, column: str = "jaccard_previous") -> Reading:
 
 
 def lower_more_alike(objective: Spec, *, at_start: bool = False) -> Reading:
-    """Share of the checkpoints after the warm-up at which state 1 is more like another seed's than the last state is."""
+    """Share of the checkpoints after the warm-up at which state 1 is more like another seed's than the last one is."""
     table = Table("convergence", objective, needs=("layer", "update", "progress"), course=True)
     chosen = table.where(kind="state", reference="other-seed", similarity="cka")
     return chosen.reduce(_lower_more_alike, at_start=at_start)

@@ -23,7 +23,14 @@ from infoflow.heads import (
     SurfaceStatistics,
     TellingSentences,
 )
-from infoflow.over_training import CONVERGENCE, WEIGHT_CHANGE, InContextLearning, LossByPosition, NgramAgreement
+from infoflow.over_training import (
+    CONVERGENCE,
+    WEIGHT_CHANGE,
+    InContextLearning,
+    LossByPosition,
+    NgramAgreement,
+    TranslationStages,
+)
 from infoflow.representations import (
     ChangeByFrequency,
     ContextNeighbours,
@@ -63,6 +70,7 @@ LIGHT_TABLES = (
     "loss_by_position",
     "in_context_learning",
     "ngram_agreement",
+    "translation_stages",
     "convergence",
     "weight_change",
 )
@@ -112,7 +120,7 @@ def checkpoint_measures(
     Raises:
         UserError: Nothing writes one of them; `setting` is where it was named.
     """
-    own = [LossByPosition(), InContextLearning(), NgramAgreement()]
+    own = [LossByPosition(), InContextLearning(), NgramAgreement(), TranslationStages()]
     every = [*_all_standard(plan), *own]
     known = [*dict.fromkeys(measure.name for measure in every)]
     if unknown := [name for name in names if name not in known]:
