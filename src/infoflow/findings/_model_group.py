@@ -47,6 +47,7 @@ _MADE_BY = {
             "ngram_agreement_over_training",
             "phases",
             "role_turnover",
+            "translation_stages_over_training",
         ),
         "a plan with a schedule in [checkpoints] makes it",
     ),

@@ -86,6 +86,70 @@ def gain_within(objective: Spec, *, elsewhere: bool = False) -> Reading:
     return together(_gain_within, phases, gains.where(measure=GAIN), elsewhere=elsewhere)
 
 
+def language_first(number: str = "value") -> Reading:
+    """Of greedy translations: the highest score under bigrams of the target language, above the references', before the
+    middle of chrF's rise; doublings of updates from its maximum to that of the score under 5-grams.
+    """
+    return _stages("measure", "n", "rank_bin").reduce(_language_first, number=number)
+
+
+def order_last(number: str = "value") -> Reading:
+    """Movement of the order of words after chrF has come to nine tenths of its end, and over the last half of the
+    updates, each as a share of the range that the order has over the training.
+    """
+    return _stages("measure", "rank_bin", "progress").reduce(_order_last, number=number)
+
+
+def _stages(*needs: str) -> Table:
+    name = "translation_stages_over_training"
+    return Table(name, TRANSLATION, needs=("update", "replicates", *needs), course=True)
+
+
+def _stage_curve(rows: SeedRows, measure: str, n: int = -1, number: str = "value") -> tuple[np.ndarray, np.ndarray]:
+    """Updates, and the numbers of a measure at them, (1 + R, update); of a number without replicates (1, update)."""
+    frame = rows.frame[(rows.frame["measure"] == measure) & (rows.frame["rank_bin"] == "")]
+    frame = frame[frame["n"] == n] if measure == "lm_score" else frame
+    frame = frame[frame["update"] > 0].sort_values("update")
+    if len(frame) < 4 or not np.isfinite(frame[number].to_numpy(float)).all():
+        raise Absent(f"{measure} was not measured at four checkpoints, or is not defined at one")
+    return frame["update"].to_numpy(float), SeedRows(frame, number).numbers
+
+
+def _middle(updates: np.ndarray, curve: np.ndarray, share: float = 0.5) -> int:
+    """Index of the checkpoint from which on the curve stays beyond a share of its way."""
+    risen = (curve - curve[0]) / (curve[-1] - curve[0])
+    below = np.flatnonzero(risen < share)
+    return int(below[-1]) + 1 if len(below) else 0
+
+
+def _language_first(rows: SeedRows, number: str) -> np.ndarray:
+    updates, quality = _stage_curve(rows, "chrf")
+    (_, two), (_, five) = (_stage_curve(rows, "lm_score", n, number) for n in (2, 5))
+    middle = _middle(updates, quality[0])
+    if middle == 0:
+        raise Absent("chrF had risen before the first checkpoint")
+    logs = np.log2(updates)
+    later = logs[five.argmax(axis=1)] - logs[two.argmax(axis=1)]
+    return _with_replicates(np.stack([two[:, :middle].max(axis=1), later], axis=1))
+
+
+def _order_last(rows: SeedRows, number: str) -> np.ndarray:
+    updates, quality = _stage_curve(rows, "chrf")
+    when, order = _stage_curve(rows, "frs_a", number=number)
+    spread = np.ptp(order, axis=1)
+    late = updates[_middle(updates, quality[0], 0.9)]
+    if not (spread > 0).all():
+        return exact([0.0, 0.0])
+    halfway = np.abs(when - updates[-1] / 2).argmin()
+    moved = [np.ptp(order[:, when >= late], axis=1), np.abs(order[:, -1] - order[:, halfway])]
+    return _with_replicates(np.stack(moved, axis=1) / spread[:, None])
+
+
+def _with_replicates(numbers: np.ndarray) -> np.ndarray:
+    """Baselines have none."""
+    return numbers if len(numbers) > 1 else exact(numbers[0])
+
+
 def _minima(rows: SeedRows) -> np.ndarray:
     found = {}
     for order, own in rows.at(rows.frame["update"] > 0).groups("order"):
@@ -95,7 +159,7 @@ def _minima(rows: SeedRows) -> np.ndarray:
     if not {1, 2, 3} <= found.keys():
         raise Absent("divergences from unigrams, bigrams and trigrams are needed")
     one, two, three = (found[order] for order in (1, 2, 3))
-    return np.stack([two[0] - one[0], three[0] - two[0], one[1], two[1]], axis=1)
+    return _with_replicates(np.stack([two[0] - one[0], three[0] - two[0], one[1], two[1]], axis=1))
 
 
 def _curve_of(rows: SeedRows, name: str) -> pd.Series:

@@ -102,3 +102,7 @@ BLEVINS = (
 )
 OURS = "infoflow: ours, exploratory"
 SINKS = "Notes of 2026 on models of a billion parameters (as summarised; unverified)"
+TRANSLATION_STAGES = (
+    "Voita, Sennrich and Titov 2021, Language Modeling, Lexical Translation, Reordering: The Training Process of NMT "
+    "through the Lens of Classical SMT, EMNLP (as summarised; which variant of the reordering score is unverified)"
+)

@@ -92,8 +92,8 @@ _CURVES = (
     ),
     _Curves(table="in_context_learning", name="{measure}", by=("measure",)),
     _Curves(table="ngram_agreement", name="{measure}, order {order}", by=("measure", "order")),
-    _Curves(table="intrinsic_dimension", name="intrinsic dimension, state {layer}", by=("stack", "layer")),
-    _Curves(table="translation_stages", name="{measure}", where={"rank_bin": ""}, by=("measure",)),
+    _Curves(table="translation_stages", name="{measure}", where={"rank_bin": "", "n": -1}, by=("measure",)),
+    _Curves(table="translation_stages", name="score under {n}-grams", where={"measure": "lm_score"}, by=("n",)),
 )
 
 

@@ -1,0 +1,317 @@
+"""The claims about training time, on INVENTED tables on which each holds, and on others where it does not."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from infoflow.findings import FINDINGS, Finding, evaluate, findings_over_training
+from infoflow.foundation import NUM_REPLICATES
+
+SEEDS = (0, 1, 2)
+STEPS = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
+N = STEPS[-1]
+LAYERS = range(5)
+
+
+def keys(objective: str, seed: int, update: int = -1) -> dict:
+    return {
+        "model": f"{objective}/seed-{seed}", "objective": objective, "variant": "", "architecture": "bert", "start": "",
+        "seed": seed, "update": update, "trained": update != 0,
+    }  # fmt: skip
+
+
+def clocks(update: int) -> dict:
+    return {"tokens": 1e3 * update, "progress": update / N, "lr_share": update / N, "same_as": -1}
+
+
+def estimate(value: float, *place: object, spread: float = 0.002) -> dict:
+    rng = np.random.default_rng([sum(map(ord, str(part))) for part in place])
+    value = value + spread * rng.standard_normal()
+    draws = (value + spread * rng.standard_normal(NUM_REPLICATES)).tolist()
+    return {"value": value, "low": value - 2 * spread, "high": value + 2 * spread, "baseline": 0.0, "count": 99,
+            "replicates": draws}  # fmt: skip
+
+
+def learned(*objectives: str) -> pd.DataFrame:
+    """Scores far better than the baselines."""
+    rows = []
+    for objective in objectives:
+        for seed in SEEDS:
+            for metric, value, baseline in (("loss", 2.0, 6.0), ("bleu", 40.0, 1.0)):
+                if metric == "loss" or objective == "translation":
+                    row = {"split": "test", "metric": metric, "signature": ""}
+                    rows.append(keys(objective, seed) | row | estimate(value, objective, seed) | {"baseline": baseline})
+    return pd.DataFrame(rows)
+
+
+def settling(states, blocks, null_states, null_blocks) -> pd.DataFrame:
+    curves = {"state": (states, null_states), "block": (blocks, null_blocks)}
+    return pd.DataFrame(
+        [
+            keys("causal-lm", seed) | {"stack": "decoder", "layer": layer, "kind": kind, "reference": "final",
+            "similarity": "cka", "time": time + seed, "null_time": null + seed, "before": 1.0, "after": 2.0}
+            for seed in SEEDS
+            for kind, (times, nulls) in curves.items()
+            for layer, (time, null) in enumerate(zip(times, nulls, strict=True))
+        ]
+    )  # fmt: skip
+
+
+RISING, FLAT, FALLING = [10, 20, 40, 80, 160], [50, 60, 45, 55, 40], [160, 80, 40, 20, 10]
+
+
+def convergence(objective: str, curve, null=lambda u, layer: 0.5, other=None) -> list[dict]:
+    """`curve(update, layer)` is the share of the way to the end; similarity begins at .2."""
+    rows = []
+    for seed in SEEDS:
+        for update in STEPS:
+            for layer in LAYERS:
+                for reference, of in (("final", curve), ("other-seed", other)):
+                    if of is not None:
+                        value = 0.2 + 0.8 * of(update, layer)
+                        place = {"stack": "encoder", "layer": layer, "kind": "state", "reference": reference}
+                        rows.append(
+                            keys(objective, seed, update) | clocks(update) | place | {"similarity": "cka"}
+                            | estimate(value, objective, seed, update, layer, spread=1e-4)
+                            | {"null": 0.2 + 0.8 * null(update, layer), "normalised": 0.0}
+                        )  # fmt: skip
+    return rows
+
+
+def early(update: int, layer: int) -> float:
+    return min(np.log2(update + 1) / np.log2(0.15 * N), 1.0)
+
+
+def late(update: int, layer: int) -> float:
+    return update / N
+
+
+def roles(jaccard: float, size: int = 4) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            keys("causal-lm", seed, update) | clocks(update) | {"stack": "decoder", "kind": "self", "role": "copying",
+            "size": size if update >= 8 else 0, "heads": 48, "jaccard_previous": jaccard + 0.01 * seed,
+            "expected_previous": 0.05, "jaccard_final": 0.5, "expected": 0.05, "rank_previous": 0.9, "rank_final": 0.9}
+            for seed in SEEDS
+            for update in STEPS
+        ]
+    )  # fmt: skip
+
+
+def ngrams(minima=(4, 16, 64), rise: float = 0.5) -> pd.DataFrame:
+    """Divergences that fall to a minimum and rise again."""
+    rows = []
+    for seed in SEEDS:
+        for order, minimum in enumerate(minima, 1):
+            for update in STEPS:
+                away = abs(np.log2(max(update, 0.5)) - np.log2(minimum)) / (np.log2(N) - np.log2(minimum))
+                value = 1.0 + rise * away
+                row = {"order": order, "context": "before", "measure": "kl_from_ngram", "corpus": "training"}
+                rows.append(keys("causal-lm", seed, update) | clocks(update) | row
+                            | estimate(value, seed, order, update) | {"baseline": 5.0})  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def phases(**middles: tuple[float, str]) -> pd.DataFrame:
+    names = {"induction": "induction, best head", "gain": "repeat_gain", "before": "positional -1, best self head",
+             "first": "attention to the first token, mean of heads"}  # fmt: skip
+    return pd.DataFrame(
+        [
+            keys("causal-lm", seed) | {"table": "t", "curve": names[name], "verdict": verdict, "t10": middle / 2 + seed,
+            "t50": middle + seed, "t90": middle * 2 + seed}
+            for seed in SEEDS
+            for name, (middle, verdict) in middles.items()
+        ]
+    )  # fmt: skip
+
+
+def gains(curve) -> pd.DataFrame:
+    rows = [
+        keys("causal-lm", seed, update) | clocks(update) | {"measure": "repeat_gain"}
+        | estimate(curve(update), seed, update)
+        for seed in SEEDS
+        for update in STEPS
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def stages(bigrams, fivegrams, order, chrf=lambda u: min(u / 128, 1.0) * 50, order_baseline=0.5) -> pd.DataFrame:
+    curves = {("chrf", -1): chrf, ("lm_score", 2): bigrams, ("lm_score", 5): fivegrams, ("frs_a", -1): order}
+    rows = []
+    for seed in SEEDS:
+        for (measure, n), curve in curves.items():
+            for update in STEPS:
+                rows.append(
+                    keys("translation", seed, update) | clocks(update) | {"measure": measure, "n": n, "rank_bin": ""}
+                    | estimate(curve(update), seed, measure, n, update)
+                    | {"baseline": order_baseline if measure == "frs_a" else -1.0}
+                )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def bump(at: float, height: float):
+    return lambda update: height - 0.3 * abs(np.log2(max(update, 0.5)) - np.log2(at))
+
+
+def prunable(importance, random) -> pd.DataFrame:
+    steps = [64, 128, 256, 384, 512, 640, 768, 896, 1024]
+    return pd.DataFrame(
+        [
+            keys("translation", seed, update) | clocks(update) | {"order": order, "kind": "all",
+            **estimate(curve(update), seed, order, update)}
+            for seed in SEEDS
+            for order, curve in (("importance", importance), ("random", random))
+            for update in steps
+        ]
+    )  # fmt: skip
+
+
+THREE = ("causal-lm", "masked-lm", "translation")
+
+
+def other_seed(first: float, last: float):
+    return [
+        row
+        for objective in THREE
+        for row in convergence(objective, late, other=lambda u, layer: first + (last - first) * layer / 4 if u else 0.0)
+    ]
+
+
+CASES = {
+    "time:T1": {
+        "holds": {"convergence_time": settling(RISING, RISING, RISING, FLAT)},
+        "fails": {"convergence_time": settling(RISING, FALLING, RISING, FLAT)},
+        "undetermined": {"convergence_time": settling(RISING, RISING, RISING, RISING)},  # the null shows it too
+    },
+    "time:T2": {
+        "holds": {"convergence": pd.DataFrame(convergence("causal-lm", early, late, late))},
+        "fails": {"convergence": pd.DataFrame(convergence("causal-lm", late, late, late))},
+        "undetermined": {"convergence": pd.DataFrame(convergence("causal-lm", early, late, early))},
+    },
+    "time:T4": {
+        "holds": {"ngram_agreement_over_training": ngrams()},
+        "fails": {"ngram_agreement_over_training": ngrams((64, 16, 4))},
+    },
+    "time:T7": {
+        "holds": {"phases": phases(induction=(100, "abrupt"), gain=(120, "abrupt"), before=(10, "abrupt"))},
+        "fails": {"phases": phases(induction=(100, "abrupt"), gain=(500, "abrupt"), before=(10, "abrupt"))},
+        "undetermined": {"phases": phases(induction=(100, "abrupt"), gain=(120, "abrupt"), before=(110, "abrupt"))},
+    },
+    "time:T8": {
+        "holds": {
+            "phases": phases(induction=(64, "abrupt")),
+            "in_context_learning_over_training": gains(lambda u: float(u >= 64)),
+        },
+        "fails": {
+            "phases": phases(induction=(64, "abrupt")),
+            "in_context_learning_over_training": gains(lambda u: float(u >= 1024)),
+        },
+    },
+    "time:T9": {
+        "holds": {"phases": phases(induction=(50, "abrupt"), first=(600, "gradual"), before=(300, "abrupt"))},
+        "fails": {"phases": phases(induction=(50, "abrupt"), first=(60, "gradual"), before=(300, "abrupt"))},
+        "undetermined": {"phases": phases(induction=(50, "abrupt"), first=(600, "gradual"), before=(20, "abrupt"))},
+    },
+    "time:T10": {
+        "holds": {"role_turnover": roles(0.5)},
+        "fails": {"role_turnover": roles(0.06)},
+    },
+    "time:T11": {
+        "holds": {"translation_stages_over_training": stages(bump(8, 0.5), bump(32, 0.1), lambda u: 0.5)},
+        "fails": {"translation_stages_over_training": stages(bump(8, -0.5), bump(32, -0.1), lambda u: 0.5)},
+    },
+    "time:T12": {
+        "holds": {"translation_stages_over_training": stages(bump(8, 0.5), bump(32, 0.1), lambda u: 1 - u / N)},
+        "fails": {
+            "translation_stages_over_training": stages(bump(8, 0.5), bump(32, 0.1), lambda u: 1 - min(u / 64, 1))
+        },
+    },
+    "time:T18": {
+        "holds": {"convergence": pd.DataFrame(other_seed(0.9, 0.3))},
+        "fails": {"convergence": pd.DataFrame(other_seed(0.3, 0.9))},
+    },
+    "heads:M7": {
+        "holds": {"prunable_by_update": prunable(lambda u: min(0.2 + u / N, 0.6), lambda u: 0.1)},
+        "fails": {"prunable_by_update": prunable(lambda u: 0.6 * (u == N), lambda u: 0.1)},
+        "undetermined": {"prunable_by_update": prunable(*[lambda u: min(0.2 + u / N, 0.6)] * 2)},
+    },
+}
+
+
+@pytest.mark.parametrize(("claim", "verdict"), [(claim, verdict) for claim, own in CASES.items() for verdict in own])
+def test_a_claim_is_decided_as_the_tables_were_made(claim: str, verdict: str) -> None:
+    row = judged(claim, CASES[claim][verdict])
+    assert row["verdict"] == verdict, row["reason"] + "\n" + row["note"]
+    assert row["update"] == -1
+
+
+def judged(claim: str, tables: dict[str, pd.DataFrame]) -> pd.Series:
+    found = evaluate({**tables, "task_scores": learned(*THREE)}, [FINDINGS[claim]])
+    assert len(found) == 1  # tables over training make no group of models for each update
+    return found.iloc[0]
+
+
+def test_every_testable_claim_about_time_has_a_case() -> None:
+    assert {one.id for one in FINDINGS.values() if one.id.startswith("time:") and isinstance(one, Finding)} == {
+        claim for claim in CASES if claim.startswith("time:")
+    }
+
+
+@pytest.mark.parametrize("claim", CASES)
+def test_without_its_table_a_claim_says_what_makes_it(claim: str) -> None:
+    row = judged(claim, {})
+    assert row["verdict"] == "not testable here"
+    assert "[checkpoints]" in row["reason"]
+
+
+# -- claims at every checkpoint ---------------------------------------------------------------------------------------
+
+
+def information(falls: dict[int, float]) -> pd.DataFrame:
+    """Input information that falls by so much from the first to the last layer, at each update."""
+    rows = []
+    for seed in SEEDS:
+        for update, fall in falls.items():
+            for layer in range(7):
+                row = {"stack": "decoder", "regime": "clean", "side": "input", "layer": layer, "converged": True}
+                value = 5.0 - fall * layer / 6
+                more = {"clusters": 100, "types": 100, "clustering_spread": 0.0, "entropy": 5.0}
+                rows.append(
+                    keys("causal-lm", seed, update) | clocks(update) | row | more
+                    | estimate(value, seed, update, layer, spread=1e-3)
+                )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def over_time(falls: dict[int, float]) -> dict[str, pd.DataFrame]:
+    scores = learned("causal-lm")
+    at_checkpoints = [scores.assign(update=update, trained=update > 0, **clocks(update)) for update in falls]
+    return findings_over_training(
+        {
+            "mutual_information_over_training": information(falls),
+            "task_scores_over_training": pd.concat(at_checkpoints),
+            "task_scores": scores,
+        }
+    )
+
+
+def test_since_when_a_claim_holds_and_whether_it_still_grows() -> None:
+    falls = {0: 0.0, 16: 0.1, 64: 0.9, 128: 0.1, 256: 1.0, 512: 1.4, 1024: 1.9}
+    found = over_time(falls)
+    rows = found["findings_over_training"].set_index(["id", "update"]).loc["representations:V-1"]
+    assert rows["verdict"].tolist() == ["fails", "holds", "fails", "holds", "holds", "holds"]
+    since = found["findings_since"].set_index("id").loc["representations:V-1"]
+    assert (since["since"], since["before"], since["verdict"]) == (256, 128, "holds")
+    assert since["moves"] == "grows"
+    assert since["change"] == pytest.approx(0.9 / 6, abs=0.01)  # the weakest of six equal steps decides
+
+
+def test_a_claim_that_stops_holding_has_no_beginning() -> None:
+    since = over_time({0: 0.0, 16: 0.9, 64: 0.9, 256: 0.9, 1024: 0.1})["findings_since"].set_index("id")
+    assert since.loc["representations:V-1", "since"] == -1
+    settled = over_time({0: 0.0, 16: 0.9, 64: 0.9, 256: 0.901, 1024: 0.9})["findings_since"].set_index("id")
+    assert settled.loc["representations:V-1", ["since", "before", "moves"]].tolist() == [16, -1, "settled"]
+
+
+def test_without_tables_over_training_there_are_no_findings_over_training() -> None:
+    assert findings_over_training({"task_scores": learned("causal-lm")}) == {}
