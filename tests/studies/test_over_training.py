@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from checkpoint_series import STEPS
+from small_hub import small_hub
 from undrawn import undrawn
 
 from infoflow.foundation import UserError
@@ -179,3 +180,41 @@ def test_a_folder_of_another_kind(folder: Path, tmp_path) -> None:
     unknown = AnalyzeOptions(corpus="grammar:60", only=("nothing",))
     with pytest.raises(UserError, match="--only knows no measure nothing"):
         over_training(folder, unknown, tmp_path / "new")
+
+
+def test_a_suite_on_a_hub_streams_through_the_cache(
+    checkpoint_series: Path, other_series: Path, tmp_path, no_drawing, monkeypatch
+) -> None:
+    """One revision at a time is in the cache; equal ones are fetched once; a suspect is found in passing."""
+    cache, held = tmp_path / "cache", []
+    with small_hub(cache, monkeypatch) as hub:
+        for update in STEPS:
+            folder = (other_series if update == 13 else checkpoint_series) / f"checkpoint-{update}"
+            hub.add("someone/suite", f"step{update}", checkpoint_series / "checkpoint-0" if update == 2 else folder)
+        monkeypatch.setattr("infoflow.studies.stages._measure_suite.GivenModel", _watched(cache, held))
+        with pytest.warns(UserWarning, match="Left out"):
+            run = over_training("someone/suite@all", ONE, tmp_path / "out", steps=["step2=2"])
+    assert held == [1] * (len(STEPS) - 1)
+    assert len(hub.downloads()) == len(STEPS) - 1
+    assert list((cache / "models--someone--suite" / "blobs").iterdir()) == []
+    frame = run.tables[f"head_confidence{SUFFIX}"]
+    assert set(frame["update"]) == set(STEPS) - {13}
+    assert set(frame["model"]) == {"someone/suite"}
+    assert set(frame.loc[frame["update"] == 2, "same_as"]) == {0}
+    kept = run.tables["checkpoints"].set_index("update")
+    assert kept.loc[4, "revision"] == "someone/suite@step4"
+    assert kept.loc[4, "commit"] == hub.branches["someone/suite"]["step4"]
+    local = over_training(f"{checkpoint_series}@4..6", ONE, tmp_path / "local").tables[f"head_confidence{SUFFIX}"]
+    ours = frame[frame["update"].isin([4, 6])]
+    assert list(ours["value"]) == list(local["value"])
+
+
+def _watched(cache: Path, held: list[int]):
+    """`GivenModel`, which notes how many files of weights the cache holds when a model is made."""
+    from infoflow.studies._given import GivenModel
+
+    def given(**fields) -> GivenModel:
+        held.append(len(list(cache.rglob("snapshots/*/*.safetensors"))))
+        return GivenModel(**fields)
+
+    return given
