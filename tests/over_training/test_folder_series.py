@@ -64,15 +64,35 @@ def test_infoflows_own_training_folder(folder: Path, tmp_path: Path, inside: str
     assert _only(home).name == f"trained/{inside}"
 
 
-def test_a_run_folder_has_a_series_for_each_model(folder: Path, tmp_path: Path) -> None:
+def test_a_run_folder_has_a_series_for_each_model(folder: Path, other_series: Path, tmp_path: Path) -> None:
+    """Published models are found again where they were trained."""
     run = tmp_path / "study"
-    for model in ("causal-lm/seed-0", "masked-lm/seed-0"):
-        shutil.copytree(folder, run / "models" / model / "snapshots")
-        shutil.copytree(folder / "checkpoint-50", run / "models" / model, dirs_exist_ok=True)
+    for key, source, model in (("b1", folder, "causal-lm/seed-0"), ("a2", other_series, "causal-lm/seed-1")):
+        shutil.copytree(source, run / "work" / "training" / key / "checkpoints")
+        for home in (run / "work" / "training" / key / "model", run / "models" / model):
+            shutil.copytree(source / "checkpoint-50", home)
     (run / "run.json").write_text("{}")
     series = read_series([str(run)])
-    assert [one.name for one in series] == ["causal-lm/seed-0", "masked-lm/seed-0"]
+    assert [one.name for one in series] == ["causal-lm/seed-0", "causal-lm/seed-1"]
     assert [_updates(one) for one in series] == [list(STEPS)] * 2
+    assert series[0].checkpoints[0].place.folder == run / "work" / "training" / "b1" / "checkpoints" / "checkpoint-0"
+
+
+def test_the_manifest_of_infoflows_own_snapshots(folder: Path, tmp_path: Path) -> None:
+    home = tmp_path / "trained" / "snapshots"
+    for update in (0, 4, 9):
+        shutil.copytree(folder / f"checkpoint-{update}", home / f"step-{update:08}")
+        (home / f"step-{update:08}" / "trainer_state.json").unlink()
+    entry = {"learning_rate": 0.1, "loss": 3.5, "dtype": "float32", "files": {}, "source_tokens": 1}
+    entries = [{"update": update, "tokens": 10 * update, **entry} for update in (0, 4)]
+    (home / "manifest.json").write_text(json.dumps({"schedule": [0, 4, 9, 12], "snapshots": entries}))
+    series = _only(tmp_path / "trained")
+    assert _updates(series) == [0, 4]  # a folder without entry is none
+    assert [one.tokens for one in series.checkpoints] == [0, 40]
+    assert (series.checkpoints[1].state.lr, series.checkpoints[1].state.training_loss) == (0.1, 3.5)
+    assert series.updates == 12
+    (home / "manifest.json").write_text("[")
+    assert _updates(_only(tmp_path / "trained")) == []  # nothing says what of it is whole
 
 
 def test_the_trainers_note_beats_the_name(folder: Path) -> None:

@@ -72,7 +72,7 @@ class WeighedCheckpoint:
     by_hand: bool = False
     files: tuple[StoredFile, ...] = ()
     weight: Weight | None = None  # None: its files cannot be read
-    fault: str = ""  # why not
+    fault: str = ""  # why its files, or what they say, make no model
     sketch: Float[np.ndarray, " drawn"] = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
     loss: float = math.nan  # on the same sentences at each checkpoint, nats per token
     loss_error: float = math.nan  # its standard error

@@ -14,7 +14,11 @@ _VOCABULARY = "vocab_size"
 def content_checks(series: Sequence[WeighedCheckpoint], missing: Sequence[CheckRow] = ()) -> list[CheckRow]:
     """K7, K8, K9, K11, and what cannot be read at all."""
     read = [one for one in series if one.weight is not None]
-    unread = [row(one, "K9", "error", f"{one.name} cannot be read: {one.fault}") for one in series if not one.weight]
+    unread = [
+        row(one, "K9", "error", f"{one.name} cannot be read: {one.fault}")
+        for one in series
+        if one.fault or not one.weight
+    ]
     return [*missing, *unread, *_numbers(read), *_configurations(read), *_keys(read), *_steps(series)]
 
 

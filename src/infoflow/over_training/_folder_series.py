@@ -9,7 +9,7 @@ from infoflow.foundation import UserError
 from ._checkpoint_names import checkpoint_name, checkpoint_names
 from ._places import FolderPlace, weight_paths
 from ._series import MAIN, Missing, Series, SuiteCheckpoint, checkpoint_of, chosen, in_stages
-from ._trainer_state import trainer_state
+from ._trainer_state import listed, trainer_state
 
 _INSIDE = ("snapshots", "checkpoints")  # of a training's folder
 _CONFIG = "config.json"
@@ -48,18 +48,26 @@ def _homes(folder: Path) -> dict[str, Path]:
     for home in (folder, *(folder / name for name in _INSIDE)):
         if any(_is_checkpoint(path) for path in _subfolders(home)):
             return {_name(folder): home}
-    if not (folder / "run.json").is_file():
-        return {}
-    found: dict[str, Path] = {}
-    for model in sorted({path.parent.parent for path in (folder / "models").rglob(_CONFIG)}):
-        for home in (model, *(model / name for name in _INSIDE)):
-            if home.name not in _INSIDE and model.name in _INSIDE:
-                continue
+    return _of_run(folder) if (folder / "run.json").is_file() else {}
+
+
+def _of_run(run: Path) -> dict[str, Path]:
+    """The checkpoints of a study's models: where they were trained, by the names under which they are published."""
+    published = {
+        _digests(path.parent): str(path.parent.relative_to(run / "models"))
+        for path in sorted((run / "models").rglob(_CONFIG), reverse=True)
+    }
+    found = {}
+    for trained in _subfolders(run / "work" / "training"):
+        for home in (trained / name for name in _INSIDE):
             if any(_is_checkpoint(path) for path in _subfolders(home)):
-                owner = home.parent if home.name in _INSIDE else home
-                found[str(owner.relative_to(folder / "models"))] = home
+                found[published.get(_digests(trained / "model"), trained.name)] = home
                 break
-    return found
+    return dict(sorted(found.items()))
+
+
+def _digests(folder: Path) -> tuple[str, ...]:
+    return tuple(file.sha256 for file in FolderPlace(folder).weight_files())
 
 
 def _name(folder: Path) -> str:
@@ -78,7 +86,8 @@ def _is_checkpoint(path: Path) -> bool:
 
 def _root(folder: Path, home: Path) -> Path | None:
     """The model that lies beside the checkpoints, if there is one."""
-    root = folder if home in (folder, *(folder / name for name in _INSIDE)) else home.parent
+    root = folder if home == folder else home.parent
+    root = root / "model" if (root / "model" / _CONFIG).is_file() else root
     return root if (root / _CONFIG).is_file() and weight_paths(root) else None
 
 
@@ -86,10 +95,12 @@ def _series(
     name: str, home: Path, root: Path | None, choice: str, steps: Mapping[str, int], source: str
 ) -> list[Series]:
     """The checkpoints in one folder; a subfolder without configuration and number is none."""
+    known = listed(home)
     paths = {
         path.name: path
         for path in _subfolders(home)
-        if (path / _CONFIG).is_file() or path.name in steps or _numbered(path.name)
+        if (known is None or path.name in known)
+        and ((path / _CONFIG).is_file() or path.name in steps or _numbered(path.name))
     }
     if unknown := [each for each in steps if each not in (*paths, MAIN)]:
         raise UserError(f"--steps names no checkpoint in {source}: {unknown[0]}. There are: {', '.join(paths)}.")
@@ -120,14 +131,16 @@ def _series(
 
 
 def _main(
-    root: Path | None, listed: list[SuiteCheckpoint], steps: Mapping[str, int]
+    root: Path | None, checkpoints: list[SuiteCheckpoint], steps: Mapping[str, int]
 ) -> tuple[tuple[str, ...], list[SuiteCheckpoint]]:
     """What to tell of the model beside the checkpoints, and the model where it is a checkpoint of its own."""
     if root is None:
         return (), []
     place = FolderPlace(root)
-    digests = [file.sha256 for file in place.weight_files()]
-    if any([file.sha256 for file in one.place.weight_files()] == digests for one in listed):
+    if any(
+        [file.sha256 for file in one.place.weight_files()] == [file.sha256 for file in place.weight_files()]
+        for one in checkpoints
+    ):
         return (), []
     name = checkpoint_names([MAIN], steps, str(root))[0] if MAIN in steps else None
     checkpoint = checkpoint_of(name, MAIN, place, trainer_state(root), None, steps)

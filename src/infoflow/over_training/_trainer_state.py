@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 TRAINER_STATE = "trainer_state.json"
+MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,13 +24,54 @@ class TrainerState:
 
 
 def trainer_state(folder: Path) -> TrainerState:
-    """The `trainer_state.json` of Hugging Face's `Trainer` in a checkpoint's folder; empty where there is none."""
+    """What the `trainer_state.json` of Hugging Face's `Trainer` in a checkpoint's folder says, or beside the folder the
+    manifest of infoflow's own training; empty where there is none.
+    """
+    entries = _read(folder / TRAINER_STATE)
+    return _of_trainer(entries) if entries else _of_manifest(_read(folder.parent / MANIFEST), folder.name)
+
+
+def listed(home: Path) -> list[str] | None:
+    """Names of the checkpoints in a folder that the manifest there knows; None: there is no manifest."""
+    entries = _snapshots(_read(home / MANIFEST))
+    return [_folder(entry) for entry in entries] if (home / MANIFEST).is_file() else None
+
+
+def _of_manifest(manifest: Mapping[str, Any], name: str) -> TrainerState:
+    entry = next((entry for entry in _snapshots(manifest) if _folder(entry) == name), None)
+    if entry is None:
+        return TrainerState()
+    schedule = manifest.get("schedule")
+    steps = [step for step in schedule if _count(step)] if isinstance(schedule, list) else []
+    return TrainerState(
+        step=_count(entry.get("update")),
+        updates=max(steps, default=None),
+        tokens=_number(entry.get("tokens")),
+        lr=_number(entry.get("learning_rate")),
+        training_loss=_number(entry.get("loss")),
+    )
+
+
+def _snapshots(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    found = manifest.get("snapshots")
+    entries = found if isinstance(found, list) else []
+    return [entry for entry in entries if isinstance(entry, dict) and _count(entry.get("update")) is not None]
+
+
+def _folder(entry: Mapping[str, Any]) -> str:
+    return f"step-{entry['update']:08}"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; empty where there is none."""
     try:
-        entries = json.loads((folder / TRAINER_STATE).read_text(encoding="utf-8"))
+        entries = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
-        return TrainerState()
-    if not isinstance(entries, dict):
-        return TrainerState()
+        return {}
+    return entries if isinstance(entries, dict) else {}
+
+
+def _of_trainer(entries: Mapping[str, Any]) -> TrainerState:
     step = _count(entries.get("global_step"))
     logs = entries.get("log_history")
     logs = [line for line in logs if isinstance(line, dict)] if isinstance(logs, list) else []

@@ -207,7 +207,9 @@ class _Following:
                 )
             for checkpoint in left:
                 weighing = self.weighing[one.name, checkpoint.name]
-                stage = MeasureSuiteCheckpoint(weighing=weighing, passes=passes, measures=self.measures)
+                stage = MeasureSuiteCheckpoint(
+                    weighing=weighing, passes=passes, measures=self.measures, tells=checkpoint is left[0]
+                )
                 found.setdefault(stage.key, stage)
         return found
 
@@ -291,12 +293,13 @@ class _Following:
 
 def _told(series: Series, checks: SeriesChecks, left_out: set[str]) -> list[str]:
     """Errors and warnings of the checks, for people; a suspect is told of by its name."""
-    told = []
+    told, warned = [], set()
     for row in checks.rows:
         if row.level == "note":
             continue
-        more = " Left out." if row.level == "error" and row.name in left_out else ""
-        told.append(f"{series.name}: {row.message.rstrip('.')} ({row.check}).{more}")
-    for text in told:
-        current_display().warn(text)
+        left = row.level == "error" and row.name in left_out
+        told.append(f"{series.name}: {row.message.rstrip('.')} ({row.check}).{' Left out.' if left else ''}")
+        if left and row.name not in warned:
+            current_display().warn(told[-1])
+            warned.add(row.name)
     return told

@@ -76,7 +76,6 @@ def checked(series: Series, weighing: Mapping[str, WeighCheckpoint]) -> SeriesCh
 
 def _seen(series: Series, checkpoint: SuiteCheckpoint, weighing: WeighCheckpoint) -> WeighedCheckpoint:
     facts = weighing.facts
-    readable = facts["weight"] is not None and not facts["fault"]
     return WeighedCheckpoint(
         name=checkpoint.name,
         update=checkpoint.update,
@@ -85,7 +84,7 @@ def _seen(series: Series, checkpoint: SuiteCheckpoint, weighing: WeighCheckpoint
         saved_at=checkpoint.state.step,
         by_hand=checkpoint.by_hand,
         files=checkpoint.place.weight_files(),
-        weight=Weight.from_json(facts["weight"]) if readable else None,
+        weight=Weight.from_json(facts["weight"]) if facts["weight"] else None,
         fault=facts["fault"],
         sketch=weighing.sketch,
         loss=_number(facts["loss"]),

@@ -1,12 +1,13 @@
 """Measure one checkpoint of a series as `analyze` would measure its folder alone."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from infoflow.flow import AbstractMeasure, Failure, PassOptions, agree
-from infoflow.foundation import current_display, digest
+from infoflow.foundation import Display, Progress, current_display, digest, use_display
 from infoflow.over_training import Clock, over_training
 from infoflow.results import Subject, TableSchema
 
@@ -33,6 +34,7 @@ class MeasureSuiteCheckpoint(AbstractStage):
     weighing: WeighCheckpoint
     passes: PassOptions
     measures: Sequence[AbstractMeasure]
+    tells: bool = True  # False: notes are those of another checkpoint of its series, and were told there
 
     @cached_property
     def key(self) -> str:
@@ -56,11 +58,12 @@ class MeasureSuiteCheckpoint(AbstractStage):
                 current_display().warn(f"{weighing.checkpoint.name} cannot be measured. {weighing.facts['fault']}")
             else:
                 given = GivenModel(source=str(folder), name=self._name, trained=True)
-                stage = MeasureGiven.of(
-                    given, weighing.options, self.passes, weighing.corpus, self.measures, weighing.bench
-                )
-                keys = stage.table_keys()
-                stage.run()
+                with use_display(current_display() if self.tells else _WithoutNotes(current_display())):
+                    stage = MeasureGiven.of(
+                        given, weighing.options, self.passes, weighing.corpus, self.measures, weighing.bench
+                    )
+                    keys = stage.table_keys()
+                    stage.run()
         weighing.bench.remove(_DONE, self.key)
         weighing.bench.facts(_DONE, self.key, lambda: {"tables": keys})
         return {"failures": len(self.failures())}
@@ -86,3 +89,19 @@ class MeasureSuiteCheckpoint(AbstractStage):
 
     def failures(self) -> list[Failure]:
         return self.weighing.bench.failures(MEASURED, self._keys())
+
+
+class _WithoutNotes:
+    """A display that is told the rest."""
+
+    def __init__(self, display: Display) -> None:
+        self._display = display
+
+    def note(self, text: str) -> None:
+        pass
+
+    def warn(self, text: str) -> None:
+        self._display.warn(text)
+
+    def progress(self, label: str, total: float, unit: str = "") -> AbstractContextManager[Progress]:
+        return self._display.progress(label, total, unit)

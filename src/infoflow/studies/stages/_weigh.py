@@ -2,6 +2,7 @@
 
 import json
 import math
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +25,7 @@ from ._stage import AbstractStage
 WEIGHED = "weighed"
 _VERSION = 1  # raise when a checkpoint is weighed in another way
 _SKETCH = "sketch.npy"
+_LONGEST = 200  # characters of a fault
 _SENTENCES = {"causal-lm": 128, "masked-lm": 16}  # whose loss is taken; a masked LM runs once for each token
 
 
@@ -80,7 +82,7 @@ class WeighCheckpoint(AbstractStage):
         try:
             weight, sketch = weigh(folder)
         except UserError as error:
-            return {"weight": None, "fault": _first_line(error), **_NO_MODEL}, np.zeros(0, dtype=np.float32)
+            return {"weight": None, "fault": _told(error, folder), **_NO_MODEL}, np.zeros(0, dtype=np.float32)
         return {"weight": weight.to_json(), **self._of_model(folder, weight)}, sketch
 
     def _of_model(self, folder: Path, weight: Weight) -> dict[str, Any]:
@@ -88,10 +90,10 @@ class WeighCheckpoint(AbstractStage):
         if weight.tensors.not_finite:
             return {"fault": "", **_NO_MODEL}
         try:
-            with use_display(SilentDisplay()):  # what loading has to tell, measuring tells again
+            with use_display(SilentDisplay()), warnings.catch_warnings(action="ignore"):  # measuring tells it again
                 model = GivenModel(source=str(folder), name=self.checkpoint.name, trained=True).load(self.options)
         except UserError as error:
-            return {"fault": _first_line(error), **_NO_MODEL}
+            return {"fault": _told(error, folder), **_NO_MODEL}
         loss, spread = sample_loss(model, self.corpus, self.options.max_length)
         return {
             "fault": "",
@@ -127,5 +129,7 @@ def sample_loss(model: Model, corpus: Corpus, max_length: int) -> tuple[float, f
     return losses.mean, float(torch.sqrt((residuals**2).sum()) / counts.sum())
 
 
-def _first_line(error: UserError) -> str:
-    return str(error).split("\n")[0][:300]
+def _told(error: UserError, folder: Path) -> str:
+    """The first line, with the name of the checkpoint's folder alone."""
+    text = str(error).split("\n")[0].replace(f"{folder}/", "").replace(str(folder), folder.name)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -1,0 +1,71 @@
+"""`infoflow over-training`: what it shows, and one message for each mistake."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+MISTAKES = {
+    "no source": ([], "Give at least one series of checkpoints"),
+    "empty name": ([""], "must not be empty"),
+    "no such folder": (["./nothing"], "No folder at ./nothing"),
+    "folder without checkpoints": (["."], "holds no checkpoints"),
+    "one checkpoint": (["LM/checkpoint-4"], "For one checkpoint: infoflow analyze"),
+    "one of the checkpoints": (["LM@50..60"], "at least two checkpoints"),
+    "file": (["LM/checkpoint-4/config.json"], "is a file"),
+    "model without revisions": (["gpt2"], "gpt2@all"),
+    "hub that cannot be reached": (["nobody/nothing@all"], "The hub cannot be reached"),
+    "no revision": (["LM@"], "names no revision behind its @"),
+    "unknown choice": (["LM@linear:3"], "cannot be read. Write NAME@REVISION"),
+    "no checkpoint wanted": (["LM@log:0"], "log:K takes at least 1 checkpoint"),
+    "range without checkpoints": (["LM@60..70"], "no checkpoint lies in 60..70"),
+    "range backwards": (["LM@9..4"], "from the lower step to the higher"),
+    "braces": (["a-step_{20k"], "Braces hold parts of names"),
+    "same source twice": (["LM", "LM"], "must be given once"),
+    "names without a step": (["ODD"], "No step can be read from these names"),
+    "step by hand that is none": (["LM", "--steps=checkpoint-4=soon"], "--steps takes NAME=STEP"),
+    "step by hand of nothing": (["LM", "--steps=last=4"], "--steps names no checkpoint"),
+    "unknown table": (["LM", "--only=magic"], "--only knows no measure magic"),
+    "unknown corpus": (["LM", "--corpus=nothing.txt"], "No corpus nothing.txt"),
+    "setting of a study": (["LM", "--set=model.width=3"], "the analysis only"),
+    "negative number": (["LM", "--sentences=-1"], "--sentences"),
+}
+
+
+@pytest.fixture
+def folder(checkpoint_series: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(checkpoint_series, tmp_path / "LM"))
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_get_one_message_and_exit_code_2(infoflow, folder: Path, mistake: str) -> None:
+    arguments, expected = MISTAKES[mistake]
+    shutil.copytree(folder / "checkpoint-4", folder.parent / "ODD" / "best")
+    shutil.copytree(folder / "checkpoint-4", folder.parent / "ODD" / "checkpoint-4")
+    corpus = [] if any(argument.startswith("--corpus") for argument in arguments) else ["--corpus=grammar:50"]
+    answer = infoflow("over-training", *arguments, *corpus)
+    assert answer.code == 2
+    assert expected in answer.err
+    assert "Traceback" not in answer.err
+    assert len(answer.err.splitlines()) <= 3
+    assert not answer.out
+    assert not (folder.parent / "runs").exists()
+
+
+def test_tables_checks_and_paths_are_shown(infoflow, folder: Path, other_series: Path, small: list[str]) -> None:
+    name = "model.safetensors"
+    shutil.copy(other_series / "checkpoint-13" / name, folder / "checkpoint-13" / name)
+    answer = infoflow("over-training", "LM", *small, "--tables=head_confidence")
+    assert answer.code == 0
+    assert "checkpoint-13 lies far from both neighbours" in answer.out
+    assert "10 checkpoints, 1 of them left out." in answer.out
+    assert "head_confidence_over_training" in answer.out
+    assert "Report: runs/over-training-LM/report.html" in answer.out
+    assert "checkpoint-13" in answer.err
+    assert (folder.parent / "runs" / "over-training-LM" / "report.html").exists()
+
+
+def test_checks_alone(infoflow, folder: Path, small: list[str]) -> None:
+    answer = infoflow("over-training", "LM", "--check", *small)
+    assert answer.code == 0
+    assert answer.out.splitlines()[0] == "10 checkpoints, 0 of them left out."

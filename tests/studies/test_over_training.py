@@ -1,0 +1,220 @@
+"""`over_training`: every table at every checkpoint, the rows of an analysis of that checkpoint alone."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from checkpoint_series import STEPS
+from small_hub import small_hub
+from undrawn import undrawn
+
+from infoflow.foundation import UserError
+from infoflow.over_training import SUFFIX
+from infoflow.results import RunFolder
+from infoflow.studies import LIGHT_TABLES, AnalysisPlan, AnalyzeOptions, Run, analyze, over_training, standard_measures
+
+SETTINGS = AnalysisPlan(occurrences=300, types=20, clusters=8, clusterings=1, distance_occurrences=300)
+OPTIONS = AnalyzeOptions(corpus="grammar:120", measures=SETTINGS)
+ONE = AnalyzeOptions(corpus="grammar:60", measures=SETTINGS, only=("head_confidence",))
+
+
+@pytest.fixture(scope="module")
+def followed(checkpoint_series: Path, tmp_path_factory) -> Run:
+    with undrawn():
+        return over_training(f"{checkpoint_series}@log:4", OPTIONS, tmp_path_factory.mktemp("runs") / "all")
+
+
+@pytest.fixture
+def folder(checkpoint_series: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(checkpoint_series, tmp_path / "lm"))
+
+
+def test_the_light_tables_are_measured_at_each_checkpoint(followed: Run) -> None:
+    tables = {name for name in followed.tables if name.endswith(SUFFIX)}
+    assert tables == {f"{name}{SUFFIX}" for name in LIGHT_TABLES}
+    assert followed.folder.read()["kind"] == "over-training"
+    for name in tables:
+        frame = followed.tables[name]
+        assert set(frame["update"]) == {0, 2, 6, 19, 50}, name
+        assert set(frame["objective"]) == {"causal-lm"}
+        assert set(frame["architecture"]) == {"gpt2"}
+        assert (frame["trained"] == (frame["update"] != 0)).all()
+
+
+def test_every_light_table_is_one_that_is_measured() -> None:
+    assert set(LIGHT_TABLES) <= {measure.name for measure in standard_measures(AnalysisPlan())}
+
+
+def test_clocks(followed: Run) -> None:
+    frame = followed.tables["checkpoints"]
+    assert list(frame["update"]) == [0, 2, 6, 19, 50]
+    assert list(frame["progress"]) == [0, 0.04, 0.12, 0.38, 1]
+    assert frame["tokens"].iloc[0] == 0
+    assert (frame["tokens"] / frame["update"]).iloc[1:].nunique() == 1
+    assert frame["lr_share"].isna().all()
+    assert set(frame["same_as"]) == {-1}
+    assert set(frame["dtype"]) == {"float32"}
+    assert frame["sha256"].str.fullmatch("[0-9a-f]{64}").all()
+    assert frame["sample_loss"].is_monotonic_decreasing
+    assert len(followed.tables["checkpoint_checks"]) == 0
+
+
+@pytest.mark.parametrize("update", [0, 19])
+def test_a_row_is_that_of_the_checkpoint_alone(followed: Run, checkpoint_series: Path, tmp_path, update: int) -> None:
+    """Bit for bit, key columns aside."""
+    options = AnalyzeOptions(**{**_fields(OPTIONS), "control": False, "only": LIGHT_TABLES})
+    with undrawn():
+        alone = analyze([str(checkpoint_series / f"checkpoint-{update}")], options, tmp_path / "alone")
+    for name in LIGHT_TABLES:
+        expected = alone.tables[name]
+        rows = followed.tables[f"{name}{SUFFIX}"].query(f"update == {update}")
+        columns = [column for column in expected.columns if column not in ("model", "update", "trained")]
+        assert len(expected) == len(rows) > 0
+        pd.testing.assert_frame_equal(
+            rows[columns].reset_index(drop=True), expected[columns].reset_index(drop=True), check_exact=True
+        )
+
+
+def _fields(options: AnalyzeOptions) -> dict:
+    return {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
+
+
+def test_a_second_call_measures_nothing_and_a_checkpoint_more_measures_it_alone(folder: Path, tmp_path, no_drawing):
+    out = tmp_path / "out"
+    first = over_training(f"{folder}@log:2", ONE, out).tables[f"head_confidence{SUFFIX}"]
+    made = {path: path.stat().st_mtime_ns for path in (out / "work" / "measured").rglob("*.parquet")}
+    assert len(made) == 3
+    over_training(f"{folder}@log:2", ONE, out)
+    assert {path: path.stat().st_mtime_ns for path in (out / "work" / "measured").rglob("*.parquet")} == made
+    again = over_training(f"{folder}@log:3", ONE, out).tables[f"head_confidence{SUFFIX}"]
+    after = {path: path.stat().st_mtime_ns for path in (out / "work" / "measured").rglob("*.parquet")}
+    assert made.items() < after.items()
+    assert len(after) == 4
+    old = again[again["update"].isin(first["update"])].reset_index(drop=True)
+    pd.testing.assert_frame_equal(old, first, check_exact=True)
+
+
+def test_suspects_are_left_out_unless_asked_for(folder: Path, other_series: Path, tmp_path, no_drawing) -> None:
+    name = "model.safetensors"
+    shutil.copy(other_series / "checkpoint-13" / name, folder / "checkpoint-13" / name)
+    with pytest.warns(UserWarning, match="checkpoint-13 lies far from both neighbours .* Left out"):
+        run = over_training(folder, ONE, tmp_path / "out")
+    checks = run.tables["checkpoint_checks"]
+    assert checks[checks["level"] == "error"][["check", "update"]].to_numpy().tolist() == [["K3", 13]]
+    frame = run.tables["checkpoints"]
+    assert list(frame.loc[frame["excluded"], "update"]) == [13]
+    assert set(run.tables[f"head_confidence{SUFFIX}"]["update"]) == set(STEPS) - {13}
+    assert any("checkpoint-13" in warning and "Left out" in warning for warning in run.folder.read()["warnings"])
+    kept = over_training(folder, ONE, tmp_path / "out", include_suspect=True)
+    assert set(kept.tables[f"head_confidence{SUFFIX}"]["update"]) == set(STEPS)
+    assert not kept.tables["checkpoints"]["excluded"].any()
+
+
+def test_equal_weights_are_measured_once(folder: Path, tmp_path, no_drawing) -> None:
+    name = "model.safetensors"
+    shutil.copy(folder / "checkpoint-0" / name, folder / "checkpoint-2" / name)
+    run = over_training(f"{folder}@0..6", ONE, tmp_path / "out")
+    frame = run.tables[f"head_confidence{SUFFIX}"]
+    assert frame.groupby("update")["same_as"].first().to_dict() == {0: -1, 2: 0, 4: -1, 6: -1}
+    values = {update: list(rows["value"]) for update, rows in frame.groupby("update")}
+    assert values[2] == values[0] != values[4]
+    assert len(list((tmp_path / "out" / "work" / "measured").rglob("*.parquet"))) == 3
+
+
+def test_what_cannot_be_loaded_is_a_suspect_whatever_is_asked_for(folder: Path, tmp_path, no_drawing) -> None:
+    path = folder / "checkpoint-9" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"n_layer": 3}))
+    (folder / "checkpoint-27" / "model.safetensors").write_bytes(b"no weights")
+    with pytest.warns(UserWarning, match="checkpoint-(9|27) cannot be read: .* Left out"):
+        run = over_training(folder, ONE, tmp_path / "out", include_suspect=True)
+    frame = run.tables["checkpoints"]
+    assert list(frame.loc[frame["excluded"], "update"]) == [9, 27]
+    told = run.tables["checkpoint_checks"]["message"]
+    assert any("checkpoint-9 cannot be read: " in text and "would be random" in text for text in told)
+    assert any("checkpoint-27 cannot be read: " in text for text in told)
+    assert any("n layer 3 here, 2 at checkpoint-0" in text for text in told)
+    assert not any(str(tmp_path) in text for text in told)
+
+
+def test_checks_alone(folder: Path, tmp_path, no_drawing) -> None:
+    run = over_training(folder, ONE, tmp_path / "out", check=True)
+    assert sorted(run.tables) == ["checkpoint_checks", "checkpoints"]
+    over_training(folder, ONE, tmp_path / "out")
+    run = over_training(folder, ONE, tmp_path / "out", check=True)
+    assert f"head_confidence{SUFFIX}" in run.tables
+
+
+def test_two_series_and_a_report(folder: Path, other_series: Path, tmp_path) -> None:
+    run = over_training([f"{folder}@log:1", f"{other_series}@log:1"], ONE, tmp_path / "out")
+    assert set(run.tables[f"head_confidence{SUFFIX}"]["model"]) == {"lm", other_series.name}
+    assert (tmp_path / "out" / "report.html").stat().st_size > 1000
+    assert Run.open(tmp_path / "out").report().exists()
+
+
+def test_one_checkpoint_is_no_training(folder: Path, tmp_path) -> None:
+    with pytest.raises(
+        UserError, match=r"at least two checkpoints.*checkpoint-50[\s\S]*infoflow analyze .*checkpoint-50"
+    ):
+        over_training(f"{folder}@40..50", ONE, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_suspects_that_leave_fewer_than_two(folder: Path, tmp_path) -> None:
+    for update in set(STEPS) - {9, 50}:
+        shutil.rmtree(folder / f"checkpoint-{update}")
+    shutil.copy(folder / "checkpoint-9" / "model.safetensors", folder / "checkpoint-50" / "model.safetensors")
+    with pytest.raises(UserError, match="fewer than two checkpoints of lm; suspects are checkpoint-"):
+        over_training(folder, ONE, tmp_path / "out")
+
+
+def test_a_folder_of_another_kind(folder: Path, tmp_path) -> None:
+    RunFolder(tmp_path / "out").path.mkdir()
+    RunFolder(tmp_path / "out").update(kind="study")
+    with pytest.raises(UserError, match="a run of another kind"):
+        over_training(folder, ONE, tmp_path / "out")
+    with pytest.raises(UserError, match="at least one series"):
+        over_training([], ONE, tmp_path / "out")
+    unknown = AnalyzeOptions(corpus="grammar:60", only=("nothing",))
+    with pytest.raises(UserError, match="--only knows no measure nothing"):
+        over_training(folder, unknown, tmp_path / "new")
+
+
+def test_a_suite_on_a_hub_streams_through_the_cache(
+    checkpoint_series: Path, other_series: Path, tmp_path, no_drawing, monkeypatch
+) -> None:
+    """One revision at a time is in the cache; equal ones are fetched once; a suspect is found in passing."""
+    cache, held = tmp_path / "cache", []
+    with small_hub(cache, monkeypatch) as hub:
+        for update in STEPS:
+            folder = (other_series if update == 13 else checkpoint_series) / f"checkpoint-{update}"
+            hub.add("someone/suite", f"step{update}", checkpoint_series / "checkpoint-0" if update == 2 else folder)
+        monkeypatch.setattr("infoflow.studies.stages._measure_suite.GivenModel", _watched(cache, held))
+        with pytest.warns(UserWarning, match="Left out"):
+            run = over_training("someone/suite@all", ONE, tmp_path / "out", steps=["step2=2"])
+    assert held == [1] * (len(STEPS) - 1)
+    assert len(hub.downloads()) == len(STEPS) - 1
+    assert list((cache / "models--someone--suite" / "blobs").iterdir()) == []
+    frame = run.tables[f"head_confidence{SUFFIX}"]
+    assert set(frame["update"]) == set(STEPS) - {13}
+    assert set(frame["model"]) == {"someone/suite"}
+    assert set(frame.loc[frame["update"] == 2, "same_as"]) == {0}
+    kept = run.tables["checkpoints"].set_index("update")
+    assert kept.loc[4, "revision"] == "someone/suite@step4"
+    assert kept.loc[4, "commit"] == hub.branches["someone/suite"]["step4"]
+    local = over_training(f"{checkpoint_series}@4..6", ONE, tmp_path / "local").tables[f"head_confidence{SUFFIX}"]
+    ours = frame[frame["update"].isin([4, 6])]
+    assert list(ours["value"]) == list(local["value"])
+
+
+def _watched(cache: Path, held: list[int]):
+    """`GivenModel`, which notes how many files of weights the cache holds when a model is made."""
+    from infoflow.studies._given import GivenModel
+
+    def given(**fields) -> GivenModel:
+        held.append(len(list(cache.rglob("snapshots/*/*.safetensors"))))
+        return GivenModel(**fields)
+
+    return given
