@@ -37,3 +37,22 @@ def test_train_on_another_corpus_with_another_seed(infoflow, plan, tmp_path):
     written = json.loads((tmp_path / "runs/causal-lm/run.json").read_text())["plan"]
     assert written["corpus"]["name"] == "own.txt"
     assert written["seeds"] == [5]
+
+
+def test_checkpoints_are_kept_by_a_schedule(infoflow, plan, finished, no_drawing, tmp_path):
+    answer = infoflow("train", "masked-lm", f"--plan={plan}", "--checkpoints=linear:2", "--out=run", "--log=plain")
+    assert answer.code == 0, answer.err
+    (folder,) = (tmp_path / "run" / "work" / "training").glob("*/snapshots")
+    assert answer.out.splitlines()[-1] == f"Checkpoints: {folder.relative_to(tmp_path)}"
+    kept = sorted(path.name for path in folder.glob("step-*"))
+    assert len(kept) >= 3
+    assert AutoModelForMaskedLM.from_pretrained(folder / kept[1]).config.hidden_size == 16
+    final = finished / "models" / "masked-lm" / "seed-0" / "model.safetensors"
+    assert (folder / kept[-1] / "model.safetensors").read_bytes() == final.read_bytes()
+
+
+def test_a_bad_schedule_is_refused_before_anything_is_done(infoflow, plan, tmp_path):
+    answer = infoflow("train", "masked-lm", f"--plan={plan}", "--checkpoints=log:0", "--out=run")
+    assert answer.code == 2
+    assert answer.err.startswith("checkpoints.schedule must be log:K")
+    assert not (tmp_path / "run").exists()

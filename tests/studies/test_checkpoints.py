@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from infoflow.over_training import learning_rate_shares
 from infoflow.results import RunFolder, Subject
 from infoflow.studies import StudyPlan, graph, train_model
 from infoflow.studies.stages import Keep, Record, Train
+from infoflow.studies.stages._keep import _StopAfter
 from infoflow.training import Snapshots
 
 
@@ -267,3 +269,20 @@ def test_a_study_adopts_what_train_has_kept(plan, copied) -> None:
     assert not {"train", "keep"} & {stage.kind for stage in stages.missing()}
     folder = stages.of(Keep)[0].models.snapshots(stages.of(Keep)[0].recipe).folder
     assert Snapshots(folder).kept() == [0, 1, 2, 5, 12]
+
+
+def test_a_second_training_that_was_interrupted_goes_on(plan, copied, capsys, monkeypatch) -> None:
+    models, recipe = models_of(plan, copied)
+    before = models.snapshots(recipe).entries()
+    shutil.rmtree(models.snapshots(recipe).folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            _StopAfter, "on_step_end", lambda _, step: step.update == 6 and signal.raise_signal(signal.SIGINT)
+        )
+        with pytest.raises(KeyboardInterrupt):
+            keep(plan, copied).run()
+    assert models.kept(recipe) == []  # nothing is taken over that was not proven
+    with use_display(make_display("plain")):
+        keep(plan, copied).run()
+    assert "continuing after update" in capsys.readouterr().err
+    assert models.snapshots(recipe).entries() == before

@@ -114,7 +114,8 @@ class Keep(AbstractStage):
         except _Enough:
             pass
         except UserError:
-            _remove(folder)
+            if is_first():  # it alone compares: the others are still training
+                shutil.rmtree(folder, ignore_errors=True)
             raise
         if is_first():
             models.snapshots(recipe).adopt(Snapshots(folder / SNAPSHOTS))
