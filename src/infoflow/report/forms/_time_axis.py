@@ -110,8 +110,12 @@ class TimeAxis:
     def _ticks(self, name: str) -> list[tuple[float, str]]:
         if name == "update":
             start = [(0.0, "0")] if self.has_start else []
-            decades = 10.0 ** np.arange(math.ceil(math.log10(self.first)), math.log10(self.last) + 1e-9)
-            marks = [float(mark) for mark in decades] or [float(self.first)]
+            decades = 10.0 ** np.arange(math.floor(math.log10(self.first)), math.log10(self.last) + 1e-9)
+            within = (1, 3) if len(decades) <= 3 else (1,)
+            marks = [
+                float(mark * times) for mark in decades for times in within if self.first <= mark * times <= self.last
+            ]
+            marks = marks or [float(self.first)]
             near = [mark for mark in marks if self.last / mark > 1.9 or mark == self.last]
             marks = [*near, *([float(self.last)] if self.last not in near else [])]
             places = self._logarithmic(np.array(marks))

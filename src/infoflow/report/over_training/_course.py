@@ -33,6 +33,7 @@ MEASURES = (
     "head_importance",
     "head_relevance",
     "head_roles",
+    "task_scores",
     "loss_by_position",
     "in_context_learning",
     "ngram_agreement",
@@ -41,7 +42,7 @@ MEASURES = (
     "source_contribution",
 )
 """Tables with a row for each checkpoint, called `<name>_over_training`."""
-PLAIN = ("convergence", "role_turnover", "checkpoints", "checkpoint_checks")
+PLAIN = ("convergence", "role_turnover", "prunable_by_update", "checkpoints", "checkpoint_checks")
 """Tables of checkpoints by their own names."""
 _CLOCKS = [column.name for column in CLOCKS if column.name != "same_as"]
 _EARLIER = {"step": "update"}  # what a table may call the updates of its checkpoints
@@ -141,4 +142,5 @@ def checkpoints_note(course: Course, frame: pd.DataFrame) -> str:
     if len({part[:3] for part in parts}) == 1:
         count, first, last, _ = parts[0]
         return f"{count} checkpoints, from update {first:,} to {last:,}."
-    return f"Checkpoints: {listed([f'{label} {n}, from {a:,} to {b:,}' for n, a, b, label in parts])}."
+    told = [f"{label} {n}, {f'from {a:,} to {b:,}' if n > 1 else f'at {a:,}'}" for n, a, b, label in parts]
+    return f"Checkpoints: {listed(told)}."

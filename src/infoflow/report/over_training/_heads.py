@@ -12,7 +12,7 @@ from infoflow.over_training import SUFFIX, select_steps
 from .._binary import packed
 from .._figure import Figure, Method, Panel
 from .._language import Series
-from .._numbers import listed
+from .._numbers import listed, number
 from ..forms._chart import lit, tips
 from ..forms._over_time import ROW_NAME
 from ..forms._time_axis import TimeAxis
@@ -75,7 +75,7 @@ def heads_figure(course: Course) -> Figure | None:
     return Figure(
         id="heads-over-training",
         question="When does each head become what it is?",
-        answer=_sentences(course, spans),
+        answer=_sentences(course, spans) or [_statistic_sentence(course, rows, statistics[0])],
         panels=timelines,
         caption=f"{_seeds_note(course)}{' Of more than 60 checkpoints 60 are drawn.' if thinned else ''} Colours have "
         "one scale over all steps and models.",
@@ -104,9 +104,7 @@ def _statistics(course: Course) -> tuple[pd.DataFrame, list[Statistic]]:
         rows, statistics = head_statistics({name: frame for name, frame in now.items() if len(frame)})
         if len(rows):
             parts.append(rows)
-            for one in statistics:
-                before = found.get(one.id)
-                found[one.id] = one if before is None or one.top > before.top else before
+            found |= {one.id: one for one in statistics}
     if not parts:
         return pd.DataFrame(), []
     kept = ["series", "stack", "kind", "layer", "head", "update", "statistic", "value", "baseline"]
@@ -114,7 +112,9 @@ def _statistics(course: Course) -> tuple[pd.DataFrame, list[Statistic]]:
     rows = rows[rows["statistic"].isin(list(found))]
     margins = {one.id for one in found.values() if one.margin}
     shown = rows["value"].where(~rows["statistic"].isin(margins), rows["value"] - rows["baseline"])
-    return rows.assign(shown=shown), list(found.values())
+    rows = rows.assign(shown=shown)
+    highest = rows["shown"].abs().groupby(rows["statistic"]).max()
+    return rows, [replace(one, top=float(highest[one.id]) or 1.0) for one in found.values()]
 
 
 def _grids(course: Course, rows: pd.DataFrame, spans: list[RoleSpan]) -> list[_Grid]:
@@ -213,8 +213,8 @@ def _data(grids: list[_Grid], rows: pd.DataFrame, spans: list[RoleSpan]) -> pd.D
 
 
 def _seeds_note(course: Course) -> str:
-    frame = course["head_role_events"]
-    seeds = len(set(frame["seed"])) if "seed" in frame else 1
+    frames = [course[name] for name in ("head_role_events", *HEAD_TABLES)]
+    seeds = max((len(set(frame["seed"])) for frame in frames if "seed" in frame), default=1)
     return f"The first of {seeds} seeds is drawn." if seeds > 1 else "One seed."
 
 
@@ -233,6 +233,17 @@ def _sentences(course: Course, spans: list[RoleSpan]) -> list[str]:
             text += f", the first a head of layer {first.layer} ({first.role}) {when}"
         parts.append(text)
     return [f"Roles of heads: {'; '.join(parts)}."] if parts else []
+
+
+def _statistic_sentence(course: Course, rows: pd.DataFrame, one: Statistic) -> str:
+    """How far the mean head and the strongest one moved, for each model."""
+    own = rows[rows["statistic"] == one.id]
+    parts = []
+    for series, heads in course.each(own):
+        by_step = heads.groupby("update")["shown"].agg(["mean", "max"])
+        ends = [f"{number(by_step[of].iloc[0], 2)} to {number(by_step[of].iloc[-1], 2)}" for of in ("mean", "max")]
+        parts.append(f"{series.label} from {ends[0]} (its highest head from {ends[1]})")
+    return f"Mean {one.label} over heads, from the first to the last checkpoint: {listed(parts)}."
 
 
 def _count(number: int, noun: str) -> str:

@@ -158,6 +158,9 @@ def _lens(course: Course) -> Iterator[LayerMeasure]:
         )
 
 
+_WEIGHTS = ("from_initial", "from_previous", "cosine_final", "effective_rank")
+
+
 def _weights(course: Course) -> Iterator[LayerMeasure]:
     frame = course["weight_change"]
     if frame.empty:
@@ -166,8 +169,10 @@ def _weights(course: Course) -> Iterator[LayerMeasure]:
     if "part" in frame and "block" in set(frame["part"]):
         frame = frame[frame["part"] == "block"]
     frame = main_stack(frame)
-    for measure, rows in frame.groupby("measure", sort=False):
-        words = str(measure).replace("_", " ")
+    for measure in [name for name in _WEIGHTS if name in set(frame["measure"])] or list(
+        dict.fromkeys(frame["measure"])
+    ):
+        rows, words = frame[frame["measure"] == measure], str(measure).replace("_", " ")
         yield LayerMeasure(
             id=f"weights-{words}".lower().replace(" ", "-"),
             label=f"weights: {words}",

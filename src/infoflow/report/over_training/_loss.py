@@ -8,11 +8,11 @@ import pandas as pd
 
 from .._figure import Figure, Method, Panel
 from .._numbers import listed, number
-from ..forms._chart import HEIGHT, NAME, amount, lit, spread, tips
+from ..forms._chart import CONTROL, HEIGHT, NAME, amount, lit, spread, tips
 from ..forms._lines import looks_of
 from ..forms._over_time import ROW_NAME
 from ..forms._time_axis import TimeAxis, short, timed
-from ._course import Course
+from ._course import Course, means
 
 PHASES = Method(
     id="phases",
@@ -26,8 +26,9 @@ PHASES = Method(
     """,
 )
 _STRIP = 34  # pixels of learning rate and checkpoints below the loss
-_ROW, _MOST = 24, 14
+_ROW, _MOST = 26, 14
 _SHOWN = ("abrupt", "unresolved", "gradual", "unfinished", "started before")
+_TIMES = tuple(f"{at}{end}" for at in ("t10", "t50", "t90") for end in ("", "_before", "_after"))
 _FILLS = {"abrupt": 1.0, "unresolved": 0.7, "gradual": 0.4, "unfinished": 0.22, "started before": 0.22}
 
 
@@ -61,12 +62,12 @@ def _loss_figure(course: Course) -> Figure | None:
             "noise. Below: the learning rate (grey, as far as the checkpoints tell it) and a tick for every "
             "checkpoint that "
             "was measured: nothing can be told more exactly than from tick to tick.",
-            "Losses of different objectives cannot be compared with each other.",
+            "Hollow marks: the loss on held-out sentences at each checkpoint; dashed grey: what unigram frequencies "
+            "would give. Losses of different objectives cannot be compared with each other.",
         ],
         method=PHASES,
         data=table,
-        tables=("learning_curves",),
-        template="charts.html.jinja",
+        tables=("learning_curves", "task_scores_over_training"),
         payload={"series": [one.key for one in series]},
     )
 
@@ -98,11 +99,13 @@ def _loss_sentence(course: Course, table: pd.DataFrame) -> str:
 
 def _loss_chart(course: Course, table: pd.DataFrame) -> dict[str, Any]:
     axis, series = course.axis.with_room(0.16), course.series(table)
+    held_out = _held_out(course)
     rows = pd.concat(
         [own.assign(at=axis.places(one.key, own["update"]).tolist()) for one, own in course.each(table)],
         ignore_index=True,
     ).round({"value": 4, "low": 4, "high": 4})
-    low, high = float(rows["low"].min()), float(rows["high"].max())
+    ends = pd.concat([rows, held_out])
+    low, high = float(ends["low"].min()), float(ends["high"].max())
     floor = low - (high - low) * (_STRIP + 12) / (HEIGHT - _STRIP - 12)
     ticks = [value for value in np.linspace(np.floor(low), np.ceil(high), 6).round(1).tolist() if value >= low - 0.3]
     y = amount("value", "training loss (nats per token)", [floor, high + 0.03 * (high - low)], values=ticks)
@@ -135,9 +138,44 @@ def _loss_chart(course: Course, table: pd.DataFrame) -> dict[str, Any]:
         .encode(**at, color=look["color"], strokeDash=look["strokeDash"], opacity=lit()),
         placed(rows).mark_point(size=160, opacity=0, filled=True).encode(**at, tooltip=tooltip),
         names.encode(x=at["x"], y=y_end, text="name:N", color=look["color"], opacity=lit(1.0, 0.25)),
+        *_held_out_marks(held_out, at, look["color"]),
         *_strip(course, axis, at["x"]),
     ]
     return axis.finished(layers, HEIGHT, [one.key for one in series])
+
+
+def _held_out(course: Course) -> pd.DataFrame:
+    """The loss on sentences that no update saw, at every checkpoint, with that of unigram frequencies."""
+    frame = course["task_scores"]
+    if frame.empty or "loss" not in set(frame["metric"]):
+        return pd.DataFrame(columns=["series", "update", "value", "low", "high", "baseline"])
+    frame = frame[frame["metric"] == "loss"]
+    split = "test" if "test" in set(frame["split"]) else frame["split"].iloc[0]
+    table = means(frame[frame["split"] == split], [], ("value", "baseline"))
+    # Only what is drawn counts for the axis.
+    return (
+        table[table["update"] >= course.axis.first]
+        .drop(columns="seeds")
+        .assign(low=table["value"], high=table["value"])
+    )
+
+
+def _held_out_marks(table: pd.DataFrame, at: dict[str, Any], color: alt.Color) -> list[alt.Chart]:
+    if table.empty:
+        return []
+    marks = timed(alt.Chart(table[["series", "update", "value"]].round(4)))
+    marks = marks.mark_point(size=30, filled=False, fill="var(--paper)", strokeWidth=1.4, opacity=1)
+    unigram = alt.Chart(table.groupby("series", as_index=False)["baseline"].mean().round(4))
+    y = alt.Y("baseline:Q", scale=at["y"]["scale"])
+    look = {"align": "left", "baseline": "bottom", "dy": -2, "fontSize": 10.5, "fontStyle": "italic"}
+    note = alt.Chart(table.nlargest(1, "baseline")[["baseline"]].round(4)).mark_text(color="var(--soft)", **look)
+    return [
+        note.encode(x=alt.XValue(4), y=y, text=alt.TextValue("unigram frequencies")),
+        unigram.mark_rule(**CONTROL).encode(y=y, opacity=lit(0.8)),
+        marks.encode(
+            **at, color=color, opacity=lit(), tooltip=tips("series:N|model", "update:Q||,", "value:Q|held out|.3f")
+        ),
+    ]
 
 
 def _strip(course: Course, axis: TimeAxis, x: alt.X) -> list[alt.Chart]:
@@ -192,7 +230,8 @@ def _phases_figure(course: Course) -> Figure | None:
             "that of nine tenths, the upright mark is the half; thin lines reach to the checkpoints around them. Full "
             "bars: abrupt; paler: unresolved (checkpoints too far apart to tell), gradual, unfinished.",
             "Anything in the second half of training is short on the axis of updates: look at it by tokens too. Many "
-            "curves change together behind the warm-up; that two do says little by itself.",
+            "curves change together behind the warm-up; that two do says little by itself. “At warm-up”: "
+            "within half a doubling of its end, so that the schedule may be the reason.",
         ],
         method=PHASES,
         data=frame.drop(columns=["series"]),
@@ -208,15 +247,18 @@ def _curves_of(frame: pd.DataFrame) -> int:
 def _phases(course: Course, frame: pd.DataFrame) -> pd.DataFrame:
     """The clearest curves of each model: abrupt ones first, then by how much their fit wins."""
     own = frame[frame["verdict"].isin(_SHOWN)].dropna(subset="t50").copy()
-    times = [name for name in own if name[:3] in ("t10", "t50", "t90")]
+    times = [name for name in own if name in _TIMES]
     own[times] = own[times].clip(lower=course.axis.first, upper=course.axis.last).astype(float)
     own = own.assign(rank=own["verdict"].map(list(_SHOWN).index), name=own["curve"].astype(str))
+    own = own if "at_warm_up" in own else own.assign(at_warm_up=False)
     logs = own.assign(**{name: np.log2(own[name]) for name in times})
     low = {name: (name, "min") for name in times if name.endswith("_before")}
     high = {name: (name, "max") for name in times if name.endswith("_after")}
     middle = {name: (name, "mean") for name in ("t10", "t50", "t90")}
     grouped = logs.groupby(["series", "table", "name"], sort=False)
-    table = grouped.agg(rank=("rank", "max"), delta_bic=("delta_bic", "mean"), **low, **high, **middle).reset_index()
+    table = grouped.agg(
+        rank=("rank", "max"), at_warm_up=("at_warm_up", "any"), delta_bic=("delta_bic", "mean"), **low, **high, **middle
+    ).reset_index()
     table[times] = 2 ** table[times]
     table = table.assign(verdict=[_SHOWN[int(rank)] for rank in table["rank"]], curve=table["name"])
     table = table.sort_values(["rank", "delta_bic"], ascending=[True, False], kind="stable")
@@ -231,7 +273,8 @@ def _phase_sentence(frame: pd.DataFrame) -> str:
 
 def _phase_chart(axis: TimeAxis, table: pd.DataFrame, key: str) -> dict[str, Any]:
     names = [f"{row.curve} · {str(row.table).replace('_', ' ')}" for row in table.itertuples()]
-    rows = table.assign(row=names, fill=table["verdict"].map(_FILLS))
+    ends = [f"{row.verdict}{', at warm-up' if row.at_warm_up else ''}" for row in table.itertuples()]
+    rows = table.assign(row=names, end=ends, fill=table["verdict"].map(_FILLS))
     for name in ("t10", "t50", "t90", "t10_before", "t90_after"):
         rows[f"{name}_at"] = axis.places(key, rows[name] if name in rows else rows[name.partition("_")[0]]).tolist()
     rows = rows.assign(told=[f"{short(row.t10)}, {short(row.t50)}, {short(row.t90)}" for row in rows.itertuples()])
@@ -245,13 +288,13 @@ def _phase_chart(axis: TimeAxis, table: pd.DataFrame, key: str) -> dict[str, Any
     tooltip = tips("row:N|curve", "verdict:N", "told:N|t10, t50, t90")
     thin = {"x": axis.channel(field="t10_before"), "x2": alt.X2("t90_after:Q"), "y": low}
     bar = {"x": axis.channel(field="t10"), "x2": alt.X2("t90:Q"), "y": low}
-    words = alt.Chart(rows[["row", "verdict", "series"]]).mark_text(**ROW_NAME)
+    words = alt.Chart(rows[["row", "end", "series"]]).mark_text(**ROW_NAME)
     text = {"x": alt.XValue(2), "y": alt.Y("row:N", sort=names, axis=None, bandPosition=0.5)}
     layers = [
         axis.marker([key]),
         base.mark_rule(strokeWidth=1, color="var(--soft)").encode(**thin),
         base.mark_rule(strokeWidth=7).encode(**bar, color=color, opacity=fill, tooltip=tooltip),
-        base.mark_tick(thickness=2, height=11, color="var(--ink)").encode(x=axis.channel(field="t50"), y=low),
-        words.transform_calculate(told="datum.row + ': ' + datum.verdict").encode(**text, text="told:N"),
+        base.mark_tick(thickness=2, height=9, color="var(--ink)").encode(x=axis.channel(field="t50"), y=low),
+        words.transform_calculate(told="datum.row + ': ' + datum.end").encode(**text, text="told:N"),
     ]
     return axis.finished(layers, height, [key])

@@ -1,5 +1,6 @@
 """What a language model has learned to predict: short contexts first, and then from all that came before."""
 
+import math
 from typing import Any
 
 import altair as alt
@@ -8,10 +9,10 @@ import pandas as pd
 from .._figure import Figure, Method, Panel, PanelGroup
 from .._language import Series
 from .._numbers import listed, number
-from ..forms._chart import amount, color_of, finished, lit, tips
+from ..forms._chart import CONTROL, amount, color_of, finished, lit, tips
 from ..forms._lines import Order, looks_of
 from ..forms._over_time import time_lines
-from ..forms._time_axis import NOW, TimeAxis
+from ..forms._time_axis import NOW, TimeAxis, timed
 from ._course import Course, band_note, checkpoints_note, means
 from ._layers import MEASURES_TEMPLATE, slug
 
@@ -59,7 +60,8 @@ def _agreement_figure(course: Course) -> Figure | None:
             "Across: training, in all panels on one axis. n-grams: how far the model's predictions are from those of "
             "counts; the lowest point of a line is when the model was most like such counts. A line that falls and "
             "rises again has been passed through on the way to something better.",
-            "Gain: how much easier later tokens of a text are than early ones. It would be surprising if the gain came "
+            "Gain: how much easier later tokens of a text are than early ones; dashed grey: the same of tokens whose "
+            "context cannot help. It would be surprising if the gain came "
             "before the bigrams.",
         ],
         method=NGRAMS,
@@ -73,7 +75,17 @@ def _agreement_figure(course: Course) -> Figure | None:
 
 def _ngrams(course: Course) -> pd.DataFrame:
     frame = course["ngram_agreement"]
-    return means(frame.assign(order=frame["order"].astype(int)), ["measure", "order"]) if len(frame) else frame
+    if frame.empty:
+        return frame
+    frame = frame if "context" in frame else frame.assign(context="before")
+    lines = [_line(int(order), str(side)) for order, side in zip(frame["order"], frame["context"], strict=True)]
+    return means(frame.assign(order=frame["order"].astype(int), line=lines), ["measure", "order", "line"])
+
+
+def _line(order: int, side: str) -> str:
+    """What the line of n-grams is called: those with the token behind are of models that see it."""
+    name = _ORDERS.get(order, f"{order}-grams")
+    return f"{name}, next" if side == "after" else name
 
 
 def _gains(course: Course) -> pd.DataFrame:
@@ -85,7 +97,9 @@ def _gains(course: Course) -> pd.DataFrame:
         columns = [name for name in _GAINS if name in frame]
         parts = [frame.drop(columns=columns).assign(measure=name, value=frame[name]) for name in columns]
         frame = pd.concat(parts, ignore_index=True) if parts else frame.assign(measure="gain")
-    return means(frame.dropna(subset="value"), ["measure"])
+    frame = frame.dropna(subset="value")
+    frame = frame if "baseline" in frame else frame.assign(baseline=math.nan)
+    return means(frame, ["measure"], ("value", "baseline"))
 
 
 def _corpus_note(course: Course) -> str:
@@ -98,7 +112,8 @@ def _corpus_note(course: Course) -> str:
 def _group(course: Course, table: pd.DataFrame, name: str, beside: list[Panel]) -> PanelGroup:
     low, high = float(table[["low", "value"]].min().min()), float(table[["high", "value"]].max().max())
     span = (min(low, 0.0), high * 1.03)
-    lines = _lines(sorted(set(table["order"])))
+    names = table.sort_values(["order", "line"])["line"]
+    lines = _lines(list(dict.fromkeys(names)))
     panels = [
         Panel(spec=_ngram_chart(course.axis, own, series, lines, span, _title(name)), title=f"{series.label}: n-grams")
         for series, own in course.each(table)
@@ -108,11 +123,9 @@ def _group(course: Course, table: pd.DataFrame, name: str, beside: list[Panel]) 
 
 
 _TITLES = {
-    "kl_ngram_model": "KL(Q‖P)",
-    "kl_model_ngram": "KL(P‖Q)",
-    "kl_q_p": "KL(Q‖P)",
-    "kl_p_q": "KL(P‖Q)",
-    "sampled_loss": "loss on samples of Q",
+    "kl_from_ngram": "KL(Q‖P)",
+    "kl_to_ngram": "KL(P‖Q)",
+    "loss_on_samples": "loss on samples of Q",
 }
 
 
@@ -125,18 +138,17 @@ def _title(measure: str) -> str:
     return _TITLES.get(measure, measure.replace("_", " "))
 
 
-def _lines(orders: list[int]) -> list[Order]:
+def _lines(names: list[str]) -> list[Order]:
     return [
-        Order(key=str(order), label=_ORDERS.get(order, f"{order}-grams"), dash=dash, shape="circle", mark="")
-        for order, dash in zip(orders, _DASHES * 3, strict=False)
+        Order(key=name, label=name, dash=dash, shape="circle", mark="")
+        for name, dash in zip(names, _DASHES * 3, strict=False)
     ]
 
 
 def _ngram_chart(
     axis: TimeAxis, rows: pd.DataFrame, series: Series, lines: list[Order], span: tuple[float, float], title: str
 ) -> dict[str, Any]:
-    labels = {line.key: line.label for line in lines}
-    rows = rows.assign(line=rows["order"].astype(str)).round({"value": 4, "low": 4, "high": 4})
+    rows = rows.round({"value": 4, "low": 4, "high": 4})
     ends = rows.loc[rows.groupby("line")["update"].idxmax()]
     return time_lines(
         axis,
@@ -144,7 +156,7 @@ def _ngram_chart(
         amount("value", f"{title} (nats)", span, ticks=5),
         looks_of(lines, "line", series.color) | {"detail": "line:N"},
         height=_HEIGHT,
-        names=ends[["series", "line", "update", "value"]].assign(text=ends["line"].map(labels)),
+        names=ends[["series", "line", "update", "value"]].assign(text=ends["line"]),
         room=_ROOM,
         tooltip=tips("line:N|n", "update:Q||,", "value:Q|nats|.3f", "low:Q||.3f", "high:Q||.3f"),
     )
@@ -153,7 +165,7 @@ def _ngram_chart(
 def _gain_panels(course: Course, gains: pd.DataFrame) -> list[Panel]:
     panels = []
     for measure, own in gains.groupby("measure", sort=False) if len(gains) else ():
-        low, high = float(own[["low", "value"]].min().min()), float(own[["high", "value"]].max().max())
+        low, high = float(own[["low", "value", "baseline"]].min().min()), float(own[["high", "value"]].max().max())
         margin = 0.05 * (high - low) or 0.1
         series = course.series(own)
         ends = own.loc[own.groupby("series")["update"].idxmax(), ["series", "update", "value"]]
@@ -165,10 +177,21 @@ def _gain_panels(course: Course, gains: pd.DataFrame) -> list[Panel]:
             height=_HEIGHT,
             names=ends.assign(text=ends["series"].map({one.key: one.label for one in series})),
             room=_ROOM,
+            beneath=_control(course.axis.with_room(_ROOM), own),
             tooltip=tips("series:N|model", "update:Q||,", "value:Q|nats|.3f", "low:Q||.3f", "high:Q||.3f"),
         )
         panels.append(Panel(spec=chart, title=_GAINS.get(str(measure), str(measure).replace("_", " "))))
     return panels
+
+
+def _control(axis: TimeAxis, gains: pd.DataFrame) -> list[alt.Chart]:
+    """The same gain where context cannot help, in dashed grey."""
+    known = gains.dropna(subset="baseline")
+    if known.empty:
+        return []
+    y = alt.Y("baseline:Q", axis=None)
+    mark = timed(alt.Chart(known[["series", "update", "baseline"]].round(4))).mark_line(**CONTROL)
+    return [mark.encode(x=axis.channel(), y=y, detail="series:N", opacity=lit(1.0, 0.5))]
 
 
 def _minimum_sentences(course: Course, ngrams: pd.DataFrame) -> list[str]:
@@ -178,10 +201,8 @@ def _minimum_sentences(course: Course, ngrams: pd.DataFrame) -> list[str]:
     first = ngrams[ngrams["measure"] == min(set(ngrams["measure"]), key=_rank)]
     parts = []
     for series, own in course.each(first):
-        lowest = own.loc[own.groupby("order")["value"].idxmin()]
-        told = [
-            f"{_ORDERS.get(row.order, f'{row.order}-grams')} at update {row.update:,}" for row in lowest.itertuples()
-        ]
+        lowest = own.loc[own.groupby("line", sort=False)["value"].idxmin()].sort_values("order")
+        told = [f"{row.line} at update {row.update:,}" for row in lowest.itertuples()]
         parts.append(f"{series.label} {listed(told)}")
     return [f"Most like n-grams of the corpus ({_title(str(first['measure'].iloc[0]))}): {'; '.join(parts)}."]
 

@@ -18,6 +18,7 @@ from ._information import information_figure
 from ._layers import layers_figure
 from ._loss import loss_figures
 from ._prediction import prediction_figures
+from ._prunable import prunable_figure
 from ._settling import settling_figures
 from ._translation import translation_figures
 
@@ -34,6 +35,7 @@ _FIGURES: tuple[tuple[str, _Figures], ...] = (
     ("the layers over training", layers_figure),
     ("convergence", settling_figures),
     ("heads over training", heads_figure),
+    ("prunability over training", prunable_figure),
     ("n-grams and context over training", prediction_figures),
     ("the information picture", information_figure),
     ("the stages of translation", translation_figures),

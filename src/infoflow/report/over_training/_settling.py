@@ -31,8 +31,21 @@ CONVERGENCE = Method(
     """,
 )
 _KINDS = {"state": "states", "block": "blocks"}
-_SIMILARITIES = {"cka": "CKA", "pwcca": "PWCCA", "procrustes": "Procrustes", "displacement": "displacement"}
-_REFERENCES = {"final": "to the end", "previous": "to the step before", "initial": "to the start"}
+_SIMILARITIES = {
+    "cka": "CKA",
+    "cka without outliers": "CKA without outlying dimensions",
+    "pwcca": "PWCCA",
+    "procrustes": "Procrustes",
+    "displacement": "displacement",
+}
+_REFERENCES = {
+    "final": "to the end",
+    "other-seed": "to another seed's end",
+    "other-objective": "to another objective's end",
+    "previous": "to the step before",
+    "initial": "to the start",
+}
+_FIRST = "cka"  # of other references than the end
 _HEIGHT = 190
 
 
@@ -74,8 +87,10 @@ def _curves_figure(course: Course) -> Figure | None:
             "layer changes reaches all layers above it. Right: blocks, each on the finished model's own input, "
             "where depth "
             "does not add up. That low layers settle first is shown only where both say so.",
-            "The grey band is the null model, from its lowest to its highest layer: the end of a training is near by "
-            "the schedule alone, since small learning rates move little. Only what lies above it was learned early.",
+            "The grey band is the null model, from its lowest to its highest layer: the finished weights, disturbed at "
+            "random by as much as they still had to move. Above it a layer has settled: what is left to move hardly "
+            "matters. In it, it is as near to its end as so little movement makes anything. Below it, what is left "
+            "matters more than chance.",
         ],
         method=CONVERGENCE,
         data=data,
@@ -87,10 +102,13 @@ def _curves_figure(course: Course) -> Figure | None:
 
 
 def _choices(frame: pd.DataFrame) -> list[tuple[str, str]]:
-    """References and similarities, the most telling first."""
+    """References and similarities, the most telling first; of other references than the end, one or two."""
     found = set(frame[["reference", "similarity"]].itertuples(index=False, name=None))
     rank = {name: place for place, name in enumerate([*_REFERENCES, *_SIMILARITIES])}
-    return sorted(((str(r), str(s)) for r, s in found), key=lambda pair: [rank.get(name, 99) for name in pair])
+    pairs = sorted(((str(r), str(s)) for r, s in found), key=lambda pair: [rank.get(name, 99) for name in pair])
+    only = {reference: next((s for r, s in pairs if r == reference), _FIRST) for reference, _ in pairs}
+    more = {("initial", "displacement"), ("previous", "displacement")}
+    return [pair for pair in pairs if pair[0] == "final" or pair[1] == only[pair[0]] or pair in more]
 
 
 def _table(rows: pd.DataFrame) -> pd.DataFrame:
