@@ -37,6 +37,7 @@ _SPACE_SIMILARITY = Method(
 )
 
 _MOST_LABELLED = 9  # layers across; more leave no room for numbers
+_MOST_PAIRS = 15  # of models across; of more, each model's nearest
 _FRAME = (("paper", 3.6), ("ink", 1.6))
 
 
@@ -80,10 +81,33 @@ def similarity_section(tables: ModelTables) -> Section | None:
     lines = pairs_of_lines(rows, cast)
     if all(line.key == CONTROL for line in lines):
         return None
-    return replace(SIMILARITY, figures=[_figure(rows, lines)])
+    nearest = nearest_pairs(rows, lines)
+    left_out = len(lines) - len(nearest)
+    rows = rows[rows["line"].isin([line.key for line in nearest])]
+    return replace(SIMILARITY, figures=[_figure(rows, nearest, left_out)])
 
 
-def _figure(rows: pd.DataFrame, lines: list[PairOfLines]) -> Figure:
+def nearest_pairs(rows: pd.DataFrame, lines: list[PairOfLines]) -> list[PairOfLines]:
+    """All pairs, or of many those of each line with the one most like it, by the first measure at equal depth.
+
+    Maps of 17 objectives' pairs would weigh nine megabytes, and nobody looks at 136 of them.
+    """
+    across = [line for line in lines if not line.same and line.key != CONTROL]
+    if len(across) <= _MOST_PAIRS:
+        return lines
+    metric = next(metric for metric in METRICS if metric.id in set(rows["metric"]))
+    own = rows[rows["metric"] == metric.id]
+    own = own[equal_depth(own)]
+    likeness = own.groupby("line")["value"].mean() * (-1 if metric.is_distance else 1)
+    names = dict.fromkeys(name for line in across for name in (line.up, line.across))
+    nearest = {
+        max((line for line in across if name in (line.up, line.across)), key=lambda line: likeness[line.key]).key
+        for name in names
+    }
+    return [line for line in lines if line not in across or line.key in nearest]
+
+
+def _figure(rows: pd.DataFrame, lines: list[PairOfLines], left_out: int) -> Figure:
     present = [metric for metric in METRICS if metric.id in set(rows["metric"])]
     if any(metric.id == "cka_debiased" for metric in present):
         present = [metric for metric in present if metric.id != "cka"]
@@ -96,7 +120,7 @@ def _figure(rows: pd.DataFrame, lines: list[PairOfLines]) -> Figure:
         question="Which layers of two models are most alike?",
         answer=[*_sentences(rows, first, tables[first.id], lines), *_agreement(tables, present, lines)],
         panels=groups[0].panels,
-        caption=_caption(data),
+        caption=_caption(data, left_out),
         how_to_read=[
             "Each square is a pair of layers: of the one model upwards, of the other across, 0 = embeddings. The "
             "stronger the colour, the more alike; the palest colour is what the same layers reach with the words of "
@@ -186,13 +210,14 @@ def _agreement(
     return [f"Of {total} columns, the best match lies at equal depth in {listed(counts)}."]
 
 
-def _caption(data: pd.DataFrame) -> str:
+def _caption(data: pd.DataFrame, left_out: int) -> str:
     pairs = int(data["pairs"].max())
     fewest, most = int(data["count"].min()), int(data["count"].max())
     means = f"Means over up to {pairs} pairs of models; intervals" if pairs > 1 else "Intervals"
     kind = "over seeds and sentences" if pairs > 1 else "over sentences"
     few = f" (RSA: {fewest:,})" if fewest < most else ""
-    return f"{means} are 95%, {kind}, under the pointer and in the data; {most:,} words{few}."
+    shown = f" Each model beside the one most like it; {left_out} other pairs are in the table." if left_out else ""
+    return f"{means} are 95%, {kind}, under the pointer and in the data; {most:,} words{few}.{shown}"
 
 
 def _best(table: pd.DataFrame, metric: Metric) -> pd.DataFrame:
