@@ -21,6 +21,8 @@ from ._ngrams import NgramModel as NgramModel
 from ._noise_scale import noise_scale as noise_scale
 from ._phase import Phase as Phase
 from ._phase import phase as phase
+from ._prediction_divergence import PREDICTION_DIVERGENCE as PREDICTION_DIVERGENCE
+from ._prediction_divergence import prediction_divergence as prediction_divergence
 from ._role_events import RoleEvent as RoleEvent
 from ._role_events import RoleEvents as RoleEvents
 from ._role_events import expected_jaccard as expected_jaccard
@@ -28,6 +30,8 @@ from ._role_events import role_events as role_events
 from ._schedule import DEFAULT_SCHEDULE as DEFAULT_SCHEDULE
 from ._schedule import checkpoint_steps as checkpoint_steps
 from ._schedule import select_steps as select_steps
+from ._source_contribution import SOURCE_CONTRIBUTION as SOURCE_CONTRIBUTION
+from ._source_contribution import SourceContribution as SourceContribution
 from ._translation_order import Reordering as Reordering
 from ._translation_order import fuzzy_reordering as fuzzy_reordering
 from ._translation_order import source_share as source_share
