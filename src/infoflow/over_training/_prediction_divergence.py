@@ -63,9 +63,7 @@ def prediction_divergence(
         UserError: The models have no loss, or do not predict the same tokens.
     """
     chosen, number = options or PassOptions(), checked_sentences(sentences)
-    pairs = zip(
-        *(scored_tokens(_reader(one, corpus, chosen), chosen, number, 0) for one in (final, model)), strict=True
-    )
+    both = (scored_tokens(_reader(one, corpus, chosen), chosen, number, back=0) for one in (final, model))
     divergences, uniforms, positions, blocks = [], [], [], []
     for last, now in zip(*both, strict=True):
         if last.log_chances.shape != now.log_chances.shape or not np.array_equal(last.labels, now.labels):
