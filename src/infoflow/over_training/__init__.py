@@ -34,6 +34,8 @@ from ._ngrams import NgramModel as NgramModel
 from ._noise_scale import noise_scale as noise_scale
 from ._phase import Phase as Phase
 from ._phase import phase as phase
+from ._prediction_divergence import PREDICTION_DIVERGENCE as PREDICTION_DIVERGENCE
+from ._prediction_divergence import prediction_divergence as prediction_divergence
 from ._prunable import PRUNABLE_BY_UPDATE as PRUNABLE_BY_UPDATE
 from ._prunable import prunable_by_update as prunable_by_update
 from ._public_suites import PUBLIC_SUITES as PUBLIC_SUITES
@@ -50,6 +52,8 @@ from ._series import Missing as Missing
 from ._series import Series as Series
 from ._series import SuiteCheckpoint as SuiteCheckpoint
 from ._series_checks import check_series as check_series
+from ._source_contribution import SOURCE_CONTRIBUTION as SOURCE_CONTRIBUTION
+from ._source_contribution import SourceContribution as SourceContribution
 from ._sources import read_series as read_series
 from ._trainer_state import TrainerState as TrainerState
 from ._trainer_state import trainer_state as trainer_state

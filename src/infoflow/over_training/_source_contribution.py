@@ -1,0 +1,197 @@
+"""How much a translation rests on its source, and how much on what is already written."""
+
+# S source token, J target position (decoder step)
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float
+
+from infoflow.flow import Intervention, NothingToRead, PassOptions, Reader
+from infoflow.foundation import NUM_BLOCKS, Scale, UserError, block_of, current_display
+from infoflow.heads import SentenceScorer, token_relevance
+from infoflow.models import Model
+from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
+
+from ._translation_order import source_share
+
+RULES = ("voita", "alti")
+"""Of `token_relevance`: those whose relevance is above 0 and comes to 1 for each prediction."""
+EXPLAINED = ("top", "reference")
+MEASURES = ("share", "entropy", "prefix_entropy")
+_MEAN = -1
+_LOOKED_AT = 2000  # sentences among which the commonest lengths are found
+_SHORTEST = 4  # tokens on either side, where the corpus has such sentences
+_CONSERVED = 0.05  # of the relevance that may be lost: stabilisers take .005 in two layers of width 64
+
+SOURCE_CONTRIBUTION = TableSchema(
+    name="source_contribution",
+    version=1,
+    description="Share of the source in the relevance of all tokens for a translation's next one, and how widely the "
+    "relevance is spread, on sentences of one length. The reference is read at every step. Shares depend on the rule: "
+    "compare a rule with itself, never one with the other.",
+    columns=(
+        Column(name="rule", dtype="string", unit="", description="method of heads.token_relevance"),
+        Column(
+            name="explained",
+            dtype="string",
+            unit="",
+            description="top: the likeliest token at each step; reference: the reference's",
+        ),
+        Column(
+            name="position",
+            dtype="int64",
+            unit="tokens",
+            description="step of the decoder, from 0, which sees the start symbol alone; -1: mean over those from 1",
+        ),
+        Column(
+            name="measure",
+            dtype="string",
+            unit="",
+            description="share: of the source; entropy: of the relevance over source tokens; prefix_entropy: over the "
+            "tokens read so far, the start symbol among them",
+        ),
+        Column(name="source_length", dtype="int64", unit="tokens", description="of each of the sentences"),
+        Column(name="target_length", dtype="int64", unit="tokens", description="decoder steps of each of them"),
+        *estimate_columns(
+            "share of 1 (share), nats",
+            "the measure, mean over predictions",
+            "if every token had the same relevance",
+            "predictions",
+        ),
+    ),
+)
+
+
+class SourceContribution(Intervention):
+    r"""`source_share` by target position [@voita2021], by two rules of relevance side by side.
+
+    $$ \mathrm{share}(j) = \frac{\sum_{src} r}{\sum_{src} r + \sum_{prefix} r} $$
+
+    Entropies depend on the number of tokens, so all sentences have the same numbers on both sides: the commonest among
+    those of the corpus. Relevance must be conserved, else the rule has no rows and a note says by how much it was not.
+
+    Args:
+        sentences: At most, chosen by the hash of their text: the same at every checkpoint.
+        explained: `"top"`, or `"reference"`, which stays the same token over training. ALTI explains both alike.
+        rules: Of `RULES`.
+    """
+
+    table: ClassVar[TableSchema] = SOURCE_CONTRIBUTION
+
+    def __init__(self, sentences: int = 50, explained: str = "top", rules: tuple[str, ...] = RULES) -> None:
+        if sentences < 1:
+            raise UserError(f"sentences must be at least 1. Got {sentences}.")
+        if explained not in EXPLAINED:
+            raise UserError(f'explained must be "top" or "reference". Got {explained}.')
+        if not rules or not set(rules) <= set(RULES):
+            raise UserError(f"rules must be among {', '.join(RULES)}. Got {', '.join(rules) or 'none'}.")
+        self.sentences, self.explained, self.rules = sentences, explained, rules
+
+    def refusal(self, model: Model) -> str | None:
+        if model.task != "seq2seq":
+            return f"it has no source beside its text: it is a {model.task} model"
+        return model.anatomy.beside_attention()
+
+    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
+        rows = self._choose(reader)
+        frames = []
+        with current_display().progress(f"Sources of {reader.model.name}", len(rows) * len(self.rules)) as progress:
+            for rule in self.rules:
+                sums = _Sums()
+                for row in rows:
+                    for position, source, prefix in self._relevances(reader, row, rule):
+                        sums.add(reader.corpus.content_ids[row : row + 1], position, source, prefix)
+                    progress.advance(1)
+                frames += self._rows(sums, rule, reader.model.name)
+        return pd.DataFrame(frames, columns=self.table.column_names)
+
+    def _choose(self, reader: Reader) -> list[int]:
+        """Sentences of the commonest pair of lengths; of two as common, the longer."""
+        if not reader.has_target:
+            raise NothingToRead(f"{reader.model.name} has nothing to predict: {reader.no_target}.")
+        rows = SentenceScorer(reader).choose(_LOOKED_AT, "source-contribution").tolist()
+        lengths = {}
+        for row in rows:
+            read = reader.sentence_rows(row, "clean", 0)
+            lengths[row] = len(read[reader.source_stack].tokens), len(read["decoder"].tokens)
+        long = [pair for pair in lengths.values() if min(pair) >= _SHORTEST] or list(lengths.values())
+        counts = Counter(long)
+        best = max(counts, key=lambda pair: (counts[pair], pair))
+        return [row for row in rows if lengths[row] == best][: self.sentences]
+
+    def _relevances(self, reader: Reader, row: int, rule: str) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """Of each decoder step: its number, the relevance of source tokens, and of what was read until then."""
+        streams = reader.padded(np.array([row])).streams
+        source, target = streams[reader.source_stack], streams["decoder"]
+        batch = {
+            "input_ids": source.input_ids,
+            "attention_mask": source.real.long(),
+            "decoder_input_ids": target.input_ids,
+            "labels": target.labels,
+        }
+        for step, frame in self._frames(reader.model, batch, rule):
+            values = [
+                frame[frame["stack"] == stack]["relevance"].to_numpy() for stack in (reader.source_stack, "decoder")
+            ]
+            yield step, values[0], values[1][: step + 1]
+
+    def _frames(self, model: Model, batch: dict[str, torch.Tensor], rule: str) -> Iterator[tuple[int, pd.DataFrame]]:
+        if self.explained == "top" or rule == "alti":
+            for step, frame in token_relevance(model, batch, method=rule).groupby("position"):
+                yield int(str(step)), frame
+            return
+        for step, token in enumerate(batch["labels"][0].tolist()):
+            yield step, token_relevance(model, batch, method=rule, position=step, target=token)
+
+    def _rows(self, sums: "_Sums", rule: str, name: str) -> list[dict[str, Any]]:
+        if not sums.worst <= _CONSERVED:
+            current_display().note(
+                f"{SOURCE_CONTRIBUTION.name} of {name} by {rule} is left out: {sums.worst:.1%} of the relevance of a "
+                f"prediction was not conserved; at most {_CONSERVED:.0%} may be lost."
+            )
+            return []
+        keys = {"rule": rule, "explained": self.explained, "source_length": sums.source, "target_length": sums.target}
+        return [keys | row for row in sums.rows()]
+
+
+class _Sums:
+    """Sums of each measure by position and bootstrap block."""
+
+    def __init__(self) -> None:
+        self.worst, self.source = 0.0, 0
+        self._sums: dict[int, Float[np.ndarray, "measure block"]] = {}
+        self._counts: dict[int, Float[np.ndarray, " block"]] = {}
+
+    @property
+    def target(self) -> int:
+        return 1 + max(self._sums, default=-1)
+
+    def add(self, sentence: np.ndarray, position: int, source: np.ndarray, prefix: np.ndarray) -> None:
+        block = int(block_of(sentence)[0])
+        self.source = len(source)
+        self.worst = max(self.worst, abs(1 - float(source.sum() + prefix.sum())))
+        share, entropy = source_share(source, prefix)
+        _, of_prefix = source_share(prefix, source)
+        sums = self._sums.setdefault(position, np.zeros((len(MEASURES), NUM_BLOCKS)))
+        sums[:, block] += (share, entropy, of_prefix)
+        self._counts.setdefault(position, np.zeros(NUM_BLOCKS))[block] += 1
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        later = [position for position in sorted(self._sums) if position >= 1]
+        groups = [(position, [position]) for position in sorted(self._sums)] + ([(_MEAN, later)] if later else [])
+        for name, positions in groups:
+            sums, counts = (sum(each[position] for position in positions) for each in (self._sums, self._counts))
+            spread = np.mean([self._spread_evenly(position) for position in positions], axis=0)
+            for measure, values, baseline in zip(MEASURES, np.asarray(sums), spread, strict=True):
+                scale: Scale = "share" if measure == "share" else "positive"
+                numbers = ratio_estimate(values, np.asarray(counts), float(baseline), scale=scale)
+                yield {"position": name, "measure": measure, **numbers}
+
+    def _spread_evenly(self, position: int) -> tuple[float, float, float]:
+        prefix = position + 1
+        return self.source / (self.source + prefix), float(np.log(self.source)), float(np.log(prefix))
