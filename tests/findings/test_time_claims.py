@@ -166,6 +166,32 @@ def prunable(importance, random) -> pd.DataFrame:
     )  # fmt: skip
 
 
+def divergence(left: float) -> pd.DataFrame:
+    """Falls at once to a share of its start, then straight to 0."""
+    curve = {0: 5.0, 1: 5.0 * left}
+    return pd.DataFrame(
+        [
+            keys("translation", seed, update) | clocks(update) | {"position": -1}
+            | estimate(curve.get(update, 5.0 * left * (1 - update / N)), seed, update)
+            for seed in SEEDS
+            for update in STEPS
+        ]
+    )  # fmt: skip
+
+
+def source_shares(dip: float, baseline: float = 0.5) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            keys("translation", seed, update) | clocks(update)
+            | {"rule": rule, "explained": "top", "position": -1, "measure": "share"}
+            | estimate(0.6 - dip * (8 <= update <= 64), seed, update, rule) | {"baseline": baseline}
+            for seed in SEEDS
+            for rule in ("alti", "lrp")
+            for update in STEPS
+        ]
+    )  # fmt: skip
+
+
 THREE = ("causal-lm", "masked-lm", "translation")
 
 
@@ -225,6 +251,14 @@ CASES = {
         "fails": {
             "translation_stages_over_training": stages(bump(8, 0.5), bump(32, 0.1), lambda u: 1 - min(u / 64, 1))
         },
+    },
+    "time:T13": {
+        "holds": {"source_contribution_over_training": source_shares(0.1)},
+        "fails": {"source_contribution_over_training": source_shares(-0.1)},
+    },
+    "time:T14": {
+        "holds": {"prediction_divergence_over_training": divergence(0.05)},
+        "fails": {"prediction_divergence_over_training": divergence(0.9)},
     },
     "time:T18": {
         "holds": {"convergence": pd.DataFrame(other_seed(0.9, 0.3))},

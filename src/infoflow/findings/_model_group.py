@@ -46,6 +46,7 @@ _MADE_BY = {
             "in_context_learning_over_training",
             "ngram_agreement_over_training",
             "phases",
+            "prediction_divergence_over_training",
             "role_turnover",
             "translation_stages_over_training",
         ),
@@ -60,6 +61,8 @@ _MADE_BY = {
     "pruned_heads": _PRUNING,
     "pruned_roles": _PRUNING,
     "pruning": _PRUNING,
+    "source_contribution_over_training": "a plan with a schedule in [checkpoints] makes it, and heavy = "
+    '["source_contribution"]',
     "tag_neighbours": "it needs a corpus with tags, such as grammar, a CoNLL-U treebank or a .tagged file" + _LEFT_OUT,
 }
 _SEVERAL_RUNS = {

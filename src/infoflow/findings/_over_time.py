@@ -150,6 +150,42 @@ def _with_replicates(numbers: np.ndarray) -> np.ndarray:
     return numbers if len(numbers) > 1 else exact(numbers[0])
 
 
+def divergence_left(objective: Spec, share: float, clock: str = "progress") -> Reading:
+    """KL(p_T||p_t) after a share of the updates, or of the sum of the learning rates, as a share of that at step 0."""
+    table = Table("prediction_divergence_over_training", objective, needs=("update", "replicates", clock), course=True)
+    return table.where(position=-1).reduce(_divergence_left, share=share, clock=clock)
+
+
+def source_dip(number: str = "value", rule: int = 0) -> Reading:
+    """How far the share of the source falls below its start and its end: by the first or the second rule of relevance
+    that was taken; mean over the steps of the decoder after its first.
+    """
+    needs = ("rule", "update", "replicates", "explained")
+    table = Table("source_contribution_over_training", TRANSLATION, needs=needs, number=number, course=True)
+    return table.where(measure="share", position=-1).reduce(_dip, rule=rule)
+
+
+def _divergence_left(rows: SeedRows, share: float, clock: str) -> np.ndarray:
+    ordered = SeedRows(rows.frame.sort_values("update"), rows.number)
+    numbers, when = ordered.numbers, ordered.frame[clock].to_numpy(float)
+    if when[0] != 0 or not np.isfinite(when).all():
+        raise Absent("step 0 was not measured, or the clock is not known")
+    left = np.array([np.interp(share, when, row) for row in numbers])
+    return _with_replicates((left / numbers[:, 0])[:, None])
+
+
+def _dip(rows: SeedRows, rule: int) -> np.ndarray:
+    rules = sorted(set(rows.frame["rule"]))
+    if rule >= len(rules):
+        raise Absent("the share of the source was measured by one rule alone")
+    own = rows.frame[rows.frame["rule"] == rules[rule]]
+    numbers = SeedRows(own.sort_values("update"), rows.number).numbers
+    if numbers.shape[1] < 4:
+        raise Absent("the share of the source was measured at fewer than four checkpoints")
+    lowest = numbers[:, 1:-1].min(axis=1)
+    return _with_replicates((np.minimum(numbers[:, 0], numbers[:, -1]) - lowest)[:, None])
+
+
 def _minima(rows: SeedRows) -> np.ndarray:
     found = {}
     for order, own in rows.at(rows.frame["update"] > 0).groups("order"):

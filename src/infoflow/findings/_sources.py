@@ -106,3 +106,7 @@ TRANSLATION_STAGES = (
     "Voita, Sennrich and Titov 2021, Language Modeling, Lexical Translation, Reordering: The Training Process of NMT "
     "through the Lens of Classical SMT, EMNLP (as summarised; which variant of the reordering score is unverified)"
 )
+SOURCE_AND_TARGET = (
+    "Voita, Sennrich and Titov 2021, Analyzing the Source and Target Contributions to Predictions in Neural Machine "
+    "Translation, ACL (as summarised)"
+)

@@ -1,5 +1,7 @@
 """When in training a model becomes what it is: which updates to look at, and what a curve over them says."""
 
+from ._among_checkpoints import PredictionDivergence as PredictionDivergence
+from ._among_checkpoints import WeightChange as WeightChange
 from ._check_rows import CHECKPOINT_CHECKS as CHECKPOINT_CHECKS
 from ._check_rows import CheckRow as CheckRow
 from ._check_rows import SeriesChecks as SeriesChecks
@@ -68,5 +70,4 @@ from ._weighing import weigh as weigh
 from ._weight_change import WEIGHT_CHANGE as WEIGHT_CHANGE
 from ._weight_change import effective_rank as effective_rank
 from ._weight_change import weight_change as weight_change
-from ._weight_change_measure import WeightChange as WeightChange
 from ._word_aligner import WordAligner as WordAligner

@@ -25,10 +25,12 @@ from infoflow.heads import (
 )
 from infoflow.over_training import (
     CONVERGENCE,
+    PREDICTION_DIVERGENCE,
     WEIGHT_CHANGE,
     InContextLearning,
     LossByPosition,
     NgramAgreement,
+    SourceContribution,
     TranslationStages,
 )
 from infoflow.representations import (
@@ -56,7 +58,7 @@ from ._plan import AnalysisPlan, StudyPlan
 SCORES_ONLY = "task_scores"
 """In `AnalysisPlan.tables`: the scores, which every study has, and nothing else."""
 
-OF_CHECKPOINTS = (CONVERGENCE.name, WEIGHT_CHANGE.name)
+OF_CHECKPOINTS = (CONVERGENCE.name, WEIGHT_CHANGE.name, PREDICTION_DIVERGENCE.name)
 """Tables that compare checkpoints of one training with each other."""
 LIGHT_TABLES = (
     "mutual_information",
@@ -73,6 +75,7 @@ LIGHT_TABLES = (
     "translation_stages",
     "convergence",
     "weight_change",
+    "prediction_divergence",
 )
 """What is measured at every checkpoint of a training unless told otherwise: cheap, and each says when."""
 
@@ -120,7 +123,7 @@ def checkpoint_measures(
     Raises:
         UserError: Nothing writes one of them; `setting` is where it was named.
     """
-    own = [LossByPosition(), InContextLearning(), NgramAgreement(), TranslationStages()]
+    own = [LossByPosition(), InContextLearning(), NgramAgreement(), TranslationStages(), SourceContribution()]
     every = [*_all_standard(plan), *own]
     known = [*dict.fromkeys(measure.name for measure in every)]
     if unknown := [name for name in names if name not in known]:

@@ -14,8 +14,8 @@ from infoflow.foundation import digest
 from infoflow.models import Model
 from infoflow.over_training import (
     CONVERGENCE,
-    WEIGHT_CHANGE,
     LayerConvergence,
+    PredictionDivergence,
     WeightChange,
     checkpoint_steps,
     over_training,
@@ -97,8 +97,14 @@ class MeasureCheckpoint(AbstractStudyMeasure):
         if CONVERGENCE.name in wanted:
             load, key = self._load(self.references), self._keys_of(self.references)
             measures.append(LayerConvergence(load, key, plan.occurrences))
-        if WEIGHT_CHANGE.name in wanted:
-            measures.append(WeightChange(self._load(self.others), self._keys_of(self.others)))
+        others: list[tuple[type[WeightChange | PredictionDivergence], tuple[str, ...]]] = [
+            (WeightChange, (INITIAL, PREVIOUS, FINAL)),
+            (PredictionDivergence, (FINAL,)),
+        ]
+        for kind, names in others:
+            if kind.table.name in wanted:
+                named = {name: self.others[name] for name in names if name in self.others}
+                measures.append(kind(self._load(named), self._keys_of(named)))
         return measures_by_table(measures)
 
     def table_keys(self) -> dict[str, str]:

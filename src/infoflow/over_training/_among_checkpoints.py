@@ -1,0 +1,54 @@
+"""Measures of a checkpoint that compare it with others of the same training."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
+
+import pandas as pd
+
+from infoflow.flow import Intervention, PassOptions, Reader
+from infoflow.models import Model
+from infoflow.results import TableSchema
+
+from ._prediction_divergence import PREDICTION_DIVERGENCE, prediction_divergence
+from ._weight_change import WEIGHT_CHANGE, weight_change
+
+Checkpoints = Callable[[], Mapping[str, Model]]
+"""Loads "initial", "previous" and "final", as far as they exist."""
+
+
+class WeightChange(Intervention):
+    """`weight_change` against other checkpoints of the same training.
+
+    Args:
+        references: Loads them.
+        key: What they are, in words or hashes: results are keyed by it.
+    """
+
+    table: ClassVar[TableSchema] = WEIGHT_CHANGE
+
+    def __init__(self, references: Checkpoints, key: Sequence[str]) -> None:
+        self._references, self.key = references, tuple(key)
+
+    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
+        others = self._references()
+        return weight_change(reader.model, others.get("initial"), others.get("previous"), others.get("final"))
+
+
+class PredictionDivergence(Intervention):
+    """`prediction_divergence` from the last checkpoint of the same training.
+
+    Args:
+        references: Loads it, as "final".
+        key: What it is, in words or hashes: results are keyed by it.
+    """
+
+    table: ClassVar[TableSchema] = PREDICTION_DIVERGENCE
+
+    def __init__(self, references: Checkpoints, key: Sequence[str]) -> None:
+        self._references, self.key = references, tuple(key)
+
+    def refusal(self, model: Model) -> str | None:
+        return "it predicts no token" if model.task == "encoder" else None
+
+    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
+        return prediction_divergence(reader.model, self._references()["final"], reader.corpus, options=options)
