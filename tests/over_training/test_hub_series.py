@@ -136,6 +136,16 @@ def test_a_known_suite_tells_tokens_and_gaps(hub: Hub, checkpoint_series: Path) 
     assert [one.tokens for one in series.checkpoints] == [0, 2_097_152, 2_097_152_000]
     assert [one.update for one in series.missing] == [2, 4, 8, 16, 32, 64, 128, 256, 512]
     assert series.missing[0].why == "Pythia should have it"
+    assert series.notes == ()
+
+
+def test_reported_revisions_are_told_of_and_kept(hub: Hub, checkpoint_series: Path) -> None:
+    name = "EleutherAI/pythia-12b"
+    for step in (49000, 50000):
+        hub.add(name, f"step{step}", _unnoted(checkpoint_series / "checkpoint-4"))
+    (series,) = read_series([f"{name}@step49000,step50000"])
+    assert _updates(series) == [49_000, 50_000]
+    assert series.notes[0].startswith("1 of these revisions of EleutherAI/pythia-12b are reported")
 
 
 def test_a_revision_is_fetched_and_goes_again(hub: Hub, cache: Path) -> None:

@@ -54,6 +54,7 @@ def hub_series(repository: str, choice: str, steps: Mapping[str, int]) -> list[S
     ]
     if main == [None]:
         notes.append(not_on_the_axis(repository))
+    notes += _doubtful(suite, repository, revisions)
     kept = [one for one in main if one is not None]
     missing += _gaps(suite, [*(name.step for name in names)], choice)
     branches = in_stages(found)
@@ -143,6 +144,17 @@ def _main(
         return []
     name = checkpoint_names([MAIN], steps, listed.repository)[0] if MAIN in steps else None
     return [checkpoint_of(name, MAIN, main.place, main.state, None, steps)]
+
+
+def _doubtful(suite: PublicSuite | None, repository: str, names: Iterable[str]) -> list[str]:
+    """A note on revisions that others have found wrong; they are tested as any other is."""
+    told = [name for name in names if suite is not None and name in suite.doubtful.get(repository, ())]
+    if suite is None or not told:
+        return []
+    return [
+        f"{len(told)} of these revisions of {repository} are reported to hold other weights than their names say "
+        f"({suite.source}). They are checked as all others are."
+    ]
 
 
 def _gaps(suite: PublicSuite | None, steps: Sequence[int], choice: str) -> list[Missing]:
