@@ -149,7 +149,7 @@ def in_context(objective: str, seed: int, steps: list[int]) -> Iterator[dict[str
         return
     for update in steps:
         for measure, value in (("gain", 0.1 + 0.3 * rise(update, 700)), ("repeat_gain", 3 * rise(update, 800))):
-            row = {**at(objective, seed, update), "measure": measure, "i": 6, "j": 63}
+            row = {**at(objective, seed, update), "measure": measure, "i": 6, "j": 63, "length": 64}
             yield {**row, **estimate(value + 0.01 * _draw("gain", seed, update, measure), 0.03)}
 
 
@@ -159,8 +159,9 @@ def ngrams(objective: str, seed: int, steps: list[int]) -> Iterator[dict[str, An
     for update in steps:
         for order, fall, back in ((1, 30, 200), (2, 120, 900), (3, 400, 4000)):
             kl = 3.0 - 2.2 * rise(update, fall) + 0.8 * rise(update, back)
-            for measure, value in (("KL(Q‖P)", kl), ("KL(P‖Q)", kl + 0.4)):
-                row = {**at(objective, seed, update), "order": order, "measure": measure, "corpus": "train"}
+            for measure, value in (("kl_to_ngram", kl + 0.4), ("kl_from_ngram", kl), ("loss_on_samples", kl + 4)):
+                row = {**at(objective, seed, update), "order": order, "context": "before", "measure": measure}
+                row["corpus"] = "train"
                 yield {**row, **estimate(value, 0.03)}
 
 
@@ -245,7 +246,8 @@ def phases(objective: str, seed: int, steps: list[int]) -> Iterator[dict[str, An
         ("layer_distance", "layer 0", "no change", nan, nan, nan),
     ]
     for table, curve, verdict, *times in curves:
-        row = {**keys(objective, seed, -1), "table": table, "curve": curve, "begin": 0.1, "end": 0.4}
+        row = {**keys(objective, seed, -1), "table": table, "curve": curve, "first": 0.1, "last": 0.4}
+        row |= {"t50_tokens": times[1] * 1400, "at_warm_up": verdict == "gradual"}
         for name, time in zip(("t10", "t50", "t90"), times, strict=True):
             row |= {name: time, f"{name}_before": time * 0.8, f"{name}_after": time * 1.2}
         yield {**row, "width": 1.0, "share": 0.1, "verdict": verdict, "delta_bic": 9.0}
@@ -254,8 +256,16 @@ def phases(objective: str, seed: int, steps: list[int]) -> Iterator[dict[str, An
 def weight_change(objective: str, seed: int, steps: list[int]) -> Iterator[dict[str, Any]]:
     for update in steps:
         for layer in range(LAYERS):
-            row = {**at(objective, seed, update), "part": "block", "layer": layer, "head": -1}
-            yield {**row, "measure": "from start", "value": 1.1 * rise(update, 300 + 100 * layer)}
+            for part, head in (("block", -1), ("head", 0)):
+                row = {
+                    **at(objective, seed, update),
+                    "part": part,
+                    "stack": STACKS[objective],
+                    "kind": "",
+                    "layer": layer,
+                }
+                value = 1.1 * rise(update, 300 + 100 * layer)
+                yield {**row, "head": head, "measure": "from_initial", "value": value + (part == "head")}
 
 
 def stages(objective: str, seed: int, steps: list[int]) -> Iterator[dict[str, Any]]:
@@ -291,6 +301,19 @@ def checks(objective: str, seed: int, steps: list[int]) -> Iterator[dict[str, An
     ):
         row = {**at(objective, seed, update), "check": check, "level": level, "value": value, "limit": limit}
         yield {**row, "other_step": other, "message": message}
+
+
+def scores(objective: str, seed: int, steps: list[int]) -> Iterator[dict[str, Any]]:
+    for update in steps:
+        row = {**at(objective, seed, update), "split": "test", "metric": "loss", "signature": ""}
+        yield {**row, **estimate(8.5 - 4 * rise(update, 120, 8), 0.05, 6.0)}
+
+
+def prunable(objective: str, seed: int, steps: list[int]) -> Iterator[dict[str, Any]]:
+    for place, update in enumerate(steps[-9:]):
+        for order, value in (("importance", 0.4 + 0.04 * place), ("random", 0.2)):
+            row = {**at(objective, seed, update), "order": order, "kind": "all", "value": value}
+            yield {**row, "mask_previous": 0.1, "mask_final": 0.2}
 
 
 def learning(objective: str, seed: int, steps: list[int]) -> Iterator[dict[str, Any]]:
@@ -333,4 +356,6 @@ _TABLES = {
     "source_contribution_over_training": sources,
     "checkpoint_checks": checks,
     "learning_curves": learning,
+    "task_scores_over_training": scores,
+    "prunable_by_update": prunable,
 }

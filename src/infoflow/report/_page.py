@@ -31,7 +31,8 @@ from ._theme import vega_config
 from .knows._map_drawing import MARKS, legend_mark
 
 _Told = TypeVar("_Told")
-_SCRIPTS = ("page.js", "attention.js", "over_training.js", "report.js", "words.js")
+_OVER_TRAINING = "over_training.js"  # of pages that have its slider
+_SCRIPTS = ("page.js", "attention.js", _OVER_TRAINING, "report.js", "words.js")  # report.js starts the ones before it
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]+$)")
 _LONG_CSV = 40_000  # characters
 _ONE_PANEL, _SMALL_PANEL = 620, 330  # pixels of the static pictures
@@ -70,7 +71,10 @@ def render(run: RunFolder, story: Story) -> str:
     def told(name: str, tell: Callable[[], _Told], otherwise: _Told) -> _Told:
         return unless_damaged(tell, otherwise, name, left_out)
 
-    scripts = [_vega(), *(closed(asset(name)) for name in _SCRIPTS)]
+    wanted = [
+        name for name in _SCRIPTS if name != _OVER_TRAINING or any(section.template for section in story.sections)
+    ]
+    scripts = [_vega(), *(closed(asset(name)) for name in wanted)]
     environment = _environment(story)
     return environment.get_template("report.html.jinja").render(
         title=manifest.get("title") or run.path.name,

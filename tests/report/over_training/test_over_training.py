@@ -21,6 +21,7 @@ FIGURES = (
     "convergence",
     "convergence-times",
     "heads-over-training",
+    "prunable-over-training",
     "ngrams-over-training",
     "loss-by-position",
     "information-picture",
@@ -40,6 +41,7 @@ NEEDS = {
     "in_context_learning_over_training": ("ngrams-over-training",),
     "loss_by_position_over_training": ("loss-by-position",),
     "weight_change_over_training": ("layers-over-training",),
+    "prunable_by_update": ("prunable-over-training",),
     "translation_stages_over_training": ("translation-stages",),
     "source_contribution_over_training": ("source-contribution",),
 }
@@ -237,14 +239,20 @@ def test_numbers_of_heads_are_those_of_the_first_seed(run, figures) -> None:
     table = run.tables["head_confidence_over_training"]
     table = table[(table["objective"] == "translation") & (table["seed"] == 1)]
     expected = table.pivot_table(index="update", columns=["layer", "head"], values="value").to_numpy()
-    shown = numbers[grid["statistics"].index("confidence")].reshape(len(STEPS), 48) / 2000
-    np.testing.assert_allclose(shown, expected, atol=1 / 2000)
+    (top,) = [one["top"] for one in payload["live"]["statistics"] if one["id"] == "confidence"]
+    highest = run.tables["head_confidence_over_training"].query("seed == 1")["value"].max()
+    assert top == pytest.approx(highest, rel=1e-3)  # one scale for all steps and models
+    shown = top * numbers[grid["statistics"].index("confidence")].reshape(len(STEPS), 48) / 2000
+    np.testing.assert_allclose(shown, expected, atol=1e-3)
 
 
 def test_lowest_points_of_ngrams_are_told(run, figures) -> None:
     table = run.tables["ngram_agreement_over_training"]
-    table = table[(table["objective"] == "causal-lm") & (table["measure"] == "KL(Q‖P)") & (table["seed"] == 1)]
+    table = table[(table["objective"] == "causal-lm") & (table["measure"] == "kl_from_ngram") & (table["seed"] == 1)]
     told = " ".join(figures["ngrams-over-training"].answer)
+    assert "(KL(Q‖P))" in told
+    groups = figures["ngrams-over-training"].payload["metrics"]
+    assert [group.label for group in groups] == ["KL(Q‖P)", "KL(P‖Q)", "loss on samples of Q"]
     for order, name in ((1, "unigrams"), (2, "bigrams"), (3, "trigrams")):
         own = table[table["order"] == order].set_index("update")["value"]
         assert f"{name} at update {own.idxmin():,}" in told
@@ -335,6 +343,44 @@ def test_two_checkpoints_and_a_suite_without_step_0_are_drawn(tmp_path) -> None:
     from infoflow.report.over_training._course import Course
 
     assert not Course(shown_tables(late)).axis.has_start
+
+
+def test_a_suite_of_a_given_model_is_drawn_too(tmp_path) -> None:
+    run = course.make_course(tmp_path, ("causal-lm",), (1,), kind="over-training")
+    section = drawn_section(run, "over-training")
+    assert section is not None
+    assert [key.label for key in section.keys] == ["causal-lm/seed-1"]
+    assert {figure.id for figure in section.figures} == set(FIGURES) - {"translation-stages", "source-contribution"}
+    assert section.notes == ["Suspect checkpoints (see the last figure): causal-lm/seed-1 89."]
+
+
+def test_held_out_losses_and_their_baseline_lie_on_the_axis(run, figures) -> None:
+    (panel,) = figures["loss-over-training"].panels
+    rows = [row for row in spec_rows(panel) if set(row) == {"series", "update", "value"}]
+    table = run.tables["task_scores_over_training"]
+    for row in rows:
+        own = table[(table["objective"] == row["series"]) & (table["update"] == row["update"])]
+        assert row["value"] == pytest.approx(own["value"].mean(), abs=1e-4)
+    assert len(rows) == 3 * (len(STEPS) - 1)
+    low, high = next(
+        layer["encoding"]["y"]["scale"]["domain"]
+        for layer in panel.spec["layer"]
+        if "domain" in str(layer["encoding"].get("y"))
+    )
+    assert low < min(row["value"] for row in rows) < max(row["value"] for row in rows) < high
+
+
+def test_shares_of_heads_that_can_go_are_told_beside_chance(figures) -> None:
+    told = " ".join(figures["prunable-over-training"].answer)
+    assert f"causal LM 40% at update {STEPS[-9]:,} and 72% at the end (in random order 20%)" in told
+
+
+def test_phases_at_the_end_of_warm_up_are_marked(figures) -> None:
+    (panel, *_) = figures["phases"].panels
+    ends = {row["row"].partition(" · ")[0]: row["end"] for row in spec_rows(panel) if "end" in row}
+    assert ends["input, layer 6"] == "gradual, at warm-up"
+    assert ends["average_similarity, layer 3"] == "unfinished"
+    assert "layer 0" not in ends  # it did not change
 
 
 def test_one_checkpoint_is_no_course(tmp_path) -> None:

@@ -148,7 +148,9 @@ def _sentence(rows: list[dict[str, Any]]) -> str:
         row for row in rows if row["verdict"] != "holds" and any(cell["verdict"] == "holds" for cell in row["cells"])
     ]
     always = sum(all(cell["verdict"] == "holds" for cell in row["cells"]) for row in rows)
-    parts = [f"Of {len(rows)} claims {len(holds)} hold{'s' if len(holds) == 1 else ''} at the end of training"]
+    count = "one claim" if len(rows) == 1 else f"{len(rows)} claims"
+    verb = "holds" if len(holds) < 2 else "hold"
+    parts = [f"Of {count} that could be tested {len(holds) or 'none'} {verb} at the end of training"]
     if always:
         parts.append(f"{always} of them at every checkpoint")
     if lost:
