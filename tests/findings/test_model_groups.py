@@ -106,8 +106,10 @@ def expected(name: str) -> pd.DataFrame:
 
 def test_every_claim_and_every_table_is_tried():
     tried = {one.id for name in BASES for one in claims(base(name))}
-    assert {one.id for one in FINDINGS.values() if one.tables} == tried | {TWO_AT_ONCE}
-    assert {table for one in FINDINGS.values() for table in one.tables} <= {t for name in BASES for t in base(name)}
+    # Those about time read all checkpoints: test_time_claims.py adds other models to their tables.
+    at_one_update = [one for one in FINDINGS.values() if one.tables and not one.id.startswith(("time:", "heads:M7"))]
+    assert {one.id for one in at_one_update} == tried | {TWO_AT_ONCE}
+    assert {table for one in at_one_update for table in one.tables} <= {t for name in BASES for t in base(name)}
     verdicts = pd.concat([expected(name) for name in BASES])["verdict"]
     assert (verdicts != "not testable here").sum() > 50  # there are numbers that could change
 

@@ -242,7 +242,7 @@ def _tau(rows: SeedRows, first: int) -> np.ndarray:
     frame = rows.frame[rows.frame["layer"] >= first].dropna(subset=[rows.number])
     if len(frame) < 3:
         raise Absent("fewer than three layers have a time of settling")
-    if frame[rows.number].nunique() == 1:  # all between the same two checkpoints
+    if len(set(frame[rows.number])) == 1:  # all between the same two checkpoints
         return exact([0.0])
     return exact([kendalltau(frame["layer"], frame[rows.number]).statistic])
 

@@ -9,6 +9,7 @@ from ._check_rows import WeighedCheckpoint as WeighedCheckpoint
 from ._checkpoint_names import CheckpointName as CheckpointName
 from ._checkpoint_names import checkpoint_name as checkpoint_name
 from ._checkpoint_names import parse_steps as parse_steps
+from ._checkpoint_table import CHECKPOINTS as CHECKPOINTS
 from ._clock import CLOCKS as CLOCKS
 from ._clock import SUFFIX as SUFFIX
 from ._clock import Clock as Clock

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,16 @@ from infoflow.corpus import Corpus
 from infoflow.engine import InTurn
 from infoflow.flow import AbstractMeasure, PassOptions, is_first, wait_for_all
 from infoflow.foundation import UserError, current_display, provenance
-from infoflow.over_training import Series, SeriesChecks, SuiteCheckpoint, parse_steps, read_series
+from infoflow.over_training import (
+    COURSE_TABLES,
+    Series,
+    SeriesChecks,
+    SuiteCheckpoint,
+    course_tables,
+    measured_over_training,
+    parse_steps,
+    read_series,
+)
 from infoflow.report import check_replaceable, write_report
 from infoflow.results import RunFolder, TableSchema
 
@@ -249,9 +258,18 @@ class _Following:
                 if each.checkpoint.name not in left_out and each.weighing.key in by_weights
             ]
             warnings += _told(one, checks, left_out)
-        self._write_tables(stacked(parts), schemas)
+        tables = stacked(parts)
+        courses = stacked(self._courses(tables))
+        self._write_tables(tables | courses, schemas | {schema.name: schema for schema in COURSE_TABLES})
         self._describe(stages, clock, warnings)
         write_report(self.run)
+
+    def _courses(self, tables: Part) -> Iterator[Part]:
+        """What the checkpoints of each series together say: roles, phases."""
+        measured = measured_over_training(tables)
+        for one in self.series:
+            own = {name: frame[frame["model"] == one.name] for name, frame in measured.items()}
+            yield course_tables(own)
 
     def _write_tables(self, tables: Mapping[str, pd.DataFrame], schemas: Mapping[str, TableSchema]) -> None:
         if not self.asked.check:

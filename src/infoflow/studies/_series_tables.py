@@ -8,6 +8,7 @@ import pandas as pd
 
 from infoflow.over_training import (
     CHECKPOINT_CHECKS,
+    CHECKPOINTS,
     CLOCKS,
     Clock,
     Series,
@@ -17,44 +18,10 @@ from infoflow.over_training import (
     Weight,
     check_series,
 )
-from infoflow.results import KEYS, Column, Recipe, Spec, Subject, TableSchema
+from infoflow.results import KEYS, Recipe, Spec, Subject
 
 from ._workbench import Part
 from .stages import WeighCheckpoint
-
-_NATS = "nats per token"
-
-CHECKPOINTS = TableSchema(
-    name="checkpoints",
-    version=1,
-    description="The checkpoints of a training: where they are from, and what they say of themselves.",
-    columns=(
-        Column(name="name", dtype="string", unit="", description="its folder or revision"),
-        Column(name="revision", dtype="string", unit="", description='repository@branch on the hub; "": a folder'),
-        Column(name="commit", dtype="string", unit="", description='of the repository; "": a folder'),
-        Column(name="sha256", dtype="string", unit="", description="of its files of weights, in the order of names"),
-        Column(name="bytes", dtype="int64", unit="bytes", description="of its files of weights"),
-        Column(name="dtype", dtype="string", unit="", description="of most of its stored weights; read as float32"),
-        Column(name="lr", dtype="float64", unit="", description="learning rate as its training noted; NaN: unknown"),
-        Column(name="training_loss", dtype="float64", unit=_NATS, description="as its training noted; NaN: unknown"),
-        Column(name="validation_loss", dtype="float64", unit=_NATS, description="as its training noted; NaN: unknown"),
-        Column(
-            name="sample_loss",
-            dtype="float64",
-            unit=_NATS,
-            description="on a few of the sentences, uncorrupted, the same at each checkpoint; NaN: no token",
-        ),
-        Column(
-            name="skipped",
-            dtype="float64",
-            unit="updates",
-            description="updates that its training skipped until then, as it noted; NaN: unknown",
-        ),
-        Column(
-            name="excluded", dtype="bool", unit="", description="left out of the other tables, see checkpoint_checks"
-        ),
-    ),
-)
 
 CHECKPOINT_TABLES = {schema.name: schema.with_keys(*KEYS, *CLOCKS) for schema in (CHECKPOINTS, CHECKPOINT_CHECKS)}
 """`checkpoints` and `checkpoint_checks` with the columns that say which checkpoint a row is about."""

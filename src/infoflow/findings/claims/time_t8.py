@@ -19,7 +19,7 @@ FINDING = Finding(
     id="time:T8",
     claim="Most of learning in context comes in the window in which induction heads appear.",
     source=INDUCTION,
-    published="over three quarters",
+    published="over three quarters of the score's change",
     statistic="share of the change of the gain on repeated tokens that falls between t10 and t90 of the best head's "
     "prefix matching: at least .75",
     reads=READS,

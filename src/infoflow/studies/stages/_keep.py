@@ -4,19 +4,24 @@ A training keeps its checkpoints itself. What is missing afterwards, because the
 together again from what there is, or kept in a second training that must meet every stored hash.
 """
 
+import math
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from infoflow.flow import agree, is_first, wait_for_all
 from infoflow.foundation import UserError, current_display, digest, file_digest
-from infoflow.results import Recipe
+from infoflow.over_training import CHECKPOINTS, CLOCKS
+from infoflow.results import KEYS, Recipe, Subject, TableSchema
 from infoflow.training import SNAPSHOTS, Snapshots, Step, TrainingHook
 
 from .._checkpoint_budget import check_budget
 from .._study_models import StudyModels
+from .._workbench import Part
 from ._record import recorders, training_estimate
 from ._stage import AbstractStage
 
@@ -78,6 +83,34 @@ class Keep(AbstractStage):
             models.snapshots(recipe).expect(models.wanted(recipe))
         wait_for_all()
         return {}
+
+    def tables(self) -> Part:
+        """What the manifest says of each kept update."""
+        models, recipe = self.models, self.recipe
+        return {CHECKPOINTS.name: pd.DataFrame([self._row(update) for update in models.wanted(recipe)])}
+
+    def schemas(self) -> dict[str, TableSchema]:
+        return {CHECKPOINTS.name: CHECKPOINTS.with_keys(*KEYS, *CLOCKS)}
+
+    def _row(self, update: int) -> dict[str, Any]:
+        models, recipe = self.models, self.recipe
+        entry, folder = models.snapshot(recipe, update), models.checkpoint(recipe, update)
+        unknown = dict.fromkeys(("validation_loss", "sample_loss"), math.nan)
+        return {
+            **Subject(recipe=recipe, update=update).keys(),
+            **models.clock(recipe, update).columns(),
+            **unknown,
+            "name": folder.name,
+            "revision": "",
+            "commit": "",
+            "sha256": " ".join(entry.weights.values()),
+            "bytes": sum((folder / name).stat().st_size for name in entry.weights),
+            "dtype": entry.dtype,
+            "lr": entry.learning_rate,
+            "training_loss": math.nan if entry.loss is None else entry.loss,
+            "skipped": 0.0,
+            "excluded": False,
+        }
 
     def _missing(self) -> list[int]:
         """Updates that are wanted, and not kept as they are wanted."""
