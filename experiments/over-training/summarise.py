@@ -29,7 +29,9 @@ def main(run: str, out: str) -> None:
     _roles(tables).to_csv(folder / "roles.csv", index=False)
     for name in _ALONE:
         if name in tables:
-            tables[name].drop(columns=["replicates"], errors="ignore").round(4).to_csv(folder / f"{name}.csv", index=False)
+            tables[name].drop(columns=["replicates"], errors="ignore").round(4).to_csv(
+                folder / f"{name}.csv", index=False
+            )
     findings = tables["findings"]
     timed = findings[findings["id"].str.startswith("time:") | (findings["id"] == "heads:M7")]
     timed.drop(columns=["effects", "published", "source"]).round(4).to_csv(folder / "findings.csv", index=False)

@@ -21,6 +21,7 @@ from ._parts import at_most as at_most
 from ._plan import PRESETS as PRESETS
 from ._plan import AlignmentPlan as AlignmentPlan
 from ._plan import AnalysisPlan as AnalysisPlan
+from ._plan import CheckpointsPlan as CheckpointsPlan
 from ._plan import CorpusPlan as CorpusPlan
 from ._plan import DynamicsPlan as DynamicsPlan
 from ._plan import EnginePlan as EnginePlan
