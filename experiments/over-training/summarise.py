@@ -42,18 +42,21 @@ def _events(tables: Tables) -> Iterator[tuple]:
     for row in tables["phases"].itertuples():
         if row.verdict not in ("no change",) and np.isfinite(row.t50):
             yield row.objective, row.seed, f"half of: {row.curve}", row.t50
-    for (objective, seed, order, context), own in _ngrams(tables).groupby([*_KEYS, "order", "context"]):
+    for _, own in _ngrams(tables).groupby([*_KEYS, "order", "context"]):
+        first = own.iloc[0]
         lowest = own.loc[own["value"].idxmin(), "update"]
-        yield objective, seed, f"least divergence from {order}-grams ({context})", float(lowest)
+        yield *first[_KEYS], f"least divergence from {first['order']}-grams ({first['context']})", float(lowest)
     times = tables["convergence_time"]
     chosen = times[(times["reference"] == "final") & (times["similarity"] == "cka")]
-    for (objective, seed, kind), own in chosen.groupby([*_KEYS, "kind"]):
+    for _, own in chosen.groupby([*_KEYS, "kind"]):
+        first = own.iloc[0]
         for name, value in (("first", own["time"].min()), ("last", own["time"].max())):
-            yield objective, seed, f"{name} {kind} settled", value
+            yield *first[_KEYS], f"{name} {first['kind']} settled", value
     if "head_role_events" in tables:
         births = tables["head_role_events"].query("event == 'birth'")
-        for (objective, seed, role), own in births.groupby([*_KEYS, "role"]):
-            yield objective, seed, f"first head: {role}", float(own["after"].min())
+        for _, own in births.groupby([*_KEYS, "role"]):
+            first = own.iloc[0]
+            yield *first[_KEYS], f"first head: {first['role']}", float(own["after"].min())
 
 
 def _ngrams(tables: Tables) -> pd.DataFrame:
