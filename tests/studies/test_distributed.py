@@ -45,6 +45,14 @@ score_sentences = 20
 rank_sentences = 20
 """
 
+CHECKPOINTS = """
+[checkpoints]
+schedule = "0,3"
+light = ["head_entropy", "convergence"]
+sentences = 60
+occurrences = 300
+"""
+
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* still between 0 and 1")  # after two updates
@@ -53,7 +61,7 @@ def test_two_processes_write_the_folder_of_one(tiny_toml: str, tmp_path: Path, n
     # Without dropout: its noise is drawn per process, so weights would differ.
     text = tiny_toml.replace("seeds = [0]", settings).replace("[model]", "[model]\ndropout = 0.0")
     fewer = f"[analysis]\ntables = {json.dumps(ONE_OF_EACH_KIND)}"
-    (tmp_path / "tiny.toml").write_text(text.replace("[analysis]", fewer) + PRUNING)
+    (tmp_path / "tiny.toml").write_text(text.replace("[analysis]", fewer) + PRUNING + CHECKPOINTS)
     (tmp_path / "script.py").write_text(SCRIPT)
     script, plan = tmp_path / "script.py", tmp_path / "tiny.toml"
     run_here(script, tmp_path / "one", plan)
@@ -70,7 +78,7 @@ def test_two_processes_write_the_folder_of_one(tiny_toml: str, tmp_path: Path, n
         assert (tmp_path / "two" / kind / "report.html").exists()
         names = {path.name for path in (tmp_path / "one" / kind / "tables").glob("*.parquet")}
         assert names == {path.name for path in (tmp_path / "two" / kind / "tables").glob("*.parquet")}
-    for name in set(ONE_OF_EACH_KIND) - {"head_ablation"} | {"pruning"}:
+    for name in set(ONE_OF_EACH_KIND) - {"head_ablation"} | {"pruning", "head_entropy_over_training"}:
         alone, together = (
             pd.read_parquet(tmp_path / n / "study" / "tables" / f"{name}.parquet") for n in ("one", "two")
         )
