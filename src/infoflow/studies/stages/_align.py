@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ class Align(AbstractStage):
     def estimate(self) -> float:
         return 1.5
 
-    @property
+    @cached_property
     def key(self) -> str:
         plan, analysis = self.models.plan, self.models.plan.analysis
         trained = [self.models.train_key(recipe) for recipe in (self.source, self.target)]

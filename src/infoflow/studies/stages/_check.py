@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from infoflow.flow import is_first, wait_for_all
@@ -23,7 +24,7 @@ class Check(AbstractStage):
     stages: Sequence[AbstractStage]  # whose tables make up the run's
     claims: bool = True
 
-    @property
+    @cached_property
     def key(self) -> str:
         return digest(["check", [stage.key for stage in self.stages]])
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from infoflow.flow import agree, compare_samples
@@ -39,7 +40,7 @@ class Compare(AbstractStage):
             alike.setdefault(part, stages[-1].key)
         return stages
 
-    @property
+    @cached_property
     def key(self) -> str:
         return digest(["compare", self.part, self.first.subject.name, self.second.subject.name])
 

@@ -3,6 +3,7 @@ once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from infoflow.flow import agree
@@ -43,7 +44,7 @@ class Course(AbstractStage):
     def estimate(self) -> float:
         return 0.02
 
-    @property
+    @cached_property
     def key(self) -> str:
         versions = [[schema.name, schema.version] for schema in COURSE_TABLES]
         return digest(["course", self.recipe.name, versions, [stage.key for stage in self.checkpoints]])

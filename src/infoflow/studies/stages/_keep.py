@@ -8,6 +8,7 @@ import math
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ class Keep(AbstractStage):
         """A training that is still to come keeps its own."""
         return training_estimate(self.recipe) if self.models.is_trained(self.recipe) else 0.005
 
-    @property
+    @cached_property
     def key(self) -> str:
         plan = self.models.plan.checkpoints
         return digest(["keep", self.models.train_key(self.recipe), self.recipe.name, plan.schedule, plan.dtype])

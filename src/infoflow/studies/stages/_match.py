@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
@@ -82,7 +83,7 @@ class MatchModel(AbstractStage):
     def estimate(self) -> float:
         return 0.02
 
-    @property
+    @cached_property
     def key(self) -> str:
         return digest(["match", _VERSION, self.models.train_key(self.recipe), self.recipe.name])
 

@@ -58,7 +58,7 @@ class AbstractMeasureStage(AbstractStage):
     def label(self) -> str:
         return f"measure {self.subject.label}"
 
-    @property
+    @cached_property
     def key(self) -> str:
         return digest(["measure", self.subject.name, self.table_keys(), self.samples_key()])
 

@@ -78,7 +78,7 @@ class MeasureCheckpoint(AbstractStudyMeasure):
     def estimate(self) -> float:
         return 0.1
 
-    @property
+    @cached_property
     def key(self) -> str:
         return digest(["checkpoint", self.subject.name, self.subject.update, self.table_keys()])
 

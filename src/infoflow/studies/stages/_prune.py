@@ -72,7 +72,7 @@ class Prune(AbstractStage):
         trained = {UNPRUNED: 0.1, LEARNED: 2.0, SUBSET: 2.0, STRAIGHT: 2.0, SCRATCH: 6.0}
         return trained.get(self.piece.way, 0.5)
 
-    @property
+    @cached_property
     def key(self) -> str:
         return prune_stage_key(self.models, self.recipe, self.piece)
 

@@ -8,6 +8,7 @@ import dataclasses
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ class Record(AbstractStage):
     def estimate(self) -> float:
         return training_estimate(self.recipe)
 
-    @property
+    @cached_property
     def key(self) -> str:
         return recording_key(self.models, self.recipe)
 
@@ -104,7 +105,7 @@ class CompareRecordings(AbstractStage):
         records = [stage for stage in before if isinstance(stage, Record)]
         return [cls(recordings=records, needs=tuple(stage.key for stage in records))] if records else []
 
-    @property
+    @cached_property
     def key(self) -> str:
         recorded = [(one.key, one.recipe.name) for one in self.recordings]
         return digest(["recordings", ALLOCATION_SIMILARITY.version, recorded])

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
@@ -55,7 +56,7 @@ class Train(AbstractStage):
     def estimate(self) -> float:
         return training_estimate(self.recipe)
 
-    @property
+    @cached_property
     def key(self) -> str:
         return train_stage_key(self.models, self.recipe)
 
