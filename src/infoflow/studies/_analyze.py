@@ -19,7 +19,7 @@ from ._clock import WallClock, reset_clock, wall_clock
 from ._data import at_most, distinct
 from ._given import AnalyzeOptions, exists, given_models
 from ._graph import Graph
-from ._measures import choose, standard_measures
+from ._measures import named_measures, standard_measures
 from ._run import Run
 from ._run_stages import run_stages
 from ._settings import build_settings
@@ -92,7 +92,8 @@ def _measuring(
     sources: Sequence[str], options: AnalyzeOptions, corpus: Corpus, bench: Workbench, merging: bool
 ) -> list[MeasureGiven]:
     """The trained models, then their controls. A model that cannot be read is told of before any is measured."""
-    measures = choose(standard_measures(options.measures), options.only)
+    plan = options.measures
+    measures = named_measures(plan, options.only) if options.only else standard_measures(plan)
     # Models compared may have different tokenizers: then words, not subwords, must be the same.
     passes = PassOptions(
         seed=options.seed,

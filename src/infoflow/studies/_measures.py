@@ -111,23 +111,29 @@ def checkpoint_tables(plan: StudyPlan, heavy: bool) -> list[str]:
     """
     names = list(plan.checkpoints.light or LIGHT_TABLES) + (list(plan.checkpoints.heavy) if heavy else [])
     wanted = list(dict.fromkeys(names))
-    checkpoint_measures(plan.analysis, [name for name in wanted if name not in OF_CHECKPOINTS])
+    named_measures(
+        replace(plan.analysis, tables=()),
+        [name for name in wanted if name not in OF_CHECKPOINTS],
+        "checkpoints.light and heavy",
+        OF_CHECKPOINTS,
+    )
     return wanted
 
 
-def checkpoint_measures(
-    plan: AnalysisPlan, names: Sequence[str], setting: str = "checkpoints.light and heavy"
+def named_measures(
+    plan: AnalysisPlan, names: Sequence[str], setting: str = "--only", others: Sequence[str] = ()
 ) -> list[AbstractMeasure]:
-    """The measures of one checkpoint by itself that write these tables: those of any model, and more.
+    """The measures of one model that write these tables: the standard ones, and those of predictions and translations
+    that are taken over training or where they are named.
 
     Raises:
-        UserError: Nothing writes one of them; `setting` is where it was named.
+        UserError: Nothing writes one of them; `setting` is where it was named, which also knows the `others`.
     """
     own = [LossByPosition(), InContextLearning(), NgramAgreement(), TranslationStages(), SourceContribution()]
-    every = [*_all_standard(plan), *own]
-    known = [*dict.fromkeys(measure.name for measure in every)]
+    every = [*standard_measures(plan), *own]
+    known = [*dict.fromkeys(measure.name for measure in every), *others]
     if unknown := [name for name in names if name not in known]:
-        raise UserError(f"{setting} knows no {unknown[0]}. Choose among: {', '.join([*known, *OF_CHECKPOINTS])}.")
+        raise UserError(f"{setting} knows no measure {unknown[0]}. Choose among: {', '.join(known)}.")
     return [measure for measure in every if measure.name in names]
 
 
@@ -193,15 +199,3 @@ def _all_pairs(plan: AnalysisPlan) -> list[PairMeasure]:
         ModelDistance(occurrences=plan.distance_occurrences),
         SpaceSimilarity(occurrences=plan.distance_occurrences),
     ]
-
-
-def choose(measures: Sequence[AbstractMeasure], only: Sequence[str]) -> list[AbstractMeasure]:
-    """The measures whose tables are named in `only`; all where it is empty.
-
-    Raises:
-        UserError: A name is unknown.
-    """
-    names = list(dict.fromkeys(measure.name for measure in measures))
-    if unknown := [name for name in only if name not in names]:
-        raise UserError(f"--only knows no measure {unknown[0]}. Choose among: {', '.join(names)}.")
-    return [measure for measure in measures if not only or measure.name in only]

@@ -29,7 +29,7 @@ from ._analyze import corpus_of
 from ._clock import WallClock, reset_clock, wall_clock
 from ._given import AnalyzeOptions, exists
 from ._graph import Graph
-from ._measures import LIGHT_TABLES, OF_CHECKPOINTS, checkpoint_measures, standard_measures
+from ._measures import LIGHT_TABLES, OF_CHECKPOINTS, named_measures, standard_measures
 from ._run import Run
 from ._run_stages import run_stages
 from ._series_tables import CHECKPOINT_TABLES, Measured, checked, clocks, series_rows, subject_of
@@ -114,7 +114,7 @@ def _measures(options: AnalyzeOptions) -> list[AbstractMeasure]:
     if options.only == (ALL,) or (not options.only and options.measures.tables):
         return standard_measures(options.measures)
     light = [name for name in LIGHT_TABLES if name not in OF_CHECKPOINTS]
-    return checkpoint_measures(options.measures, options.only or light, "--only")
+    return named_measures(options.measures, options.only or light)
 
 
 def _require_two(series: Sequence[Series]) -> None:

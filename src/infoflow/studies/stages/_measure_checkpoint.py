@@ -23,7 +23,7 @@ from infoflow.over_training import (
 from infoflow.results import Recipe, Subject, TableSchema
 
 from .._data import at_most
-from .._measures import OF_CHECKPOINTS, checkpoint_measures, checkpoint_tables, measures_by_table
+from .._measures import OF_CHECKPOINTS, checkpoint_tables, measures_by_table, named_measures
 from .._scores import TASK_SCORES
 from .._study_models import StudyModels
 from .._workbench import Part, Schemas
@@ -93,7 +93,7 @@ class MeasureCheckpoint(AbstractStudyMeasure):
         heavy = self.subject.update in _heavy_steps(self.models, self.subject.recipe)
         wanted = checkpoint_tables(self.models.plan, heavy)
         names = [name for name in wanted if name not in OF_CHECKPOINTS]
-        measures = checkpoint_measures(dataclasses.replace(self.models.plan.analysis, **sizes), names)
+        measures = named_measures(dataclasses.replace(self.models.plan.analysis, **sizes, tables=()), names)
         if CONVERGENCE.name in wanted:
             load, key = self._load(self.references), self._keys_of(self.references)
             measures.append(LayerConvergence(load, key, plan.occurrences))
