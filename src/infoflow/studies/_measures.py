@@ -1,6 +1,7 @@
 """The measures that a study and `infoflow analyze` run unless told otherwise."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from infoflow.flow import AbstractMeasure, PairMeasure
 from infoflow.foundation import UserError

@@ -40,8 +40,9 @@ FINAL, PREVIOUS, INITIAL, OTHER_SEED = "final", "previous", "initial", "other-se
 class MeasureCheckpoint(AbstractStudyMeasure):
     """One model at one kept update.
 
-    Its rows are those of the model alone: what checkpoints share is which sentences, tokens and settings, so a
-    checkpoint more or less changes no other's numbers. The last update is measured too, in the same sizes.
+    Its rows are those of the model alone: what checkpoints share is which sentences, tokens and settings. A checkpoint
+    more or less changes no other's numbers, but for those that are compared with the one before them. The last update
+    is measured too, in the same sizes.
     """
 
     kind = "checkpoint"
@@ -152,8 +153,7 @@ class MeasureCheckpoint(AbstractStudyMeasure):
 
 def _references(models: StudyModels, recipe: Recipe, steps: Sequence[int], at: int) -> dict[str, Subject]:
     """What this checkpoint can be compared with: the first has none before it, one seed no other."""
-    plan = models.plan
-    seeds = [seed for seed in plan.seeds if seed != recipe.seed]
+    seeds = [seed for seed in models.plan.seeds if seed != recipe.seed]
     there = {
         FINAL: Subject(recipe=recipe),
         PREVIOUS: Subject(recipe=recipe, update=steps[at - 1]) if at else None,
