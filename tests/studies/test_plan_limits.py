@@ -51,7 +51,7 @@ _TEXT = {"title", "corpus.name", "corpus.validation_name", "corpus.test_name", "
 }
 _EMPTY_LIST = {"pairs", "analysis.tables", "pruning.greedy", "pruning.keep", "pruning.subset"} | {
     "pruning.scratch_scopes",
-    *("pruning.scratch_points", "checkpoints.light", "checkpoints.heavy"),
+    *("pruning.scratch_points", "checkpoints.light", "checkpoints.heavy", "checkpoints.references"),
 }
 _NOTHING = {"training.max_source_tokens", "training.batch_sentences"}
 _SENSIBLE = {

@@ -60,9 +60,9 @@ class Course:
 
     def __getitem__(self, name: str) -> pd.DataFrame:
         """Rows of a table over training by its plain name; empty where there is none."""
-        found = [self.tables.over_training(each) for each in (f"{name}{SUFFIX}", name)]
-        for frame in found if name not in MEASURES else found[:1]:
-            if frame is not None:
+        # The plain table of a measure is of finished models: not asked for, so that no note tells of it here.
+        for each in (f"{name}{SUFFIX}",) if name in MEASURES else (f"{name}{SUFFIX}", name):
+            if (frame := self.tables.over_training(each)) is not None:
                 return frame if "update" in frame else frame.rename(columns=_EARLIER)
         return pd.DataFrame({"series": []})
 
