@@ -1,6 +1,6 @@
 """Measures of a checkpoint that compare it with others of the same training."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import pandas as pd
@@ -9,24 +9,22 @@ from infoflow.flow import Intervention, PassOptions, Reader
 from infoflow.models import Model
 from infoflow.results import TableSchema
 
+from ._convergence_measure import References
 from ._prediction_divergence import PREDICTION_DIVERGENCE, prediction_divergence
 from ._weight_change import WEIGHT_CHANGE, weight_change
-
-Checkpoints = Callable[[], Mapping[str, Model]]
-"""Loads "initial", "previous" and "final", as far as they exist."""
 
 
 class WeightChange(Intervention):
     """`weight_change` against other checkpoints of the same training.
 
     Args:
-        references: Loads them.
+        references: Loads "initial", "previous" and "final", as far as they exist.
         key: What they are, in words or hashes: results are keyed by it.
     """
 
     table: ClassVar[TableSchema] = WEIGHT_CHANGE
 
-    def __init__(self, references: Checkpoints, key: Sequence[str]) -> None:
+    def __init__(self, references: References, key: Sequence[str]) -> None:
         self._references, self.key = references, tuple(key)
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
@@ -44,7 +42,7 @@ class PredictionDivergence(Intervention):
 
     table: ClassVar[TableSchema] = PREDICTION_DIVERGENCE
 
-    def __init__(self, references: Checkpoints, key: Sequence[str]) -> None:
+    def __init__(self, references: References, key: Sequence[str]) -> None:
         self._references, self.key = references, tuple(key)
 
     def refusal(self, model: Model) -> str | None:

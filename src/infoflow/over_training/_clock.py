@@ -1,14 +1,14 @@
 """What every row over training is told by: the clocks of its checkpoint, and tables that have them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
 import pandas as pd
 
-from infoflow.results import KEYS, Column, TableSchema
+from infoflow.results import END, KEYS, Column, TableSchema
 from infoflow.training import TrainConfig, learning_rate
 
 SUFFIX = "_over_training"
@@ -67,6 +67,11 @@ def measured_over_training(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.D
     """The tables of a run that `over_training` describes, by the names of the measures' tables."""
     named = {name.removesuffix(SUFFIX): name for name in tables if name.endswith(SUFFIX) and name not in _NOT_MEASURED}
     return {name: tables[source] for name, source in named.items()}
+
+
+def of_whole_course(row: Mapping[Hashable, Any]) -> dict[str, Any]:
+    """`KEYS` of a model's whole course, from a row of one of its checkpoints."""
+    return {**{column.name: row[column.name] for column in KEYS}, "update": END, "trained": True}
 
 
 def learning_rate_shares(config: TrainConfig, steps: Sequence[int]) -> list[float]:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infoflow.results import END, KEYS, Column, TableSchema
+from infoflow.results import KEYS, Column, TableSchema
 
+from ._clock import of_whole_course
 from ._crossings import Crossing
 from ._phase import LEAST_POINTS, Phase, phase
 
@@ -106,7 +107,7 @@ def phases(tables: Mapping[str, pd.DataFrame], warmup: float = float("nan")) -> 
         warmup: Last update of the warm-up, where it is known.
     """
     rows = [
-        {**_model(own), "table": curves.table, "curve": name, **_columns(found, own, warmup)}
+        {**of_whole_course(own.iloc[0].to_dict()), "table": curves.table, "curve": name, **_columns(found, own, warmup)}
         for curves in _CURVES
         for name, own in _each(curves, tables.get(curves.table))
         if (found := _found(own, np.mean if curves.mean else np.max)) is not None
@@ -158,7 +159,3 @@ def _columns(found: Phase, own: pd.DataFrame, warmup: float) -> dict[str, Any]:
     near = bool(t50 > 0 and warmup > 0 and abs(np.log2(t50 / warmup)) <= _NEAR)
     levels = {"first": found.start, "last": found.end}  # `start` names a model
     return {**times, **levels, **facts, "t50_tokens": float(tokens), "at_warm_up": near}
-
-
-def _model(rows: pd.DataFrame) -> dict[str, Any]:
-    return {**rows.iloc[0][[column.name for column in KEYS]].to_dict(), "update": END, "trained": True}

@@ -1,6 +1,6 @@
 """Tables of heads' roles over training: who takes one and leaves it, and how far the set stays."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -8,9 +8,9 @@ import pandas as pd
 from scipy.stats import spearmanr
 
 from infoflow.heads import HEAD_ROLES, head_roles
-from infoflow.results import END, KEYS, Column, TableSchema
+from infoflow.results import KEYS, Column, TableSchema
 
-from ._clock import CLOCKS
+from ._clock import CLOCKS, of_whole_course
 from ._role_events import RoleEvents, expected_jaccard, role_events
 
 _PLACE = ("stack", "kind", "role")
@@ -77,7 +77,7 @@ def role_tables(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
         held = held.fillna(0).astype(bool)
         for layer, head in held.columns[held.any(axis=0).to_numpy()]:
             found = role_events(held.index.to_numpy(), held[layer, head].to_numpy())
-            where = {**_whole(model), **place, "layer": layer, "head": head, "flickers": found.flickers}
+            where = {**of_whole_course(model), **place, "layer": layer, "head": head, "flickers": found.flickers}
             events += [{**where, **event} for event in _listed(found)]
         turnover += [{**clocks[update], **place, **row} for update, row in _turnover(scores, held)]
     return {
@@ -86,7 +86,7 @@ def role_tables(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     }
 
 
-def _clocks(tables: Mapping[str, pd.DataFrame]) -> dict[int, dict[str, Any]]:
+def _clocks(tables: Mapping[str, pd.DataFrame]) -> dict[int, dict[Hashable, Any]]:
     """By update the columns `KEYS` and `CLOCKS`, in order."""
     names = [column.name for column in (*KEYS, *CLOCKS)]
     frames = [frame[names] for frame in tables.values() if len(frame)]
@@ -94,10 +94,6 @@ def _clocks(tables: Mapping[str, pd.DataFrame]) -> dict[int, dict[str, Any]]:
         return {}
     every = pd.concat(frames, ignore_index=True).drop_duplicates("update").sort_values("update")
     return {int(row["update"]): row for row in every.to_dict("records")}
-
-
-def _whole(clock: Mapping[str, Any]) -> dict[str, Any]:
-    return {**{column.name: clock[column.name] for column in KEYS}, "update": END, "trained": True}
 
 
 def _listed(found: RoleEvents) -> list[dict[str, Any]]:

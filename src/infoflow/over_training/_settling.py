@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infoflow.results import END, KEYS, Column, TableSchema
+from infoflow.results import KEYS, Column, TableSchema
 
-from ._clock import CLOCKS
+from ._clock import CLOCKS, of_whole_course
 from ._convergence import normalised_convergence
 from ._convergence_measure import CONVERGENCE, DISPLACEMENT
 
@@ -77,7 +77,7 @@ def settled(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
             "after": found.after,
             "area": found.area,
         }
-        times.append({**_model(own), **keys, **more})
+        times.append({**of_whole_course(own.iloc[0].to_dict()), **keys, **more})
     return (
         CONVERGENCE_OVER_TRAINING.conform(ordered.assign(normalised=normalised)),
         CONVERGENCE_TIME.conform(pd.DataFrame(times, columns=CONVERGENCE_TIME.column_names)),
@@ -89,8 +89,3 @@ def _curves(frame: pd.DataFrame) -> Iterator[tuple[dict[Hashable, Any], pd.DataF
     fixed = frame[(frame["similarity"] != DISPLACEMENT) & frame["reference"].isin(["final", "other-seed"])]
     for values, own in fixed.groupby(_CURVE, sort=False):
         yield dict(zip(_CURVE, values, strict=True)), own
-
-
-def _model(rows: pd.DataFrame) -> dict[str, Any]:
-    """`KEYS` of a model's whole course."""
-    return {**rows.iloc[0][[column.name for column in KEYS]].to_dict(), "update": END, "trained": True}
