@@ -22,7 +22,8 @@ from infoflow.objectives import AbstractObjective, AbstractPairObjective, Reads,
 from infoflow.training import ExampleRows, PairRows, TrainingData, WindowRows
 
 from ._parts import Parts, at_most, cut_up, distinct, like, read, usable, without
-from ._plan import CorpusPlan, StudyPlan
+from ._plan import StudyPlan
+from ._plan_sections import CorpusPlan
 
 _VERSION = 1  # raise when the same plan gives other data
 _WHOLE_SENTENCE = 512  # tokens: as `Corpus.encode` cuts

@@ -16,7 +16,7 @@ from infoflow.objectives import AbstractObjective, MaskedLM
 from infoflow.pruning import prune
 from infoflow.training import trained_objective
 
-from ._plan import AnalysisPlan
+from ._plan_sections import AnalysisPlan
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 

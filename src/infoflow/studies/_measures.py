@@ -54,7 +54,8 @@ from infoflow.representations import (
     WordNeighbours,
 )
 
-from ._plan import AnalysisPlan, StudyPlan
+from ._plan import StudyPlan
+from ._plan_sections import AnalysisPlan
 
 SCORES_ONLY = "task_scores"
 """In `AnalysisPlan.tables`: the scores, which every study has, and nothing else."""

@@ -10,7 +10,7 @@ import numpy as np
 from infoflow.corpus import Corpus, SplitRule, leakage, load_corpus, most_of_document
 from infoflow.foundation import UserError, current_display, hash64_array
 
-from ._plan import CorpusPlan
+from ._plan_sections import CorpusPlan
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

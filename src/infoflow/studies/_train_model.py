@@ -13,7 +13,8 @@ from infoflow.training import usable_device
 
 from ._clock import wall_clock
 from ._graph import Graph, graph
-from ._plan import PruningPlan, StudyPlan
+from ._plan import StudyPlan
+from ._plan_sections import PruningPlan
 from ._run_stages import run_stages
 from ._study import only_one
 from .stages import Keep, Record, Train

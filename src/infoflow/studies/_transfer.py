@@ -7,7 +7,7 @@ from infoflow.models import Model
 from infoflow.objectives import AbstractObjective
 
 from ._data import StudyData
-from ._plan import AnalysisPlan
+from ._plan_sections import AnalysisPlan
 from ._workbench import Part
 
 

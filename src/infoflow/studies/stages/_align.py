@@ -27,7 +27,7 @@ from infoflow.models import Model
 from infoflow.results import KEYS, Recipe, Subject, TableSchema
 
 from .._data import at_most
-from .._plan import AlignmentPlan
+from .._plan_sections import AlignmentPlan
 from .._scores import bleu_scores
 from .._study_models import StudyModels
 from .._workbench import Part
