@@ -1,12 +1,14 @@
 """Families and layouts: one initialisation, names that are known, and a family of one's own by one line."""
 
+import dataclasses
+
 import pytest
 import torch
 from transformers import BertForMaskedLM, BertLMHeadModel, EncoderDecoderModel, GPT2Config, GPT2LMHeadModel
 
 from infoflow.architectures import FAMILIES, AbstractFamily, ModelConfig, build
 from infoflow.corpus import Vocabulary
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, digest
 from infoflow.objectives import CausalLM, MaskedLM
 from infoflow.training import build_models
 
@@ -40,6 +42,38 @@ def test_layouts_are_the_classes_of_hugging_face_and_know_their_vocabularies() -
     assert model.encoder.config.vocab_size == 60
     assert model.decoder.config.vocab_size == 50
     assert build("bert", "encoder-decoder", SHAPE, SOURCE).decoder.config.vocab_size == 60
+
+
+def test_a_shallow_decoder_leaves_the_encoder_as_it_is() -> None:
+    deep, shallow, told = (
+        build("bert", "encoder-decoder", dataclasses.replace(SHAPE, decoder_layers=layers), SOURCE, TARGET)
+        for layers in (0, 1, 2)
+    )
+    assert (deep.decoder.config.num_hidden_layers, shallow.decoder.config.num_hidden_layers) == (2, 1)
+    values, same = dict(deep.encoder.named_parameters()), told.state_dict()
+    assert all(torch.equal(values[name], value) for name, value in shallow.encoder.named_parameters())
+    assert all(torch.equal(same[name], value) for name, value in deep.state_dict().items())
+
+
+def test_single_stacks_are_as_deep_as_both_stacks_of_the_other_if_so_asked() -> None:
+    config = dataclasses.replace(SHAPE, layers=3, decoder_layers=1)
+    assert build("bert", "encoder", config, SOURCE, match="depth").config.num_hidden_layers == 4
+    assert build("bert", "encoder", config, SOURCE).config.num_hidden_layers == 3
+
+
+@pytest.mark.parametrize(("width", "deviation"), [(768, 0.02), (64, 0.0692820), (192, 0.04)])
+def test_the_first_weights_spread_by_the_width_if_so_asked(width, deviation) -> None:
+    config = dataclasses.replace(SHAPE, width=width, initializer_range=0.0)
+    assert config.deviation == pytest.approx(deviation, abs=1e-6)
+    weight = build("bert", "encoder", config, SOURCE).bert.encoder.layer[0].attention.self.query.weight
+    assert float(weight.detach().std()) == pytest.approx(deviation, rel=4 / (2 * width**2) ** 0.5)  # 4 standard errors
+
+
+def test_settings_that_came_later_count_in_keys_only_where_they_say_something() -> None:
+    plain = {field.name: getattr(SHAPE, field.name) for field in dataclasses.fields(SHAPE)}
+    del plain["decoder_layers"]
+    assert digest(SHAPE) == digest(plain)
+    assert digest(dataclasses.replace(SHAPE, decoder_layers=1)) == digest({**plain, "decoder_layers": 1})
 
 
 class Gpt2(AbstractFamily):

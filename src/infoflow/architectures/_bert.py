@@ -78,13 +78,14 @@ class Bert(AbstractFamily):
         if layout == "bidirectional-pair":
             parameters += layers * block + config.positions * config.width
         if layout == "encoder-decoder":
-            subwords, parameters = subwords + target.size, layers * (2 * block + 4 * config.width**2)
+            subwords, parameters = subwords + target.size, layers * block
+            parameters += config.decoder_depth * (block + 4 * config.width**2)
         return parameters + (subwords + config.positions) * config.width
 
 
 def _encoder_decoder(config: ModelConfig, source: Vocabulary, target: Vocabulary, layers: int) -> EncoderDecoderModel:
     encoder_config = _bert_config(config, source, layers)
-    decoder_config = _bert_config(config, target, layers, is_decoder=True, add_cross_attention=True)
+    decoder_config = _bert_config(config, target, config.decoder_depth, is_decoder=True, add_cross_attention=True)
     joint = EncoderDecoderConfig.from_encoder_decoder_configs(encoder_config, decoder_config)
     joint.decoder_start_token_id, joint.pad_token_id, joint.eos_token_id = target.start, target.pad, target.end
     # Built from configs alone the encoder would get a pooler: no gradient, no use, and it consumes random numbers.

@@ -41,14 +41,15 @@ def build(
         vocabulary: Of what the model, or its encoder, reads.
         target_vocabulary: Of what a decoder beside an encoder reads; by default the same.
         seed: Of the initialisation.
-        match: `"encoder"` gives every stack `config.layers` layers; `"depth"` gives single stacks as many as an encoder
-            and a decoder have together; each stack of a model that has two equals their lower half.
+        match: `"encoder"` gives every stack `config.layers` layers, a decoder beside an encoder `config.decoder_depth`;
+            `"depth"` gives single stacks as many as an encoder and a decoder have together; each stack of a model that
+            has two equals their lower part.
 
     Raises:
         UserError: There is no such family, it has no such layout, or this machine cannot hold the model in training.
     """
     built = _family(family, layout)
-    target, single = target_vocabulary or vocabulary, config.layers * (2 if match == "depth" else 1)
+    target, single = target_vocabulary or vocabulary, config.layers + (config.decoder_depth if match == "depth" else 0)
     layers = config.layers if layout in TWO_STACKS else single
     _check_memory(built.num_parameters(layout, config, vocabulary, target, layers))
     first = built.layouts[0]

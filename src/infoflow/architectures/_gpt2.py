@@ -39,7 +39,7 @@ class Gpt2(AbstractFamily):
                 resid_pdrop=config.dropout,
                 embd_pdrop=config.dropout,
                 attn_pdrop=config.attention_dropout,
-                initializer_range=config.initializer_range,
+                initializer_range=config.deviation,
                 pad_token_id=vocabulary.pad,
                 bos_token_id=vocabulary.start,
                 eos_token_id=vocabulary.end,

@@ -37,7 +37,7 @@ class T5(AbstractFamily):
                 d_kv=config.width // config.heads,
                 d_ff=config.feedforward,
                 num_layers=layers,
-                num_decoder_layers=layers,
+                num_decoder_layers=config.decoder_depth,
                 num_heads=config.heads,
                 feed_forward_proj="relu",
                 dropout_rate=config.dropout,
@@ -57,4 +57,5 @@ class T5(AbstractFamily):
     ) -> int:
         """Its matrices alone."""
         block = config.block_parameters
-        return layers * (2 * block + 4 * config.width**2) + vocabulary.size * config.width
+        decoder = config.decoder_depth * (block + 4 * config.width**2)
+        return layers * block + decoder + vocabulary.size * config.width

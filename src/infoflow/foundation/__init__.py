@@ -14,8 +14,10 @@ from ._bootstrap import Interval as Interval
 from ._bootstrap import block_of as block_of
 from ._bootstrap import interval as interval
 from ._bootstrap import replicate_weights as replicate_weights
+from ._digest import LATER as LATER
 from ._digest import digest as digest
 from ._digest import file_digest as file_digest
+from ._digest import named_fields as named_fields
 from ._display import Display as Display
 from ._display import DisplayKind as DisplayKind
 from ._display import JsonDisplay as JsonDisplay

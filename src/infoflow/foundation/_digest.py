@@ -6,6 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+LATER = {"later": True}
+"""Metadata of a dataclass's field that came later: at its default it is not part of a key, so that what was computed
+before it existed is found again."""
+
 
 def digest(value: Any) -> str:
     """Sixteen hex digits of a JSON-like value (dataclasses, mappings, sequences, paths and scalars)."""
@@ -19,9 +23,18 @@ def file_digest(path: Path | str) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def named_fields(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass that count in a key, by name: all but those of `LATER` that have their default."""
+    return {
+        field.name: getattr(value, field.name)
+        for field in dataclasses.fields(value)
+        if not (field.metadata.get("later") and getattr(value, field.name) == field.default)
+    }
+
+
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return named_fields(value)
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, set | frozenset):

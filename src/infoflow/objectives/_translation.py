@@ -1,6 +1,6 @@
 """Machine translation: the decoder predicts the translation, the encoder reads the source."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, final
 
 import numpy as np
@@ -8,7 +8,7 @@ from transformers import PreTrainedModel
 
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
-from infoflow.foundation import Probability, UserError
+from infoflow.foundation import LATER, Probability, UserError
 
 from ._batch import Batch, Corrupted
 from ._encoder_decoder import target_loss
@@ -34,21 +34,29 @@ class Translation(AbstractObjective):
     metrics: ClassVar[tuple[Metric, ...]] = (LOSS, BLEU)
 
     token_dropout: Probability = 0.0  # probability that a *source* token is replaced by a random one
+    decoder_dropout: Probability = field(default=0.0, metadata=LATER)  # that the decoder does not read a token
 
     def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """The decoder reads [CLS] y and predicts y [SEP]."""
+        """The decoder reads [CLS] y and predicts y [SEP].
+
+        With `decoder_dropout` each token of y that it reads, but none that it predicts, is [CLS] instead with that
+        probability: it knows less of what it wrote, and must ask the encoder (word dropout, [@bowman2016]).
+        """
         tokens, target = example.text, example.translation
         if target is None:
             raise UserError("translation needs a parallel corpus. Got sentences without translations.")
         selected = np.zeros(len(tokens), dtype=bool)
         if self.token_dropout:
             tokens, selected = drop_tokens(tokens, self.token_dropout, generator, vocabulary)
-        arrays = {"input_ids": tokens, "labels": target[1:], "decoder_input_ids": target[:-1]}
+        reads = target[:-1]
+        if self.decoder_dropout:
+            reads = np.where(generator.random(len(reads)) < self.decoder_dropout, target[0], reads)
+        arrays = {"input_ids": tokens, "labels": target[1:], "decoder_input_ids": reads}
         return Corrupted(arrays=arrays, selected=selected)
 
     def for_evaluation(self) -> "Translation":
         """The same objective on clean inputs."""
-        return replace(self, token_dropout=0.0)
+        return replace(self, token_dropout=0.0, decoder_dropout=0.0)
 
     def loss(
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0

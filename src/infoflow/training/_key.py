@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedModel
 
-from infoflow.foundation import UserError, current_display, digest
+from infoflow.foundation import UserError, current_display, digest, named_fields
 from infoflow.objectives import AbstractObjective, make_objective
 
 from ._config import TrainConfig
@@ -30,7 +30,7 @@ def run_key(
     """Everything the final weights follow from, as flat JSON."""
     settings = {name: value for name, value in dataclasses.asdict(config).items() if name not in _FREE}
     settings["betas"] = list(config.betas)
-    options = {field.name: getattr(objective, field.name) for field in dataclasses.fields(objective)}  # type: ignore
+    options = named_fields(objective)
     shape = {name: value for name, value in model.config.to_dict().items() if not name.startswith("_")}
     return {
         "objective": objective.name,

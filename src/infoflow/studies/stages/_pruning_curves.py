@@ -108,8 +108,11 @@ def pieces(plan: StudyPlan, objective: Spec) -> list[Piece]:
 def num_heads(plan: StudyPlan, objective: Spec, scope: str) -> int:
     """Heads of a scope of a model."""
     kinds = _kinds(plan, objective)
-    layers = plan.model.layers * (2 if plan.match == "depth" and len(kinds) == 1 else 1)
-    return plan.model.heads * layers * (len(kinds) if scope == ALL_HEADS else 1)
+    encoder, decoder = plan.model.layers, plan.model.decoder_depth
+    if len(kinds) == 1:
+        return plan.model.heads * (encoder + (decoder if plan.match == "depth" else 0))
+    layers = {kind: encoder if kind == KINDS[0] else decoder for kind in kinds}
+    return plan.model.heads * (sum(layers.values()) if scope == ALL_HEADS else layers[scope])
 
 
 def places(models: StudyModels, recipe: Recipe, curve: Curve) -> list[PlannedPoint] | None:
