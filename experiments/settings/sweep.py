@@ -1,46 +1,99 @@
-"""Which settings learn best within the budget of `quick` and `laptop`? Development seeds only; no finding is looked at.
+"""Which settings learn best at equal compute? Development seeds only; no finding is looked at.
 
-    .venv/bin/python experiments/settings/sweep.py --out runs/settings              # about 40 minutes on 2 quiet cores
-    .venv/bin/python experiments/settings/sweep.py --out runs/settings --only base  # one variation
+    python experiments/settings/sweep.py --out runs/settings                              # Tatoeba
+    python experiments/settings/sweep.py --out runs/settings --only "base" "1 decoder"    # some variations
+    python experiments/settings/sweep.py --out runs/settings --europarl PATH/TO/europarl --updates 4000
 
-Each variation trains the three objectives with the same number of updates, scores them on the *validation* part (loss
-beside its unigram baseline, BLEU of 200 sentences) and adds a row per objective to `settings.csv` beside this file.
-Interrupted, the same command continues. Seeds from 100 up are kept for development: presets use seeds below.
+Each variation of `quick` trains the three objectives for as many updates as cost what `--updates` of the base cost:
+floating-point operations of all three together, counted on batches of each training. It scores them on the *validation*
+part (loss beside its unigram baseline, BLEU of 300 sentences) and adds a row per objective to `settings.csv` beside
+this file. Interrupted, the same command continues. Seeds from 100 up are kept for development: presets use seeds below.
 """
 
 import argparse
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from infoflow.foundation import make_display, set_threads, use_display
 from infoflow.results import RunFolder, Subject
 from infoflow.studies import Graph, StudyPlan, Train, bleu_scores, engine_for, graph, run_stages, task_scores
+from infoflow.training import count_training_flops
 
 SEED = 100
-BLEU_SENTENCES = 200
+BLEU_SENTENCES = 300
 
-# Compared at about the same cost: `updates` is cut where an update is dearer.
-VARIATIONS: dict[str, dict[str, dict[str, float]]] = {
-    "base": {},
-    "higher rate": {"training": {"learning_rate": 6e-3}},
-    "wider": {"model": {"width": 128, "feedforward": 512}, "training": {"learning_rate": 2e-3, "updates": 720}},
-    "lower rate": {"training": {"learning_rate": 1.5e-3}},
-    "larger batch": {"training": {"batch_tokens": 2048, "updates": 650}},
-    "shorter sentences": {"corpus": {"max_words": 7}},
+ONE: dict[str, Any] = {"model": {"decoder_layers": 1}}
+TWO: dict[str, Any] = {"model": {"decoder_layers": 2}}
+WIDTH: dict[str, Any] = {"model": {"initializer_range": 0.0}}
+WORDS: dict[str, Any] = {"variants": {"words": {"decoder_dropout": 0.2}}}
+WIDE: dict[str, Any] = {"model": {"width": 128, "feedforward": 512}, "training": {"learning_rate": 2e-3}}
+HALF: dict[str, Any] = {"training": {"batch_tokens": 512}}
+QUARTER: dict[str, Any] = {"training": {"batch_tokens": 256, "learning_rate": 2e-3}}
+SHORT: dict[str, Any] = {"corpus": {"max_words": 7}}
+LONG: dict[str, Any] = {"corpus": {"max_words": 16}}
+BASE = "base"
+
+# Each is the base with the settings of its parts.
+VARIATIONS: dict[str, tuple[dict[str, Any], ...]] = {
+    BASE: (),
+    "higher rate": ({"training": {"learning_rate": 6e-3}},),
+    "lower rate": ({"training": {"learning_rate": 1.5e-3}},),
+    "2 decoder": (TWO,),
+    "1 decoder": (ONE,),
+    "by width": (WIDTH,),
+    "1 decoder, by width": (ONE, WIDTH),
+    "1 decoder, word dropout": (ONE, WORDS),
+    "1 decoder, half batch": (ONE, HALF),
+    "1 decoder, quarter batch": (ONE, QUARTER),
+    "1 decoder, wider": (ONE, WIDE),
+    "1 decoder, wider, half batch": (ONE, WIDE, HALF),
+    "1 decoder, shorter": (ONE, SHORT),
+    "1 decoder, longer": (ONE, LONG),
+    "longer": (LONG,),
 }
+SHOWN = ("width", "layers", "decoder_layers", "initializer_range")
 
 
-def variation(name: str, updates: int) -> StudyPlan:
-    """The `quick` plan with one variation, on the development seed."""
+def variation(name: str, europarl: Path | None) -> StudyPlan:
+    """The `quick` plan with one variation, on the development seed; `updates` are still to be chosen."""
     plan = StudyPlan.load("quick")
-    training = dataclasses.replace(plan.training, updates=updates, save_every=0)
-    analysis = dataclasses.replace(plan.analysis, untrained=False)
-    plan = dataclasses.replace(plan, seeds=(SEED,), training=training, analysis=analysis)
-    for part, settings in VARIATIONS[name].items():
-        plan = dataclasses.replace(plan, **{part: dataclasses.replace(getattr(plan, part), **settings)})
+    plan = dataclasses.replace(
+        plan,
+        seeds=(SEED,),
+        training=dataclasses.replace(plan.training, save_every=500),
+        analysis=dataclasses.replace(plan.analysis, untrained=False),
+        checkpoints=dataclasses.replace(plan.checkpoints, schedule=""),
+    )
+    if europarl is not None:
+        named = {
+            f"{part}name": ",".join(str(europarl / f"enfr.{file}.{language}.gz") for language in ("en", "fr"))
+            for part, file in (("", "train"), ("validation_", "dev"), ("test_", "test"))
+        }
+        plan = dataclasses.replace(
+            plan, corpus=dataclasses.replace(plan.corpus, **named, max_words=30, vocabulary=4000)
+        )
+    for settings in VARIATIONS[name]:
+        for part, values in settings.items():
+            whole = values if part == "variants" else dataclasses.replace(getattr(plan, part), **values)
+            plan = dataclasses.replace(plan, **{part: whole})
+    if plan.variants:
+        plan = dataclasses.replace(plan, objectives=(*plan.objectives[:2], f"translation+{next(iter(plan.variants))}"))
     return plan
+
+
+def operations(plan: StudyPlan, run: RunFolder) -> float:
+    """Of one update of all objectives together."""
+    total = 0.0
+    for stage in graph(plan, run).of(Train):
+        models, recipe = stage.models, stage.recipe
+        counted = count_training_flops(
+            models.objective(recipe), plan.training, models.training_data(recipe), models.initial(recipe)
+        )
+        total += counted.total / plan.training.updates
+    return total
 
 
 def train_all(plan: StudyPlan, run: RunFolder, num_processes: int) -> list[Train]:
@@ -51,7 +104,7 @@ def train_all(plan: StudyPlan, run: RunFolder, num_processes: int) -> list[Train
     return sorted(training, key=lambda stage: plan.objectives.index(stage.recipe.objective.label))
 
 
-def rows(name: str, training: list[Train]) -> pd.DataFrame:
+def rows(name: str, training: list[Train], each: float) -> pd.DataFrame:
     """Validation scores of the variation's models, with what they cost."""
     frames = []
     for stage in training:
@@ -65,15 +118,16 @@ def rows(name: str, training: list[Train]) -> pd.DataFrame:
             scores = pd.concat([scores, bleu_scores(model, data.validation, BLEU_SENTENCES, 1, "validation")])
         facts = stage.facts()
         settings = {
+            "corpus": "europarl" if "europarl" in plan.corpus.name else plan.corpus.name,
             "variation": name,
-            "objective": recipe.objective.name,
-            "width": plan.model.width,
-            "initializer_range": plan.model.initializer_range,
+            "objective": recipe.objective.label,
+            **{setting: getattr(plan.model, setting) for setting in SHOWN},
             "vocabulary": plan.corpus.vocabulary,
             "max_words": plan.corpus.max_words,
             "updates": facts["updates"],
             "batch_tokens": plan.training.batch_tokens,
             "learning_rate": plan.training.learning_rate,
+            "operations_of_all": each * plan.training.updates,
             "cpu_seconds": round(facts["cpu_seconds"]),
         }
         columns = ["metric", "value", "low", "high", "baseline"]
@@ -81,27 +135,38 @@ def rows(name: str, training: list[Train]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
+def run_variation(name: str, arguments: argparse.Namespace, budget: float, table: Path) -> None:
+    """Train one variation within the budget of operations, and put its rows into the table."""
+    plan = variation(name, arguments.europarl)
+    folder = f"{'europarl' if arguments.europarl else 'tatoeba'}-{name.replace(', ', '-').replace(' ', '-')}"
+    run = RunFolder(arguments.out / f"{folder}-{arguments.updates}")
+    each = operations(plan, run)
+    training = dataclasses.replace(plan.training, updates=round(budget / each))
+    plan = dataclasses.replace(plan, training=training)
+    run.update(kind="study", title=name, plan=plan.to_json())
+    new = rows(name, train_all(plan, run, arguments.processes), each)
+    before = pd.read_csv(table) if table.exists() else new.iloc[:0]
+    same = (before["variation"] == name) & (before["corpus"] == new["corpus"].iloc[0])
+    cost = (before["operations_of_all"] / (each * training.updates) - 1).abs() < 0.01  # of another budget: kept
+    pd.concat([before[~(same & cost)], new], ignore_index=True).to_csv(table, index=False, float_format="%.4g")
+    print(new.to_string(), flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("runs/settings"))
     parser.add_argument("--only", nargs="*", choices=list(VARIATIONS), default=list(VARIATIONS))
-    parser.add_argument(
-        "--updates", type=int, default=1300, help="of the base setting: about a third of quick's budget"
-    )
+    parser.add_argument("--europarl", type=Path, help="folder with enfr.{train,dev,test}.{en,fr}.gz")
+    parser.add_argument("--updates", type=int, default=1300, help="of the base: what every variation may cost")
     parser.add_argument("--processes", type=int, default=2)
     arguments = parser.parse_args()
     set_threads(1)
     table = Path(__file__).with_name("settings.csv")
     with use_display(make_display("plain")):
+        base = variation(BASE, arguments.europarl)
+        budget = arguments.updates * operations(base, RunFolder(arguments.out / "counting"))
         for name in arguments.only:
-            plan = variation(name, arguments.updates)
-            run = RunFolder(arguments.out / name.replace(" ", "-"))
-            run.update(kind="study", title=name, plan=plan.to_json())
-            training = train_all(plan, run, arguments.processes)
-            before = pd.read_csv(table) if table.exists() else pd.DataFrame(columns=["variation"])
-            after = pd.concat([before[before["variation"] != name], rows(name, training)], ignore_index=True)
-            after.to_csv(table, index=False, float_format="%.4g")
-            print(after[after["variation"] == name].to_string(), flush=True)
+            run_variation(name, arguments, budget, table)
 
 
 if __name__ == "__main__":
