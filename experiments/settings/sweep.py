@@ -100,7 +100,7 @@ def train_all(plan: StudyPlan, run: RunFolder, num_processes: int) -> list[Train
     """Train the variation's three models."""
     training = graph(plan, run).of(Train)
     with engine_for(plan, run, num_processes) as engine:
-        run_stages(Graph(stages=training), run, engine, title="Training")
+        run_stages(Graph(stages=training, folder=run), run, engine, title="Training")
     return sorted(training, key=lambda stage: plan.objectives.index(stage.recipe.objective.label))
 
 
