@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 from ._engine import svg_of
 from ._figure import Figure, Panel
+from ._path_data import simplified
 from ._theme import FONT, on_paper
 
 PIXELS_PER_INCH = 96
@@ -58,7 +59,9 @@ def _lighten(element: ElementTree.Element) -> None:
     for key, value in list(element.attrib.items()):
         if key in _NEEDLESS or key.startswith("aria-") or (key, value) == ("opacity", "1"):
             del element.attrib[key]
-        elif key in ("d", "transform"):
+        elif key == "d":
+            element.set(key, simplified(_NUMBER.sub(lambda number: _rounded(number, 1), value)))
+        elif key == "transform":
             element.set(key, _NUMBER.sub(lambda number: _rounded(number, 1), value))
         else:
             element.set(key, _LONG.sub(lambda number: _rounded(number, 2), value))

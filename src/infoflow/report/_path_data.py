@@ -1,0 +1,92 @@
+"""Paths of still pictures with fewer points: what no eye can tell apart takes a fraction of the bytes."""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+_TOLERANCE = 0.15  # pixels that a simplified line may lie beside the drawn one
+_FEWEST = 12  # segments of a path that is worth it
+_SPLIT = re.compile(r"([A-Za-z])")
+_NUMBERS = {"M": 2, "L": 2, "C": 6, "Z": 0}
+
+
+def simplified(path: str) -> str:
+    """The `d` of an SVG path without points that lie on the line through their neighbours.
+
+    Curves whose control points lie on their chord, as those through the dense points of a chart do, count as lines;
+    other curves, and paths with arcs, stay as they are. Points go by the rule of Ramer, Douglas and Peucker.
+    """
+    segments = list(_segments(path))
+    if len(segments) < _FEWEST or any(command not in _NUMBERS for command, _ in segments):
+        return path
+    parts, points = [], []
+    for command, numbers in segments:
+        straight = command == "L" or (command == "C" and bool(points) and _is_straight(points[-1], numbers))
+        if not straight and points:
+            parts.append(_line(points))
+            points = []
+        if command == "C" and not straight:
+            return path
+        if command == "Z":
+            parts.append("Z")
+        else:
+            points.append(numbers[-2:])
+    return "".join([*parts, *([_line(points)] if points else [])])
+
+
+def _segments(path: str) -> Iterator[tuple[str, list[float]]]:
+    """Commands with their numbers; a command with more numbers than it takes is repeated."""
+    words = _SPLIT.split(path.strip())
+    for command, text in zip(words[1::2], words[2::2], strict=True):
+        numbers = [float(number) for number in re.findall(r"-?\d*\.?\d+(?:e-?\d+)?", text)]
+        size = _NUMBERS.get(command, 0)
+        if not size or len(numbers) % size:
+            yield (command if command == "Z" and not numbers else "?"), numbers
+            continue
+        for start in range(0, len(numbers), size):
+            yield ("L" if command == "M" and start else command), numbers[start : start + size]
+
+
+def _is_straight(start: list[float], numbers: list[float]) -> bool:
+    """Whether a cubic curve lies along its chord."""
+    ends = np.array([start, numbers[4:]])
+    return bool((_beside(np.array([numbers[:2], numbers[2:4]]), *ends) <= _TOLERANCE).all())
+
+
+def _line(points: list[list[float]]) -> str:
+    kept = np.array(points)[_kept(np.array(points))]
+    return "M" + "L".join(f"{_short(x)},{_short(y)}" for x, y in kept.tolist())
+
+
+def _short(number: float) -> str:
+    return f"{number:.1f}".rstrip("0").rstrip(".")
+
+
+def _kept(points: Float[np.ndarray, "point 2"]) -> Bool[np.ndarray, " point"]:
+    """Which points a line needs so that it passes every other one within the tolerance."""
+    keep = np.zeros(len(points), dtype=bool)
+    keep[[0, -1]] = True
+    spans = [(0, len(points) - 1)]
+    while spans:
+        first, last = spans.pop()
+        if last - first < 2:
+            continue
+        away = _beside(points[first + 1 : last], points[first], points[last])
+        farthest = int(away.argmax())
+        if away[farthest] > _TOLERANCE:
+            middle = first + 1 + farthest
+            keep[middle] = True
+            spans += [(first, middle), (middle, last)]
+    return keep
+
+
+def _beside(
+    points: Float[np.ndarray, "_ 2"], start: Float[np.ndarray, "2"], end: Float[np.ndarray, "2"]
+) -> Float[np.ndarray, " _"]:
+    """Distances of points from the line between two others, its ends included."""
+    along = end - start
+    length = float(along @ along)
+    share = np.clip((points - start) @ along / length, 0, 1) if length else np.zeros(len(points))
+    return np.linalg.norm(points - (start + share[:, None] * along), axis=1)
