@@ -33,8 +33,24 @@ def test_straight_curves_are_lines_and_an_area_stays_closed() -> None:
     assert simplified("M0,20" + "".join(top) + "L60,80L0,80Z") == "M0,20L60,20L60,80L0,80Z"
 
 
-def test_what_bends_between_its_points_or_is_short_stays() -> None:
-    bent = "M0,0" + "".join(f"C{x},40,{x + 10},-40,{x + 10},0" for x in range(0, 200, 10))
+def test_a_bent_curve_is_followed() -> None:
+    points = np.array([(1.3 * x, 50 + 40 * np.sin(x / 20)) for x in range(200)])
+    slopes = np.gradient(points[:, 1], points[:, 0])
+    handles = [
+        (a, np.add(a, [0.43, 0.43 * up]), np.subtract(b, [0.43, 0.43 * down]), b)
+        for (a, b), (up, down) in zip(pairwise(points), pairwise(slopes), strict=True)
+    ]
+    path = "M0,50" + "".join("C" + ",".join(f"{x:.1f},{y:.1f}" for x, y in curve[1:]) for curve in handles)
+    few = simplified(path)
+    assert len(few) < len(path) / 5
+    t = np.linspace(0, 1, 10)[:, None]
+    powers = (1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3
+    drawn = np.concatenate([sum(w * p for w, p in zip(powers, curve, strict=True)) for curve in handles])
+    assert farthest(drawn, points_of(few)) < 0.35  # the tolerance, and rounding of the path to tenths
+
+
+def test_what_is_short_already_stays() -> None:
+    bent = "M0,0" + "".join(f"C{x},400,{x + 100},-400,{x + 100},0" for x in range(0, 2000, 100))
     assert simplified(bent) == bent
     assert simplified("M0,0L1,0L2,0") == "M0,0L1,0L2,0"
     arcs = "M0,0" + "A5,5,0,1,1,10,0" * 20

@@ -8,32 +8,33 @@ from jaxtyping import Bool, Float
 
 _TOLERANCE = 0.15  # pixels that a simplified line may lie beside the drawn one
 _FEWEST = 12  # segments of a path that is worth it
+_PLACES = 6  # of a curve
 _SPLIT = re.compile(r"([A-Za-z])")
 _NUMBERS = {"M": 2, "L": 2, "C": 6, "Z": 0}
 
 
 def simplified(path: str) -> str:
-    """The `d` of an SVG path without points that lie on the line through their neighbours.
+    """The `d` of an SVG path as lines between as few points as keep its course; the path itself where it is shorter,
+    or has arcs.
 
-    Curves whose control points lie on their chord, as those through the dense points of a chart do, count as lines;
-    other curves, and paths with arcs, stay as they are. Points go by the rule of Ramer, Douglas and Peucker.
+    Curves are read at `_PLACES` places; points go by the rule of Ramer, Douglas and Peucker.
     """
     segments = list(_segments(path))
     if len(segments) < _FEWEST or any(command not in _NUMBERS for command, _ in segments):
         return path
     parts, points = [], []
     for command, numbers in segments:
-        straight = command == "L" or (command == "C" and bool(points) and _is_straight(points[-1], numbers))
-        if not straight and points:
+        if command in "MZ" and points:
             parts.append(_line(points))
             points = []
-        if command == "C" and not straight:
-            return path
         if command == "Z":
             parts.append("Z")
+        elif command == "C":
+            points += _curve(points[-1], numbers)
         else:
-            points.append(numbers[-2:])
-    return "".join([*parts, *([_line(points)] if points else [])])
+            points.append(numbers)
+    short = "".join([*parts, *([_line(points)] if points else [])])
+    return short if len(short) < len(path) else path
 
 
 def _segments(path: str) -> Iterator[tuple[str, list[float]]]:
@@ -49,10 +50,12 @@ def _segments(path: str) -> Iterator[tuple[str, list[float]]]:
             yield ("L" if command == "M" and start else command), numbers[start : start + size]
 
 
-def _is_straight(start: list[float], numbers: list[float]) -> bool:
-    """Whether a cubic curve lies along its chord."""
-    ends = np.array([start, numbers[4:]])
-    return bool((_beside(np.array([numbers[:2], numbers[2:4]]), *ends) <= _TOLERANCE).all())
+def _curve(start: list[float], numbers: list[float]) -> list[list[float]]:
+    """Places along a cubic curve, its end last."""
+    control = np.array([start, numbers[:2], numbers[2:4], numbers[4:]])
+    t = np.linspace(0, 1, _PLACES + 1)[1:, None]
+    weights = np.hstack([(1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3])
+    return (weights @ control).tolist()
 
 
 def _line(points: list[list[float]]) -> str:
