@@ -43,7 +43,7 @@ def write_figures(
     for figure in _drawn_figures(run):
         svg = paper_svg(figure, width_inches)
         for kind in formats:
-            path = Path(folder) / f"{figure.id}.{kind}"
+            path = Path(folder) / f"{figure.id.replace(' ', '-')}.{kind}"
             with atomic_write(path) as temporary:
                 temporary.write_bytes(_encode(svg, kind))
             paths.append(path)

@@ -427,6 +427,7 @@ def test_the_section_adds_less_than_a_megabyte(page, tmp_path) -> None:
 
 def test_every_figure_is_written_for_papers(run, tmp_path) -> None:
     names = {path.stem for path in write_figures(run, tmp_path, ["svg"])}
+    assert not any(" " in name for name in names)
     assert {"loss-over-training", "phases", "information-picture", "findings-over-training"} <= names
     assert {"layers-over-training-information-input", "convergence-final-cka"} <= names
     assert "var(--" not in (tmp_path / "layers-over-training-information-input.svg").read_text()
