@@ -35,17 +35,21 @@ def test_what_came_out_is_told_from_the_numbers(figure) -> None:
     logs = np.log(STEPS[1:])
     gap = np.array(GAIN["specialised"][1:]) - np.array(GAIN["random"][1:])
     area = float(np.trapezoid(gap, logs) / (logs[-1] - logs[0]))
-    assert told.startswith(
-        "Fresh models of translation with specialised heads, against random ones: where heads learn on"
-    )
-    assert f"the loss is lower by {area:.2f}" in told
-    assert told.count("over the whole curve and lower by 0.07") == 2
-    assert "where they are frozen" in told
-    assert control.startswith("The control, shuffled heads against its own: ")
-    assert control.count("which may be chance") >= 2
-    assert "its own heads 20.2 (" in bleu
-    assert "specialised heads 22.2 (" in bleu
-    assert bleu.endswith("the trained model 25.")
+    assert told.startswith("In a fresh model of translation, specialised heads gain ")
+    assert f"heads gain {area:.2f}" in told
+    assert told.count("on random ones over the whole curve, and gain 0.0") == 2
+    assert "; frozen, gain 0.1" in told
+    assert "chance" not in told
+    assert control.startswith("The control: shuffled heads ")
+    assert control.count("on its own heads over the whole curve") == 2
+    assert control.count(", may be chance)") >= 2
+    assert bleu.startswith("In BLEU at the end, specialised heads gain 1.5")
+    assert bleu.endswith("(the trained model has 25.0).")
+
+
+def test_what_is_lost_is_called_lost(tmp_path) -> None:
+    turned = figure_of(tmp_path, gain={**GAIN, "specialised": GAIN["random"], "random": GAIN["specialised"]})
+    assert "specialised heads lose 0.1" in turned.answer[0]
 
 
 def test_curves_are_means_and_gains_are_differences(run, figure) -> None:
@@ -65,7 +69,7 @@ def test_curves_are_means_and_gains_are_differences(run, figure) -> None:
                 gain = at[at["what"] == "gain"].iloc[0]
                 expected = plain["value"].mean() - own.groupby("seed")["value"].mean().mean()
                 assert gain["value"] == pytest.approx(expected, abs=1e-4)
-                assert gain["high"] - gain["low"] < 0.5 * (loss["high"] - loss["low"])  # sentences are paired
+                assert gain["high"] - gain["low"] < 0.8 * (loss["high"] - loss["low"])  # sentences are paired
     assert 0 not in set(data["step"])  # the axis is logarithmic
 
 

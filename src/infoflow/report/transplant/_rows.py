@@ -18,7 +18,7 @@ WAYS = {False: "heads learn on", True: "frozen heads"}
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Curve:
-    """Losses of one arm, by seed: at each step, with their replicates."""
+    """Scores of one arm, by seed: at each step, with their replicates."""
 
     steps: tuple[int, ...]
     values: dict[object, np.ndarray]  # (P,)
@@ -26,7 +26,7 @@ class Curve:
     count: int
 
     def at(self, index: int) -> Samples:
-        """The loss at one point."""
+        """The score at one point."""
         values = {seed: float(own[index]) for seed, own in self.values.items()}
         return _samples(values, {seed: own[:, index] for seed, own in self.replicates.items()}, self.count)
 
@@ -37,9 +37,9 @@ class Curve:
         return _samples(values, drawn, self.count)
 
 
-def curve_of(frame: pd.DataFrame, arm: str, frozen: bool) -> Curve | None:
-    """The losses of an arm from the first update on, as means over its draws; None where it was not trained."""
-    own = frame[(frame["arm"] == arm) & (frame["frozen"] == frozen) & (frame["metric"] == "loss") & (frame["step"] > 0)]
+def curve_of(frame: pd.DataFrame, arm: str, frozen: bool, metric: str = "loss") -> Curve | None:
+    """The scores of an arm from the first update on, as means over its draws; None where there are none."""
+    own = frame[(frame["arm"] == arm) & (frame["frozen"] == frozen) & (frame["metric"] == metric) & (frame["step"] > 0)]
     if own.empty:
         return None
     steps = sorted(int(step) for step in own["step"].unique())
@@ -55,6 +55,12 @@ def curve_of(frame: pd.DataFrame, arm: str, frozen: bool) -> Curve | None:
         ]
         replicates[seed] = np.mean(drawn, axis=0)
     return Curve(steps=tuple(steps), values=values, replicates=replicates, count=int(own["count"].median()))
+
+
+def last_of(frame: pd.DataFrame, arm: str, frozen: bool, metric: str) -> Samples | None:
+    """An arm's score at the end; None where there is none."""
+    curve = curve_of(frame, arm, frozen, metric)
+    return None if curve is None else curve.at(-1)
 
 
 def curve_rows(frame: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:

@@ -10,20 +10,21 @@ import pandas as pd
 from .._figure import Figure, Method, Panel, Section
 from .._language import Cast, Series
 from .._model_tables import ModelTables
-from .._numbers import estimate_text, listed, number, size_text
-from .._samples import Estimate, Samples
+from .._numbers import number, size_text
+from .._samples import Estimate
 from ..forms._chart import CONTROL, amount, finished, lit, tips, values_of
 from ..forms._lines import Order, dash_of, level, lines, shape_of
 from ..forms._names import names_above
 from ..pruning._rows import several, signature
-from ._rows import NONE, RANDOM, SHUFFLED, SPECIALISED, WAYS, curve_of, curve_rows
+from ._rows import NONE, RANDOM, SHUFFLED, SPECIALISED, WAYS, curve_of, curve_rows, last_of
 
 _HEIGHT = 230
 _FIELD = "arm"
+_ZERO = {**CONTROL, "strokeDash": [1, 0], "strokeWidth": 1}
 _ARMS = (
     Order(key=SPECIALISED, label="specialised heads", dash=(1, 0), shape="circle", mark="●"),
     Order(key=RANDOM, label="random heads of the same model", dash=(6, 3), shape="square", mark="■"),
-    Order(key=SHUFFLED, label="specialised heads, shuffled", dash=(1, 3), shape="triangle-up", mark="▲"),
+    Order(key=SHUFFLED, label="shuffled specialised heads", dash=(1, 3), shape="triangle-up", mark="▲"),
     Order(key=NONE, label="its own heads", dash=(12, 3, 2, 3), shape="diamond", mark="◆"),
 )
 _UNIT = "nats per token"
@@ -66,11 +67,14 @@ def transplant_section(tables: ModelTables) -> Section | None:
 
 def _figure(frame: pd.DataFrame, table: pd.DataFrame, arms: list[Order], cast: Cast) -> Figure:
     panels = [
-        Panel(spec=_chart(own, series, what, arms), title=_title(series, frozen, what, cast.present(table)))
+        Panel(
+            spec=_chart(own, series, what, arms, _span(both)), title=_title(series, frozen, what, cast.present(table))
+        )
         for series in cast.present(table)
         for what in ("loss", "gain")
+        for both in [table[(table["series"] == series.key) & (table["what"] == what)]]
         for frozen in WAYS
-        if len(own := table[(table["series"] == series.key) & (table["frozen"] == frozen) & (table["what"] == what)])
+        if len(own := both[both["frozen"] == frozen])
     ]
     return Figure(
         id="transplanted-heads",
@@ -110,14 +114,14 @@ def _placed(frame: pd.DataFrame) -> str:
     return f"{heads} head{'' if counts == [1] else 's'} put into each fresh model{random}."
 
 
-def _chart(own: pd.DataFrame, series: Series, what: str, arms: list[Order]) -> dict[str, Any]:
+def _chart(own: pd.DataFrame, series: Series, what: str, arms: list[Order], span: list[float]) -> dict[str, Any]:
     shown = [arm for arm in arms if bool((own["arm"] == arm.key).any())]
     colors = [series.color if arm.key == SPECIALISED else "var(--control)" for arm in shown]
     title = f"held-out loss ({_UNIT})" if what == "loss" else f"loss below that with its own heads ({_UNIT})"
     steps = [int(own["step"].min()), int(own["step"].max())]
     at = {
         "x": alt.X(**amount("step", "updates of the fresh model", steps, type="log", zero=alt.Undefined, format="~s")),
-        "y": alt.Y(**amount("value", title, _span(own))),
+        "y": alt.Y(**amount("value", title, span)),
     }
     look = {
         "color": alt.Color(**values_of(_FIELD, [arm.key for arm in shown], colors)),
@@ -127,13 +131,14 @@ def _chart(own: pd.DataFrame, series: Series, what: str, arms: list[Order]) -> d
     rows = own[["arm", "step", "value", "low", "high", "seeds"]].round({"value": 4, "low": 4, "high": 4})
     tooltip = tips("arm:N|heads", "step:Q|updates|,", f"value:Q|{'loss' if what == 'loss' else 'gain'}|.3f")
     how = {"light": partial(lit, of=series), "band": 0.16, "width": 1.8, "size": 24, "touch": 0}
-    zero = [level(0.0, {**CONTROL, "strokeWidth": 1}, y=at["y"])] if what == "gain" else []
+    zero = [level(0.0, _ZERO, y=at["y"])] if what == "gain" else []
     layers = lines(rows, at, look, **how, tooltip=tooltip, beneath=zero)
     names = names_above([(arm.mark, arm.label, color) for arm, color in zip(shown, colors, strict=True)])
     return finished([*layers, names], _HEIGHT)
 
 
 def _span(own: pd.DataFrame) -> list[float]:
+    """The axis of both ways, which stand side by side."""
     drawn = own[["value", "low", "high"]].stack()
     low, high = float(drawn.min()), float(drawn.max())
     if bool((own["what"] == "gain").all()):
@@ -143,53 +148,38 @@ def _span(own: pd.DataFrame) -> list[float]:
 
 
 def _sentences(frame: pd.DataFrame, series: Series) -> list[str]:
-    """Specialised against random heads, shuffled ones against the fresh model's own, then BLEU at the end."""
+    """Specialised against random heads, shuffled ones against the fresh model's own; the first also in BLEU."""
     own = frame[frame["series"] == series.key]
-    told = [text for frozen in WAYS if (text := _against(own, frozen, SPECIALISED, RANDOM))]
-    control = [text for frozen in WAYS if (text := _against(own, frozen, SHUFFLED, NONE))]
-    found = []
-    if told:
-        found.append(f"Fresh models of {series.label} with specialised heads, against random ones: {'; '.join(told)}.")
-    if control:
-        found.append(f"The control, shuffled heads against its own: {'; '.join(control)}.")
-    return found + _bleu(own)
+    told = [text for frozen in WAYS if (text := _against(own, frozen, SPECIALISED, RANDOM, "random ones"))]
+    control = [text for frozen in WAYS if (text := _against(own, frozen, SHUFFLED, NONE, "its own heads"))]
+    found = [f"In a fresh model of {series.label}, specialised heads {'; '.join(told)}."] if told else []
+    found += [f"The control: shuffled heads {'; '.join(control)}."] if control else []
+    return found + _bleu_sentence(own)
 
 
-def _against(own: pd.DataFrame, frozen: bool, arm: str, other: str) -> str:
-    """By how much the loss of one arm is lower than that of another; "" where one was not trained."""
+def _against(own: pd.DataFrame, frozen: bool, arm: str, other: str, name: str) -> str:
+    """What one arm gains on another over the curve and at its end; "" where one of them was not trained."""
     first, second = curve_of(own, other, frozen), curve_of(own, arm, frozen)
     if first is None or second is None or first.steps != second.steps:
         return ""
-    over, end = first.over() - second.over(), first.at(-1) - second.at(-1)
-    where = "where they are frozen" if frozen else "where heads learn on"
-    curve, last = _lower(over.estimate(), _UNIT), _lower(end.estimate())
-    return f"{where}, the loss is {curve} over the whole curve and {last} at its end"
+    over, end = (first.over() - second.over()).estimate(), (first.at(-1) - second.at(-1)).estimate()
+    whole = f"{'frozen, ' if frozen else ''}{_gains(over, _UNIT)} on {name} over the whole curve"
+    return f"{whole}, and {_gains(end)} at its end"
 
 
-def _lower(gain: Estimate, unit: str = "") -> str:
-    sure = "" if gain.sign or not gain.has_interval else ", which may be chance,"
-    return f"{'lower' if gain.value > 0 else 'higher'} by {size_text(gain, unit)}{sure}"
+def _gains(gain: Estimate, unit: str = "") -> str:
+    text = f"{'gain' if gain.value > 0 else 'lose'} {size_text(gain, unit)}"
+    return text if gain.sign or not gain.has_interval else f"{text.removesuffix(')')}, may be chance)"
 
 
-def _bleu(own: pd.DataFrame) -> list[str]:
-    rows = own[own["metric"] == "bleu"]
+def _bleu_sentence(own: pd.DataFrame) -> list[str]:
+    """What specialised heads gain on random ones in BLEU; none without BLEU."""
     parts = []
-    for frozen, way in WAYS.items():
-        at = rows[rows["frozen"] == frozen]
-        scores = [
-            f"{arm.label} {estimate_text(Samples.of(_mean_of_draws(one)).estimate())}"
-            for arm in _ARMS
-            if len(one := at[at["arm"] == arm.key])
-        ]
-        parts += [f"{way}: {listed(scores)}"] if scores else []
+    for frozen in WAYS:
+        first, second = (last_of(own, arm, frozen, "bleu") for arm in (SPECIALISED, RANDOM))
+        if first and second:
+            parts.append(f"{'frozen, ' if frozen else ''}{_gains((first - second).estimate())} on random ones")
     if not parts:
         return []
-    return [f"BLEU at the end, {'; '.join(parts)}; the trained model {number(float(rows['baseline'].mean()), 1)}."]
-
-
-def _mean_of_draws(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of several random draws the mean of each seed, whose interval is that over seeds."""
-    if rows["draw"].nunique() < 2:
-        return rows
-    means = rows.groupby("seed", as_index=False).agg(value=("value", "mean"), count=("count", "first"))
-    return means.assign(low=float("nan"), high=float("nan"))
+    full = number(float(own.loc[own["metric"] == "bleu", "baseline"].mean()), 1)
+    return [f"In BLEU at the end, specialised heads {'; '.join(parts)} (the trained model has {full})."]
