@@ -61,6 +61,7 @@ _MADE_BY = {
     "pruned_heads": _PRUNING,
     "pruned_roles": _PRUNING,
     "pruning": _PRUNING,
+    **dict.fromkeys(("transplant_curves", "transplanted_heads"), "a plan that says [transplant] on = true makes it"),
     "source_contribution_over_training": "a plan with a schedule in [checkpoints] makes it, and heavy = "
     '["source_contribution"]',
     "tag_neighbours": "it needs a corpus with tags, such as grammar, a CoNLL-U treebank or a .tagged file" + _LEFT_OUT,

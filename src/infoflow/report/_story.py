@@ -29,6 +29,7 @@ from .over_training._section import OVER_TRAINING, over_training_section
 from .pruning._pruning import PRUNING, pruning_section
 from .training._dynamics import DYNAMICS, dynamics_section
 from .training._training import TRAINING, training_section
+from .transplant._transplant import TRANSPLANT, transplant_section
 
 # All objectives at once, then in the order in which data flows; a section without tables leaves itself out.
 SECTIONS = (
@@ -43,6 +44,7 @@ SECTIONS = (
     (ALIGNMENT, alignment_section),
     (HEADS, heads_section),
     (PRUNING, pruning_section),
+    (TRANSPLANT, transplant_section),
     (TRAINING, training_section),
     (DYNAMICS, dynamics_section),
     (OVER_TRAINING, over_training_section),

@@ -36,10 +36,12 @@ from ._study import study as study
 from ._study_models import StudyModels as StudyModels
 from ._train_model import TrainedModel as TrainedModel
 from ._train_model import train_model as train_model
+from ._transplant_plan import TransplantPlan as TransplantPlan
 from .stages import MATCH as MATCH
 from .stages import AbstractStage as AbstractStage
 from .stages import Align as Align
 from .stages import Check as Check
+from .stages import ChooseHeads as ChooseHeads
 from .stages import Compare as Compare
 from .stages import CompareRecordings as CompareRecordings
 from .stages import MatchModel as MatchModel
@@ -49,5 +51,6 @@ from .stages import MeasureSuiteCheckpoint as MeasureSuiteCheckpoint
 from .stages import Prune as Prune
 from .stages import Record as Record
 from .stages import Train as Train
+from .stages import Transplant as Transplant
 from .stages import WeighCheckpoint as WeighCheckpoint
 from .stages import matched_weights as matched_weights

@@ -25,6 +25,7 @@ from ._plan_sections import (
     PruningPlan,
 )
 from ._settings import build_settings, parse_toml, read_plan
+from ._transplant_plan import TransplantPlan, check_transplants
 
 PRESETS = ("quick", "laptop", "paper", "replicate", "zoo", "architectures")
 _RETIRED = "keep_log_spaced"  # of [training], in plans of earlier versions: [checkpoints] says what is kept
@@ -55,11 +56,13 @@ class StudyPlan:
     dynamics: DynamicsPlan = field(default_factory=DynamicsPlan)
     checkpoints: CheckpointsPlan = field(default_factory=CheckpointsPlan)
     pruning: PruningPlan = field(default_factory=PruningPlan)
+    transplant: TransplantPlan = field(default_factory=TransplantPlan)
     engine: EnginePlan = field(default_factory=EnginePlan)
 
     def __post_init__(self) -> None:
         check_settings(self)
         check_plan(self)
+        check_transplants(self)
 
     def spec(self, name: str) -> Spec:
         """What a name in the plan stands for: `NAME`, `NAME+VARIANT` with the options of `[variants.VARIANT]`, or

@@ -17,6 +17,7 @@ from ._plan import StudyPlan
 from ._plan_sections import PruningPlan
 from ._run_stages import run_stages
 from ._study import only_one
+from ._transplant_plan import TransplantPlan
 from .stages import Keep, Record, Train
 
 
@@ -43,7 +44,8 @@ def train_model(
     """
     plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
     # What names other objectives of the plan is left out with them.
-    plan = dataclasses.replace(plan, objectives=(objective,), seeds=(seed,), pairs=(), pruning=PruningPlan())
+    others = {"pairs": (), "pruning": PruningPlan(), "transplant": TransplantPlan()}
+    plan = dataclasses.replace(plan, objectives=(objective,), seeds=(seed,), **others)
     run = RunFolder(out or Path("runs") / objective)
     if not run.path.exists():  # what is trained already needs no device
         usable_device(plan.training.device)

@@ -16,6 +16,8 @@ from ._evaluate import Evaluation as Evaluation
 from ._evaluate import evaluate as evaluate
 from ._flops import TrainingFlops as TrainingFlops
 from ._flops import count_training_flops as count_training_flops
+from ._frozen import FrozenSlices as FrozenSlices
+from ._frozen import frozen_slices as frozen_slices
 from ._hooks import Step as Step
 from ._hooks import TrainingHook as TrainingHook
 from ._key import trained_objective as trained_objective

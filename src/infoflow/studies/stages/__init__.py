@@ -2,6 +2,7 @@
 
 from ._align import Align as Align
 from ._check import Check as Check
+from ._choose_heads import ChooseHeads as ChooseHeads
 from ._compare import Compare as Compare
 from ._course import Course as Course
 from ._keep import Keep as Keep
@@ -18,12 +19,15 @@ from ._record import CompareRecordings as CompareRecordings
 from ._record import Record as Record
 from ._stage import AbstractStage as AbstractStage
 from ._train import Train as Train
+from ._transplant import Transplant as Transplant
 from ._weigh import WeighCheckpoint as WeighCheckpoint
 
 STAGES: tuple[type[AbstractStage], ...] = (
     Train,
     Keep,
     Prune,
+    ChooseHeads,
+    Transplant,
     MeasureModel,
     Compare,
     Record,

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from infoflow.flow import describe_measure
 from infoflow.foundation import digest
 from infoflow.heads import HeadSet
-from infoflow.pruning import ALL_HEADS, KINDS, PRUNED_HEADS, PRUNED_ROLES, PRUNING, role_measures
+from infoflow.pruning import ALL_HEADS, PRUNED_HEADS, PRUNED_ROLES, PRUNING, role_measures
 from infoflow.results import Recipe, Spec
 
 from .._plan import StudyPlan
+from .._scopes import kinds_of, layers_in
 from .._study_models import StudyModels
 
 PRUNED = "pruned"
@@ -23,7 +24,6 @@ EXACTLY = (SUBSET, STRAIGHT)
 _VERSION = 1  # raise when the same plan prunes or scores otherwise
 _TRAINED = (LEARNED, *EXACTLY, SCRATCH)
 _WITH_ROLES = (*_TRAINED, RANDOM)
-_KINDS = {"decoder": ("decoder-self",), "encoder-decoder": KINDS}  # other layouts are encoders
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,7 +97,7 @@ def scopes(plan: StudyPlan, objective: Spec) -> list[str]:
 
 
 def _kinds(plan: StudyPlan, objective: Spec) -> tuple[str, ...]:
-    return _KINDS.get(plan.objective(objective.label).layout, ("encoder-self",))
+    return kinds_of(plan.objective(objective.label).layout)
 
 
 def pieces(plan: StudyPlan, objective: Spec) -> list[Piece]:
@@ -107,12 +107,7 @@ def pieces(plan: StudyPlan, objective: Spec) -> list[Piece]:
 
 def num_heads(plan: StudyPlan, objective: Spec, scope: str) -> int:
     """Heads of a scope of a model."""
-    kinds = _kinds(plan, objective)
-    encoder, decoder = plan.model.layers, plan.model.decoder_depth
-    if len(kinds) == 1:
-        return plan.model.heads * (encoder + (decoder if plan.match == "depth" else 0))
-    layers = {kind: encoder if kind == KINDS[0] else decoder for kind in kinds}
-    return plan.model.heads * (sum(layers.values()) if scope == ALL_HEADS else layers[scope])
+    return plan.model.heads * layers_in(plan.model, plan.match, plan.objective(objective.label).layout, scope)
 
 
 def places(models: StudyModels, recipe: Recipe, curve: Curve) -> list[PlannedPoint] | None:

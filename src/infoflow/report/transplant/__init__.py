@@ -1,0 +1,1 @@
+"""Figures of fresh models that hold heads of a trained one."""

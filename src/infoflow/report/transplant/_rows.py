@@ -1,0 +1,91 @@
+"""Learning curves of fresh models as the report shows them: means over draws and seeds, and their differences."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from infoflow.foundation import block_effects, block_interval
+from infoflow.heads import log_mean
+
+from .._samples import Samples
+
+NONE, SPECIALISED, RANDOM, SHUFFLED = "none", "specialised", "random", "shuffled"
+WAYS = {False: "heads learn on", True: "frozen heads"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Curve:
+    """Scores of one arm, by seed: at each step, with their replicates."""
+
+    steps: tuple[int, ...]
+    values: dict[object, np.ndarray]  # (P,)
+    replicates: dict[object, np.ndarray]  # (R, P)
+    count: int
+
+    def at(self, index: int) -> Samples:
+        """The score at one point."""
+        values = {seed: float(own[index]) for seed, own in self.values.items()}
+        return _samples(values, {seed: own[:, index] for seed, own in self.replicates.items()}, self.count)
+
+    def over(self) -> Samples:
+        """The mean over the logarithm of updates."""
+        values = {seed: float(log_mean(self.steps, own[None])[0]) for seed, own in self.values.items()}
+        drawn = {seed: log_mean(self.steps, own) for seed, own in self.replicates.items()}
+        return _samples(values, drawn, self.count)
+
+
+def curve_of(frame: pd.DataFrame, arm: str, frozen: bool, metric: str = "loss") -> Curve | None:
+    """The scores of an arm from the first update on, as means over its draws; None where there are none."""
+    own = frame[(frame["arm"] == arm) & (frame["frozen"] == frozen) & (frame["metric"] == metric) & (frame["step"] > 0)]
+    if own.empty:
+        return None
+    steps = sorted(int(step) for step in own["step"].unique())
+    values, replicates = {}, {}
+    for seed, rows in own.groupby("seed"):
+        wide = rows.pivot_table(index="draw", columns="step", values="value").reindex(columns=steps)
+        if wide.isna().to_numpy().any():
+            continue  # a seed without some of the points
+        values[seed] = wide.to_numpy().mean(axis=0)
+        drawn = [
+            np.stack([np.asarray(one, dtype=float) for one in part.sort_values("step")["replicates"]], axis=1)
+            for _, part in rows.groupby("draw")
+        ]
+        replicates[seed] = np.mean(drawn, axis=0)
+    return Curve(steps=tuple(steps), values=values, replicates=replicates, count=int(own["count"].median()))
+
+
+def last_of(frame: pd.DataFrame, arm: str, frozen: bool, metric: str) -> Samples | None:
+    """An arm's score at the end; None where there is none."""
+    curve = curve_of(frame, arm, frozen, metric)
+    return None if curve is None else curve.at(-1)
+
+
+def curve_rows(frame: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
+    """One row per line, way, arm and step: the loss, and how far it lies below that of the fresh model's own heads."""
+    rows: list[dict[str, Any]] = []
+    for series, own in frame.groupby("series", sort=False):
+        for frozen in WAYS:
+            plain = curve_of(own, NONE, frozen)
+            for arm in arms:
+                curve = curve_of(own, arm, frozen)
+                for index, step in enumerate(curve.steps if curve else ()):
+                    assert curve is not None
+                    row = {"series": series, "frozen": frozen, "arm": arm, "step": step}
+                    rows.append({**row, "what": "loss", **asdict(curve.at(index).estimate())})
+                    if plain is not None and arm != NONE and plain.steps == curve.steps:
+                        gain = (plain.at(index) - curve.at(index)).estimate()
+                        rows.append({**row, "what": "gain", **asdict(gain)})
+    columns = ["series", "frozen", "arm", "step", "what", "value", "low", "high", "seeds", "count"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _samples(values: dict[object, float], replicates: dict[object, np.ndarray], count: int) -> Samples:
+    intervals = {
+        seed: tuple(block_interval(values[seed], block_effects(values[seed], own)))
+        for seed, own in replicates.items()
+        if len(own) > 1
+    }
+    return Samples(values=values, replicates=replicates, intervals=intervals, count=count)

@@ -1,0 +1,185 @@
+"""Fresh models that hold heads of a trained one: do they learn faster?"""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from .._figure import Figure, Method, Panel, Section
+from .._language import Cast, Series
+from .._model_tables import ModelTables
+from .._numbers import number, size_text
+from .._samples import Estimate
+from ..forms._chart import CONTROL, amount, finished, lit, tips, values_of
+from ..forms._lines import Order, dash_of, level, lines, shape_of
+from ..forms._names import names_above
+from ..pruning._rows import several, signature
+from ._rows import NONE, RANDOM, SHUFFLED, SPECIALISED, WAYS, curve_of, curve_rows, last_of
+
+_HEIGHT = 230
+_FIELD = "arm"
+_ZERO = {**CONTROL, "strokeDash": [1, 0], "strokeWidth": 1}
+_ARMS = (
+    Order(key=SPECIALISED, label="specialised heads", dash=(1, 0), shape="circle", mark="●"),
+    Order(key=RANDOM, label="random heads of the same model", dash=(6, 3), shape="square", mark="■"),
+    Order(key=SHUFFLED, label="shuffled specialised heads", dash=(1, 3), shape="triangle-up", mark="▲"),
+    Order(key=NONE, label="its own heads", dash=(12, 3, 2, 3), shape="diamond", mark="◆"),
+)
+_UNIT = "nats per token"
+
+TRANSPLANT = Section(
+    id="transplant",
+    title="Do heads keep what they have learned in another model?",
+    lead="Heads of a trained model are put into a fresh one. If what they do is of use by itself, it learns faster "
+    "than with other heads of the same model.",
+)
+
+METHOD = Method(
+    id="transplant",
+    title="Transplanted heads",
+    text="""
+    A head is its rows of the query, key and value projections with their biases and its columns of the output
+    projection; they are copied bit for bit into the same layer and place of a fresh model, whose first weights are of
+    another seed than the trained model's. Specialised heads are those with a role (positional, of a syntactic relation,
+    rarest token), then the most important ones, as the plan has it, at most half of a layer's; random ones are as many
+    others of the same layers; shuffled ones have the numbers of each matrix in random order. All fresh models of a seed
+    begin with the same first weights and read the same batches in the same order. Frozen heads get no gradient, no
+    weight decay and no moments. The loss is taken on the same held-out sentences at every point; over a whole curve it
+    is the mean over the logarithm of updates <i>s</i>, ∫ <i>L</i> d ln <i>s</i> / ∫ d ln <i>s</i>.
+    """,
+)
+
+
+def transplant_section(tables: ModelTables) -> Section | None:
+    """The section, or None where no heads were put into fresh models."""
+    if "transplant_curves" not in tables:
+        return None
+    frame, cast = tables["transplant_curves"], tables.cast
+    frame = frame[frame["trained"]]
+    arms = [arm for arm in _ARMS if bool((frame["arm"] == arm.key).any())]
+    if not any(arm.key == SPECIALISED for arm in arms):
+        return None
+    table = curve_rows(frame, [arm.key for arm in arms])
+    return replace(TRANSPLANT, figures=[_figure(frame, table, arms, cast)], keys=cast.present(table))
+
+
+def _figure(frame: pd.DataFrame, table: pd.DataFrame, arms: list[Order], cast: Cast) -> Figure:
+    panels = [
+        Panel(
+            spec=_chart(own, series, what, arms, _span(both)), title=_title(series, frozen, what, cast.present(table))
+        )
+        for series in cast.present(table)
+        for what in ("loss", "gain")
+        for both in [table[(table["series"] == series.key) & (table["what"] == what)]]
+        for frozen in WAYS
+        if len(own := both[both["frozen"] == frozen])
+    ]
+    return Figure(
+        id="transplanted-heads",
+        question="Does a fresh model learn faster with specialised heads of a trained one?",
+        answer=[text for series in cast.present(table) for text in _sentences(frame, series)],
+        panels=panels,
+        caption=f"{several(frame)}; {int(table['count'].median()):,} held-out sentences, the same at every point. "
+        f"{_placed(frame)}{signature(frame)}",
+        how_to_read=[
+            "Upper panels: held-out loss of fresh models by the updates they have had. In colour: with the trained "
+            "model's specialised heads in place of some of their own. Grey: with as many other heads of it in the same "
+            "layers, drawn at random; with the specialised ones after the numbers of each matrix were shuffled; and "
+            "with their own heads. Either the heads learn on with all other weights, or they are frozen: they stay "
+            "as they were put in (their own: as they were initialised).",
+            "Lower panels: how far each of these lies below the fresh model with its own heads, sentence by sentence; "
+            "above 0 is better. If specialised heads are of use for what they do, their line lies above the random "
+            "ones' and the shuffled ones' stays near 0. It would be surprising if shuffled heads helped.",
+        ],
+        method=METHOD,
+        data=table.round({"value": 5, "low": 5, "high": 5}),
+        tables=("transplant_curves",),
+        findings=("heads:H1",),
+    )
+
+
+def _title(series: Series, frozen: bool, what: str, every: list[Series]) -> str:
+    shown = WAYS[frozen] if what == "loss" else f"{WAYS[frozen]}, gain over its own heads"
+    return f"{series.label}, {shown}" if len(every) > 1 else f"{shown[:1].upper()}{shown[1:]}"
+
+
+def _placed(frame: pd.DataFrame) -> str:
+    """How many heads were put in, and how many draws of random ones."""
+    counts = sorted({int(count) for count in frame.loc[frame["arm"] == SPECIALISED, "heads"]})
+    heads = " or ".join(map(str, counts))
+    draws = int(frame.loc[frame["arm"] == RANDOM, "draw"].nunique())
+    random = f", random ones in {draws} draws, of which the mean is shown" if draws > 1 else ""
+    return f"{heads} head{'' if counts == [1] else 's'} put into each fresh model{random}."
+
+
+def _chart(own: pd.DataFrame, series: Series, what: str, arms: list[Order], span: list[float]) -> dict[str, Any]:
+    shown = [arm for arm in arms if bool((own["arm"] == arm.key).any())]
+    colors = [series.color if arm.key == SPECIALISED else "var(--control)" for arm in shown]
+    title = f"held-out loss ({_UNIT})" if what == "loss" else f"loss below that with its own heads ({_UNIT})"
+    steps = [int(own["step"].min()), int(own["step"].max())]
+    at = {
+        "x": alt.X(**amount("step", "updates of the fresh model", steps, type="log", zero=alt.Undefined, format="~s")),
+        "y": alt.Y(**amount("value", title, span)),
+    }
+    look = {
+        "color": alt.Color(**values_of(_FIELD, [arm.key for arm in shown], colors)),
+        "strokeDash": dash_of(shown, _FIELD),
+        "shape": shape_of(shown, _FIELD),
+    }
+    rows = own[["arm", "step", "value", "low", "high", "seeds"]].round({"value": 4, "low": 4, "high": 4})
+    tooltip = tips("arm:N|heads", "step:Q|updates|,", f"value:Q|{'loss' if what == 'loss' else 'gain'}|.3f")
+    how = {"light": partial(lit, of=series), "band": 0.16, "width": 1.8, "size": 24, "touch": 0}
+    zero = [level(0.0, _ZERO, y=at["y"])] if what == "gain" else []
+    layers = lines(rows, at, look, **how, tooltip=tooltip, beneath=zero)
+    names = names_above([(arm.mark, arm.label, color) for arm, color in zip(shown, colors, strict=True)])
+    return finished([*layers, names], _HEIGHT)
+
+
+def _span(own: pd.DataFrame) -> list[float]:
+    """The axis of both ways, which stand side by side."""
+    drawn = own[["value", "low", "high"]].stack()
+    low, high = float(drawn.min()), float(drawn.max())
+    if bool((own["what"] == "gain").all()):
+        low, high = min(low, 0.0), max(high, 0.0)
+    margin = 0.06 * (high - low) or 0.1
+    return [low - margin, high + margin]
+
+
+def _sentences(frame: pd.DataFrame, series: Series) -> list[str]:
+    """Specialised against random heads, shuffled ones against the fresh model's own; the first also in BLEU."""
+    own = frame[frame["series"] == series.key]
+    told = [text for frozen in WAYS if (text := _against(own, frozen, SPECIALISED, RANDOM, "random ones"))]
+    control = [text for frozen in WAYS if (text := _against(own, frozen, SHUFFLED, NONE, "its own heads"))]
+    found = [f"In a fresh model of {series.label}, specialised heads {'; '.join(told)}."] if told else []
+    found += [f"The control: shuffled heads {'; '.join(control)}."] if control else []
+    return found + _bleu_sentence(own)
+
+
+def _against(own: pd.DataFrame, frozen: bool, arm: str, other: str, name: str) -> str:
+    """What one arm gains on another over the curve and at its end; "" where one of them was not trained."""
+    first, second = curve_of(own, other, frozen), curve_of(own, arm, frozen)
+    if first is None or second is None or first.steps != second.steps:
+        return ""
+    over, end = (first.over() - second.over()).estimate(), (first.at(-1) - second.at(-1)).estimate()
+    whole = f"{'frozen, ' if frozen else ''}{_gains(over, _UNIT)} on {name} over the whole curve"
+    return f"{whole}, and {_gains(end)} at its end"
+
+
+def _gains(gain: Estimate, unit: str = "") -> str:
+    text = f"{'gain' if gain.value > 0 else 'lose'} {size_text(gain, unit)}"
+    return text if gain.sign or not gain.has_interval else f"{text.removesuffix(')')}, may be chance)"
+
+
+def _bleu_sentence(own: pd.DataFrame) -> list[str]:
+    """What specialised heads gain on random ones in BLEU; none without BLEU."""
+    parts = []
+    for frozen in WAYS:
+        first, second = (last_of(own, arm, frozen, "bleu") for arm in (SPECIALISED, RANDOM))
+        if first and second:
+            parts.append(f"{'frozen, ' if frozen else ''}{_gains((first - second).estimate())} on random ones")
+    if not parts:
+        return []
+    full = number(float(own.loc[own["metric"] == "bleu", "baseline"].mean()), 1)
+    return [f"In BLEU at the end, specialised heads {'; '.join(parts)} (the trained model has {full})."]

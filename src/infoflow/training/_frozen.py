@@ -1,0 +1,89 @@
+"""Parts of parameters that stay as they are while the rest of a model trains."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from infoflow.foundation import UserError
+from infoflow.models import ParameterSlice
+
+from ._hooks import Step, TrainingHook
+
+
+class FrozenSlices(TrainingHook):
+    """Keeps slices of a module's parameters bit for bit what they were when this was made; see `frozen_slices`.
+
+    Their gradient is 0 before it is clipped, so that it counts in no norm and no moment of the optimiser; what weight
+    decay takes off them is put back after every update.
+    """
+
+    name = "frozen-slices"
+
+    def __init__(self, module: nn.Module, slices: Iterable[ParameterSlice]) -> None:
+        self._masks: dict[str, Tensor] = {}
+        self._parameters: dict[str, nn.Parameter] = {}
+        for piece in slices:
+            parameter = self._parameters.setdefault(piece.parameter, module.get_parameter(piece.parameter))
+            mask = self._masks.get(piece.parameter, torch.zeros(parameter.shape, dtype=torch.bool))
+            self._masks[piece.parameter] = mask | piece.mask(parameter)
+        self._kept = {name: self._parameters[name].detach().cpu()[mask].clone() for name, mask in self._masks.items()}
+        self._handles: list[torch.utils.hooks.RemovableHandle] = []
+
+    def on_step_begin(self, step: Step) -> None:
+        if not self._handles:  # not before: training moves the module to its device first
+            self._handles = [self._parameters[name].register_hook(_zeroed(mask)) for name, mask in self._masks.items()]
+
+    def on_step_end(self, step: Step) -> None:
+        with torch.no_grad():
+            for name, mask in self._masks.items():
+                parameter = self._parameters[name]
+                parameter[mask.to(parameter.device)] = self._kept[name].to(parameter.device)
+
+    def close(self) -> None:
+        """Let gradients through again."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return dict(self._kept)
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Check that the run was begun with these very slices frozen.
+
+        Raises:
+            UserError: It was begun with others, or with none.
+        """
+        same = state.keys() == self._kept.keys()
+        if not same or not all(torch.equal(state[name], kept) for name, kept in self._kept.items()):
+            have = ", ".join(sorted(state)) or "none"
+            raise UserError(
+                "A training is continued with the same weights frozen as it was begun with. Got "
+                f"{', '.join(sorted(self._kept))}; frozen so far: {have}, or with other values.\n"
+                "Give another output folder, or freeze what was frozen."
+            )
+
+
+@contextmanager
+def frozen_slices(module: nn.Module, slices: Iterable[ParameterSlice]) -> Iterator[FrozenSlices]:
+    """The hook for `train` that keeps slices of the module's parameters as they are; gradients pass again afterwards.
+
+    ```python
+    with frozen_slices(model.module, head_slices(model, heads)) as hook:
+        train(objective, config, data, model.module, out, hooks=[hook])
+    ```
+    """
+    hook = FrozenSlices(module, slices)
+    try:
+        yield hook
+    finally:
+        hook.close()
+
+
+def _zeroed(mask: Tensor):
+    def zero(gradient: Tensor) -> Tensor:
+        return gradient.masked_fill(mask.to(gradient.device), 0.0)
+
+    return zero
