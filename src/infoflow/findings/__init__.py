@@ -27,6 +27,8 @@ from ._objective_map import OBJECTIVE_DISTANCES as OBJECTIVE_DISTANCES
 from ._objective_map import OBJECTIVE_FAMILIES as OBJECTIVE_FAMILIES
 from ._objective_map import OBJECTIVE_MAP as OBJECTIVE_MAP
 from ._objective_map import objective_map as objective_map
+from ._over_scale import FINDINGS_OVER_SCALE as FINDINGS_OVER_SCALE
+from ._over_scale import findings_over_scale as findings_over_scale
 from ._over_training import FINDINGS_OVER_TRAINING as FINDINGS_OVER_TRAINING
 from ._over_training import FINDINGS_SINCE as FINDINGS_SINCE
 from ._over_training import findings_over_training as findings_over_training
@@ -35,6 +37,17 @@ from ._registry import FINDINGS as FINDINGS
 from ._registry import describe as describe
 from ._resampled import plan_rows as plan_rows
 from ._resampled import resampled_curves as resampled_curves
+from ._scale_run import ScaleRun as ScaleRun
+from ._scale_run import scale_runs as scale_runs
+from ._scale_slope import ScalePoint as ScalePoint
+from ._scale_slope import ScaleSlope as ScaleSlope
+from ._scale_slope import course_slope as course_slope
+from ._scale_slope import scale_slope as scale_slope
+from ._scale_trend import FLAT as FLAT
+from ._scale_trend import ScaleTrend as ScaleTrend
+from ._scale_trend import scale_trend as scale_trend
+from ._scale_trends import TRENDS as TRENDS
+from ._scale_trends import told_of_claims as told_of_claims
 from ._schema import FINDINGS_TABLE as FINDINGS_TABLE
 from ._shapes import depth_correlation as depth_correlation
 from ._shapes import early_layer as early_layer
