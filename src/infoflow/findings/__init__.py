@@ -27,6 +27,7 @@ from ._objective_map import OBJECTIVE_DISTANCES as OBJECTIVE_DISTANCES
 from ._objective_map import OBJECTIVE_FAMILIES as OBJECTIVE_FAMILIES
 from ._objective_map import OBJECTIVE_MAP as OBJECTIVE_MAP
 from ._objective_map import objective_map as objective_map
+from ._over_scale import FINDINGS_AT_SCALE as FINDINGS_AT_SCALE
 from ._over_scale import FINDINGS_OVER_SCALE as FINDINGS_OVER_SCALE
 from ._over_scale import findings_over_scale as findings_over_scale
 from ._over_training import FINDINGS_OVER_TRAINING as FINDINGS_OVER_TRAINING
@@ -42,6 +43,7 @@ from ._scale_run import scale_runs as scale_runs
 from ._scale_slope import ScalePoint as ScalePoint
 from ._scale_slope import ScaleSlope as ScaleSlope
 from ._scale_slope import course_slope as course_slope
+from ._scale_slope import scale_groups as scale_groups
 from ._scale_slope import scale_slope as scale_slope
 from ._scale_trend import FLAT as FLAT
 from ._scale_trend import ScaleTrend as ScaleTrend

@@ -1,12 +1,15 @@
 """Every claim in every run of a grid of scales: effects beside threshold and published value, and how they change."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from infoflow.foundation import current_display
 from infoflow.results import BERT, END, UNTRAINED, Column, RunFolder, TableSchema
 
 from ._condition import Condition, Outcome, short
@@ -15,7 +18,8 @@ from ._finding import Finding, Untested
 from ._over_training import claims_over_training
 from ._registry import FINDINGS
 from ._scale_run import ScaleRun, scale_runs
-from ._scale_trends import TRENDS, trends
+from ._scale_trends import TRENDS, told_of_claims, trends
+from ._schema import FINDINGS_TABLE
 
 _UNTESTABLE = "not testable here"
 
@@ -70,8 +74,20 @@ FINDINGS_OVER_SCALE = TableSchema(
 )
 
 
+FINDINGS_AT_SCALE = replace(
+    FINDINGS_TABLE,
+    description="Published claims, each as tested on the largest run that can test it, and how its effect changes over "
+    "all runs.",
+    columns=(
+        *FINDINGS_TABLE.columns,
+        _column("run", "string", "", "name of the run that this row is of"),
+        _column("trend", "string", "", "of the condition that is followed: see the tables findings_over_scale, trends"),
+    ),
+)
+
+
 def findings_over_scale(runs: Iterable[ScaleRun | RunFolder | Path | str]) -> dict[str, pd.DataFrame]:
-    """`FINDINGS_OVER_SCALE` and `TRENDS` of several studies, whatever their order.
+    """`FINDINGS_OVER_SCALE`, `TRENDS` and `FINDINGS_AT_SCALE` of several studies, whatever their order.
 
     Each run is judged by itself, as `evaluate` and `findings_over_training` do: with its own seeds and controls, and
     with the same refusals. **Of a claim with several conditions one is followed** over all runs and checkpoints: the
@@ -84,21 +100,49 @@ def findings_over_scale(runs: Iterable[ScaleRun | RunFolder | Path | str]) -> di
     Raises:
         UserError: See `scale_runs`.
     """
-    rows = [row for run in scale_runs(runs) for row in _rows(run)]
+    given = scale_runs(runs)
+    pairs: list[tuple[ScaleRun, Judged]] = []
+    with current_display().progress("Claims", total=len(given), unit="runs") as progress:
+        for run in given:
+            pairs += [(run, one) for one in _judged(run)]
+            progress.advance()
+    rows = [row for run, one in pairs for row in _of_claim(run, one)]
     found = _followed(pd.DataFrame(rows, columns=pd.Index(FINDINGS_OVER_SCALE.column_names)))
     found = FINDINGS_OVER_SCALE.conform(found)
-    return {FINDINGS_OVER_SCALE.name: found, TRENDS.name: trends(found)}
+    course = trends(found)
+    largest = pd.DataFrame(_largest(pairs, told_of_claims(course)))
+    return {
+        FINDINGS_OVER_SCALE.name: found,
+        TRENDS.name: course,
+        FINDINGS_AT_SCALE.name: FINDINGS_AT_SCALE.conform(largest),
+    }
 
 
-def _rows(run: ScaleRun) -> Iterator[dict[str, Any]]:
+def _judged(run: ScaleRun) -> Iterator[Judged]:
     """All claims at the end of the run's trainings, then at its checkpoints."""
     for one in judged(run.tables, FINDINGS.values()):
         if one.row["update"] != UNTRAINED:
-            yield from _of_claim(run, one)
+            yield one
     view, claims = claims_over_training(run.tables)
     for one in judged(view, claims) if claims else ():
         if one.row["update"] not in (END, UNTRAINED):
-            yield from _of_claim(run, one)
+            yield one
+
+
+def _largest(pairs: Iterable[tuple[ScaleRun, Judged]], told: Mapping[tuple[str, str], str]) -> list[dict[str, Any]]:
+    """Of each claim and architecture the row of the findings of the run that cost most, among those that test it."""
+    best: dict[tuple[str, str], tuple[tuple[bool, float, str], dict[str, Any]]] = {}
+    for run, one in pairs:
+        if one.row["update"] != END:
+            continue
+        key = (str(one.row["id"]), str(one.row["architecture"]) or BERT.name)
+        scale = _scale(run, FINDINGS[key[0]], str(one.row["architecture"]), END)
+        cost = float(np.nan_to_num(scale["tokens"] * scale["parameters"]))
+        rank = (one.row["verdict"] != _UNTESTABLE, cost, run.name)
+        row = {**one.row, "architecture": key[1], "run": run.name, "trend": told.get(key, "")}
+        if key not in best or rank > best[key][0]:
+            best[key] = (rank, row)
+    return [row for _, row in best.values()]
 
 
 def _of_claim(run: ScaleRun, found: Judged) -> Iterator[dict[str, Any]]:

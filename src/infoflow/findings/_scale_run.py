@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from infoflow.foundation import UserError
-from infoflow.results import RunFolder, Spec, with_keys
+from infoflow.results import BERT, RunFolder, Spec, first_architecture, with_keys
 
 _TRAININGS, _MATCH = "training_runs", "match"
 _COUNTED = {"tokens": "source_tokens", "parameters": "parameters", "updates": "updates", "cpu_seconds": "cpu_seconds"}
@@ -41,6 +41,11 @@ class ScaleRun:
     def corpus(self) -> str:
         corpus = self.manifest["plan"].get("corpus")
         return str(corpus.get("name", "")) if isinstance(corpus, dict) else ""
+
+    @property
+    def architecture(self) -> str:
+        """The first family of its models' blocks."""
+        return first_architecture({_TRAININGS: self.tables[_TRAININGS]}) or BERT.name
 
     @property
     def weights(self) -> dict[str, str]:
