@@ -5,8 +5,9 @@ w_k = 1 / (\hat\sigma^2 / n_k + s_k^2), \quad x_k = \log_{10} \text{scale} $$
 
 y_k is the effect of run k, \(\bar x\) the weighted mean. The variance V_k behind its interval has a part by its n_k
 seeds and one by sentences, s_k², both stretched where the interval is wider than these two make it. Weights take the
-seeds' part from all runs together, \(\hat\sigma^2\): that of three seeds may be a tenth of the true one by chance;
-1 / V_k would make that run the whole regression, and its interval too narrow (of six scales it covered .91).
+seeds' part from all runs together, \(\hat\sigma^2\): that of three seeds may be a tenth of the true one by chance, and
+would make that run most of the regression (with weights by each run's own variance .91 of six scales' slopes were
+covered).
 
 The variance of b is \(\sum_k c_k^2 V_k\), in parts of their own degrees of freedom: the seeds of each run, their
 sentences, and the seeds of runs that have one. The interval is Student's, with Satterthwaite's degrees of freedom.

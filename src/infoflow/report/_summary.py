@@ -185,7 +185,7 @@ def _finding(row: dict[str, Any], figures: list[Figure], elsewhere: list[dict[st
         source=str(row.get("source") or ""),
         short_source=_authors_and_year(str(row.get("source") or "")),
         reason=reason,
-        trend=str(row.get("trend") or ""),
+        trend=_over_scale(row),
         elsewhere="; ".join(map(_elsewhere, elsewhere)),
         notes=[note for note in (more, *str(row.get("note") or "").splitlines()) if note.strip()],
         seeds=int(row.get("seeds") or 0),
@@ -193,6 +193,11 @@ def _finding(row: dict[str, Any], figures: list[Figure], elsewhere: list[dict[st
         figure=_figure_of(str(row["id"]), str(row.get("tables") or ""), figures),
         bar=_bar(effect, low, high, threshold, control) if known else {},
     )
+
+
+def _over_scale(row: dict[str, Any]) -> str:
+    trend, run = str(row.get("trend") or ""), str(row.get("run") or "")
+    return f"{trend}; the numbers here are of {run}" if trend and run else trend
 
 
 def _control_text(row: dict[str, Any], control: float, places: int) -> str:
