@@ -11,7 +11,7 @@ import pytest
 def undrawn() -> Iterator[None]:
     """Inside, no report is drawn in this process; what a script sets there in its place is put back."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("_analyze", "_over_training", "_study"):
+        for module in ("_analyze", "_over_scale", "_over_training", "_study"):
             patch.setattr(f"infoflow.studies.{module}.write_report", _touch)
         yield
 

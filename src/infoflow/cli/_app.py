@@ -10,6 +10,7 @@ from ._dynamics import dynamics
 from ._findings import findings
 from ._heads import heads
 from ._merge import merge
+from ._over_scale import over_scale
 from ._over_training import over_training
 from ._prune import prune
 from ._report import report
@@ -39,7 +40,7 @@ _results = Group("Results of a run", sort_key=2)
 _surroundings = Group("Data and machine", sort_key=3)
 _COMMANDS = {
     _experiments: (study, train, analyze, compare, heads, prune, over_training, view),
-    _results: (dynamics, findings, report, merge),
+    _results: (dynamics, findings, over_scale, report, merge),
     _surroundings: (doctor, worker),
 }
 

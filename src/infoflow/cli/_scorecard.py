@@ -17,6 +17,7 @@ def show_scorecard(findings: "pd.DataFrame", *, untestable: bool) -> None:
     Verdicts on further architectures and checkpoints are in the table and in the report: here they are counted.
     """
     findings, elsewhere = _first_models(findings)
+    trend = ["trend"] if "trend" in findings else []
     rows = [
         [
             row["id"],
@@ -24,13 +25,14 @@ def show_scorecard(findings: "pd.DataFrame", *, untestable: bool) -> None:
             estimate(row["effect"], row["low"], row["high"]),
             row["unit"] or "",
             row["covers"] or "",
+            *(row[name] for name in trend),
             row["claim"],
         ]
         for row in findings.to_dict("records")
         if untestable or row["verdict"] != _UNTESTABLE
     ]
     if rows:
-        show_table(["finding", "verdict", "effect [95% interval]", "unit", "interval covers", "claim"], rows)
+        show_table(["finding", "verdict", "effect [95% interval]", "unit", "interval covers", *trend, "claim"], rows)
     if untestable:
         _show_reasons(findings[findings["verdict"] == _UNTESTABLE])
     counts = findings["verdict"].value_counts()

@@ -35,6 +35,7 @@ class Condition:
         True  # whether a control that meets just this condition shows the claim: not if it says what is absent
     )
     of: int = 0  # values are shares of so many things in each seed, such as heads; 0: of something that has no number
+    published: float = np.nan  # what the source's numbers give for the deciding column; NaN: it gives none
 
     def __post_init__(self) -> None:
         assert self.values.shape == (len(self.values), len(self.labels)), (self.name, self.values.shape)
@@ -83,6 +84,8 @@ class Outcome:
     effects: list[float]
     verdict: Verdict
     covers_seeds: bool
+    seed_error: float  # standard error by the choice of seeds; NaN where it is not known
+    sentence_error: float  # by that of sentences, beyond what the spread over seeds holds
 
     @property
     def strength(self) -> tuple[int, float]:
@@ -139,6 +142,8 @@ def judge(condition: Condition, spread: Spread, num_tests: int) -> Outcome:
         effects=[float(value) for value in condition.values[spread.rows.seeds, column]],
         verdict="holds" if low > 0 else "fails" if high < 0 else "undetermined",
         covers_seeds=spread.seeds is not None,
+        seed_error=spread.seed_error(column),
+        sentence_error=spread.sentence_error(column),
     )
 
 

@@ -1,7 +1,7 @@
 """Every claim against the tables of a run."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache, partial
 
 import numpy as np
@@ -32,13 +32,26 @@ def evaluate(tables: Mapping[str, pd.DataFrame], findings: Iterable[Finding | Un
         tables: Tables of a run by name, for example `RunFolder(path).tables`; any may be absent.
         findings: The claims to test; by default all of `FINDINGS`.
     """
-    chosen = list(FINDINGS.values() if findings is None else findings)
+    rows = [one.row for one in judged(tables, FINDINGS.values() if findings is None else findings)]
+    return FINDINGS_TABLE.conform(pd.DataFrame(rows, columns=pd.Index(FINDINGS_TABLE.column_names)))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Judged:
+    """A claim on one group of models: its row of the table of findings, and what each of its conditions gave."""
+
+    row: dict[str, object]
+    outcomes: list[Outcome] = field(default_factory=list)  # empty where nothing was measured
+    deciding: int = 0  # which of them decides
+
+
+def judged(tables: Mapping[str, pd.DataFrame], findings: Iterable[Finding | Untested]) -> Iterator[Judged]:
+    """The rows of `evaluate`, each with all conditions behind it."""
+    chosen = list(findings)
     read = dict.fromkeys(table for finding in chosen for table in finding.tables)
-    rows = []
     for models in model_groups(tables, read):
         why_not = cache(partial(shortfall, models))  # the same few models for all claims
-        rows += [_row(finding, models, why_not) for finding in chosen]
-    return FINDINGS_TABLE.conform(pd.DataFrame(rows, columns=pd.Index(FINDINGS_TABLE.column_names)))
+        yield from (_judged(finding, models, why_not) for finding in chosen)
 
 
 _WhyNot = Callable[[Spec, int], str | None]
@@ -54,7 +67,7 @@ class _Seeds:
     left_out: list[str]  # seeds that were set aside, with the reason
 
 
-def _row(finding: Finding | Untested, models: ModelGroup, why_not: _WhyNot) -> dict[str, object]:
+def _judged(finding: Finding | Untested, models: ModelGroup, why_not: _WhyNot) -> Judged:
     row: dict[str, object] = {
         "id": finding.id,
         "claim": finding.claim,
@@ -69,7 +82,7 @@ def _row(finding: Finding | Untested, models: ModelGroup, why_not: _WhyNot) -> d
         "effects": [],
     }
     if isinstance(finding, Untested):
-        return {**row, "verdict": "not testable here", "reason": _sentence(finding.why)}
+        return Judged(row={**row, "verdict": "not testable here", "reason": _sentence(finding.why)})
     try:
         found = gather(finding.reads, models)
         seeds = _seeds(finding, found, why_not)
@@ -77,8 +90,9 @@ def _row(finding: Finding | Untested, models: ModelGroup, why_not: _WhyNot) -> d
         if min(one.num_replicates for one in found.values()) < 2:
             raise Absent("the tables hold no bootstrap replicates, so there is no interval")
     except Absent as absent:
-        return {**row, "verdict": "not testable here", "reason": _sentence(str(absent))}
-    return {**row, **_tested(finding, models, found, seeds)}
+        return Judged(row={**row, "verdict": "not testable here", "reason": _sentence(str(absent))})
+    tested = _tested(finding, models, found, seeds)
+    return Judged(row=row | tested.row, outcomes=tested.outcomes, deciding=tested.deciding)
 
 
 def _seeds(finding: Finding, found: dict[str, Estimates], why_not: _WhyNot) -> _Seeds:
@@ -98,7 +112,7 @@ def _seeds(finding: Finding, found: dict[str, Estimates], why_not: _WhyNot) -> _
     return _Seeds(used=present, obstacles=[*obstacles, *failures], left_out=[])
 
 
-def _tested(finding: Finding, models: ModelGroup, found: dict[str, Estimates], seeds: _Seeds) -> dict[str, object]:
+def _tested(finding: Finding, models: ModelGroup, found: dict[str, Estimates], seeds: _Seeds) -> Judged:
     curves, rows = resampled_curves(found, seeds.used)
     outcomes = judge_all(finding.conditions(curves), rows)
     index = min(range(len(outcomes)), key=lambda i: outcomes[i].strength)
@@ -110,7 +124,7 @@ def _tested(finding: Finding, models: ModelGroup, found: dict[str, Estimates], s
         verdict, reason = "undetermined", f"{reason} {_sentence(moves)}"
     if verdict != "not testable here" and len(seeds.used) == 1:
         reason += " One seed: the interval covers the choice of sentences, not that of first weights."
-    return {
+    row: dict[str, object] = {
         "verdict": verdict,
         "reason": reason,
         "effect": deciding.effect,
@@ -125,6 +139,7 @@ def _tested(finding: Finding, models: ModelGroup, found: dict[str, Estimates], s
         "seeds": len(seeds.used),
         "note": "\n".join([*(f"{o}: {o.verdict}" for o in outcomes), *map(str, controls), *seeds.left_out]),
     }
+    return Judged(row=row, outcomes=outcomes, deciding=index)
 
 
 def _hindrance(finding: Finding, curves: dict[str, np.ndarray], deciding: Outcome) -> list[str]:

@@ -126,6 +126,15 @@ class Spread:
             joint_NC=values[rows.joint_draws] - estimate_C,
         )
 
+    def seed_error(self, column: int) -> float:
+        """Standard error by the choice of seeds; NaN where it is not known."""
+        return float("nan") if self.seeds is None else float(np.sqrt((self.seeds.effects_DC[:, column] ** 2).sum()))
+
+    def sentence_error(self, column: int) -> float:
+        """Standard error by the choice of sentences, of the part that the spread over seeds does not hold."""
+        whole = (self.sentences.effects_DC[:, column] ** 2).sum()
+        return float(np.sqrt(np.clip(self.shared_C[column], 0.0, 1.0) * whole))
+
     @cached_property
     def _nearly_linear(self) -> np.ndarray:
         """Which columns the linear approximation follows closely, (C,)."""

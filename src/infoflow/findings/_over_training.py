@@ -75,11 +75,7 @@ def findings_over_training(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.D
     Args:
         tables: Of a run, by name.
     """
-    view = measured_over_training(tables)
-    view = {name: frame.drop(columns=_CLOCKS, errors="ignore") for name, frame in view.items()}
-    if _LEARNED in view and _LEARNED in tables:
-        view[_LEARNED] = _as_at_the_end(view[_LEARNED], tables[_LEARNED])
-    claims = [one for one in FINDINGS.values() if isinstance(one, Finding) and set(one.tables) <= view.keys()]
+    view, claims = claims_over_training(tables)
     if not claims:
         return {}
     found = evaluate(view, claims)
@@ -91,6 +87,15 @@ def findings_over_training(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.D
         FINDINGS_OVER_TRAINING.name: FINDINGS_OVER_TRAINING.conform(found),
         FINDINGS_SINCE.name: FINDINGS_SINCE.conform(pd.DataFrame(since)),
     }
+
+
+def claims_over_training(tables: Mapping[str, pd.DataFrame]) -> tuple[dict[str, pd.DataFrame], list[Finding]]:
+    """What a run measured at its checkpoints, under the names that claims read, and the claims that can be tested."""
+    view = measured_over_training(tables)
+    view = {name: frame.drop(columns=_CLOCKS, errors="ignore") for name, frame in view.items()}
+    if _LEARNED in view and _LEARNED in tables:
+        view[_LEARNED] = _as_at_the_end(view[_LEARNED], tables[_LEARNED])
+    return view, [one for one in FINDINGS.values() if isinstance(one, Finding) and set(one.tables) <= view.keys()]
 
 
 def _as_at_the_end(checkpoints: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:

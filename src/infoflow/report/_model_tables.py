@@ -75,6 +75,10 @@ class ModelTables:
         frame = frame[frame["series"].isin([series.key for series in self.cast.series])]
         return frame if len(frame) else None
 
+    def of_run(self, name: str) -> pd.DataFrame | None:
+        """A table about several runs, which no choice of models narrows; None where there is none."""
+        return self._run.tables.get(name)
+
     def findings_over_training(self) -> pd.DataFrame | None:
         """The verdicts at every update, of the architecture that is shown; None where there are none."""
         if "findings_over_training" not in self._run.tables:

@@ -91,7 +91,7 @@ def render(run: RunFolder, story: Story) -> str:
         tables={name: run.tables.stored(name) for name in run.tables},
         command=manifest.get("command", ""),
         version=version("infoflow"),
-        style=Markup(style("style.css", "attention.css", "words.css", "over_training.css")),
+        style=Markup(style("style.css", "attention.css", "words.css", "over_training.css", "over_scale.css")),
         chart_config=vega_config(),  # of every chart, once
         scripts=[Markup(script) for script in scripts],
         policy=policy(scripts),

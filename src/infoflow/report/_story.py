@@ -25,14 +25,17 @@ from .knows._neighbours import NEIGHBOURS, neighbours_section
 from .knows._similarity import SIMILARITY, similarity_section
 from .knows._space import SPACE, space_section
 from .knows._words import WORDS, words_section
+from .over_scale._section import OVER_SCALE, over_scale_section
 from .over_training._section import OVER_TRAINING, over_training_section
 from .pruning._pruning import PRUNING, pruning_section
 from .training._dynamics import DYNAMICS, dynamics_section
 from .training._training import TRAINING, training_section
 from .transplant._transplant import TRANSPLANT, transplant_section
 
-# All objectives at once, then in the order in which data flows; a section without tables leaves itself out.
+# Several runs, all objectives at once, then in the order in which data flows; a section without tables leaves itself
+# out.
 SECTIONS = (
+    (OVER_SCALE, over_scale_section),
     (ALIKE, alike_section),
     (KNOWS, knowledge_section),
     (CHANGES, change_section),

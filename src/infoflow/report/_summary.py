@@ -43,6 +43,7 @@ class Finding:
     source: str
     short_source: str  # authors and year
     reason: str
+    trend: str  # how the effect changes over scale, where several runs were compared
     elsewhere: str  # verdicts at other architectures and moments of training
     notes: list[str]  # every condition and control with its numbers
     seeds: int
@@ -59,6 +60,8 @@ class Finding:
 def study_line(run: RunFolder, cast: Cast) -> str:
     """One sentence: models, data, time."""
     manifest = run.read()
+    if runs := manifest.get("runs"):
+        return _runs_phrase(runs)
     corpus = manifest.get("corpus", {})
     parts = [_models_phrase(entries_of_models(run), cast)]
     if corpus.get("name"):
@@ -107,6 +110,15 @@ def verdict_line(findings: list[Finding]) -> str:
     parts = [f"{count} {words[verdict][count > 1]}" for verdict, count in counts.items() if count]
     claims = "published claim was" if len(findings) == 1 else "published claims were"
     return f"{len(findings)} {claims} checked on these models: {listed(parts)}."
+
+
+def _runs_phrase(runs: list[dict[str, Any]]) -> str:
+    """The studies that were compared."""
+    widths = listed([str(width) for width in sorted({int(run["width"]) for run in runs})])
+    tokens = sorted(float(run["tokens"]) for run in runs)
+    corpora = listed([_short_corpus(name) for name in dict.fromkeys(str(run["corpus"]) for run in runs)])
+    read = f"{count_text(tokens[0])} to {count_text(tokens[-1])} tokens of {corpora}"
+    return f"{len(runs)} studies compared: models of width {widths}, which read {read}."
 
 
 def _short_corpus(name: str) -> str:
@@ -173,6 +185,7 @@ def _finding(row: dict[str, Any], figures: list[Figure], elsewhere: list[dict[st
         source=str(row.get("source") or ""),
         short_source=_authors_and_year(str(row.get("source") or "")),
         reason=reason,
+        trend=_over_scale(row),
         elsewhere="; ".join(map(_elsewhere, elsewhere)),
         notes=[note for note in (more, *str(row.get("note") or "").splitlines()) if note.strip()],
         seeds=int(row.get("seeds") or 0),
@@ -180,6 +193,11 @@ def _finding(row: dict[str, Any], figures: list[Figure], elsewhere: list[dict[st
         figure=_figure_of(str(row["id"]), str(row.get("tables") or ""), figures),
         bar=_bar(effect, low, high, threshold, control) if known else {},
     )
+
+
+def _over_scale(row: dict[str, Any]) -> str:
+    trend, run = str(row.get("trend") or ""), str(row.get("run") or "")
+    return f"{trend}; the numbers here are of {run}" if trend and run else trend
 
 
 def _control_text(row: dict[str, Any], control: float, places: int) -> str:

@@ -16,6 +16,7 @@ from ._learning import learning_curve as learning_curve
 from ._measures import LIGHT_TABLES as LIGHT_TABLES
 from ._measures import pair_measures as pair_measures
 from ._measures import standard_measures as standard_measures
+from ._over_scale import over_scale as over_scale
 from ._over_training import over_training as over_training
 from ._parts import at_most as at_most
 from ._plan import PRESETS as PRESETS

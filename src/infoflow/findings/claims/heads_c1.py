@@ -24,9 +24,14 @@ def test(curves: Curves) -> list[Condition]:
         0.0,
         "share of words",
         list(_RELATIONS),
+        published=0.073,
     )
     mean = exceeds(
-        "the same, averaged over these relations", curves["gain"].mean(axis=1, keepdims=True), 0.1, "share of words"
+        "the same, averaged over these relations",
+        curves["gain"].mean(axis=1, keepdims=True),
+        0.1,
+        "share of words",
+        published=0.274,
     )
     return [each, mean]
 

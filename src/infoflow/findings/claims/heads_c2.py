@@ -26,12 +26,14 @@ def test(curves: Curves) -> list[Condition]:
             curves["attention"],
             0.0,
             "share of words",
+            published=0.35,
         ),
         exceeds(
             "the attention-and-words probe above the distance-and-words probe",
             curves["words"] - curves["distance"],
             0.0,
             "share of words",
+            published=0.19,
         ),
     ]
 

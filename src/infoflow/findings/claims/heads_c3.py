@@ -17,8 +17,13 @@ READS: dict[str, Reading] = {"nearest": _gain("baseline"), "match": _gain("head_
 
 def test(curves: Curves) -> list[Condition]:
     return [
-        exceeds(f"accuracy of the best head above that of {control}", curves[name], 0.0, "share of mentions")
-        for name, control in (("nearest", "the nearest mention"), ("match", "the last mention with the same head word"))
+        exceeds(
+            f"accuracy of the best head above that of {control}", curves[name], 0.0, "share of mentions", published=gain
+        )
+        for name, control, gain in (
+            ("nearest", "the nearest mention", 0.38),
+            ("match", "the last mention with the same head word", 0.13),
+        )
     ]
 
 

@@ -18,6 +18,7 @@ def test(curves: Curves) -> list[Condition]:
             0.5,
             "share of heads",
             bounds=SHARE,
+            published=38 / 48,
         )
     ]
 

@@ -20,6 +20,7 @@ def test(curves: Curves) -> list[Condition]:
             MOST,
             "share of functions",
             bounds=SHARE,
+            published=1.0,
         )
     ]
 

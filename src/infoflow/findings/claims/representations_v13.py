@@ -21,6 +21,7 @@ def test(curves: Curves) -> list[Condition]:
             0.015,
             "share of neighbours",
             ["masked LM over translation", "translation over causal LM"],
+            published=0.06,
         )
     ]
 

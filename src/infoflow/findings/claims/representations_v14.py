@@ -25,6 +25,7 @@ def test(curves: Curves) -> list[Condition]:
             0.3,
             "tokens",
             [f"{layer}, {name}" for name in gaps for layer in layers],
+            published=1.1,
         ),
         exceeds(
             "rise of the distance at every layer",
@@ -32,6 +33,7 @@ def test(curves: Curves) -> list[Condition]:
             0.0,
             "tokens",
             [f"{step}, {name}" for name in steps for step in step_names(len(layers) - 1, 1)],
+            published=0.3,
         ),
     ]
 

@@ -29,14 +29,15 @@ def test(curves: Curves) -> list[Condition]:
     others = [layer for layer in range(left.shape[1]) if layer != early]
     names = layer_names(left.shape[1], 1)
     return [
-        _rise("fall of the causal LM's left token, layer 2 of 6 to the top", left[:, early] - left[:, -1], 0.03),
-        _rise("rise of the causal LM's right token, layer 1 to the top", right[:, -1] - right[:, 0], 0.007),
+        _rise("fall of the causal LM's left token, layer 2 of 6 to the top", left[:, early] - left[:, -1], 0.03, 0.125),
+        _rise("rise of the causal LM's right token, layer 1 to the top", right[:, -1] - right[:, 0], 0.007, 0.031),
         exceeds(
             "fall of the causal LM's left token at every layer after layer 2 of 6",
             drop,
             0.0,
             UNIT,
             step_names(drop.shape[1], early + 1),
+            published=0.022,
         ),
         exceeds(
             "the masked LM's peak at layer 2 of 6 over every other layer",
@@ -44,17 +45,19 @@ def test(curves: Curves) -> list[Condition]:
             0.0,
             UNIT,
             [f"{names[layer]}, {side}" for side in masked for layer in others],
+            published=0.004,
         ),
         _rise(
             "rise of the translation encoder's left token, layer 1 to the top",
             curves["translation left"][:, -1] - curves["translation left"][:, 0],
             0.0,
+            0.098,
         ),
     ]
 
 
-def _rise(name: str, values: np.ndarray, threshold: float) -> Condition:
-    return exceeds(name, values[:, None], threshold, UNIT)
+def _rise(name: str, values: np.ndarray, threshold: float, published: float) -> Condition:
+    return exceeds(name, values[:, None], threshold, UNIT, published=published)
 
 
 FINDING = Finding(

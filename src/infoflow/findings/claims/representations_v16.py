@@ -26,14 +26,15 @@ def test(curves: Curves) -> list[Condition]:
     plateau = _plateau(curves["translation full"])
     first_late = right.shape[1] - plateau.shape[1] + 1
     return [
-        _peak("the masked LM's category", curves["masked full"], 0.005),
-        _peak("the causal LM's left part", curves["causal left"], 0.012),
+        _peak("the masked LM's category", curves["masked full"], 0.005, 0.020),
+        _peak("the causal LM's left part", curves["causal left"], 0.012, 0.045),
         exceeds(
             "a quarter of the translation encoder's rise up to layer 3 of 6, less its change since",
             plateau,
             0.0,
             UNIT,
             layer_names(plateau.shape[1], first_late),
+            published=0.03125,
         ),
         exceeds(
             "rise of the causal LM's right part at every layer but the last",
@@ -41,11 +42,12 @@ def test(curves: Curves) -> list[Condition]:
             0.0,
             UNIT,
             step_names(steps.shape[1], 1),
+            published=0.004,
         ),
     ]
 
 
-def _peak(what: str, curve: np.ndarray, fall: float) -> Condition:
+def _peak(what: str, curve: np.ndarray, fall: float, published: float) -> Condition:
     """One inner layer lies above layer 1, and by `fall` above the top."""
     inner = curve[:, 1:-1]
     return exceeds(
@@ -55,6 +57,7 @@ def _peak(what: str, curve: np.ndarray, fall: float) -> Condition:
         UNIT,
         layer_names(inner.shape[1], 2),
         over="any",
+        published=published,
     )
 
 

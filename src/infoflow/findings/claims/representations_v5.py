@@ -21,6 +21,7 @@ def test(curves: Curves) -> list[Condition]:
             _change(curves, "masked") / _change(curves, "causal"),
             1.5,
             "ratio",
+            published=4.1,
         )
     ]
 

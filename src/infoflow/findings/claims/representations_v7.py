@@ -23,6 +23,7 @@ def test(curves: Curves) -> list[Condition]:
             0.0,
             "1 − PWCCA",
             [f"{layer}, {other}" for other in OTHERS for layer in layers],
+            published=0.008,
         )
     ]
 

@@ -1,0 +1,219 @@
+r"""The slope of an effect over the logarithm of scale, with an interval that knows where each effect's own comes from.
+
+$$ b = \sum_k c_k y_k, \quad c_k = w_k (x_k - \bar x) / \sum_j w_j (x_j - \bar x)^2, \quad
+w_k = 1 / (\hat\sigma^2 / n_k + s_k^2), \quad x_k = \log_{10} \text{scale} $$
+
+y_k is the effect of run k, \(\bar x\) the weighted mean. The variance V_k behind its interval has a part by its n_k
+seeds and one by sentences, s_k², both stretched where the interval is wider than these two make it. Weights take the
+seeds' part from all runs together, \(\hat\sigma^2\): that of three seeds may be a tenth of the true one by chance, and
+would make that run most of the regression (with weights by each run's own variance .91 of six scales' slopes were
+covered).
+
+The variance of b is \(\sum_k c_k^2 V_k\), in parts of their own degrees of freedom: the seeds of each run, their
+sentences, and the seeds of runs that have one. The interval is Student's, with Satterthwaite's degrees of freedom.
+**A run with one seed** has an interval over sentences alone; the spread of one seed comes from runs that have several.
+**Where no run has several**, nothing but the runs' distance from the line tells what a seed does: Student's interval of
+a weighted regression, with as many degrees of freedom as runs less two.
+
+Runs may be measured on the same sentences, which then move all effects together: the interval is wider than it need be.
+
+Source: [@satterthwaite1946]; simulations in experiments/coverage.
+"""
+
+# P points, S sources of chance, K checkpoints
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from infoflow.foundation import sentence_df, t_quantile
+
+LEAST_SCALES = 3
+SAME_SCALE = 1.25  # sizes that differ by less count as one scale
+_SENTENCES = sentence_df(200)
+
+Method = Literal["intervals", "residuals", "seeds", ""]
+"""Where a slope's interval comes from: the runs' own, their distance from the line, or each seed's own slope."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScalePoint:
+    """The effect of one run at a scale."""
+
+    size: float  # tokens, or width
+    effect: float
+    low: float
+    high: float
+    seeds: int = 1
+    seed_error: float = np.nan  # standard error by the choice of seeds; NaN where the interval does not cover it
+    sentence_error: float = 0.0  # by that of sentences, beyond what the spread over seeds holds
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScaleSlope:
+    """How an effect changes while a scale grows tenfold."""
+
+    value: float
+    low: float
+    high: float
+    fit: float  # root mean square of the distances from the line, in standard errors; NaN where they made the interval
+    method: Method
+    turns: str = ""  # where a step clearly goes against the slope
+
+
+NO_SLOPE = ScaleSlope(value=np.nan, low=np.nan, high=np.nan, fit=np.nan, method="")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Variances:
+    """What chance does to each point: independent sources, each with its degrees of freedom."""
+
+    sources_SP: np.ndarray
+    df_S: np.ndarray
+    smooth_P: np.ndarray  # with the seeds' part of all runs together: for weights
+
+    def half(self, weights_P: np.ndarray) -> float:
+        """Half width of the 95 % interval of a weighted sum of the points."""
+        each_S = self.sources_SP @ weights_P**2
+        total = each_S.sum()
+        if total <= 0:
+            return 0.0
+        return float(t_quantile(total**2 / (each_S**2 / self.df_S).sum()) * np.sqrt(total))
+
+
+def num_scales(sizes: Sequence[float]) -> int:
+    """How many scales there are, of which each is `SAME_SCALE` times the one before or more."""
+    return len(set(scale_groups(sizes)))
+
+
+def scale_groups(sizes: Sequence[float]) -> list[int]:
+    """The number of the scale of each size, from the smallest on."""
+    groups, number, first = [0] * len(sizes), -1, 0.0
+    for place in sorted(range(len(sizes)), key=lambda place: sizes[place]):
+        if number < 0 or sizes[place] > SAME_SCALE * first:
+            number, first = number + 1, sizes[place]
+        groups[place] = number
+    return groups
+
+
+def scale_slope(points: Sequence[ScalePoint]) -> ScaleSlope:
+    """The slope over runs, a point each; `NO_SLOPE` of fewer than three scales."""
+    if num_scales([point.size for point in points]) < LEAST_SCALES:
+        return NO_SLOPE
+    points = sorted(points, key=lambda point: (point.size, point.effect))  # any order gives the same bits
+    x_P = np.log10([point.size for point in points])
+    y_P = np.array([point.effect for point in points])
+    variances = _variances(points)
+    if variances is None:
+        return _by_residuals(x_P, y_P)
+    c_P, rest_P = _line(x_P, y_P, variances.smooth_P)
+    value, half = float(c_P @ y_P), variances.half(c_P)
+    fit = float(np.sqrt((rest_P**2 / variances.smooth_P).sum() / (len(points) - 2)))
+    turns = _turns(points, y_P, value, variances)
+    return ScaleSlope(value=value, low=value - half, high=value + half, fit=fit, method="intervals", turns=turns)
+
+
+def course_slope(sizes: Sequence[float], effects: Sequence[Sequence[float]]) -> ScaleSlope:
+    """The slope over checkpoints of one run: of each seed by itself, then Student's interval over the seeds.
+
+    Checkpoints of a training depend on each other, seeds do not: a seed counts once, however many checkpoints it has.
+
+    Args:
+        sizes: Of the checkpoints.
+        effects: Of each checkpoint the effect of each seed.
+    """
+    if len({len(own) for own in effects}) != 1 or num_scales(sizes) < LEAST_SCALES:
+        return NO_SLOPE
+    effects_KS = np.array([list(own) for own in effects], dtype=float)
+    if not effects_KS.size or not np.isfinite(effects_KS).all():
+        return NO_SLOPE
+    x_K = np.log10(sizes)
+    centred_K = x_K - x_K.mean()
+    slopes_S = centred_K @ effects_KS / (centred_K @ centred_K)
+    num, value = len(slopes_S), float(slopes_S.mean())
+    if num < 2:
+        return ScaleSlope(value=value, low=np.nan, high=np.nan, fit=np.nan, method="seeds")
+    half = float(t_quantile(num - 1) * slopes_S.std(ddof=1) / np.sqrt(num))
+    return ScaleSlope(value=value, low=value - half, high=value + half, fit=np.nan, method="seeds")
+
+
+def _line(x_P: np.ndarray, y_P: np.ndarray, variances_P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The weights of the points in the slope, and what the line leaves of them."""
+    weights_P = 1 / variances_P
+    weights_P = weights_P / weights_P.sum()
+    centred_P = x_P - weights_P @ x_P
+    c_P = weights_P * centred_P / (weights_P @ centred_P**2)
+    return c_P, y_P - weights_P @ y_P - (c_P @ y_P) * centred_P
+
+
+def _by_residuals(x_P: np.ndarray, y_P: np.ndarray) -> ScaleSlope:
+    """Student's interval of the plain regression, for points whose own intervals leave out what a seed does.
+
+    That a seed's spread is alike at all scales is all that can be said of it: sentences do not weigh.
+    """
+    c_P, rest_P = _line(x_P, y_P, np.ones_like(x_P))
+    df, value = len(x_P) - 2, float(c_P @ y_P)
+    half = t_quantile(df) * float(np.sqrt((rest_P**2).sum() / df * (c_P**2).sum()))
+    return ScaleSlope(value=value, low=value - half, high=value + half, fit=np.nan, method="residuals")
+
+
+def _variances(points: Sequence[ScalePoint]) -> _Variances | None:
+    """The sources of chance of all points; None where a point has one seed and no point has several."""
+    places_PP = np.eye(len(points))
+    sources, dfs = [], []
+    for place_P, point in zip(places_PP, points, strict=True):
+        by_seeds, by_sentences = _parts(point)
+        sources += [place_P * by_seeds, place_P * by_sentences]
+        dfs += [max(point.seeds - 1, 1), _SENTENCES]
+    share_P = np.array([1 / max(point.seeds, 1) for point in points])
+    alone_P = np.where([np.isnan(point.seed_error) for point in points], share_P, 0.0)
+    spread, df = _pooled(points)
+    if alone_P.any():
+        if df == 0:
+            return None
+        sources.append(alone_P * spread)
+        dfs.append(df)
+    smooth_P = share_P * spread + np.array([_parts(point)[1] for point in points])
+    smooth_P = np.maximum(smooth_P, 1e-12 + 1e-3 * smooth_P.max())  # that of a share at its bound may be nothing
+    return _Variances(sources_SP=np.array(sources), df_S=np.array(dfs, dtype=float), smooth_P=smooth_P)
+
+
+def _parts(point: ScalePoint) -> tuple[float, float]:
+    """The variances by seeds (0 where they are not known) and by sentences that make an interval of this width.
+
+    The interval of a rank correlation, of the weakest among many layers or of a counted share is wider than its two
+    standard errors say: both are stretched alike.
+    """
+    half = abs(point.high - point.low) / 2
+    known = point.seeds > 1 and not np.isnan(point.seed_error)
+    t_sentences = t_quantile(_SENTENCES)
+    t_seeds = t_quantile(point.seeds - 1) if known else t_sentences
+    first, second = (point.seed_error**2 if known else 0.0), point.sentence_error**2
+    whole = first + second
+    if whole <= 0:
+        return 0.0, (half / t_sentences) ** 2
+    stretch = max(half * np.sqrt(whole) / (t_seeds * first + t_sentences * second), 1.0) ** 2  # Cochran's half width
+    return first * stretch, second * stretch
+
+
+def _pooled(points: Sequence[ScalePoint]) -> tuple[float, int]:
+    """The variance of one seed within runs that have several, and its degrees of freedom."""
+    several = [(point.seeds, _parts(point)[0]) for point in points if not np.isnan(point.seed_error)]
+    df = sum(num - 1 for num, _ in several)
+    return (sum(num * variance * (num - 1) for num, variance in several) / df, df) if df else (0.0, 0)
+
+
+def _turns(points: Sequence[ScalePoint], y_P: np.ndarray, slope: float, variances: _Variances) -> str:
+    """The first step from one scale to the next that clearly goes against the slope, in words."""
+    groups = scale_groups([point.size for point in points])
+    for place in range(len(points) - 1):
+        if groups[place] == groups[place + 1]:
+            continue
+        step_P = np.zeros(len(points))
+        step_P[place], step_P[place + 1] = -1.0, 1.0
+        step = float(step_P @ y_P)
+        if step * slope < 0 and abs(step) > variances.half(step_P):
+            return f"from {points[place].size:,.0f} to {points[place + 1].size:,.0f}"
+    return ""

@@ -1,0 +1,116 @@
+"""One claim over scale: its effect by tokens, with threshold and published value."""
+
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from infoflow.results import END
+
+from ..forms._chart import CONTROL, amount, finished, tips, values_of, with_field
+from ..forms._time_axis import short
+from ._rows import DASHES, SHAPES, Grid
+
+HEIGHT = 170
+_ROOM = 1.6  # of the axis beyond the last run, for the name of its width
+_NAME = {"align": "left", "dx": 7, "fontSize": 10, "fontWeight": "bold"}
+_LINE_NAME = {"align": "left", "fontSize": 9.5, "color": "var(--soft)"}
+_ABOVE, _BELOW = {"baseline": "bottom", "dy": -2}, {"baseline": "top", "dy": 3}
+
+
+def claim_panel(rows: pd.DataFrame, grid: Grid) -> dict[str, Any]:
+    """The chart of one claim's rows (see `tested_rows`)."""
+    ends = _ends(rows)
+    columns = ["run", "corpus", "width", "tokens", "effect", "low", "high", "seeds", "verdict", "update", "line"]
+    shown = rows[columns].assign(
+        width=rows["width"].astype(str),
+        low=rows["low"].clip(*ends),
+        high=rows["high"].clip(*ends),
+        told=rows["verdict"] + rows["seeds"].map(lambda seeds: f", {seeds} seed{'s' if seeds > 1 else ''}"),
+    )
+    runs, checkpoints = shown[shown["update"] == END], shown[shown["update"] != END]
+    y_title = str(rows["unit"].iloc[0]) or None
+    at = {"x": _tokens(grid), "y": alt.Y(**amount("effect", y_title, ends, ticks=4))}
+    look = {
+        "color": alt.Color(**values_of("width", [str(width) for width in grid.widths], grid.shades)),
+        "strokeDash": alt.StrokeDash(**values_of("corpus", grid.corpora, _cycled(DASHES, grid))),
+    }
+    layers = [*_levels(rows, at, grid)]
+    if len(checkpoints):
+        course = alt.Chart(checkpoints).mark_line(strokeWidth=1, opacity=0.6)
+        layers.append(course.encode(**at, color=look["color"], detail="line:N", tooltip=_tooltip()))
+    if len(runs):
+        layers += _runs(runs, at, look, grid)
+    return finished(layers, HEIGHT)
+
+
+def _runs(runs: pd.DataFrame, at: dict[str, Any], look: dict[str, Any], grid: Grid) -> list[alt.Chart]:
+    base = alt.Chart(runs)
+    shape = alt.Shape(**values_of("corpus", grid.corpora, _cycled(SHAPES, grid)))
+    y = {"y": with_field(at["y"], "low"), "y2": alt.Y2("high")}
+    layers = [
+        base.mark_line(strokeWidth=1.4, opacity=0.7).encode(**at, **look, detail="line:N"),
+        base.mark_rule(strokeWidth=2).encode(x=at["x"], **y, color=look["color"]),
+    ]
+    for many in (True, False):
+        own = runs[(runs["seeds"] > 1) == many]
+        if len(own):
+            style = {"filled": True} if many else {"filled": False, "fill": "var(--paper)", "strokeWidth": 1.6}
+            points = alt.Chart(own).mark_point(size=46, opacity=1, **style)
+            layers.append(points.encode(**at, color=look["color"], shape=shape, tooltip=_tooltip()))
+    if len(grid.widths) > 1:
+        last = runs.loc[runs.groupby("line")["tokens"].idxmax()]
+        layers.append(alt.Chart(last).mark_text(**_NAME).encode(**at, color=look["color"], text="width:N"))
+    return layers
+
+
+def _levels(rows: pd.DataFrame, at: dict[str, Any], grid: Grid) -> list[alt.Chart]:
+    """The lines of the threshold and of the published value, with their names."""
+    last = rows.iloc[-1]
+    threshold, published = float(last["threshold"]), float(last["published"])
+    upper = not published < threshold
+    levels = [("needed", threshold, CONTROL, _BELOW if upper else _ABOVE)]
+    if published == published:
+        style = {"color": "var(--soft)", "strokeWidth": 1.2}
+        levels.append(("published", published, style, _ABOVE if upper else _BELOW))
+    drawn = []
+    for name, value, style, side in levels:
+        base = alt.Chart(pd.DataFrame([{"effect": value, "tokens": grid.tokens[0] / 1.2, "text": name}]))
+        drawn.append(base.mark_rule(**style).encode(y=at["y"]))
+        drawn.append(base.mark_text(**_LINE_NAME, **side).encode(**at, text="text:N"))
+    return drawn
+
+
+def _tokens(grid: Grid) -> alt.X:
+    low, high = grid.tokens[0] / 1.25, grid.tokens[1] * _ROOM
+    decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.log10(high) + 1)
+    steps = (1, 3) if high / low > 8 else (1, 2, 5)
+    values = [float(decade * step) for decade in decades for step in steps if low <= decade * step <= high]
+    labels = {str(value): short(value) for value in values}
+    told = " : ".join(f"datum.value == {value} ? '{label}'" for value, label in labels.items()) + " : ''"
+    axis = alt.Axis(values=values, labelExpr=told, grid=False, labelOverlap="greedy")
+    scale = alt.Scale(type="log", domain=[low, high], nice=False)
+    return alt.X("tokens:Q", title="tokens", scale=scale, axis=axis)
+
+
+def _ends(rows: pd.DataFrame) -> tuple[float, float]:
+    """Of the axis: all effects, threshold and published value, and of intervals what goes as far again."""
+    core = rows[["effect", "threshold", "published"]].to_numpy(dtype=float)
+    low, high = float(np.nanmin(core)), float(np.nanmax(core))
+    span = (high - low) or abs(high) or 1.0
+    low = max(float(rows["low"].min()), low - span) if rows["low"].notna().any() else low
+    high = min(float(rows["high"].max()), high + span) if rows["high"].notna().any() else high
+    low, high = min(low, float(np.nanmin(core))), max(high, float(np.nanmax(core)))
+    return low - 0.08 * span, high + 0.12 * span
+
+
+def _cycled(values: Any, grid: Grid) -> list[Any]:
+    found = [values[place % len(values)] for place in range(len(grid.corpora))]
+    return [list(value) if isinstance(value, tuple) else value for value in found]
+
+
+def _tooltip() -> list[alt.Tooltip]:
+    return tips(
+        "run:N", "corpus:N", "width:N", "tokens:Q||.3s", "effect:Q||.3g", "low:Q||.3g", "high:Q||.3g", "told:N|verdict"
+    )

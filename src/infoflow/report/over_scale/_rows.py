@@ -1,0 +1,90 @@
+"""What the figure over scale draws: rows of claims that were tested at two scales, and how widths and corpora look."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from infoflow.findings import scale_groups
+from infoflow.results import END
+
+from .._numbers import listed
+from ..forms._over_time import layer_shades
+from ..forms._time_axis import short
+
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
+DASHES = ((1, 0), (5, 3), (2, 2), (8, 2, 2, 2), (1, 3), (10, 4), (4, 1), (6, 2, 1, 2))
+_LATE = 0.1  # of a run's tokens, as in `trends`
+LEAST_SHADE = 2  # palest colours of the ramp are for what is many
+
+
+def tested_rows(found: pd.DataFrame) -> pd.DataFrame:
+    """The followed rows of each claim that has effects at two scales: ends of trainings, and late checkpoints.
+
+    `line` tells apart what one line joins: runs of one width, depth and corpus, or the checkpoints of one run.
+    """
+    tested = found[found["followed"] & (found["verdict"] != "not testable here")]
+    tested = tested[tested["effect"].notna() & tested["tokens"].gt(0)]
+    late = tested["tokens"] >= _LATE * tested.groupby("run")["tokens"].transform("max")
+    tested = tested[late | (tested["update"] == END)]
+    kept = [own for _, own in tested.groupby(["id", "architecture"], sort=False) if _several(own)]
+    if not kept:
+        return tested.head(0).assign(line="")
+    rows = pd.concat(kept).sort_values("tokens", kind="stable").sort_values("id", key=_order(found), kind="stable")
+    ended = rows["update"] == END
+    shared = rows["corpus"].astype(str) + "/" + rows[["width", "layers", "decoder_layers"]].astype(str).agg("/".join, 1)
+    return rows.assign(line=np.where(ended, shared, "checkpoints of " + rows["run"].astype(str)))
+
+
+def _several(own: pd.DataFrame) -> bool:
+    """Whether runs or checkpoints of one run have two scales."""
+    ended = own[own["update"] == END]
+    if ended["width"].nunique() > 1 or len(set(scale_groups(ended["tokens"].tolist()))) > 1:
+        return True
+    courses = own[own["update"] != END].groupby("run")["tokens"]
+    return any(len(set(scale_groups(tokens.tolist()))) > 1 for _, tokens in courses)
+
+
+def _order(found: pd.DataFrame):
+    places = {id: place for place, id in enumerate(dict.fromkeys(found["id"]))}
+    return lambda column: column.map(places)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Grid:
+    """The scales that all panels share, and how they look."""
+
+    widths: tuple[int, ...]
+    corpora: tuple[str, ...]
+    tokens: tuple[float, float]
+
+    @classmethod
+    def of(cls, rows: pd.DataFrame) -> "Grid":
+        return cls(
+            widths=tuple(sorted({int(width) for width in rows["width"]})),
+            corpora=tuple(dict.fromkeys(rows["corpus"].astype(str))),
+            tokens=(float(rows["tokens"].min()), float(rows["tokens"].max())),
+        )
+
+    @property
+    def shades(self) -> list[str]:
+        return layer_shades(range(len(self.widths) + LEAST_SHADE))[LEAST_SHADE:]
+
+    @property
+    def legend(self) -> list[dict[str, str]]:
+        return [
+            {"label": f"width {width}", "color": shade} for width, shade in zip(self.widths, self.shades, strict=True)
+        ]
+
+    @property
+    def corpora_legend(self) -> list[dict[str, str]]:
+        """Which mark is which corpus, where there are several."""
+        if len(self.corpora) < 2:
+            return []
+        return [{"label": name, "shape": SHAPES[place % len(SHAPES)]} for place, name in enumerate(self.corpora)]
+
+    @property
+    def told(self) -> str:
+        widths = f"width{'s' if len(self.widths) > 1 else ''} {listed([str(width) for width in self.widths])}"
+        first, last = map(short, self.tokens)
+        return f"{widths}; {first} to {last} tokens; {listed(list(self.corpora))}"

@@ -1,0 +1,85 @@
+"""`over_scale`: the claims of several studies over tokens, width and corpus."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from infoflow.findings import (
+    FINDINGS_AT_SCALE,
+    FINDINGS_OVER_SCALE,
+    TRENDS,
+    ScaleRun,
+    findings_over_scale,
+    scale_runs,
+)
+from infoflow.foundation import UserError, current_display, provenance
+from infoflow.report import check_replaceable, write_report
+from infoflow.results import RunFolder
+
+from ._run import Run
+from ._study import only_one
+
+OVER_SCALE = "over-scale"
+_TABLES = (FINDINGS_OVER_SCALE, TRENDS, FINDINGS_AT_SCALE)
+_SCALE = {  # of a plan's parts, what makes a scale; the rest should be the same
+    "model": ("width", "layers", "decoder_layers", "heads", "feedforward"),
+    "training": ("updates", "max_source_tokens", "save_every", "log_every"),
+}
+
+
+def over_scale(studies: Sequence[Path | str], out: Path | str = "runs/over-scale") -> Run:
+    """Judge every claim on each of several studies, and tell how its effect changes with scale: tables, and a report.
+
+    The studies should differ in tokens, width, depth, corpus and seeds alone; what else differs is told as a warning.
+
+    Args:
+        studies: Folders that `infoflow study` wrote, two or more.
+        out: The run folder to write.
+
+    Raises:
+        UserError: See `infoflow.findings.scale_runs`; or the folder holds a run of another kind.
+    """
+    runs = scale_runs(studies)
+    target = RunFolder(out)
+    with only_one(target):
+        if target.read().get("kind", OVER_SCALE) != OVER_SCALE:
+            raise UserError(f"{target.path} holds a run of another kind. Choose another --out.")
+        check_replaceable(target.report)
+        warnings = _differences(runs)
+        for warning in warnings:
+            current_display().warn(warning)
+        found = findings_over_scale(runs)
+        for schema in _TABLES:
+            target.tables.write(found[schema.name], schema)
+        target.update(
+            kind=OVER_SCALE,
+            title="Published claims over scale",
+            runs=[{**run.facts(), **run.scale((), run.architecture)} for run in runs],
+            warnings=warnings,
+            command=provenance()["command"],
+            provenance=provenance(),
+        )
+        write_report(target)
+    return Run(target)
+
+
+def _differences(runs: Sequence[ScaleRun]) -> list[str]:
+    """What makes two studies differ in more than their scale."""
+    first, *others = runs
+    told = []
+    for run in others:
+        names = list(_differing(first.manifest["plan"], run.manifest["plan"]))
+        if names:
+            told.append(f"{run.name} and {first.name} differ in {', '.join(names)}, not only in scale.")
+    return told
+
+
+def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Settings of the model and its training that both plans name, and that are not the same."""
+    found = []
+    for part, scale in _SCALE.items():
+        mine, theirs = one.get(part), other.get(part)
+        if isinstance(mine, dict) and isinstance(theirs, dict):
+            names = [name for name in mine if name in theirs and name not in scale]
+            found += [f"{part}.{name}" for name in names if mine[name] != theirs[name]]
+    return found

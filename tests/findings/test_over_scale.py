@@ -1,0 +1,157 @@
+"""Claims of several runs: rows, the condition that is followed, trends, refusals."""
+
+import pandas as pd
+import pytest
+from invented_scales import scale_run, write_study
+
+from infoflow.findings import (
+    FINDINGS_AT_SCALE,
+    FINDINGS_OVER_SCALE,
+    TRENDS,
+    findings_over_scale,
+    told_of_claims,
+)
+from infoflow.foundation import UserError
+
+CLAIM = "representations:V-1"
+TOKENS = (3e5, 1e6, 3e6)
+GROWING, FALLING = (0.6, 0.9, 1.2), (1.2, 0.9, 0.6)
+
+
+def runs(falls, tokens=TOKENS, **how):
+    return [scale_run(f"run-{place}", *pair, **how) for place, pair in enumerate(zip(falls, tokens, strict=True))]
+
+
+@pytest.fixture(scope="module")
+def grown():
+    return findings_over_scale(runs(GROWING))
+
+
+def total(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    frame = found["trends"]
+    return frame[(frame["id"] == CLAIM) & frame["condition"].str.startswith("total fall")]
+
+
+def test_each_claim_has_a_row_for_each_run(grown):
+    frame = grown["findings_over_scale"]
+    assert list(frame.columns) == FINDINGS_OVER_SCALE.column_names
+    followed = frame[frame["followed"]]
+    assert not followed.duplicated(["id", "architecture", "run", "update"]).any()
+    own = followed[followed["id"] == CLAIM]
+    assert list(own["run"]) == ["run-0", "run-1", "run-2"]
+    assert list(own["tokens"]) == list(TOKENS)
+    assert list(own["verdict"]) == ["holds"] * 3
+    assert set(own["condition"]) == {"fall at every layer"}
+    assert set(frame.loc[frame["id"] == CLAIM, "width"]) == {64}
+
+
+def test_effects_are_those_of_the_findings(grown):
+    from infoflow.findings import evaluate
+
+    frame = grown["findings_over_scale"]
+    for place, run in enumerate(runs(GROWING)):
+        findings = evaluate(run.tables).set_index("id")
+        own = frame[(frame["run"] == f"run-{place}") & (frame["id"] == CLAIM) & frame["decides"]].iloc[0]
+        assert own["effect"] == findings.loc[CLAIM, "effect"]
+        assert (own["low"], own["high"]) == (findings.loc[CLAIM, "low"], findings.loc[CLAIM, "high"])
+        assert own["published"] in (1.33, 0.015)
+
+
+def test_a_run_without_a_claims_tables_cannot_test_it(grown):
+    frame = grown["findings_over_scale"]
+    other = frame[frame["id"] == "representations:V-13"]
+    assert set(other["verdict"]) == {"not testable here"}
+    assert list(other["run"]) == ["run-0", "run-1", "run-2"]
+    assert other["effect"].isna().all()
+    assert other["reason"].str.contains("is absent").all()
+    assert not (grown["trends"]["id"] == "representations:V-13").any()
+
+
+@pytest.mark.parametrize(("falls", "word"), [(GROWING, "grows"), (FALLING, "falls"), ((0.9, 0.901, 0.9), "flat")])
+def test_known_slopes_over_tokens(falls, word):
+    row = total(findings_over_scale(runs(falls))).iloc[0]
+    assert (row["axis"], row["trend"], row["scales"], row["method"]) == ("tokens", word, 3, "intervals")
+    assert row["slope"] == pytest.approx((falls[2] - falls[0]), abs=0.06)
+    assert row["flat_within"] == pytest.approx(0.1)
+
+
+def test_over_width_at_the_same_tokens():
+    wide = [
+        scale_run(f"w-{width}", fall, 1e6, width=width) for width, fall in zip((64, 128, 256), GROWING, strict=True)
+    ]
+    rows = total(findings_over_scale(wide))
+    assert list(rows["axis"]) == ["width"]
+    assert list(rows["trend"]) == ["grows"]
+    assert rows["slope"].iloc[0] == pytest.approx(1.0, abs=0.1)
+
+
+def test_other_corpora_and_depths_are_not_mixed():
+    mixed = [*runs(GROWING[:2], TOKENS[:2]), scale_run("other", 1.2, 3e6, corpus="another")]
+    rows = total(findings_over_scale(mixed))
+    assert list(rows["reason"]) == ["2 scales, of 3 that it takes"]
+    deep = [*runs(GROWING[:2], TOKENS[:2]), scale_run("deep", 1.2, 3e6, layers=6)]
+    assert set(total(findings_over_scale(deep))["trend"]) == {"undetermined"}
+
+
+def test_checkpoints_give_a_trend_of_their_own_by_seeds():
+    courses = {100: 0.3, 300: 0.6, 1000: 0.9}
+    found = findings_over_scale([scale_run("a", 0.9, 1e6, course=courses), scale_run("b", 1.2, 3e6)])
+    rows = total(found).set_index("axis")
+    assert rows.loc["checkpoints", "method"] == "seeds"
+    assert rows.loc["checkpoints", "points"] == 3
+    assert rows.loc["checkpoints", "slope"] == pytest.approx(0.6, abs=0.05)
+    assert rows.loc["tokens", "points"] == 2  # ends of trainings alone
+    own = found["findings_over_scale"]
+    at = own[(own["id"] == CLAIM) & (own["run"] == "a") & own["followed"] & (own["update"] > 0)]
+    assert sorted(at["tokens"]) == [1e5, 3e5, 1e6]
+    assert told_of_claims(found["trends"])[CLAIM, "bert"].endswith("over checkpoints")
+
+
+def test_one_seed_between_the_ends_is_a_point_too():
+    middle = scale_run("run-1", 0.9, 1e6, seeds=(0,))
+    first, _, last = runs(GROWING)
+    row = total(findings_over_scale([first, middle, last])).iloc[0]
+    assert (row["trend"], row["method"]) == ("grows", "intervals")
+    alone = runs(GROWING, seeds=(0,))
+    assert total(findings_over_scale(alone)).iloc[0]["method"] == "residuals"
+
+
+def test_the_order_of_runs_does_not_matter(grown):
+    again = findings_over_scale(runs(GROWING)[::-1])
+    for name, frame in grown.items():
+        pd.testing.assert_frame_equal(frame, again[name])
+
+
+def test_findings_are_those_of_the_largest_run_with_the_trend(grown):
+    frame = grown[FINDINGS_AT_SCALE.name]
+    assert list(frame.columns) == FINDINGS_AT_SCALE.column_names
+    assert not frame["id"].duplicated().any()
+    own = frame.set_index("id").loc[CLAIM]
+    assert own["run"] == "run-2"
+    assert own["trend"] == told_of_claims(grown[TRENDS.name])[CLAIM, "bert"]
+
+
+def test_what_is_refused(tmp_path):
+    one = write_study(tmp_path / "one", 0.6, 3e5)
+    with pytest.raises(UserError, match=r"take two runs or more\. Got 1"):
+        findings_over_scale([one])
+    with pytest.raises(UserError, match=r"counts once\. .* was given twice"):
+        findings_over_scale([one, tmp_path / "." / "one"])
+    with pytest.raises(UserError, match="is not a run folder"):
+        findings_over_scale([one, tmp_path / "nothing"])
+
+
+def test_copies_of_one_model_and_damaged_plans_are_refused(tmp_path):
+    from infoflow.results import RunFolder
+
+    folders = [write_study(tmp_path / name, 0.6, tokens) for name, tokens in (("one", 3e5), ("two", 1e6))]
+    for folder in folders:
+        RunFolder(folder).update(models=[{"model": "causal-lm/seed-0", "sha256": "ab12"}])
+    with pytest.raises(UserError, match="one and two hold the very same model causal-lm/seed-0"):
+        findings_over_scale(folders)
+    RunFolder(folders[1]).update(models=[], plan={"model": {"width": "wide", "layers": 3}})
+    with pytest.raises(UserError, match=r"two is damaged: the plan in its run.json names no width"):
+        findings_over_scale(folders)
+    RunFolder(folders[1]).update(kind="analyze")
+    with pytest.raises(UserError, match="is no study"):
+        findings_over_scale(folders)

@@ -1,0 +1,99 @@
+"""The section over scale: a panel for each claim, in order, with hostile names as text."""
+
+import json
+
+import pytest
+from invented_scales import scale_run
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def found():
+    from infoflow.findings import findings_over_scale
+
+    runs = [
+        scale_run(f"{HOSTILE}-{width}-{place}", fall, tokens, width=width, corpus=HOSTILE, seeds=seeds)
+        for width in (64, 128)
+        for place, (fall, tokens, seeds) in enumerate([(0.6, 3e5, (0, 1, 2)), (0.9, 1e6, (0,)), (1.2, 3e6, (0, 1, 2))])
+    ]
+    return findings_over_scale(runs)
+
+
+@pytest.fixture(scope="module")
+def run(found, tmp_path_factory):
+    from infoflow.findings import FINDINGS_AT_SCALE, FINDINGS_OVER_SCALE, TRENDS
+    from infoflow.results import RunFolder
+
+    run = RunFolder(tmp_path_factory.mktemp("over-scale"))
+    for schema in (FINDINGS_OVER_SCALE, TRENDS, FINDINGS_AT_SCALE):
+        run.tables.write(found[schema.name], schema)
+    facts = {"run": HOSTILE, "width": 64, "layers": 3, "decoder_layers": 3, "corpus": HOSTILE, "tokens": 3e5}
+    run.update(kind="over-scale", title="Published claims over scale", runs=[facts, {**facts, "tokens": 3e6}])
+    return run
+
+
+@pytest.fixture(scope="module")
+def figure(run):
+    from infoflow.report._story import tell
+
+    (figure,) = tell(run).figures
+    return figure
+
+
+def test_a_panel_for_each_claim_that_was_tested_at_two_scales(figure, found):
+    frame = found["findings_over_scale"]
+    tested = frame[frame["verdict"] != "not testable here"]
+    assert set(figure.findings) == set(tested["id"])
+    assert len(figure.panels) == len(figure.payload["claims"]) == tested["id"].nunique()
+    assert figure.panels[0].title.startswith("V-1: ")
+    assert set(figure.data["id"]) == set(figure.findings)
+    assert figure.answer[0].startswith(f"Of {len(figure.panels)} claims")
+
+
+def test_a_panel_has_intervals_threshold_and_published_value(figure):
+    text = json.dumps(figure.panels[0].spec)
+    assert '"needed"' in text
+    assert '"published"' in text
+    encodings = [layer.get("encoding", {}) for layer in figure.panels[0].spec["layer"]]
+    assert any(one.get("y2", {}).get("field") == "high" for one in encodings)
+    (x,) = [one["x"] for one in encodings if one.get("x", {}).get("scale")][:1]
+    assert x["scale"]["type"] == "log"
+    assert [entry["label"] for entry in figure.payload["widths"]] == ["width 64", "width 128"]
+
+
+def test_runs_of_one_seed_are_hollow(figure):
+    layers = [layer for layer in figure.panels[0].spec["layer"] if layer["mark"].get("type") == "point"]
+    assert sorted(layer["mark"]["filled"] for layer in layers) == [False, True]
+
+
+def test_what_holds_and_grows_comes_first(figure):
+    verdicts = [one["verdict"] for one in figure.payload["claims"]]
+    order = ["holds", "undetermined", "fails"]
+    assert verdicts == sorted(verdicts, key=order.index)
+
+
+def test_the_page_holds_hostile_names_as_text(run):
+    from infoflow.report import write_report
+
+    page = write_report(run).read_text(encoding="utf-8")
+    assert HOSTILE not in page
+    assert "Which claims come nearer to what was published" in page
+    assert "Over scale</b>" in page
+    assert "2 studies compared: models of width 64" in page
+
+
+def test_without_two_scales_the_section_says_so(tmp_path, found):
+    from infoflow.findings import FINDINGS_OVER_SCALE, TRENDS
+    from infoflow.report._story import tell
+    from infoflow.results import RunFolder
+
+    run = RunFolder(tmp_path)
+    scale = found["findings_over_scale"]
+    one = scale[scale["run"] == scale["run"].iloc[0]]
+    run.tables.write(one, FINDINGS_OVER_SCALE)
+    run.tables.write(found["trends"].head(0), TRENDS)
+    run.update(kind="over-scale", title="", runs=[])
+    (section,) = tell(run).sections
+    assert section.notes == ["No claim could be tested at two scales."]
+    assert not section.figures
