@@ -1,11 +1,12 @@
 """The parts of a study's plan: one class for each table of the TOML file that has settings of its own."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Literal
 
 from infoflow.corpus import Lines, SplitRule
 from infoflow.dynamics import Lags, Panels, RecordConfig, Rule, Tolerance, Windows
 from infoflow.foundation import (
+    LATER,
     Count,
     CountOrNone,
     LearningRate,
@@ -89,6 +90,7 @@ class AnalysisPlan:
     relevance_sentences: Count = 100  # whose relevance is traced to every head
     importance_sentences: Count = 400  # whose loss is differentiated by every head's gate
     ablation_sentences: Count = 48  # that are read again without each head; curves of removal take half
+    context_sentences: Count = field(default=400, metadata=LATER)  # read again with blocks' attention closed
     probe_sentences: Several = 1000  # with trees, to train and test the probes of attention
     bleu_sentences: Count = 300
     beams: Few = 5
