@@ -101,9 +101,9 @@ def test_weights_are_the_identity_only_where_blocks_are_closed(model):
             assert bool(torch.equal(weights, own)) == is_closed
 
 
-def test_generation_with_a_cache_is_generation_without(model):
-    if model.task != "seq2seq":
-        pytest.skip("it does not translate")
+@pytest.mark.parametrize("family", ["marian", "encoder-decoder"])
+def test_generation_with_a_cache_is_generation_without(family):
+    model = load_model(build(family))
     ids, mask = pad_rows([[5, 6, 7, 8, 9]], PAD)
     common = {"attention_mask": mask, "max_new_tokens": 6, "do_sample": False, "num_beams": 1, "min_new_tokens": 6}
     common["decoder_start_token_id"] = start_token_id(model)

@@ -18,6 +18,7 @@ from ._plan_sections import (
     AlignmentPlan,
     AnalysisPlan,
     CheckpointsPlan,
+    ContextPlan,
     CorpusPlan,
     DynamicsPlan,
     EnginePlan,
@@ -55,6 +56,7 @@ class StudyPlan:
     dynamics: DynamicsPlan = field(default_factory=DynamicsPlan)
     checkpoints: CheckpointsPlan = field(default_factory=CheckpointsPlan)
     pruning: PruningPlan = field(default_factory=PruningPlan)
+    context: ContextPlan = field(default_factory=ContextPlan)
     engine: EnginePlan = field(default_factory=EnginePlan)
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ from infoflow.training import usable_device
 from ._clock import wall_clock
 from ._graph import Graph, graph
 from ._plan import StudyPlan
-from ._plan_sections import PruningPlan
+from ._plan_sections import ContextPlan, PruningPlan
 from ._run_stages import run_stages
 from ._study import only_one
 from .stages import Keep, Record, Train
@@ -43,7 +43,9 @@ def train_model(
     """
     plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
     # What names other objectives of the plan is left out with them.
-    plan = dataclasses.replace(plan, objectives=(objective,), seeds=(seed,), pairs=(), pruning=PruningPlan())
+    plan = dataclasses.replace(
+        plan, objectives=(objective,), seeds=(seed,), pairs=(), pruning=PruningPlan(), context=ContextPlan()
+    )
     run = RunFolder(out or Path("runs") / objective)
     if not run.path.exists():  # what is trained already needs no device
         usable_device(plan.training.device)

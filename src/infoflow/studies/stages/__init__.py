@@ -16,6 +16,7 @@ from ._measure_suite import MeasureSuiteCheckpoint as MeasureSuiteCheckpoint
 from ._prune import Prune as Prune
 from ._record import CompareRecordings as CompareRecordings
 from ._record import Record as Record
+from ._retrain import Retrain as Retrain
 from ._stage import AbstractStage as AbstractStage
 from ._train import Train as Train
 from ._weigh import WeighCheckpoint as WeighCheckpoint
@@ -24,6 +25,7 @@ STAGES: tuple[type[AbstractStage], ...] = (
     Train,
     Keep,
     Prune,
+    Retrain,
     MeasureModel,
     Compare,
     Record,

@@ -91,12 +91,13 @@ def curves(plan: StudyPlan, objective: Spec) -> list[Curve]:
 
 def scopes(plan: StudyPlan, objective: Spec) -> list[str]:
     """The plan's scopes that such a model has; "all" only where it is more than another one of them."""
-    kinds = _kinds(plan, objective)
+    kinds = attention_kinds(plan, objective)
     there = [scope for scope in dict.fromkeys(plan.pruning.scopes) if scope in (*kinds, ALL_HEADS)]
     return [scope for scope in there if scope != ALL_HEADS or len(kinds) > 1 or there == [ALL_HEADS]]
 
 
-def _kinds(plan: StudyPlan, objective: Spec) -> tuple[str, ...]:
+def attention_kinds(plan: StudyPlan, objective: Spec) -> tuple[str, ...]:
+    """Kinds of attention that such a model has."""
     return _KINDS.get(plan.objective(objective.label).layout, ("encoder-self",))
 
 
@@ -107,7 +108,7 @@ def pieces(plan: StudyPlan, objective: Spec) -> list[Piece]:
 
 def num_heads(plan: StudyPlan, objective: Spec, scope: str) -> int:
     """Heads of a scope of a model."""
-    kinds = _kinds(plan, objective)
+    kinds = attention_kinds(plan, objective)
     encoder, decoder = plan.model.layers, plan.model.decoder_depth
     if len(kinds) == 1:
         return plan.model.heads * (encoder + (decoder if plan.match == "depth" else 0))
