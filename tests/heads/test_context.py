@@ -250,7 +250,7 @@ def test_bleu_is_of_greedy_translations_with_the_same_blocks_closed(matched_mode
 def test_what_is_asked_for_is_checked(matched_models, corpus, tmp_path):
     with pytest.raises(UserError, match=r"sentences must be at least 1, or None for all\. Got 0"):
         EncoderContext(0)
-    with pytest.raises(UserError, match="kind must be among decoder-self .* Got encoder-self"):
+    with pytest.raises(UserError, match=r"kind must be among decoder-self .* Got encoder-self"):
         closings_of(matched_models["causal-lm"], "encoder-self")
     path = tmp_path / "one.txt"
     path.write_text("the cat sees\na dog\n")

@@ -16,7 +16,7 @@ def test(curves: Curves) -> list[Condition]:
     difference = curves["difference"]
     return [
         exceeds(
-            "share of what the model has learned that hangs on the encoder's self-attention less that on the decoder's, "
+            "share of what the model has learned that hangs on the encoder's self-attention, less on the decoder's, "
             f"each {how_closed(difference)}",
             difference[:, :1],
             0.0,
