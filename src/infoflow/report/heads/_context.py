@@ -39,6 +39,7 @@ class _Metric:
 
     label: str
     axis: str
+    told: str  # in the sentence that answers
     note: str
 
 
@@ -46,10 +47,21 @@ _METRICS = {
     "share": _Metric(
         label="share of what is learned",
         axis="share lost",
+        told="lost of what is learned beyond frequencies",
         note="Loss that closing adds, as a share of what the model has learned beyond frequencies.",
     ),
-    "loss": _Metric(label="loss", axis="loss added (nats per token)", note="What closing adds to the loss."),
-    "bleu": _Metric(label="BLEU", axis="change of BLEU", note="Change of BLEU, greedy translations: below 0 is worse."),
+    "loss": _Metric(
+        label="loss",
+        axis="loss added (nats per token)",
+        told="nats per token added to the loss",
+        note="What closing adds to the loss.",
+    ),
+    "bleu": _Metric(
+        label="BLEU",
+        axis="change of BLEU",
+        told="change of BLEU",
+        note="Change of BLEU of greedy translations: below 0 is worse.",
+    ),
 }
 _KEYS = ["series", "metric", "kind", "which", "number", "retrained"]
 
@@ -132,7 +144,9 @@ def _span(curves: pd.DataFrame) -> list[float]:
 def _chart(own: pd.DataFrame, control: pd.DataFrame, cast: Cast, told: _Metric, span: list[float]) -> dict[str, Any]:
     series, most = cast.present(own), int(own["blocks"].max())
     at = {
-        "x": alt.X(**amount("closed", "upper blocks closed", [0, most + 2 * _BESIDE], values=list(range(most + 1)))),
+        "x": alt.X(
+            **amount("closed", "upper blocks closed", [0, most + 2 * _BESIDE], values=list(range(most + 1)), format="d")
+        ),
         "y": alt.Y(**amount("value", told.axis, span)),
     }
     upper = _from_nothing(own.loc[own["which"].eq("upper") | (own["which"].eq("all") & own["retrained"].eq(0))])
@@ -189,7 +203,7 @@ def _sentences(curves: pd.DataFrame, cast: Cast) -> Iterator[str]:
         own = all_closed.loc[all_closed["kind"] == kind]
         parts = [f"{_lost(own.loc[own['series'] == one.key])} in {one.label}" for one in cast.present(own)]
         if parts:
-            yield f"With all blocks of {name} closed, {_METRICS[metric].axis}: {listed(parts)}."
+            yield f"With {name} closed at all blocks, {_METRICS[metric].told}: {listed(parts)}."
 
 
 def _lost(own: pd.DataFrame) -> str:
