@@ -9,7 +9,7 @@ import pandas as pd
 
 from .._figure import Figure, Method, Panel, PanelGroup
 from .._language import Cast, Series
-from .._numbers import listed, number
+from .._numbers import number
 from .._samples import Samples
 from ..forms._chart import BASELINE, amount, color_of, finished, lit, tips
 from ..forms._hollow import HOLLOW
@@ -86,7 +86,7 @@ def context_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         answer=list(_sentences(curves, cast)),
         panels=groups[0].panels,
         caption=f"{f'Means over {seeds} seeds' if seeds > 1 else 'One seed'}; bands and whiskers: {bands}; "
-        f"{int(trained['count'].median()):,} sentences."
+        f"{int(trained.loc[trained['metric'] == 'loss', 'count'].median()):,} sentences."
         + (" Grey, dashed: untrained models (loss)." if len(control) else ""),
         how_to_read=[
             "Across: how many blocks, counted from the top, can see no other token. Up: what that costs. A line that "
@@ -201,18 +201,17 @@ def _sentences(curves: pd.DataFrame, cast: Cast) -> Iterator[str]:
     all_closed = curves.loc[curves["which"].eq("all") & curves["metric"].eq(metric)]
     for kind, name in _KINDS.items():
         own = all_closed.loc[all_closed["kind"] == kind]
-        parts = [f"{_lost(own.loc[own['series'] == one.key])} in {one.label}" for one in cast.present(own)]
+        parts = [_lost(own.loc[own["series"] == one.key], one) for one in cast.present(own)]
         if parts:
-            yield f"With {name} closed at all blocks, {_METRICS[metric].told}: {listed(parts)}."
+            yield f"With {name} closed at all blocks, {_METRICS[metric].told}: {'; '.join(parts)}."
 
 
-def _lost(own: pd.DataFrame) -> str:
+def _lost(own: pd.DataFrame, series: Series) -> str:
     """At test time, and of models that were retrained."""
-    texts = [
-        f"{_value(row)}{f' after {row.retrained:,} updates of training on' if row.retrained else ''}"
-        for row in own.sort_values("retrained").itertuples()
-    ]
-    return ", ".join(texts)
+    rows = list(own.sort_values("retrained").itertuples())
+    texts = [f"{_value(row)} after {row.retrained:,} updates of training on" for row in rows if row.retrained]
+    begin = [f"{_value(row)} in {series.label}" for row in rows if not row.retrained] or [f"in {series.label}"]
+    return ", ".join([*begin, *texts])
 
 
 def _value(row: Any) -> str:
