@@ -6,7 +6,7 @@ import transformers
 from toy import build_toy
 
 from infoflow.foundation import UserError
-from infoflow.heads import Relevance, alti_contributions, relevance, token_relevance
+from infoflow.heads import EncoderContext, Relevance, alti_contributions, relevance, token_relevance
 from infoflow.models import load_model
 from infoflow.representations import InfluenceByFrequency
 
@@ -45,6 +45,10 @@ def test_gradients_see_every_path(mixed):
     found = relevance(mixed, BATCH, method="gradient-x-input", normalise="abs")
     assert found.groupby("layer")["relevance"].sum().tolist() == pytest.approx([1.0, 1.0])
     assert Relevance(method="gradient-x-input").refusal(mixed) is None
+
+
+def test_closing_attention_is_refused_where_it_does_not_close_all(mixed):
+    assert "beside attention" in str(EncoderContext().refusal(mixed))
 
 
 def test_influence_is_refused_where_a_removed_token_still_reaches_the_others(mixed):

@@ -94,6 +94,26 @@ def test_the_first_attention_is_not_computed_again(model, rows):
         assert ran
 
 
+def test_the_first_attention_runs_where_it_is_asked_to(model, rows):
+    """What changes in its weights is then seen, as in a whole run."""
+    inputs = padded(model, rows)
+    with torch.no_grad(), recorded_blocks(model) as recorded:
+        model.module(**inputs)
+
+    def uniform(call):
+        if (call.stack, call.kind, call.layer) != (name, "self", 1):
+            return None
+        return call.edited(weights=torch.full_like(call.weights, 1 / call.weights.shape[-1]))
+
+    for stack in model.anatomy.stacks:
+        name = stack.name
+        with torch.no_grad(), tap(model, on_attention=uniform):
+            whole = model.module(**inputs).logits
+            with skipped_blocks(model, recorded, *first_block(model, name, 1), 1, keep_heads=False):
+                upper = model.module(**inputs).logits
+        torch.testing.assert_close(upper, whole, rtol=1e-4, atol=2e-5)
+
+
 def test_heads_that_a_gate_halves_are_halved_once(model, rows):
     inputs = padded(model, rows)
     gates = {

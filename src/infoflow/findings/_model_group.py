@@ -52,6 +52,7 @@ _MADE_BY = {
         ),
         "a plan with a schedule in [checkpoints] makes it",
     ),
+    "encoder_context": "infoflow study on the run's folder makes it, without training again",
     "head_coreference": f"it needs a corpus with coreference annotation, such as CoNLL-2012 or CorefUD{_LEFT_OUT}",
     "head_probe": _TREES,
     "head_relations": _TREES,

@@ -12,8 +12,17 @@ from ._ablation_transfer import ablation_transfer as ablation_transfer
 from ._annotation import Annotation as Annotation
 from ._attention_probe import AttentionProbe as AttentionProbe
 from ._classes import head_classes as head_classes
+from ._closed_attention import closed_attention as closed_attention
+from ._closed_attention import self_attention_blocks as self_attention_blocks
 from ._confidence import confidence as confidence
 from ._confidence_measure import Confidence as Confidence
+from ._context_measure import ENCODER_CONTEXT as ENCODER_CONTEXT
+from ._context_measure import Closing as Closing
+from ._context_measure import EncoderContext as EncoderContext
+from ._context_measure import closings_of as closings_of
+from ._context_measure import context_bleu as context_bleu
+from ._context_measure import context_rows as context_rows
+from ._context_measure import context_scores as context_scores
 from ._copying import copying_scores as copying_scores
 from ._copying import logit_directions as logit_directions
 from ._coreference_measure import Coreference as Coreference

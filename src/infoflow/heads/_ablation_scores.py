@@ -3,10 +3,11 @@
 # V variant (0: the model as it is), K bootstrap block (64), S statistic that adds up over sentences, R replicate
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
+from torch import Tensor
 
 from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions
@@ -16,12 +17,15 @@ from infoflow.models import BleuStatistics, Model, bleu_statistics, translate
 from ._ablate import ablate
 from ._head_sets import HeadSet
 from ._replacement import AblationMode
-from ._scored import SentenceScorer
+from ._scored import ScoredBatch, SentenceScorer
 from ._significance import paired_bootstrap_p, sign_flip_p
 from ._variant_losses import VariantLosses
 
 SentenceFunction = Callable[[Model, Corpus], Float[np.ndarray, " sentence"]]
 """A user's own metric: a number for each sentence of the corpus; their mean is the score."""
+
+BatchLosses = Callable[[ScoredBatch], tuple[Tensor, Tensor]]
+"""Of a batch: summed loss of each sentence of the model as it is (B,), and of each variant (V, B); on the CPU."""
 
 _BLEU_RESAMPLES = 1000
 
@@ -36,6 +40,10 @@ class VariantScores:
     score: Callable[[np.ndarray], np.ndarray]  # (…, S) → (…,)
     num_sentences: int
     signature: str = ""  # sacreBLEU's
+
+    def at(self, places: Sequence[int]) -> "VariantScores":
+        """Some of the variants, in this order."""
+        return replace(self, sums_VKS=self.sums_VKS[list(places)])
 
     def changes(self) -> Float[np.ndarray, "variant row"]:
         """Score of each variant less the full model's: the estimate, then its bootstrap replicates (V − 1, 1 + R)."""
@@ -67,12 +75,25 @@ def loss_scores(
     """Losses of the model and of each variant on the sentences `rows`, in nats per predicted token."""
     budget = (options or PassOptions()).tokens_per_batch
     engine = VariantLosses(scorer, mode, budget, rows)
-    sums_VKS = np.zeros((1 + len(variants), NUM_BLOCKS, 2))
-    label, sentences = f"Ablating heads of {scorer.model.name}", 0
-    with current_display().progress(label, len(rows), "sentences") as progress:
+    return summed_losses(
+        scorer,
+        rows,
+        1 + len(variants),
+        lambda batch: engine.losses(batch, variants),
         # An eighth of the budget: at least eight variants of a batch run together.
-        for batch in scorer.batches(rows, max(1, budget // 8)):
-            clean_B, losses_VB = engine.losses(batch, variants)
+        budget=max(1, budget // 8),
+        label=f"Ablating heads of {scorer.model.name}",
+    )
+
+
+def summed_losses(
+    scorer: SentenceScorer, rows: np.ndarray, num: int, losses: BatchLosses, *, budget: int, label: str
+) -> VariantScores:
+    """`num` losses of the sentences `rows` as sums per bootstrap block; `budget`: padded tokens of a batch."""
+    sums_VKS, sentences = np.zeros((num, NUM_BLOCKS, 2)), 0
+    with current_display().progress(label, len(rows), "sentences") as progress:
+        for batch in scorer.batches(rows, budget):
+            clean_B, losses_VB = losses(batch)
             blocks = batch.padded.blocks.numpy()
             together_BV = np.concatenate([clean_B[:, None].numpy(), losses_VB.T.numpy()], axis=1)
             np.add.at(sums_VKS[:, :, 0].T, blocks, together_BV)
@@ -105,17 +126,28 @@ def corpus_scores(
                 if callable(metric):
                     sums.append(_function_sums(metric, model, corpus, blocks))
                 else:
-                    found, signature = _bleu_sums(model, corpus, blocks, beams)
+                    found, signature = bleu_sums(model, corpus, beams)
                     sums.append(found)
             progress.advance(1)
-    name, unit = ("bleu", "percent") if not callable(metric) else (getattr(metric, "__name__", "metric"), "")
-    score = _ratio if callable(metric) else _bleu
+    if not callable(metric):
+        return bleu_variants(sums, len(corpus), signature)
     return VariantScores(
-        metric=name,
-        unit=unit,
+        metric=getattr(metric, "__name__", "metric"),
+        unit="",
         sums_VKS=np.stack(sums),
-        score=score,
+        score=_ratio,
         num_sentences=len(corpus),
+    )
+
+
+def bleu_variants(sums: Sequence[np.ndarray], num_sentences: int, signature: str) -> VariantScores:
+    """BLEU of variants from the statistics of each (`bleu_sums`), the model as it is first."""
+    return VariantScores(
+        metric="bleu",
+        unit="percent",
+        sums_VKS=np.stack(sums),
+        score=_bleu,
+        num_sentences=num_sentences,
         signature=signature,
     )
 
@@ -138,13 +170,13 @@ def _bleu(sums: np.ndarray) -> np.ndarray:
     return np.array([score(row) for row in sums.reshape(-1, 10)]).reshape(sums.shape[:-1])
 
 
-def _bleu_sums(model: Model, corpus: Corpus, blocks: np.ndarray, beams: int) -> tuple[np.ndarray, str]:
-    """Statistics of each block, and sacreBLEU's signature."""
+def bleu_sums(model: Model, corpus: Corpus, beams: int) -> tuple[np.ndarray, str]:
+    """BLEU's statistics of each bootstrap block (64, 10), lower-cased, and sacreBLEU's signature."""
     if "translation" not in corpus.columns:
         raise UserError(f"BLEU compares with translations, and {corpus.name} has none. Give a parallel corpus.")
     sentences = list(corpus)
     output = translate(model, [sentence.text for sentence in sentences], beams=beams)
-    sums, signature = np.zeros((NUM_BLOCKS, 10)), ""
+    sums, signature, blocks = np.zeros((NUM_BLOCKS, 10)), "", block_of(corpus.content_ids)
     for block in np.unique(blocks):
         rows = np.flatnonzero(blocks == block)
         references = [[sentences[row].translation or ""] for row in rows]

@@ -8,6 +8,9 @@ from infoflow.models import Anatomy, Model
 Head = tuple[str, str, int, int]
 """(stack, kind, layer, head): ("encoder", "self", 0, 3), ("decoder", "cross", 5, 0); layers and heads from 0."""
 HeadSet = frozenset[Head]
+Block = tuple[str, int]
+"""(stack, layer): ("encoder", 0); layers from 0."""
+BlockSet = frozenset[Block]
 
 
 def all_heads(anatomy: Anatomy) -> list[Head]:

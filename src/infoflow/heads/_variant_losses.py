@@ -2,7 +2,7 @@
 
 # V variant, B sentence
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import torch
@@ -11,10 +11,10 @@ from torch import Tensor
 
 from infoflow.flow import PaddedBatch
 from infoflow.foundation import hash64_array
-from infoflow.models import FastLinear, Site, first_block, recorded_blocks, skipped_blocks, tap
+from infoflow.models import FastLinear, Model, Site, first_block, recorded_blocks, skipped_blocks, tap
 
 from ._head_edit import HeadEdit
-from ._head_sets import HeadSet
+from ._head_sets import Block, HeadSet
 from ._replacement import AblationMode, DonatedHeads, HeadMeans, Replacement, zeros
 from ._scored import ScoredBatch, SentenceScorer
 
@@ -28,12 +28,6 @@ class VariantLosses:
         variants that run together."""
         self._scorer, self._model, self._budget = scorer, scorer.model, token_budget
         self._mode, self._reference = mode, reference
-        self._order = {
-            (stack.name, layer.index): place
-            for place, (stack, layer) in enumerate(
-                (stack, layer) for stack in self._model.anatomy.stacks for layer in stack.layers
-            )
-        }
         self._means = self._head_means() if mode == "mean" else None
         self._choice = DonorChoice(scorer, reference) if mode == "resample" else None
 
@@ -48,7 +42,8 @@ class VariantLosses:
             replacement = self._replacement(batch)
             longest = max(stream.input_ids.shape[1] for stream in batch.padded.streams.values())
             together = max(1, self._budget // (batch.size * longest))
-            for (stack, layer), members in self._by_first_block(variants).items():
+            changed = [{(stack, layer) for stack, _, layer, _ in heads} for heads in variants]
+            for (stack, layer), members in by_first_block(self._model, changed).items():
                 for start in range(0, len(members), together):
                     part = members[start : start + together]
                     edit = HeadEdit([variants[index] for index in part], replacement)
@@ -59,15 +54,6 @@ class VariantLosses:
                         losses = self._scorer.losses(batch.repeated(len(part)))
                     losses_VB[part] = losses.double().cpu().view(len(part), -1)
         return clean_B, losses_VB
-
-    def _by_first_block(self, variants: Sequence[HeadSet]) -> dict[tuple[str, int], list[int]]:
-        """Indices of the variants by the lowest block that they change; empty sets change none."""
-        groups: dict[tuple[str, int], list[int]] = {}
-        for index, heads in enumerate(variants):
-            if heads:
-                lowest = min(((stack, layer) for stack, _, layer, _ in heads), key=self._order.__getitem__)
-                groups.setdefault(first_block(self._model, *lowest), []).append(index)
-        return groups
 
     def _replacement(self, batch: ScoredBatch) -> Replacement:
         if self._mode == "zero":
@@ -95,6 +81,18 @@ class VariantLosses:
             for (stack, kind), layers in seen.heads.items()
             for layer, heads in enumerate(layers)
         }
+
+
+def by_first_block(model: Model, changed: Sequence[Collection[Block]]) -> dict[Block, list[int]]:
+    """Indices of variants by the lowest block that has to run, given the blocks that each changes; those that change
+    none are left out."""
+    blocks = ((stack.name, layer.index) for stack in model.anatomy.stacks for layer in stack.layers)
+    order = {block: place for place, block in enumerate(blocks)}
+    groups: dict[Block, list[int]] = {}
+    for index, own in enumerate(changed):
+        if own:
+            groups.setdefault(first_block(model, *min(own, key=order.__getitem__)), []).append(index)
+    return groups
 
 
 class DonorChoice:

@@ -87,9 +87,11 @@ def _keep_attention(model: Model, kept: AttentionOutput) -> Iterator[RemovableHa
 
 
 @contextmanager
-def skipped_blocks(model: Model, recorded: BlockOutputs, stack: str, layer: int, variants: int) -> Iterator[None]:
+def skipped_blocks(
+    model: Model, recorded: BlockOutputs, stack: str, layer: int, variants: int, *, keep_heads: bool = True
+) -> Iterator[None]:
     """Blocks that run before block `layer` of `stack` do not run: they return what was recorded. Of that block's
-    self-attention only the output projection runs, on the recorded heads.
+    self-attention only the output projection runs, on the recorded heads; with `keep_heads=False` all of it does.
 
     The model is to be called on the recorded batch repeated `variants` times (`x.repeat(variants, 1)`), and so are the
     recorded states. Everything between the blocks is the model's own code. A stack whose layers are one shared module
@@ -107,7 +109,7 @@ def skipped_blocks(model: Model, recorded: BlockOutputs, stack: str, layer: int,
             block = model.module.get_submodule(one.layers[index].block)
             output = _repeated(recorded.outputs[one.name, index], variants)
             restore.enter_context(returning(block, lambda output=output: output))
-        if kept := recorded.attentions.get((stack, layer)):
+        if keep_heads and (kept := recorded.attentions.get((stack, layer))):
             restore.enter_context(_kept_heads(model, kept, variants))
         yield
 

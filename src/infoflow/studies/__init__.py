@@ -24,6 +24,7 @@ from ._plan import StudyPlan as StudyPlan
 from ._plan_sections import AlignmentPlan as AlignmentPlan
 from ._plan_sections import AnalysisPlan as AnalysisPlan
 from ._plan_sections import CheckpointsPlan as CheckpointsPlan
+from ._plan_sections import ContextPlan as ContextPlan
 from ._plan_sections import CorpusPlan as CorpusPlan
 from ._plan_sections import DynamicsPlan as DynamicsPlan
 from ._plan_sections import EnginePlan as EnginePlan
@@ -51,6 +52,7 @@ from .stages import MeasureModel as MeasureModel
 from .stages import MeasureSuiteCheckpoint as MeasureSuiteCheckpoint
 from .stages import Prune as Prune
 from .stages import Record as Record
+from .stages import Retrain as Retrain
 from .stages import Train as Train
 from .stages import Transplant as Transplant
 from .stages import WeighCheckpoint as WeighCheckpoint

@@ -10,6 +10,7 @@ from infoflow.heads import (
     AttentionProbe,
     Confidence,
     Coreference,
+    EncoderContext,
     Entropy,
     HeadDistance,
     HeadLayerDistance,
@@ -185,6 +186,7 @@ def _all_standard(plan: AnalysisPlan) -> list[AbstractMeasure]:
         Importance(sentences=plan.importance_sentences),
         Ablation(sentences=plan.ablation_sentences),
         PruningCurve(sentences=(plan.ablation_sentences + 1) // 2),
+        EncoderContext(sentences=plan.context_sentences),
     ]
 
 

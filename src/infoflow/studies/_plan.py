@@ -18,6 +18,7 @@ from ._plan_sections import (
     AlignmentPlan,
     AnalysisPlan,
     CheckpointsPlan,
+    ContextPlan,
     CorpusPlan,
     DynamicsPlan,
     EnginePlan,
@@ -57,6 +58,7 @@ class StudyPlan:
     checkpoints: CheckpointsPlan = field(default_factory=CheckpointsPlan)
     pruning: PruningPlan = field(default_factory=PruningPlan)
     transplant: TransplantPlan = field(default_factory=TransplantPlan)
+    context: ContextPlan = field(default_factory=ContextPlan)
     engine: EnginePlan = field(default_factory=EnginePlan)
 
     def __post_init__(self) -> None:

@@ -10,7 +10,8 @@ from infoflow.objectives import AbstractObjective
 from infoflow.over_training import DEFAULT_SCHEDULE, checkpoint_steps
 
 _VARIANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,40}")
-PRUNED = ("encoder", "decoder", "encoder-decoder")
+TRAINED_ON = ("encoder", "decoder", "encoder-decoder")
+"""Layouts of models that a study prunes, or trains on with closed attention."""
 TEACHING = ("encoder", "encoder-pair", "encoder-spans")  # layouts of masked LMs
 PAIRS = ("objectives", "neighbours")
 TOKEN_DROPOUT = "token-dropout"
@@ -34,6 +35,8 @@ class Plan(Protocol):
     @property
     def pruning(self) -> Any: ...
     @property
+    def context(self) -> Any: ...
+    @property
     def training(self) -> Any: ...
     @property
     def checkpoints(self) -> Any: ...
@@ -52,9 +55,12 @@ def check_plan(plan: Plan) -> None:
     for name, values in lists.items():
         if len(set(values)) < len(values):
             raise UserError(f"{name} must be a list of different values. Got {as_written(values)}. Leave out one.")
-    if plan.pruning.on:
-        one_of("pruning.objectives", plan.pruning.objectives, plan.objectives)
-        _check_pruned(plan)
+    for name, section in (("pruning", plan.pruning), ("context", plan.context)):
+        if section.on:
+            one_of(f"{name}.objectives", section.objectives, plan.objectives)
+            _check_trained_on(plan, name, section.objectives)
+    if plan.context.on:
+        _check_retrained(plan)
     for pair in plan.pairs:
         _check_pair(plan, pair)
     _check_schedules(plan)
@@ -74,12 +80,22 @@ def _check_variants(variants: Mapping[str, Mapping[str, Any]]) -> None:
         )
 
 
-def _check_pruned(plan: Plan) -> None:
-    for name in plan.pruning.objectives:
-        if (layout := plan.objective(name).layout) not in PRUNED:
+def _check_trained_on(plan: Plan, section: str, objectives: tuple[str, ...]) -> None:
+    for name in objectives:
+        if (layout := plan.objective(name).layout) not in TRAINED_ON:
             raise UserError(
-                f"pruning.objectives must train a model without further parts ({', '.join(PRUNED)}). Got {name}, "
+                f"{section}.objectives must train a model without further parts ({', '.join(TRAINED_ON)}). Got {name}, "
                 f"which trains one of the layout {layout}. Leave it out."
+            )
+
+
+def _check_retrained(plan: Plan) -> None:
+    for name in plan.context.objectives:
+        objective = plan.objective(name)
+        if objective.layout == "encoder-decoder" and not objective.needs_translation:
+            raise UserError(
+                "context.objectives must be language models and models that translate: a decoder that restores parts "
+                f"of texts is not scored on whole ones. Got {name}. Leave it out."
             )
 
 

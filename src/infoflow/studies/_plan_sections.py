@@ -1,11 +1,12 @@
 """The parts of a study's plan: one class for each table of the TOML file that has settings of its own."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Literal
 
 from infoflow.corpus import Lines, SplitRule
 from infoflow.dynamics import Lags, Panels, RecordConfig, Rule, Tolerance, Windows
 from infoflow.foundation import (
+    LATER,
     Count,
     CountOrNone,
     LearningRate,
@@ -26,6 +27,7 @@ from ._plan_checks import one_of
 
 Reference = Literal["final", "previous", "initial", "other-seed"]
 Scope = Literal["encoder-self", "decoder-self", "decoder-cross", "all"]
+Closed = Literal["encoder-self", "decoder-self"]
 Heads = Annotated[float, Limits(at_least=0, at_most=10**6)]
 Penalties = Annotated[tuple[Weight, ...], Limits(filled=True)]
 Objectives = Annotated[tuple[str, ...], Limits(filled=True)]
@@ -89,6 +91,7 @@ class AnalysisPlan:
     relevance_sentences: Count = 100  # whose relevance is traced to every head
     importance_sentences: Count = 400  # whose loss is differentiated by every head's gate
     ablation_sentences: Count = 48  # that are read again without each head; curves of removal take half
+    context_sentences: Count = field(default=400, metadata=LATER)  # read again with blocks' attention closed
     probe_sentences: Several = 1000  # with trees, to train and test the probes of attention
     bleu_sentences: Count = 300
     beams: Few = 5
@@ -235,6 +238,29 @@ class PruningPlan:
         if wrong := [point for point in self.scratch_points if not 0 <= point < len(self.penalties)]:
             last = len(self.penalties) - 1
             raise UserError(f"pruning.scratch_points must lie in 0..{last}, one for each penalty. Got {wrong[0]}.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ContextPlan:
+    """How converged models are trained on with closed self-attention, beside the same with all of it open; off unless
+    asked for.
+
+    Closing at test time (the table `encoder_context` has it of every model) says what a model uses; what is still lost
+    when it was trained on that way, only that context can give. A model is retrained once with all open and once for
+    each of `kinds` that it has; each costs `updates` of training. Models that translate also do so, greedily.
+    """
+
+    on: bool = False
+    objectives: Objectives = ("translation",)  # whose models are trained on, at every seed
+    kinds: Annotated[tuple[Closed, ...], Limits(filled=True)] = ("encoder-self", "decoder-self")
+    updates: Count = 500
+    learning_rate: LearningRate = 5e-4  # at its peak; it rises over a tenth of the updates and falls to 0
+    sentences: CountOrNone = 400  # of the analysed ones, whose loss is taken; 0: all
+    bleu_sentences: CountOrNone = 100  # of the analysed ones, translated open and closed; 0: none
+    save_every: CountOrNone = 250  # updates between checkpoints
+
+    def __post_init__(self) -> None:
+        check_settings(self, "context")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,6 +14,7 @@ from .._samples import Estimate, Samples
 from ..forms._chart import amount, color_of, finished, shape_of, tips
 from ..forms._lines import SHARE, level
 from ..forms._scatter import points
+from ._context import context_figure
 from ._map import head_map_figure
 from ._matter import matter_figure
 from ._removed import removed_figure
@@ -50,7 +51,9 @@ def heads_section(tables: ModelTables) -> Section | None:
             figures.append(_positional_figure(pairs, cast))
     figures += [matter_figure(frames, tables.get("ablation_transfer"), cast)]
     figures += [removed_figure(frame, cast) for frame in tables.some(["head_pruning_curve"]).values()]
-    return HEADS.told_by(figures, cast, frames.values())
+    context = tables.some(["encoder_context"])
+    figures += [context_figure(frame, cast) for frame in context.values()]
+    return HEADS.told_by(figures, cast, [*frames.values(), *context.values()])
 
 
 def _positional_frame(confidence: pd.DataFrame, positional: pd.DataFrame) -> pd.DataFrame:

@@ -17,6 +17,7 @@ from ._measure_suite import MeasureSuiteCheckpoint as MeasureSuiteCheckpoint
 from ._prune import Prune as Prune
 from ._record import CompareRecordings as CompareRecordings
 from ._record import Record as Record
+from ._retrain import Retrain as Retrain
 from ._stage import AbstractStage as AbstractStage
 from ._train import Train as Train
 from ._transplant import Transplant as Transplant
@@ -28,6 +29,7 @@ STAGES: tuple[type[AbstractStage], ...] = (
     Prune,
     ChooseHeads,
     Transplant,
+    Retrain,
     MeasureModel,
     Compare,
     Record,

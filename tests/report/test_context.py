@@ -1,0 +1,94 @@
+"""The figure on closed self-attention: lines, single blocks and retrained models, from INVENTED numbers."""
+
+import json
+
+import pytest
+
+from infoflow.results import RunFolder
+
+from .synthetic_run import _write, make_study, without_tables
+
+BLOCKS = 3
+
+
+def _row(objective, seed, kind, which, number, retrained, metric, value, trained=True):
+    return {
+        "model": f"{objective}/seed-{seed}", "objective": objective, "seed": seed, "trained": trained, "kind": kind,
+        "which": which, "number": number, "retrained": retrained, "metric": metric, "value": value,
+        "low": value - 0.01, "high": value + 0.01, "baseline": 2.0, "count": 300,
+        "replicates": [value + 0.001 * draw for draw in range(-50, 50)],
+    }  # fmt: skip
+
+
+def _rows(seed):
+    for objective, kinds in {
+        "translation": {"encoder-self": 0.1, "decoder-self": 0.7},
+        "masked-lm": {"encoder-self": 1.1},
+        "causal-lm": {"decoder-self": 0.5},
+    }.items():
+        for kind, most in kinds.items():
+            for metric, unit in (("share", 1.0), ("loss", 4.0)):
+                for k in range(1, BLOCKS + 1):
+                    value = unit * most * k / BLOCKS + 0.001 * seed
+                    yield _row(objective, seed, kind, "upper", k, 0, metric, value)
+                    yield _row(objective, seed, kind, "block", BLOCKS - k, 0, metric, unit * 0.05)
+                yield _row(objective, seed, kind, "all", BLOCKS, 0, metric, unit * most)
+            yield _row(objective, seed, kind, "all", BLOCKS, 0, "loss", 0.0, trained=False)
+            yield _row(objective, seed, kind, "upper", 1, 0, "loss", 0.0, trained=False)
+    yield _row("translation", seed, "encoder-self", "all", BLOCKS, 500, "share", 0.04)
+    yield _row("translation", seed, "", "none", 0, 500, "share", -0.01)
+    yield _row("translation", seed, "encoder-self", "all", BLOCKS, 0, "bleu", -7.0)
+
+
+@pytest.fixture
+def run(tmp_path) -> RunFolder:
+    run = without_tables(make_study(tmp_path / "run"))
+    _write(run, "encoder_context", "share", [row for seed in (1, 2, 3) for row in _rows(seed)])
+    return run
+
+
+def figure_of(run):
+    from infoflow.report._model_tables import ModelTables
+    from infoflow.report.heads._heads import heads_section
+
+    section = heads_section(ModelTables.of(run))
+    assert section is not None
+    (figure,) = section.figures
+    return figure
+
+
+def test_lines_blocks_alone_and_retrained_models_by_kind(run):
+    figure = figure_of(run)
+    assert (figure.id, figure.question) == ("encoder-context", "Who does the context?")
+    assert [group.id for group in figure.payload["metrics"]] == ["share", "loss", "bleu"]
+    share, loss, bleu = (group.panels for group in figure.payload["metrics"])
+    assert [panel.title for panel in share] == ["encoder self-attention", "decoder self-attention"]
+    assert [panel.title for panel in bleu] == ["encoder self-attention"]
+    encoder, decoder = (json.dumps(panel.spec) for panel in share)
+    assert "diamond" in encoder
+    assert "diamond" not in decoder  # no model was retrained there
+    assert "var(--control)" in json.dumps(loss[0].spec)
+    data = figure.data.set_index(["series", "metric", "kind", "which", "number", "retrained"])
+    assert data.loc[("translation", "share", "encoder-self", "block", 0, 0), "closed"] == BLOCKS
+    assert data.loc[("translation", "share", "encoder-self", "upper", 2, 0), "closed"] == 2
+    assert data.loc[("translation", "share", "encoder-self", "all", BLOCKS, 500), "closed"] > BLOCKS
+    assert not (figure.data["kind"] == "").any()
+
+
+def test_it_says_what_is_lost_and_what_still_is_after_training(run):
+    answer = figure_of(run).answer
+    assert answer[0].startswith("With encoder self-attention closed at all blocks, lost of what is learned")
+    assert "in translation, 0.04 (" in answer[0]
+    assert "after 500 updates of training on" in answer[0]
+    assert "in causal LM" in answer[1]
+    assert "training on" not in answer[1]
+
+
+def test_one_model_that_was_analysed(tmp_path):
+    run = RunFolder(tmp_path / "one")
+    rows = [{**row, "model": "mine"} for row in _rows(0) if row["objective"] == "causal-lm" and row["trained"]]
+    _write(run, "encoder_context", "share", rows)
+    run.update(kind="analyze", title="One", models=[{"name": "mine", "objective": "causal-lm", "seed": 0}])
+    figure = figure_of(run)
+    assert [panel.title for panel in figure.panels] == ["decoder self-attention"]
+    assert figure.caption.startswith("One seed")
