@@ -289,17 +289,18 @@ def test_since_when_a_claim_holds_is_told_in_words(verdicts, told) -> None:
     assert since(pd.DataFrame({"update": [0, 1, 4, 16], "verdict": verdicts})) == told
 
 
-def test_an_effect_that_leaves_its_interval_of_half_time_still_grows() -> None:
+def test_whether_an_effect_still_moves_is_told_as_in_findings_since() -> None:
     from infoflow.report.over_training._claims import since
 
-    def rows(last: float) -> pd.DataFrame:
-        effect = np.array([0.1, 0.2, 0.3, last])
+    def rows(*effects: float) -> pd.DataFrame:
+        effect = np.array(effects)
         frame = pd.DataFrame({"update": [0, 100, 500, 1000], "verdict": "holds", "effect": effect})
         return frame.assign(low=effect - 0.05, high=effect + 0.05)
 
-    assert since(rows(0.6)).endswith("its effect still grows")
-    assert since(rows(0.31)) == "holds at every checkpoint"
-    assert since(rows(0.1)).endswith("its effect shrinks again")
+    assert since(rows(0.1, 0.2, 0.3, 0.6)).endswith("its effect still grows")
+    assert since(rows(0.1, 0.3, 0.3, 0.31)) == "holds at every checkpoint"
+    assert since(rows(0.1, 0.2, 0.3, 0.1)) == "holds at every checkpoint"  # not in one direction
+    assert since(rows(0.6, 0.5, 0.3, 0.1)).endswith("its effect shrinks again")
 
 
 def test_verdicts_are_those_of_the_table(run, figures) -> None:

@@ -14,6 +14,7 @@ from infoflow.foundation import digest
 from infoflow.models import Model
 from infoflow.over_training import (
     CONVERGENCE,
+    EmbeddingChange,
     LayerConvergence,
     PredictionDivergence,
     WeightChange,
@@ -26,7 +27,7 @@ from .._data import at_most
 from .._measures import OF_CHECKPOINTS, checkpoint_tables, measures_by_table, named_measures
 from .._scores import TASK_SCORES
 from .._study_models import StudyModels
-from .._workbench import Part, Schemas
+from .._workbench import Computed, Part, Schemas
 from ._keep import Keep
 from ._measure import MEASURED, AbstractStudyMeasure
 from ._pairs import described
@@ -98,9 +99,10 @@ class MeasureCheckpoint(AbstractStudyMeasure):
         if CONVERGENCE.name in wanted:
             load, key = self._load(self.references), self._keys_of(self.references)
             measures.append(LayerConvergence(load, key, plan.occurrences))
-        others: list[tuple[type[WeightChange | PredictionDivergence], tuple[str, ...]]] = [
+        others: list[tuple[type[WeightChange | PredictionDivergence | EmbeddingChange], tuple[str, ...]]] = [
             (WeightChange, (INITIAL, PREVIOUS, FINAL)),
             (PredictionDivergence, (FINAL,)),
+            (EmbeddingChange, (FINAL,)),
         ]
         for kind, names in others:
             if kind.table.name in wanted:
@@ -144,8 +146,25 @@ class MeasureCheckpoint(AbstractStudyMeasure):
         every = [over_training(each) for name, each in self.measured_schemas().items() if name != CONVERGENCE.name]
         return {schema.name: schema for schema in every}
 
+    def measure(self, names: Sequence[str], with_sample: bool) -> Computed:
+        """Checkpoints that it is compared with are loaded once each, and held until all is measured."""
+        try:
+            return super().measure(names, with_sample)
+        finally:
+            self._loaded.clear()
+
+    @cached_property
+    def _loaded(self) -> dict[Subject, Model]:
+        return {}
+
     def _load(self, subjects: Mapping[str, Subject]) -> Callable[[], dict[str, Model]]:
-        return lambda: {name: self.models.load(subject) for name, subject in subjects.items()}
+        def models() -> dict[str, Model]:
+            for subject in subjects.values():
+                if subject not in self._loaded:
+                    self._loaded[subject] = self.models.load(subject)
+            return {name: self._loaded[subject] for name, subject in subjects.items()}
+
+        return models
 
     def _keys_of(self, subjects: Mapping[str, Subject]) -> list[str]:
         return [f"{name} {self.models.states_key(subject)}" for name, subject in subjects.items()]
