@@ -86,7 +86,9 @@ class Course:
 
     @cached_property
     def axis(self) -> TimeAxis:
-        return TimeAxis.of(self.clocks)
+        checks = self["checkpoint_checks"]
+        errors = checks[checks["level"] == "error"] if len(checks) else checks.reindex(columns=["series", "update"])
+        return TimeAxis.of(self.clocks, zip(errors["series"].astype(str), errors["update"].astype(int), strict=True))
 
     @property
     def moments(self) -> list[int]:
