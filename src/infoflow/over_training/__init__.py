@@ -1,5 +1,6 @@
 """When in training a model becomes what it is: which updates to look at, and what a curve over them says."""
 
+from ._ahead import Ahead as Ahead
 from ._among_checkpoints import EmbeddingChange as EmbeddingChange
 from ._among_checkpoints import PredictionDivergence as PredictionDivergence
 from ._among_checkpoints import WeightChange as WeightChange

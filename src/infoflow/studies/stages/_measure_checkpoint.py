@@ -1,7 +1,7 @@
 """Measure a model of a study at an update that its training kept: the same sentences and sizes at every one."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,12 +29,19 @@ from .._scores import TASK_SCORES
 from .._study_models import StudyModels
 from .._workbench import Computed, Part, Schemas
 from ._keep import Keep
+from ._loaded_once import LoadedOnce
 from ._measure import MEASURED, AbstractStudyMeasure
 from ._pairs import described
 from ._stage import AbstractStage
 from ._train import Train
 
 FINAL, PREVIOUS, INITIAL, OTHER_SEED = "final", "previous", "initial", "other-seed"
+COMPARED_WITH: Mapping[type[WeightChange | PredictionDivergence | EmbeddingChange], tuple[str, ...]] = {
+    WeightChange: (INITIAL, PREVIOUS, FINAL),
+    PredictionDivergence: (FINAL,),
+    EmbeddingChange: (FINAL,),
+}
+"""Measures of a checkpoint beside `LayerConvergence`, and which others of its training they look at."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -97,17 +104,12 @@ class MeasureCheckpoint(AbstractStudyMeasure):
         names = [name for name in wanted if name not in OF_CHECKPOINTS]
         measures = named_measures(dataclasses.replace(self.models.plan.analysis, **sizes, tables=()), names)
         if CONVERGENCE.name in wanted:
-            load, key = self._load(self.references), self._keys_of(self.references)
+            load, key = self._loaded.named(self.references), self._keys_of(self.references)
             measures.append(LayerConvergence(load, key, plan.occurrences))
-        others: list[tuple[type[WeightChange | PredictionDivergence | EmbeddingChange], tuple[str, ...]]] = [
-            (WeightChange, (INITIAL, PREVIOUS, FINAL)),
-            (PredictionDivergence, (FINAL,)),
-            (EmbeddingChange, (FINAL,)),
-        ]
-        for kind, names in others:
+        for kind, names in COMPARED_WITH.items():
             if kind.table.name in wanted:
                 named = {name: self.others[name] for name in names if name in self.others}
-                measures.append(kind(self._load(named), self._keys_of(named)))
+                measures.append(kind(self._loaded.named(named), self._keys_of(named)))
         return measures_by_table(measures)
 
     def table_keys(self) -> dict[str, str]:
@@ -154,17 +156,8 @@ class MeasureCheckpoint(AbstractStudyMeasure):
             self._loaded.clear()
 
     @cached_property
-    def _loaded(self) -> dict[Subject, Model]:
-        return {}
-
-    def _load(self, subjects: Mapping[str, Subject]) -> Callable[[], dict[str, Model]]:
-        def models() -> dict[str, Model]:
-            for subject in subjects.values():
-                if subject not in self._loaded:
-                    self._loaded[subject] = self.models.load(subject)
-            return {name: self._loaded[subject] for name, subject in subjects.items()}
-
-        return models
+    def _loaded(self) -> LoadedOnce[Subject]:
+        return LoadedOnce(self.models.load)
 
     def _keys_of(self, subjects: Mapping[str, Subject]) -> list[str]:
         return [f"{name} {self.models.states_key(subject)}" for name, subject in subjects.items()]
