@@ -28,6 +28,16 @@ MISTAKES = {
     "unknown table": (["LM", "--only=magic"], "--only knows no measure magic"),
     "unknown corpus": (["LM", "--corpus=nothing.txt"], "No corpus nothing.txt"),
     "setting of a study": (["LM", "--set=model.width=3"], "the analysis only"),
+    "unknown heavy table": (["LM", "--heavy=magic"], "--heavy knows no measure magic"),
+    "heavy without a name": (["LM", "--heavy=,"], "--heavy takes names"),
+    "unknown schedule": (["LM", "--heavy=head_entropy", "--heavy-steps=often"], "often"),
+    "schedule beyond the training": (["LM", "--heavy=head_entropy", "--heavy-steps=0,999"], "999"),
+    "no step of a schedule": (["LM", "--heavy=head_entropy", "--heavy-steps=linear:0"], "linear"),
+    "unknown reference": (["LM", "--reference=best"], "--reference knows final, previous, initial. Got best"),
+    "reference without a name": (["LM", "--reference=,"], "--reference takes names"),
+    "no process": (["LM", "--jobs=0"], "--jobs must be at least 1"),
+    "processes that are no number": (["LM", "--jobs=many"], "--jobs"),
+    "too many processes": (["LM", "--jobs=5000"], "--jobs"),
     "negative number": (["LM", "--sentences=-1"], "--sentences"),
 }
 

@@ -192,6 +192,55 @@ def source_shares(dip: float, baseline: float = 0.5) -> pd.DataFrame:
     )  # fmt: skip
 
 
+def frequency(times, start=9.0, gain=1.0) -> pd.DataFrame:
+    """Losses of deciles, the most frequent first: those of uniform predictions, then of unigrams from update 4 on, then
+    better by the gain, half of it at the decile's time."""
+    rows = []
+    for seed in SEEDS:
+        for decile, time in enumerate(times):
+            unigram = 3.0 + decile / 2
+            for update in STEPS:
+                risen = 1 / (1 + (time / update) ** 4) if update else 0.0
+                value = (start if update < 4 else unigram) - gain * risen
+                place = {"decile": decile, "corpus": "training", "types": 40, "log_frequency": -4.0 - decile}
+                rows.append(
+                    keys("causal-lm", seed, update) | clocks(update) | place
+                    | estimate(value, seed, decile, update) | {"baseline": unigram}
+                )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def embeddings(times) -> pd.DataFrame:
+    """Displacements that fall to a tenth of their start at the decile's time."""
+    return pd.DataFrame(
+        [
+            keys("causal-lm", seed, update) | clocks(update) | {"decile": decile, "types": 40,
+            "value": 1.5 * max(0.0, 1 - 0.9 * min(update / (time + seed), 1)) * (update < N)}
+            for seed in SEEDS
+            for decile, time in enumerate([500, *times], -1)
+            for update in STEPS
+        ]
+    )  # fmt: skip
+
+
+def ranks(curve, spread=0.05) -> pd.DataFrame:
+    """Of states 0 to 2; only the last one's moves as told."""
+    return pd.DataFrame(
+        [
+            keys("causal-lm", seed, update) | clocks(update) | {"stack": "decoder", "layer": layer}
+            | estimate(curve(update) if layer == 2 else 10.0 + update, seed, layer, update, spread=spread)
+            | {"baseline": 63.0}
+            for seed in SEEDS
+            for layer in range(3)
+            for update in STEPS
+        ]
+    )  # fmt: skip
+
+
+def twice_bent(update: int) -> float:
+    return float(np.interp(np.log2(max(update, 0.5)), [-1, 3, 8, 10], [30, 10, 40, 25]))
+
+
 THREE = ("causal-lm", "masked-lm", "translation")
 
 
@@ -213,6 +262,12 @@ CASES = {
         "holds": {"convergence": pd.DataFrame(convergence("causal-lm", early, late, late))},
         "fails": {"convergence": pd.DataFrame(convergence("causal-lm", late, late, late))},
         "undetermined": {"convergence": pd.DataFrame(convergence("causal-lm", early, late, early))},
+    },
+    "time:T3": {
+        "holds": {"loss_by_frequency_over_training": frequency(np.geomspace(16, 256, 10))},
+        "fails": {"loss_by_frequency_over_training": frequency(np.geomspace(256, 16, 10))},
+        "undetermined": {"loss_by_frequency_over_training": frequency(np.geomspace(16, 256, 5)[[0, 3, 1, 2, 4]])},
+        "not testable here": {"loss_by_frequency_over_training": frequency(np.geomspace(16, 256, 10), gain=0.01)},
     },
     "time:T4": {
         "holds": {"ngram_agreement_over_training": ngrams()},
@@ -260,9 +315,19 @@ CASES = {
         "holds": {"prediction_divergence_over_training": divergence(0.05)},
         "fails": {"prediction_divergence_over_training": divergence(0.9)},
     },
+    "time:T16": {
+        "holds": {"effective_rank_over_training": ranks(twice_bent)},
+        "fails": {"effective_rank_over_training": ranks(lambda u: 30 - 2 * np.log2(u + 1))},
+        "undetermined": {"effective_rank_over_training": ranks(lambda u: 20.0 + 1.2 * np.log(twice_bent(u)), 2.0)},
+    },
     "time:T18": {
         "holds": {"convergence": pd.DataFrame(other_seed(0.9, 0.3))},
         "fails": {"convergence": pd.DataFrame(other_seed(0.3, 0.9))},
+    },
+    "time:T21": {
+        "holds": {"embedding_change_over_training": embeddings(np.geomspace(64, 900, 10))},
+        "fails": {"embedding_change_over_training": embeddings(np.geomspace(900, 64, 10))},
+        "undetermined": {"embedding_change_over_training": embeddings(np.geomspace(64, 900, 5)[[0, 3, 1, 2, 4]])},
     },
     "heads:M7": {
         "holds": {"prunable_by_update": prunable(lambda u: min(0.2 + u / N, 0.6), lambda u: 0.1)},

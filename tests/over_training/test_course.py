@@ -1,10 +1,13 @@
 """What all checkpoints of a model say together, on tables that are made up."""
 
+from itertools import combinations, pairwise
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from infoflow.over_training import course_tables, prunable_by_update
+from infoflow.foundation import UserError
+from infoflow.over_training import change_points, course_tables, phases_over_seeds, prunable_by_update
 from infoflow.results import KEYS
 
 STEPS = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256]
@@ -172,3 +175,96 @@ def test_masks_tell_how_far_the_less_important_half_changes() -> None:
 def test_an_objective_that_learned_nothing_has_no_rows() -> None:
     curves, scores = pruning(0, {64: 0.0, 256: 0.01}, {64: 0.2, 256: 0.2})
     assert prunable_by_update({"head_pruning_curve": pd.DataFrame(curves), "task_scores": pd.DataFrame(scores)}).empty
+
+
+# -- phases of several seeds ------------------------------------------------------------------------------------------
+
+
+def seed_phases(*seeds: tuple[float, str], curve: str = "loss", **more) -> pd.DataFrame:
+    times = {"t10": 0.5, "t50": 1.0, "t90": 2.0}
+    return pd.DataFrame(
+        [
+            {**keys(-1, seed), "table": "task_scores", "curve": curve, "verdict": verdict, "width": 2.0 + seed,
+             "share": 0.1, "at_warm_up": seed == 0, "t50_tokens": 100 * middle,
+             **{name: factor * middle for name, factor in times.items()}, **more}
+            for seed, (middle, verdict) in enumerate(seeds)
+        ]
+    )  # fmt: skip
+
+
+def test_phases_over_seeds_against_sorting_by_hand() -> None:
+    frame = pd.concat(
+        [seed_phases((64, "abrupt"), (8, "abrupt"), (16, "abrupt")), seed_phases((4, "gradual"), curve="x")]
+    )
+    one, other = phases_over_seeds(frame).to_dict("records")
+    assert (one["curve"], one["seeds"], one["changed"], one["abrupt"], one["verdict"]) == ("loss", 3, 3, 3, "abrupt")
+    assert [one[f"t50{part}"] for part in ("", "_least", "_most")] == [16, 8, 64]
+    assert [one[f"t10{part}"] for part in ("", "_least", "_most")] == [8, 4, 32]
+    assert [one[f"width{part}"] for part in ("", "_least", "_most")] == [3, 2, 4]
+    assert one["t50_tokens"] == 1600
+    assert one["t50_mean"] == pytest.approx((64 * 8 * 16) ** (1 / 3))
+    assert 7.999 < one["t50_low"] < one["t50_mean"] < one["t50_high"] < 64.001
+    assert (one["update"], one["at_warm_up"]) == (-1, 1)
+    assert (other["seeds"], other["verdict"], other["t50"]) == (1, "unknown", 4)
+    assert np.isnan(other["t50_low"])
+
+
+def test_seeds_without_a_time_are_counted_and_give_none() -> None:
+    (row,) = phases_over_seeds(
+        seed_phases((64, "abrupt"), (np.nan, "no change"), (16, "unfinished"), (32, "gradual"))
+    ).to_dict("records")
+    assert (row["seeds"], row["changed"], row["abrupt"], row["verdict"]) == (4, 2, 1, "mixed")
+    assert (row["t50"], row["t50_least"], row["t50_most"]) == (48, 32, 64)
+
+
+def test_models_that_share_a_seed_are_not_taken_for_seeds() -> None:
+    frame = pd.concat([seed_phases((64, "abrupt")), seed_phases((8, "abrupt"), model="another")])
+    assert phases_over_seeds(frame).empty
+    assert len(phases_over_seeds(frame.assign(variant=["", "static"]))) == 2
+
+
+# -- several phases in one curve --------------------------------------------------------------------------------------
+
+
+def slowest(x, y, sigma, segments: int) -> tuple[float, tuple[int, ...]]:
+    """The best pieces by trying all, each fitted by numpy."""
+
+    def cost(start: int, end: int) -> float:
+        at, of = x[start:end], y[start:end]
+        return float((((of - np.polyval(np.polyfit(at, of, 1), at)) / sigma[start:end]) ** 2).sum())
+
+    every = [
+        (sum(cost(a, b) for a, b in pairwise((0, *cuts, len(x)))), cuts)
+        for cuts in combinations(range(2, len(x) - 1), segments - 1)
+        if all(b - a >= 2 for a, b in pairwise((0, *cuts, len(x))))
+    ]
+    return min(every)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("segments", [1, 2, 3, 4])
+def test_change_points_against_trying_all(seed: int, segments: int) -> None:
+    rng = np.random.default_rng(seed)
+    steps = np.array([*STEPS[1:], 300, 500, 777])
+    y = np.cumsum(rng.normal(size=len(steps)))
+    x, sigma = np.log2(steps), rng.uniform(0.5, 1.5, len(steps))
+    cost, cuts = slowest(x, y, sigma, segments)
+    found = change_points(steps, y, sigma, most=segments, penalty=-1e9)  # as many as it may
+    assert found.steps == tuple(float(steps[cut]) for cut in cuts)
+    assert found.cost == pytest.approx(cost, rel=1e-6, abs=1e-9)
+
+
+def test_change_points_of_the_reference_curve() -> None:
+    """A logistic of m = 8 and tau = .5 on the steps of log:20: two, that open at 157 and 575."""
+    steps = np.array([1, 2, 3, 5, 8, 12, 18, 28, 43, 66, 102, 157, 242, 373, 575, 886, 1366, 2105, 3244, 5000])
+    y = 1 / (1 + np.exp(-(np.log2(steps) - 8) / 0.5))
+    assert change_points(steps, y, 0.02, most=3).steps == (157, 575)
+    assert change_points(steps, 0 * y, 0.02).steps == ()
+    assert change_points(steps, np.log2(steps), 0.02).steps == ()
+
+
+def test_change_points_need_points() -> None:
+    with pytest.raises(UserError, match="8 steps or more"):
+        change_points([0, 1, 2, 4], [0, 1, 2, 3], 0.1)
+    with pytest.raises(UserError, match=r"most must lie in 1\.\.4"):
+        change_points(STEPS, np.arange(10.0), 0.1, most=5)

@@ -12,7 +12,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from infoflow.foundation import UserError
 from infoflow.models import load_model
-from infoflow.over_training import WEIGHT_CHANGE, effective_rank, weight_change
+from infoflow.over_training import WEIGHT_CHANGE, effective_rank, embedding_change, weight_change
 
 KEYS = ["part", "stack", "kind", "layer", "head"]
 
@@ -170,3 +170,29 @@ def test_a_matrix_of_zeros_has_no_share(course):
 def test_models_of_other_shapes_are_refused(matched_models, course):
     with pytest.raises(UserError, match="checkpoints of one training"):
         weight_change(course[0], matched_models["causal-lm"])
+
+
+def test_embeddings_by_decile_row_by_row(course):
+    """Every decile of frequency against sums over its rows."""
+    now, last = course[1], course[3]
+    counts = np.random.default_rng(0).geometric(0.1, size=40) - 1  # types beyond them were never seen
+    table = embedding_change(now, last, counts).set_index("decile")
+    first, final = (one.module.get_input_embeddings().weight.detach().double().numpy() for one in (now, last))
+    ranked = sorted(counts[counts > 0].tolist(), reverse=True)
+    of = {}
+    for row in range(len(first)):
+        count = counts[row] if row < len(counts) else 0
+        places = [place for place, other in enumerate(ranked) if other == count]
+        of.setdefault(int(10 * (places[0] + places[-1] + 1) / 2 / len(ranked)) if places else -1, []).append(row)
+    assert sorted(of) == table.index.tolist()
+    for decile, rows in of.items():
+        moved = sum(((first[row] - final[row]) ** 2).sum() for row in rows)
+        spread = sum(((final[row] - final.mean(0)) ** 2).sum() for row in rows)
+        assert table.loc[decile, "value"] == pytest.approx((moved / spread) ** 0.5)
+        assert table.loc[decile, "types"] == len(rows)
+    assert (embedding_change(last, last, counts)["value"] == 0).all()
+
+
+def test_embeddings_of_other_shapes_are_refused(course, matched_models):
+    with pytest.raises(UserError, match="Embeddings are compared between checkpoints of one training"):
+        embedding_change(course[0], llama(trees()), np.ones(4, dtype=np.int64))

@@ -3,6 +3,7 @@
 Logistic and power curves over log2 of the update, so that what a figure must show is known.
 """
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -233,8 +234,9 @@ def turnover(objective: str, seed: int, steps: list[int]) -> Iterator[dict[str, 
     for number, role in enumerate(ROLES):
         for place, update in enumerate(steps):
             size = int(place >= 8 + number) + int(number == 3) - int(number == 0 and place >= 19)
-            values = {"size": size, "jaccard_previous": 1.0, "jaccard_final": 0.5, "expected": 0.07}
-            yield {**at(objective, seed, update), "role": role, **values}
+            size *= 1 + (number < 3)
+            values = {"size": size, "jaccard_previous": 1 - 0.1 * number, "jaccard_final": 0.5, "expected": 0.07}
+            yield {**at(objective, seed, update), "role": role, "expected_previous": 0.06, **values}
 
 
 def phases(objective: str, seed: int, steps: list[int]) -> Iterator[dict[str, Any]]:
@@ -309,6 +311,20 @@ def scores(objective: str, seed: int, steps: list[int]) -> Iterator[dict[str, An
         yield {**row, **estimate(8.5 - 4 * rise(update, 120, 8), 0.05, 6.0)}
 
 
+def allocation(objective: str, seed: int, steps: list[int]) -> Iterator[dict[str, Any]]:
+    """Layer l takes (l + 1) / 10 nats off, half of it by update 200 · 2^l; the embeddings half a nat at once."""
+    windows = [0, *range(100, UPDATES + 1, 100)]
+    for number, (begin, end) in enumerate(itertools.pairwise(windows)):
+        place = {"set": "train", "term": "lm", "window": number, "begin": begin, "end": end, "kind": ""}
+        for layer in range(LAYERS):
+            moved = (layer + 1) / 10 * (rise(end, 200 * 2**layer) - rise(begin, 200 * 2**layer))
+            for component, share in (("query", 0.25), ("mlp_in", 0.75)):
+                own = {"component": component, "stack": STACKS[objective], "layer": layer, "value": -share * moved}
+                yield keys(objective, seed, -1) | place | own
+        own = {"component": "embeddings", "stack": "", "layer": -1, "value": -0.5 * (number == 0)}
+        yield keys(objective, seed, -1) | place | own
+
+
 def prunable(objective: str, seed: int, steps: list[int]) -> Iterator[dict[str, Any]]:
     for place, update in enumerate(steps[-9:]):
         for order, value in (("importance", 0.4 + 0.04 * place), ("random", 0.2)):
@@ -350,6 +366,7 @@ _TABLES = {
     "head_positional_over_training": positional,
     "head_role_events": role_events,
     "role_turnover": turnover,
+    "allocation_steps": allocation,
     "phases": phases,
     "weight_change_over_training": weight_change,
     "translation_stages_over_training": stages,

@@ -185,7 +185,7 @@ def test_a_folder_of_another_kind(folder: Path, tmp_path) -> None:
 def test_a_suite_on_a_hub_streams_through_the_cache(
     checkpoint_series: Path, other_series: Path, tmp_path, no_drawing, monkeypatch
 ) -> None:
-    """One revision at a time is in the cache; equal ones are fetched once; a suspect is found in passing."""
+    """Two revisions at most are in the cache; equal ones are fetched once; a suspect is found in passing."""
     cache, held = tmp_path / "cache", []
     with small_hub(cache, monkeypatch) as hub:
         for update in STEPS:
@@ -194,7 +194,8 @@ def test_a_suite_on_a_hub_streams_through_the_cache(
         monkeypatch.setattr("infoflow.studies.stages._measure_suite.GivenModel", _watched(cache, held))
         with pytest.warns(UserWarning, match="Left out"):
             run = over_training("someone/suite@all", ONE, tmp_path / "out", steps=["step2=2"])
-    assert held == [1] * (len(STEPS) - 1)
+    assert len(held) == len(STEPS) - 1
+    assert set(held) <= {1, 2}
     assert len(hub.downloads()) == len(STEPS) - 1
     assert list((cache / "models--someone--suite" / "blobs").iterdir()) == []
     frame = run.tables[f"head_confidence{SUFFIX}"]
@@ -218,3 +219,83 @@ def _watched(cache: Path, held: list[int]):
         return GivenModel(**fields)
 
     return given
+
+
+# -- options: references, heavy steps, processes ----------------------------------------------------------------------
+
+COMPARED = {"convergence", "weight_change", "prediction_divergence", "embedding_change"}
+
+
+def test_checkpoints_are_compared_with_the_last_one(folder: Path, tmp_path, no_drawing) -> None:
+    run = over_training(f"{folder}@2..6", ONE, tmp_path / "out", references=["final", "previous"])
+    assert {name.removesuffix(SUFFIX) for name in run.tables} >= COMPARED
+    assert f"convergence{SUFFIX}" not in run.tables  # convergence has its clocks and the course in it
+    near = run.tables["convergence"]
+    states = near[(near["reference"] == "final") & (near["similarity"] == "displacement") & (near["kind"] == "state")]
+    by_update = states.groupby("update")["value"].mean()
+    assert by_update.iloc[-1] == 0
+    assert (by_update.iloc[:-1] > 0).all()
+    assert by_update.index.tolist() == sorted(update for update in STEPS if 2 <= update <= 6)
+    moved = run.tables[f"weight_change{SUFFIX}"]
+    assert set(moved["measure"]) >= {"from_previous", "cosine_final"}
+    assert "from_initial" not in set(moved["measure"])
+    # The light tables are those of a call without references.
+    plain = over_training(f"{folder}@2..6", ONE, tmp_path / "plain").tables[f"head_confidence{SUFFIX}"]
+    assert list(plain["value"]) == list(run.tables[f"head_confidence{SUFFIX}"]["value"])
+
+
+def test_each_reference_is_loaded_once_for_a_checkpoint(folder: Path, tmp_path, no_drawing, monkeypatch) -> None:
+    from infoflow.studies import _series_stages as module
+
+    loaded = []
+    plain = module.SeriesStages._load
+
+    def load(self, checkpoint):
+        loaded.append(checkpoint.update)
+        return plain(self, checkpoint)
+
+    monkeypatch.setattr(module.SeriesStages, "_load", load)
+    over_training(f"{folder}@2..6", ONE, tmp_path / "out", references=["final", "previous"])
+    updates = sorted(update for update in STEPS if 2 <= update <= 6)
+    previous = [*zip(updates, [None, *updates[:-1]], strict=True)]
+    expected = [one for update, before in previous for one in (6, before) if one is not None]
+    # Where the one before is the last one, or there is none, one load is enough.
+    assert sorted(loaded) == sorted(expected)
+
+
+def test_heavy_tables_at_heavy_steps(folder: Path, tmp_path, no_drawing) -> None:
+    run = over_training(folder, ONE, tmp_path / "out", heavy=["head_entropy"], heavy_steps="linear:2")
+    every, some = (set(run.tables[f"{name}{SUFFIX}"]["update"]) for name in ("head_confidence", "head_entropy"))
+    assert every == set(STEPS)
+    nearest = {min(STEPS, key=lambda step: (abs(step - wanted), step)) for wanted in (0, STEPS[-1] / 2, STEPS[-1])}
+    assert some == nearest
+    again = over_training(folder, ONE, tmp_path / "out", heavy=["head_entropy"], heavy_steps="linear:1")
+    assert set(again.tables[f"head_entropy{SUFFIX}"]["update"]) == {STEPS[0], STEPS[-1]}
+
+
+def test_processes_change_no_number(folder: Path, tmp_path, no_drawing) -> None:
+    one = over_training(f"{folder}@0..4", ONE, tmp_path / "one", references=["final"])
+    two = over_training(f"{folder}@0..4", ONE, tmp_path / "two", references=["final"], num_processes=2)
+    assert sorted(one.tables) == sorted(two.tables)
+    for name in (f"head_confidence{SUFFIX}", "convergence", f"weight_change{SUFFIX}"):
+        assert repr(one.tables[name].to_dict("records")) == repr(two.tables[name].to_dict("records"))
+
+
+def test_a_hub_holds_two_revisions_at_most(
+    checkpoint_series: Path, other_series: Path, tmp_path, no_drawing, monkeypatch
+) -> None:
+    cache, held = tmp_path / "cache", []
+    with small_hub(cache, monkeypatch) as hub:
+        for update in STEPS:
+            hub.add("someone/suite", f"step{update}", checkpoint_series / f"checkpoint-{update}")
+        monkeypatch.setattr("infoflow.studies.stages._measure_suite.GivenModel", _watched(cache, held))
+        with pytest.raises(UserError, match="one of them"):
+            over_training("someone/suite@all", ONE, tmp_path / "out", references=["final", "previous"])
+        with pytest.raises(UserError, match="--jobs above 1 needs checkpoints on this machine"):
+            over_training("someone/suite@all", ONE, tmp_path / "out", num_processes=2)
+        over_training("someone/suite@all", ONE, tmp_path / "out")
+        assert len(hub.downloads()) == len(STEPS)
+        run = over_training("someone/suite@all", ONE, tmp_path / "compared", references=["final"])
+    assert max(held) <= 2
+    assert "prediction_divergence_over_training" in run.tables
+    assert list((cache / "models--someone--suite" / "blobs").iterdir()) == []

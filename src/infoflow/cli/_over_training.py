@@ -5,7 +5,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ._measuring import CorpusName, MaxLength, Sentences, Tokenizer, run_name, show_run
-from ._options import names_in
+from ._options import limited, names_in
 from ._session import Device, Out, Seed, Session, Settings, TextColumn, TranslationColumn, run_folder, working
 from ._settings import analysis_settings
 from ._show import show, show_path, show_table
@@ -22,6 +22,10 @@ def over_training(
     steps: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
     include_suspect: Annotated[bool, Parameter(negative=())] = False,
     keep_downloads: Annotated[bool, Parameter(negative=())] = False,
+    heavy: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
+    heavy_steps: str = "linear:4",
+    reference: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
+    jobs: Annotated[int | None, Parameter(converter=limited("Processes"))] = None,
     tokenizer: Tokenizer = None,
     max_length: MaxLength = 512,
     settings: Settings = (),
@@ -40,6 +44,10 @@ def over_training(
         steps: NAME=STEP for a checkpoint whose name tells no step. May be repeated.
         include_suspect: Keep checkpoints that a check calls an error.
         keep_downloads: Leave what is fetched from the hub in its cache.
+        heavy: Further tables, separated by commas, at the checkpoints of --heavy-steps alone.
+        heavy_steps: A schedule: log:K, linear:K, every:M, powers, 0,10,500, joined by +; the checkpoints next to it.
+        reference: What each checkpoint is compared with, separated by commas: final, previous, initial. Default: none.
+        jobs: Checkpoints at a time, each in a process, for those on this machine. Default: 1.
         seed: Of the token sample and the clusterings.
     """
     with working(session):
@@ -66,6 +74,10 @@ def over_training(
             check=check,
             keep_downloads=keep_downloads,
             include_suspect=include_suspect,
+            heavy=names_in("--heavy", heavy),
+            heavy_steps=heavy_steps,
+            references=names_in("--reference", reference),
+            num_processes=jobs,
         )
         found = run.tables["checkpoint_checks"]
         rows = [[one.level, one.check, one.message] for one in found.itertuples()]

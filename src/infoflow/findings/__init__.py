@@ -33,6 +33,8 @@ from ._over_scale import findings_over_scale as findings_over_scale
 from ._over_training import FINDINGS_OVER_TRAINING as FINDINGS_OVER_TRAINING
 from ._over_training import FINDINGS_SINCE as FINDINGS_SINCE
 from ._over_training import findings_over_training as findings_over_training
+from ._over_training import movement as movement
+from ._over_training import verdict_runs as verdict_runs
 from ._pruned_models import alive_by_kind as alive_by_kind
 from ._registry import FINDINGS as FINDINGS
 from ._registry import describe as describe

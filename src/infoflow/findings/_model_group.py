@@ -42,8 +42,11 @@ _MADE_BY = {
         (
             "convergence",
             "convergence_time",
+            "effective_rank_over_training",
+            "embedding_change_over_training",
             "head_role_events",
             "in_context_learning_over_training",
+            "loss_by_frequency_over_training",
             "ngram_agreement_over_training",
             "phases",
             "prediction_divergence_over_training",

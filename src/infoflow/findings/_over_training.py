@@ -1,7 +1,7 @@
 """Every claim at every checkpoint: when it becomes true, and whether its effect still grows at the end."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -108,23 +108,46 @@ def _as_at_the_end(checkpoints: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFr
     return pd.concat([start, *(end.assign(update=update) for update in later)], ignore_index=True)
 
 
+@dataclass(frozen=True, slots=True)
+class VerdictRun:
+    """A verdict that neighbouring checkpoints share."""
+
+    verdict: str
+    first: int  # updates
+    last: int
+    before: int  # the checkpoint before the first; -1: none
+
+
+def verdict_runs(rows: pd.DataFrame) -> list[VerdictRun]:
+    """Of one claim on one architecture, in order of `update`."""
+    runs, before = list[VerdictRun](), -1
+    ordered = rows.sort_values("update", kind="stable")
+    for verdict, update in zip(ordered["verdict"].astype(str), ordered["update"].astype(int), strict=True):
+        if runs and runs[-1].verdict == verdict:
+            runs[-1] = replace(runs[-1], last=update)
+        else:
+            runs.append(VerdictRun(verdict, update, update, before))
+        before = update
+    return runs
+
+
 def _since(rows: pd.DataFrame) -> dict[str, Any]:
     """One claim on one architecture, from its rows at every checkpoint."""
     rows = rows.sort_values("update", kind="stable")
-    updates, holds = rows["update"].to_numpy(), (rows["verdict"] == "holds").to_numpy()
-    unbroken = len(holds) - int(np.argmin(holds[::-1])) if not holds.all() else 0
-    last = rows.iloc[-1]
-    change, moves = _movement(rows)
+    run, last = verdict_runs(rows)[-1], rows.iloc[-1]
+    holds = run.verdict == "holds"
+    change, moves = movement(rows)
     return {
         **last[["id", "claim", "architecture", "verdict", "effect", "unit"]].to_dict(),
-        "since": int(updates[unbroken]) if holds[-1] else -1,
-        "before": int(updates[unbroken - 1]) if holds[-1] and unbroken else -1,
+        "since": run.first if holds else -1,
+        "before": run.before if holds else -1,
         "change": change,
         "moves": moves,
     }
 
 
-def _movement(rows: pd.DataFrame) -> tuple[float, str]:
+def movement(rows: pd.DataFrame) -> tuple[float, str]:
+    """`change` and `moves` of `FINDINGS_SINCE`, from a claim's rows in order of `update`."""
     tail = rows.iloc[-max(_LAST, len(rows) // 3) :]
     effects = tail["effect"].to_numpy(dtype=float)
     if len(effects) < _LAST or not np.isfinite(effects).all():

@@ -1,7 +1,11 @@
 """When in training a model becomes what it is: which updates to look at, and what a curve over them says."""
 
+from ._ahead import Ahead as Ahead
+from ._among_checkpoints import EmbeddingChange as EmbeddingChange
 from ._among_checkpoints import PredictionDivergence as PredictionDivergence
 from ._among_checkpoints import WeightChange as WeightChange
+from ._change_points import ChangePoints as ChangePoints
+from ._change_points import change_points as change_points
 from ._check_rows import CHECKPOINT_CHECKS as CHECKPOINT_CHECKS
 from ._check_rows import CheckRow as CheckRow
 from ._check_rows import SeriesChecks as SeriesChecks
@@ -24,10 +28,19 @@ from ._convergence_measure import displacement as displacement
 from ._course import COURSE_TABLES as COURSE_TABLES
 from ._course import course_tables as course_tables
 from ._crossings import Crossing as Crossing
+from ._crossings import last_crossing as last_crossing
+from ._effective_rank import EFFECTIVE_RANK as EFFECTIVE_RANK
+from ._effective_rank import EffectiveRank as EffectiveRank
+from ._embedding_change import EMBEDDING_CHANGE as EMBEDDING_CHANGE
+from ._embedding_change import embedding_change as embedding_change
+from ._frequency_deciles import NUM_DECILES as NUM_DECILES
+from ._frequency_deciles import frequency_deciles as frequency_deciles
 from ._in_context import context_positions as context_positions
 from ._in_context import in_context_gain as in_context_gain
 from ._in_context_measure import IN_CONTEXT_LEARNING as IN_CONTEXT_LEARNING
 from ._in_context_measure import InContextLearning as InContextLearning
+from ._loss_by_frequency import LOSS_BY_FREQUENCY as LOSS_BY_FREQUENCY
+from ._loss_by_frequency import LossByFrequency as LossByFrequency
 from ._loss_by_position import LOSS_BY_POSITION as LOSS_BY_POSITION
 from ._loss_by_position import LossByPosition as LossByPosition
 from ._ngram_agreement import NGRAM_AGREEMENT as NGRAM_AGREEMENT
@@ -37,6 +50,8 @@ from ._ngrams import NgramModel as NgramModel
 from ._noise_scale import noise_scale as noise_scale
 from ._phase import Phase as Phase
 from ._phase import phase as phase
+from ._phases_over_seeds import PHASES_OVER_SEEDS as PHASES_OVER_SEEDS
+from ._phases_over_seeds import phases_over_seeds as phases_over_seeds
 from ._prediction_divergence import PREDICTION_DIVERGENCE as PREDICTION_DIVERGENCE
 from ._prediction_divergence import prediction_divergence as prediction_divergence
 from ._prunable import PRUNABLE_BY_UPDATE as PRUNABLE_BY_UPDATE

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy as np
 import pandas as pd
 
 from infoflow.flow import Intervention, PassOptions, Reader
@@ -10,6 +11,7 @@ from infoflow.models import Model
 from infoflow.results import TableSchema
 
 from ._convergence_measure import References
+from ._embedding_change import EMBEDDING_CHANGE, embedding_change
 from ._prediction_divergence import PREDICTION_DIVERGENCE, prediction_divergence
 from ._weight_change import WEIGHT_CHANGE, weight_change
 
@@ -50,3 +52,23 @@ class PredictionDivergence(Intervention):
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         return prediction_divergence(reader.model, self._references()["final"], reader.corpus, options=options)
+
+
+class EmbeddingChange(Intervention):
+    """`embedding_change` from the last checkpoint of the same training, by frequency in what its text has.
+
+    Args:
+        references: Loads it, as "final".
+        key: What it is, in words or hashes: results are keyed by it.
+    """
+
+    table: ClassVar[TableSchema] = EMBEDDING_CHANGE
+    static: ClassVar[bool] = True
+
+    def __init__(self, references: References, key: Sequence[str]) -> None:
+        self._references, self.key = references, tuple(key)
+
+    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
+        read = reader.counted_rows(reader.source_stack)
+        ordinary = np.asarray(read.flat_ids)[~np.asarray(read.flat_special)]
+        return embedding_change(reader.model, self._references()["final"], np.bincount(ordinary))

@@ -18,7 +18,8 @@ from infoflow.results import Column, TableSchema, estimate_columns, ratio_estima
 from ._counted import Direction, counted_ngrams
 from ._loss_by_position import SENTENCES, checked_sentences
 from ._ngrams import NO_TOKEN, NgramModel
-from ._scored_tokens import ScoredTokens, predicted, scored_tokens
+from ._scored_tokens import ScoredTokens, predicted
+from ._token_losses import scored_and_kept
 
 _LONGEST = 5
 _DRAWN: WeakKeyDictionary[NgramModel, dict[Any, list[np.ndarray]]] = WeakKeyDictionary()
@@ -94,7 +95,7 @@ class NgramAgreement(Intervention):
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         sums = _Sums()
-        for batch in scored_tokens(reader, options, self.sentences, back=max(self.order - 1, 1)):
+        for batch in scored_and_kept(reader, options, self.sentences, back=max(self.order - 1, 1)):
             for kind, numbers, held in self._divergences(reader, batch):
                 for name, values in numbers.items():
                     sums.add(kind, name, batch.blocks[held], *values)

@@ -76,8 +76,8 @@ class NgramModel:
         chosen = np.arange(len(ids)) if counted is None else np.flatnonzero(counted)
         self.size, self.order = size, order
         self._base = max(size, int(ids.max(initial=0)) + 1, (start or 0) + 1)
-        counts = np.bincount(ids[chosen], minlength=size)[:size]
-        self.unigram: Float[np.ndarray, " V"] = (counts + _UNSEEN) / (counts.sum() + _UNSEEN * size)
+        self.counts: Int[np.ndarray, " V"] = np.bincount(ids[chosen], minlength=size)[:size]
+        self.unigram: Float[np.ndarray, " V"] = (self.counts + _UNSEEN) / (self.counts.sum() + _UNSEEN * size)
         self._logs = np.log(self.unigram)
         self._orders: list[_Order] = []
         first = np.repeat(offsets[:-1], np.diff(offsets))[chosen]

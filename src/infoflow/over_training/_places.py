@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import final
+from threading import Lock
+from typing import ClassVar, final
 
 from infoflow.foundation import UserError, digest, file_digest, patient_hub
 
@@ -173,7 +174,7 @@ class _Fetched(AbstractOpened):
 
     def __enter__(self) -> Path:
         self._snapshots = snapshot_folder(self._repository, self._commit).parent
-        self._links, self._blobs = _files(self._snapshots / self._commit), _files(self._snapshots.parent / "blobs")
+        self._links, self._blobs = _files(self._snapshots / self._commit), _Before.enter(self._snapshots)
         try:
             folder = Path(_download(self._repository, self._commit, self._patterns))
         except BaseException:
@@ -186,16 +187,44 @@ class _Fetched(AbstractOpened):
         return folder
 
     def __exit__(self, *failure: object) -> None:
-        """What was there before stays, and so does what a kept revision shares."""
+        """What was there before stays, and so does what another revision uses that is kept or open."""
+        alone = _Before.leave(self._snapshots)
         if self._keep:
             return
-        for path in _files(self._snapshots / self._commit) - self._links:
+        own = _files(self._snapshots / self._commit) - self._links
+        blobs = {path.resolve() for path in own if path.is_symlink()}
+        for path in own:
             path.unlink(missing_ok=True)
         used = {path.resolve() for path in _files(self._snapshots)}
-        for path in _files(self._snapshots.parent / "blobs") - self._blobs:
+        # While another revision is fetched, files without a link are parts of it.
+        for path in (_files(self._snapshots.parent / "blobs") if alone else blobs) - self._blobs:
             if path.resolve() not in used:
                 path.unlink(missing_ok=True)
         _remove_empty(self._snapshots / self._commit)
+
+
+class _Before:
+    """What a repository's cache held before the first of the revisions that are open was fetched."""
+
+    _lock: ClassVar[Lock] = Lock()
+    _open: ClassVar[dict[Path, tuple[int, set[Path]]]] = {}
+
+    @classmethod
+    def enter(cls, snapshots: Path) -> set[Path]:
+        with cls._lock:
+            count, blobs = cls._open.get(snapshots, (0, set[Path]()))
+            blobs = blobs if count else _files(snapshots.parent / "blobs")
+            cls._open[snapshots] = count + 1, blobs
+            return blobs
+
+    @classmethod
+    def leave(cls, snapshots: Path) -> bool:
+        """Whether that was the last one."""
+        with cls._lock:
+            count, blobs = cls._open.pop(snapshots)
+            if count > 1:
+                cls._open[snapshots] = count - 1, blobs
+            return count == 1
 
 
 def _download(repository: str, commit: str, patterns: tuple[str, ...]) -> str:

@@ -1,6 +1,7 @@
 """The loss of every predicted token of some sentences, and where it stands: kept for the measures that ask for it."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -10,7 +11,7 @@ from jaxtyping import Float, Int
 from infoflow.flow import PassOptions, Reader
 
 from ._counted import counted_ngrams
-from ._scored_tokens import scored_tokens
+from ._scored_tokens import ScoredTokens, scored_tokens
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -19,12 +20,15 @@ class TokenLosses:
 
     losses: Float[np.ndarray, " N"]  # nats
     unigram: Float[np.ndarray, " N"]  # of the same tokens, by their frequency in the counted corpus alone
+    labels: Int[np.ndarray, " N"]
     positions: Int[np.ndarray, " N"]  # among the sentence's ordinary tokens, from 1
     lengths: Int[np.ndarray, " N"]  # the last predicted position of the sentence
     blocks: Int[np.ndarray, " N"]
+    types: int  # that the model can predict
 
 
 _HELD: WeakKeyDictionary[Reader, dict[Any, TokenLosses]] = WeakKeyDictionary()
+_KINDS = {"losses": np.float64, "unigram": np.float64}
 
 
 def token_losses(reader: Reader, options: PassOptions, sentences: int | None) -> TokenLosses:
@@ -32,22 +36,38 @@ def token_losses(reader: Reader, options: PassOptions, sentences: int | None) ->
     held = _HELD.setdefault(reader, {})
     key = (sentences, options)
     if key not in held:
-        held[key] = _losses(reader, options, sentences)
+        for _ in scored_and_kept(reader, options, sentences, back=0):
+            pass
     return held[key]
 
 
-def _losses(reader: Reader, options: PassOptions, sentences: int | None) -> TokenLosses:
-    parts: list[list[np.ndarray]] = [[], [], [], [], []]
-    for batch in scored_tokens(reader, options, sentences, back=0):
-        counts = counted_ngrams(reader, 1, batch.log_chances.shape[1])
-        last = np.zeros(int(batch.sentences.max()) + 1, dtype=np.int64)
-        np.maximum.at(last, batch.sentences, batch.positions)
-        unigram = -np.log(counts.unigram[batch.labels])
-        found = (batch.losses, unigram, batch.positions, last[batch.sentences], batch.blocks)
-        for part, values in zip(parts, found, strict=True):
-            part.append(values)
-    kinds = (np.float64, np.float64, np.int64, np.int64, np.int64)
-    losses, unigram, positions, lengths, blocks = (
-        np.concatenate([np.empty(0, dtype=kind), *part]) for part, kind in zip(parts, kinds, strict=True)
+def scored_and_kept(reader: Reader, options: PassOptions, sentences: int | None, back: int) -> Iterator[ScoredTokens]:
+    """`scored_tokens`, whose losses `token_losses` has once all batches were seen."""
+    parts = list[TokenLosses]()
+    for batch in scored_tokens(reader, options, sentences, back):
+        parts.append(_losses(reader, batch))
+        yield batch
+    _HELD.setdefault(reader, {})[sentences, options] = _joined(parts)
+
+
+def _losses(reader: Reader, batch: ScoredTokens) -> TokenLosses:
+    counts = counted_ngrams(reader, 1, batch.log_chances.shape[1])
+    last = np.zeros(int(batch.sentences.max(initial=-1)) + 1, dtype=np.int64)
+    np.maximum.at(last, batch.sentences, batch.positions)
+    return TokenLosses(
+        losses=batch.losses,
+        unigram=-np.log(counts.unigram[batch.labels]),
+        labels=batch.labels,
+        positions=batch.positions,
+        lengths=last[batch.sentences],
+        blocks=batch.blocks,
+        types=batch.log_chances.shape[1],
     )
-    return TokenLosses(losses=losses, unigram=unigram, positions=positions, lengths=lengths, blocks=blocks)
+
+
+def _joined(parts: list[TokenLosses]) -> TokenLosses:
+    joined = {}
+    for name in (field.name for field in fields(TokenLosses) if field.name != "types"):
+        empty = np.empty(0, dtype=_KINDS.get(name, np.int64))
+        joined[name] = np.concatenate([empty, *(getattr(each, name) for each in parts)])
+    return TokenLosses(**joined, types=parts[0].types if parts else 0)

@@ -34,6 +34,7 @@ from ._run_stages import run_stages as run_stages
 from ._scores import TASK_SCORES as TASK_SCORES
 from ._scores import bleu_scores as bleu_scores
 from ._scores import task_scores as task_scores
+from ._series_stages import series_stage_of as series_stage_of
 from ._study import study as study
 from ._study_models import StudyModels as StudyModels
 from ._train_model import TrainedModel as TrainedModel

@@ -13,7 +13,13 @@ from infoflow.findings import (
     findings_over_training,
     objective_map,
 )
-from infoflow.over_training import PRUNABLE_BY_UPDATE, measured_over_training, prunable_by_update
+from infoflow.over_training import (
+    PHASES_OVER_SEEDS,
+    PRUNABLE_BY_UPDATE,
+    measured_over_training,
+    phases_over_seeds,
+    prunable_by_update,
+)
 from infoflow.results import RunFolder, TableSchema
 
 
@@ -21,6 +27,8 @@ def write_derived(folder: RunFolder) -> None:
     """Judge every claim on the run's tables, and draw the map of objectives where there are enough of them."""
     prunable = prunable_by_update(measured_over_training(folder.tables))
     _replace(folder, [PRUNABLE_BY_UPDATE], {PRUNABLE_BY_UPDATE.name: prunable} if len(prunable) else {})
+    phases = phases_over_seeds(folder.tables["phases"]) if "phases" in folder.tables else None
+    _replace(folder, [PHASES_OVER_SEEDS], {} if phases is None else {PHASES_OVER_SEEDS.name: phases})
     folder.tables.write(evaluate(folder.tables), FINDINGS_TABLE)
     _replace(folder, MAP_TABLES, objective_map(folder.tables))
     _replace(folder, (FINDINGS_OVER_TRAINING, FINDINGS_SINCE), findings_over_training(folder.tables))

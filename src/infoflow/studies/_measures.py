@@ -27,9 +27,12 @@ from infoflow.heads import (
 )
 from infoflow.over_training import (
     CONVERGENCE,
+    EMBEDDING_CHANGE,
     PREDICTION_DIVERGENCE,
     WEIGHT_CHANGE,
+    EffectiveRank,
     InContextLearning,
+    LossByFrequency,
     LossByPosition,
     NgramAgreement,
     SourceContribution,
@@ -61,24 +64,27 @@ from ._plan_sections import AnalysisPlan
 SCORES_ONLY = "task_scores"
 """In `AnalysisPlan.tables`: the scores, which every study has, and nothing else."""
 
-OF_CHECKPOINTS = (CONVERGENCE.name, WEIGHT_CHANGE.name, PREDICTION_DIVERGENCE.name)
+OF_CHECKPOINTS = (CONVERGENCE.name, WEIGHT_CHANGE.name, PREDICTION_DIVERGENCE.name, EMBEDDING_CHANGE.name)
 """Tables that compare checkpoints of one training with each other."""
 LIGHT_TABLES = (
     "mutual_information",
     "layer_distance",
     "geometry",
+    "effective_rank",
     "head_confidence",
     "head_positional",
     "head_surface",
     "head_patterns",
     "head_relations",
     "loss_by_position",
+    "loss_by_frequency",
     "in_context_learning",
     "ngram_agreement",
     "translation_stages",
     "convergence",
     "weight_change",
     "prediction_divergence",
+    "embedding_change",
 )
 """What is measured at every checkpoint of a training unless told otherwise: cheap, and each says when."""
 
@@ -132,12 +138,24 @@ def named_measures(
     Raises:
         UserError: Nothing writes one of them; `setting` is where it was named, which also knows the `others`.
     """
-    own = [LossByPosition(), InContextLearning(), NgramAgreement(), TranslationStages(), SourceContribution()]
-    every = [*standard_measures(plan), *own]
+    every = [*standard_measures(plan), *_over_training(plan)]
     known = [*dict.fromkeys(measure.name for measure in every), *others]
     if unknown := [name for name in names if name not in known]:
         raise UserError(f"{setting} knows no measure {unknown[0]}. Choose among: {', '.join(known)}.")
     return [measure for measure in every if measure.name in names]
+
+
+def _over_training(plan: AnalysisPlan) -> list[AbstractMeasure]:
+    """What is taken over training alone. The first reads the sentences for all that ask for losses."""
+    return [
+        NgramAgreement(),
+        LossByPosition(),
+        LossByFrequency(),
+        InContextLearning(),
+        TranslationStages(),
+        SourceContribution(),
+        EffectiveRank(plan.distance_occurrences),
+    ]
 
 
 def pair_measures(plan: AnalysisPlan) -> list[PairMeasure]:

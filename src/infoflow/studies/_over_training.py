@@ -3,42 +3,41 @@
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from infoflow.corpus import Corpus
-from infoflow.engine import InTurn
-from infoflow.flow import AbstractMeasure, PassOptions, is_first, wait_for_all
+from infoflow.engine import Engine
+from infoflow.flow import is_first, wait_for_all
 from infoflow.foundation import UserError, current_display, provenance
 from infoflow.over_training import (
+    CONVERGENCE,
     COURSE_TABLES,
+    SUFFIX,
+    Ahead,
     Series,
     SeriesChecks,
     SuiteCheckpoint,
     course_tables,
     measured_over_training,
-    parse_steps,
-    read_series,
 )
 from infoflow.report import check_replaceable, write_report
 from infoflow.results import RunFolder, TableSchema
 
-from ._analyze import corpus_of
 from ._clock import WallClock, reset_clock, wall_clock
 from ._given import AnalyzeOptions, exists
 from ._graph import Graph
-from ._measures import LIGHT_TABLES, OF_CHECKPOINTS, named_measures, standard_measures
 from ._run import Run
 from ._run_stages import run_stages
+from ._series_stages import Asked, SeriesStages, settings_of
 from ._series_tables import CHECKPOINT_TABLES, Measured, checked, clocks, series_rows, subject_of
 from ._study import only_one
-from ._workbench import Part, Workbench, stacked
-from .stages import MeasureSuiteCheckpoint, WeighCheckpoint
+from ._workbench import Part, stacked
+from .stages import MeasureSuiteCheckpoint
 
 KIND = "over-training"
-ALL = "all"  # instead of names of tables
 
 
 def over_training(
@@ -50,6 +49,10 @@ def over_training(
     check: bool = False,
     keep_downloads: bool = False,
     include_suspect: bool = False,
+    heavy: Sequence[str] = (),
+    heavy_steps: str = "linear:4",
+    references: Sequence[str] = (),
+    num_processes: int | None = None,
 ) -> Run:
     """Check the checkpoints of a training, measure each on the same sentences, and write a run folder with its report.
 
@@ -66,6 +69,11 @@ def over_training(
         check: Check, and measure nothing.
         keep_downloads: Leave fetched revisions in the hub's cache.
         include_suspect: Measure those too that a check calls an error, where they can be loaded.
+        heavy: Further tables, dear ones, at the checkpoints next to `heavy_steps` alone.
+        heavy_steps: A schedule, see `infoflow.over_training.checkpoint_steps`.
+        references: What each checkpoint is compared with: final, previous, initial. Of revisions of a hub, which are
+            removed behind each other, final or initial alone.
+        num_processes: Checkpoints at a time, each in a process of its own; for those that lie on this machine.
 
     Raises:
         UserError: A source, the corpus or a setting does not allow it, or fewer than two checkpoints are left.
@@ -73,48 +81,28 @@ def over_training(
     given = [str(source) for source in ([sources] if isinstance(sources, str | Path) else sources)]
     if not given:
         raise UserError("Give at least one series of checkpoints: a folder that holds them, or a hub name with @all.")
-    asked = _Asked(
+    asked = Asked(
         sources=tuple(str(Path(source).resolve()) if exists(source) else source for source in given),
         options=dataclasses.replace(options or AnalyzeOptions(), control=False),
         steps=tuple(steps),
         check=check,
         keep_downloads=keep_downloads,
         include_suspect=include_suspect,
+        heavy=tuple(heavy),
+        heavy_steps=heavy_steps,
+        references=tuple(dict.fromkeys(references)),
     )
-    measures = [] if check else _measures(asked.options)
-    series = read_series(asked.sources, parse_steps(asked.steps))
-    _require_two(series)
     run = RunFolder(out)
+    stages = SeriesStages(asked, run)
+    series = asked.series()
+    _require_two(series)
+    stages.check(series)
+    engine = stages.engine(num_processes, series)
     with only_one(run):
         _open(run, asked, series)
         with wall_clock(run, save=is_first()) as clock:
-            _Following(run, asked, series, measures).follow(clock)
+            _Following(run, stages, series, engine).follow(clock)
     return Run(run)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class _Asked:
-    """What the user asked for; plain values, kept in run.json."""
-
-    sources: tuple[str, ...]
-    options: AnalyzeOptions
-    steps: tuple[str, ...]
-    check: bool
-    keep_downloads: bool
-    include_suspect: bool
-
-    def plan(self) -> dict[str, Any]:
-        """What decides whether the folder's tables are of this call, and what it computes of them."""
-        plan = dataclasses.asdict(self)
-        return {"models": plan.pop("sources"), **plan}
-
-
-def _measures(options: AnalyzeOptions) -> list[AbstractMeasure]:
-    """Those that were named; else the light ones of a checkpoint by itself."""
-    if options.only == (ALL,) or (not options.only and options.measures.tables):
-        return standard_measures(options.measures)
-    light = [name for name in LIGHT_TABLES if name not in OF_CHECKPOINTS]
-    return named_measures(options.measures, options.only or light)
 
 
 def _require_two(series: Sequence[Series]) -> None:
@@ -134,7 +122,7 @@ def _require_two(series: Sequence[Series]) -> None:
         )
 
 
-def _open(run: RunFolder, asked: _Asked, series: Sequence[Series]) -> None:
+def _open(run: RunFolder, asked: Asked, series: Sequence[Series]) -> None:
     """Note the plan in the run folder; tables of other settings are removed, so that a report never mixes two."""
     before = run.read()
     if before and before.get("kind") != KIND:
@@ -142,7 +130,7 @@ def _open(run: RunFolder, asked: _Asked, series: Sequence[Series]) -> None:
     plan = json.loads(json.dumps(asked.plan()))
     if is_first():
         check_replaceable(run.report)
-        if before and _settings(before.get("plan")) != _settings(plan):
+        if before and settings_of(before.get("plan")) != settings_of(plan):
             run.tables.clear()
             reset_clock(run)
         names = ", ".join(one.name for one in series)
@@ -150,77 +138,62 @@ def _open(run: RunFolder, asked: _Asked, series: Sequence[Series]) -> None:
     wait_for_all()
 
 
-def _settings(plan: Any) -> Any:
-    """A plan without what only chooses among the tables."""
-    if not isinstance(plan, dict) or not isinstance(plan.get("options"), dict):
-        return plan
-    kept = {name: value for name, value in plan.items() if name not in ("check", "keep_downloads")}
-    return {**kept, "options": {**plan["options"], "only": None}}
-
-
 class _Following:
     """The stages of a call: checkpoints by what their results depend on, so that equal ones are measured once."""
 
-    def __init__(
-        self, run: RunFolder, asked: _Asked, series: Sequence[Series], measures: Sequence[AbstractMeasure]
-    ) -> None:
-        self.run, self.asked, self.series, self.measures = run, asked, series, measures
-        self.bench = Workbench(run.path / "work")
-        self.corpus: Corpus = corpus_of(asked.options)
+    def __init__(self, run: RunFolder, made: SeriesStages, series: Sequence[Series], engine: Engine) -> None:
+        self.run, self.asked, self.made, self.series, self.engine = run, made.asked, made, series, engine
+        self.corpus = made.corpus
         self.weighing = {
-            (one.name, checkpoint.name): self._weigh(one, checkpoint)
-            for one in series
-            for checkpoint in one.checkpoints
+            (one.name, checkpoint.name): made.weigh(one, checkpoint) for one in series for checkpoint in one.checkpoints
         }
+        self.left: dict[str, list[SuiteCheckpoint]] = {}  # of each series, to be measured
 
     def follow(self, clock: WallClock) -> None:
         """Check, measure, check again what had to be fetched first, write."""
         if self.asked.check or all(stage.checkpoint.place.is_here for stage in self.weighing.values()):
             self._run({stage.key: stage for stage in self.weighing.values()}, "Checks")
-        stages = {} if self.asked.check else self._measuring()
-        self._run(stages, "Over training")
+        stages = {} if self.asked.check else self._measure()
         if is_first():
             self._write(stages, clock)
         wait_for_all()
 
-    def _weigh(self, series: Series, checkpoint: SuiteCheckpoint) -> WeighCheckpoint:
-        return WeighCheckpoint(
-            checkpoint=checkpoint,
-            series=series.name,
-            bench=self.bench,
-            options=self.asked.options,
-            corpus=self.corpus,
-            keep_downloads=self.asked.keep_downloads,
-        )
-
     def _run(self, stages: Mapping[str, Any], title: str) -> None:
         if stages:
-            run_stages(Graph(stages=list(stages.values()), folder=self.run), self.run, InTurn(), title=title)
+            self.made.note(stages, self.left)
+            run_stages(Graph(stages=list(stages.values()), folder=self.run), self.run, self.engine, title=title)
 
-    def _measuring(self) -> dict[str, MeasureSuiteCheckpoint]:
-        """A stage for each checkpoint's weights, by what weighing them is called, but for suspects."""
-        options = self.asked.options
-        passes = PassOptions(
-            seed=options.seed, tokens_per_batch=options.measures.tokens_per_batch, max_length=options.max_length
+    def _measure(self) -> dict[tuple[str, str], MeasureSuiteCheckpoint]:
+        """Each checkpoint's stage but for suspects, done; those of equal weights share one."""
+        places: dict[tuple[str, str], MeasureSuiteCheckpoint] = {}
+        with ExitStack() as held:
+            references = 0
+            for one in self.series:
+                self.left[one.name] = self._to_measure(one)
+                references += held.enter_context(self.made.references_held(self.left[one.name]))
+            ahead = Ahead(self.asked.keep_downloads)
+            held.callback(ahead.close)
+            by_key: dict[str, MeasureSuiteCheckpoint] = {}
+            for one in self.series:
+                left = self.left[one.name]
+                for at, checkpoint in enumerate(left):
+                    stage = self.made.measure(one, left, at, ahead)
+                    places[one.name, checkpoint.name] = by_key.setdefault(stage.key, stage)
+            if not references:  # two revisions are held at most
+                ahead.expect([stage.weighing.checkpoint.place for stage in by_key.values() if not stage.is_done()])
+            self._run(by_key, "Over training")
+        return places
+
+    def _to_measure(self, series: Series) -> list[SuiteCheckpoint]:
+        left_out = self._left_out(series, self.checks(series)) if self._weighed(series) else set()
+        left = [checkpoint for checkpoint in series.checkpoints if checkpoint.name not in left_out]
+        if len(left) >= 2:
+            return left
+        suspects = ", ".join(sorted(left_out))
+        raise UserError(
+            f"Checks leave fewer than two checkpoints of {series.name}; suspects are {suspects}.\n"
+            "See what is wrong: infoflow over-training ... --check. To measure them all the same: --include-suspect"
         )
-        found: dict[str, MeasureSuiteCheckpoint] = {}
-        for one in self.series:
-            left_out = self._left_out(one, self.checks(one)) if self._weighed(one) else set()
-            left = [checkpoint for checkpoint in one.checkpoints if checkpoint.name not in left_out]
-            if len(left) < 2:
-                suspects = ", ".join(sorted(left_out))
-                raise UserError(
-                    f"Checks leave fewer than two checkpoints of {one.name}; suspects are {suspects}.\n"
-                    "See what is wrong: infoflow over-training ... --check. To measure them all the same: "
-                    "--include-suspect"
-                )
-            for checkpoint in left:
-                weighing = self.weighing[one.name, checkpoint.name]
-                stage = MeasureSuiteCheckpoint(
-                    weighing=weighing, passes=passes, measures=self.measures, tells=checkpoint is left[0]
-                )
-                found.setdefault(stage.key, stage)
-        return found
 
     # -- checks -------------------------------------------------------------------------------------------------------
 
@@ -238,8 +211,7 @@ class _Following:
 
     # -- tables -------------------------------------------------------------------------------------------------------
 
-    def _write(self, stages: Mapping[str, MeasureSuiteCheckpoint], clock: WallClock) -> None:
-        by_weights = {stage.weighing.key: stage for stage in stages.values()}
+    def _write(self, stages: Mapping[tuple[str, str], MeasureSuiteCheckpoint], clock: WallClock) -> None:
         schemas: dict[str, TableSchema] = dict(CHECKPOINT_TABLES)
         for stage in stages.values():
             schemas |= stage.schemas()
@@ -253,13 +225,16 @@ class _Following:
             parts.append(series_rows(one, measured, checks, left_out))
             times = clocks(one, checks)
             parts += [
-                by_weights[each.weighing.key].rows(subject_of(one, measured, each), times[each.checkpoint.name])
+                stages[one.name, each.checkpoint.name].rows(
+                    subject_of(one, measured, each), times[each.checkpoint.name]
+                )
                 for each in measured
-                if each.checkpoint.name not in left_out and each.weighing.key in by_weights
+                if each.checkpoint.name not in left_out and (one.name, each.checkpoint.name) in stages
             ]
             warnings += _told(one, checks, left_out)
         tables = stacked(parts)
         courses = stacked(self._courses(tables))
+        tables = {name: frame for name, frame in tables.items() if name != f"{CONVERGENCE.name}{SUFFIX}"}
         self._write_tables(tables | courses, schemas | {schema.name: schema for schema in COURSE_TABLES})
         self._describe(stages, clock, warnings)
         write_report(self.run)
@@ -278,9 +253,10 @@ class _Following:
             self.run.tables.write(frame, schemas[name])
 
     def _describe(
-        self, stages: Mapping[str, MeasureSuiteCheckpoint], clock: WallClock, warnings: Sequence[str]
+        self, stages: Mapping[tuple[str, str], MeasureSuiteCheckpoint], clock: WallClock, warnings: Sequence[str]
     ) -> None:
-        all_stages = [*{stage.key: stage for stage in self.weighing.values()}.values(), *stages.values()]
+        measuring = {stage.key: stage for stage in stages.values()}
+        all_stages = [*{stage.key: stage for stage in self.weighing.values()}.values(), *measuring.values()]
         models = []
         for one in self.series:
             measured = [
@@ -303,7 +279,7 @@ class _Following:
             stages=Graph(stages=all_stages, folder=self.run).records(),
             seconds=round(clock.all_calls, 1),
             warnings=list(warnings),
-            failures=[dataclasses.asdict(failure) for stage in stages.values() for failure in stage.failures()],
+            failures=[dataclasses.asdict(failure) for stage in measuring.values() for failure in stage.failures()],
             command=provenance()["command"],
             provenance=provenance(),
         )

@@ -20,6 +20,7 @@ FIGURES = (
     "layers-over-training",
     "convergence",
     "convergence-times",
+    "allocation-over-training",
     "heads-over-training",
     "prunable-over-training",
     "ngrams-over-training",
@@ -42,6 +43,7 @@ NEEDS = {
     "loss_by_position_over_training": ("loss-by-position",),
     "weight_change_over_training": ("layers-over-training",),
     "prunable_by_update": ("prunable-over-training",),
+    "allocation_steps": (),  # alone it says nothing over training
     "translation_stages_over_training": ("translation-stages",),
     "source_contribution_over_training": ("source-contribution",),
 }
@@ -103,11 +105,12 @@ def test_cells_of_layers_are_means_over_seeds(run, figures) -> None:
     group = figures["layers-over-training"].payload["metrics"][0]
     (panel,) = [panel for panel in group.panels if panel.title == "causal LM"]
     low, high = data.loc[data["measure"] == "information: input", "value"].agg(["min", "max"])
-    (cells,) = [rows for rows in panel.spec["datasets"].values() if isinstance(rows[0].get("value"), list)]
+    # A suspect's cells are rims, and stand apart.
+    cells = [row for row in spec_rows(panel) if isinstance(row.get("value"), list)]
+    drawn = {(row["layer"], u): v for row in cells for u, v in zip(row["update"], row["value"], strict=True)}
     for row in cells:
-        drawn = dict(zip(row["update"], row["value"], strict=True))
         for update in STEPS:
-            assert drawn[update] == pytest.approx(expected[row["layer"], update], abs=(high - low) / 3000)
+            assert drawn[row["layer"], update] == pytest.approx(expected[row["layer"], update], abs=(high - low) / 3000)
 
 
 def test_all_panels_and_steps_of_a_measure_have_one_scale(figures) -> None:
@@ -289,17 +292,63 @@ def test_since_when_a_claim_holds_is_told_in_words(verdicts, told) -> None:
     assert since(pd.DataFrame({"update": [0, 1, 4, 16], "verdict": verdicts})) == told
 
 
-def test_an_effect_that_leaves_its_interval_of_half_time_still_grows() -> None:
+def test_whether_an_effect_still_moves_is_told_as_in_findings_since() -> None:
     from infoflow.report.over_training._claims import since
 
-    def rows(last: float) -> pd.DataFrame:
-        effect = np.array([0.1, 0.2, 0.3, last])
+    def rows(*effects: float) -> pd.DataFrame:
+        effect = np.array(effects)
         frame = pd.DataFrame({"update": [0, 100, 500, 1000], "verdict": "holds", "effect": effect})
         return frame.assign(low=effect - 0.05, high=effect + 0.05)
 
-    assert since(rows(0.6)).endswith("its effect still grows")
-    assert since(rows(0.31)) == "holds at every checkpoint"
-    assert since(rows(0.1)).endswith("its effect shrinks again")
+    assert since(rows(0.1, 0.2, 0.3, 0.6)).endswith("its effect still grows")
+    assert since(rows(0.1, 0.3, 0.3, 0.31)) == "holds at every checkpoint"
+    assert since(rows(0.1, 0.2, 0.3, 0.1)) == "holds at every checkpoint"  # not in one direction
+    assert since(rows(0.6, 0.5, 0.3, 0.1)).endswith("its effect shrinks again")
+
+
+def test_loss_removed_by_a_layer_is_the_sum_of_its_allocations_until_then(run, figures) -> None:
+    figure = figures["allocation-over-training"]
+    table = run.tables["allocation_steps"]
+    data = figure.data
+    assert [panel.title for panel in figure.panels] == ["causal LM", "masked LM", "translation"]
+    for update in (0, 1000, 5000):
+        for layer in (-1, 0, 5):
+            own = table[(table["objective"] == "causal-lm") & (table["layer"] == layer) & (table["end"] <= update)]
+            expected = -sum(own["value"]) / 2  # two seeds
+            at = (data["series"] == "causal-lm") & (data["layer"] == layer) & (data["update"] == update)
+            assert data.loc[at, "value"].item() == pytest.approx(expected, abs=1e-9)
+    ends = data[data["update"] == 5000].groupby("series")["value"].sum()
+    assert ends.tolist() == pytest.approx([-table["value"].sum() / 6] * 3)
+    # Layer 5 would end higher, but has only begun.
+    assert "causal LM layer 4 (" in figure.answer[0]
+
+
+def test_suspects_are_drawn_hollow(figures) -> None:
+    """The synthetic series have an error at one update."""
+    suspect = STEPS[9]
+    marks = [layer["mark"] for layer in figures["prunable-over-training"].panels[0].spec["layer"]]
+    assert not any(mark.get("filled") is False for mark in marks)  # it has no row there
+    spec = figures["ngrams-over-training"].panels[0].spec
+    (hollow,) = [layer for layer in spec["layer"] if layer["mark"].get("filled") is False]
+    rows = spec["datasets"][hollow["data"]["name"]]
+    assert {row["update"] for row in rows} == {suspect}
+    cells = figures["layers-over-training"].panels[0].spec
+    (rim,) = [layer for layer in cells["layer"] if layer["mark"].get("stroke") == "var(--heat-2)"]
+    assert {update for row in cells["datasets"][rim["data"]["name"]] for update in row["update"]} == {suspect}
+    filled = next(layer for layer in cells["layer"] if layer["mark"].get("color") == "var(--heat-2)")
+    assert suspect not in {update for row in cells["datasets"][filled["data"]["name"]] for update in row["update"]}
+
+
+def test_overlaps_of_a_role_are_drawn_in_its_row(figures) -> None:
+    panels = [panel for panel in figures["heads-over-training"].panels if "same heads" in panel.title]
+    assert [panel.title for panel in panels] == [
+        f"{model}: the same heads?" for model in ("causal LM", "masked LM", "translation")
+    ]
+    rows = [row for row in spec_rows(panels[0]) if "value" in row]
+    second = [row for row in rows if row["role"] == course.ROLES[1]]
+    assert {row["row"] for row in second} == {2}  # by their number, and then by name
+    assert {value for row in second for value in row["value"]} == {0.9, 0.5, 0.06}
+    assert {row["role"] for row in rows} == {*course.ROLES[:3], course.ROLES[3]}
 
 
 def test_verdicts_are_those_of_the_table(run, figures) -> None:

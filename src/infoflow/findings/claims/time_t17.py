@@ -8,5 +8,6 @@ FINDING = Untested(
     claim="Seeds are alike, drift apart and come together again.",
     source=FOUR_PHASES,
     published="four phases of the divergence between outputs of seeds; no number",
-    why="it needs the divergence between the outputs of two seeds at every checkpoint",
+    why="it needs the divergence between the outputs of two seeds at one update; a checkpoint is compared with others "
+    "of its own training and with the last states of another",
 )

@@ -14,5 +14,5 @@ FINDING = Untested(
         "14m: minima at 256 and 1,000 updates, with a longer warm-up at 1,000 and 2,000 (published data; by "
         "what factor the warm-up grew is unverified)"
     ),
-    why="it needs a second study of the same plan with a longer warm-up",
+    why="it needs a second study of the same plan with a longer warm-up; a run has one warm-up",
 )

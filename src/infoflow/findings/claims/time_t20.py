@@ -8,7 +8,6 @@ FINDING = Untested(
     claim=("In a masked LM, the loss of token identity and its return over the layers come after n-grams are learned."),
     source=OURS,
     published="none: ours, exploratory",
-    why=(
-        "it needs both information over layers and the agreement with bigrams in one reading; the two tables are there"
-    ),
+    why="the dip has no level of its own: no least depth is published, and a middle of a curve that goes and returns "
+    "is none",
 )

@@ -11,5 +11,5 @@ FINDING = Untested(
     ),
     source=BLEVINS,
     published="best layers of probes move down during the training of XLM-R; no number",
-    why="it needs probes at every checkpoint",
+    why="it needs probes of parts of speech in the states of every layer at every checkpoint",
 )

@@ -11,5 +11,5 @@ FINDING = Untested(
     ),
     source=SUDDEN_DROPS,
     published="attention structure at about 20,000 of 1,000,000 updates, grammar scores at 20,000 to 30,000",
-    why="it needs scores of grammar (minimal pairs) at every checkpoint",
+    why="it needs scores of grammar (minimal pairs) at every checkpoint; the heads of relations and the loss are there",
 )

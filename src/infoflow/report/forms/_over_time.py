@@ -61,6 +61,10 @@ def time_lines(
         rows, at, look, chart=lambda own: timed(alt.Chart(own)), light=light, band=band, width=width, size=0, touch=0
     )
     layers = [axis.marker(keys), *beneath, *drawn, dots]
+    doubtful = rows[axis.suspected(rows)]
+    if len(doubtful):
+        hollow = timed(alt.Chart(doubtful)).mark_point(size=64, filled=False, strokeWidth=1.6, fill="var(--paper)")
+        layers.append(hollow.encode(**at, **own, opacity=light()))
     if tooltip:
         layers.append(base.mark_point(filled=True, size=160, opacity=0).encode(**at, tooltip=tooltip))
     if names is not None and len(names):
@@ -84,21 +88,30 @@ def layer_cells(
     order = sorted({int(each) for each in rows["layer"]}, reverse=True)
     held = {str(u): edge for u, edge in zip(updates, axis.edges(key, updates).tolist(), strict=True)}
     digits = rows[["layer", "update", "value"]].assign(value=[_digits(value, ends) for value in rows["value"]])
-    grouped = digits.groupby("layer", sort=False)[["update", "value"]].agg(list).reset_index()
-    base = alt.Chart(grouped).transform_flatten(["update", "value"])
-    base = base.transform_calculate(**_edges(), series=json.dumps(key))
+    doubtful = axis.suspected(rows)
+    base, hollow = (_flattened(digits[chosen], key) for chosen in (~doubtful, doubtful))
     x, x2 = axis.channel(), alt.X2("x2:Q")
     y = alt.Y("layer:O", title=None, sort=order, axis=alt.Axis(title=layer, domain=False, ticks=False))
     scale = alt.Scale(domain=list(ends), range=[0.04, 1], clamp=True)
     look = {"opacity": alt.Opacity("value:Q", scale=scale, legend=None)}
     named = f"value:Q|{unit}|.4g" if unit else "value:Q||.4g"
     tooltip = tips("layer:O", "update:Q||,", named)
-    marks = base.mark_rect(color="var(--heat-2)").encode(x=x, x2=x2, y=y, **look, tooltip=tooltip)
+    place = {"x": x, "x2": x2, "y": y}
+    marks = [base.mark_rect(color="var(--heat-2)").encode(**place, **look, tooltip=tooltip)]
+    if doubtful.any():
+        rim = hollow.mark_rect(filled=False, stroke="var(--heat-2)", strokeWidth=1.4)
+        marks.append(rim.encode(**place, **look, tooltip=tooltip))
     frames = alt.Chart(pd.DataFrame({"update": updates})).transform_calculate(**_edges(), series=json.dumps(key))
     height = max(_CELL * len(order), 60)
     around = frames.mark_rect(filled=False, stroke="var(--ink)", strokeWidth=1.6)
     span = {"y": alt.YValue(0), "y2": alt.Y2Value(height)}
-    return axis.finished([marks, around.encode(x=x, x2=x2, **span, opacity=at_now(1, 0))], height, [key], cells=held)
+    return axis.finished([*marks, around.encode(x=x, x2=x2, **span, opacity=at_now(1, 0))], height, [key], cells=held)
+
+
+def _flattened(digits: pd.DataFrame, key: str) -> alt.Chart:
+    grouped = digits.groupby("layer", sort=False)[["update", "value"]].agg(list).reset_index()
+    base = alt.Chart(grouped).transform_flatten(["update", "value"])
+    return base.transform_calculate(**_edges(), series=json.dumps(key))
 
 
 def layer_profile(

@@ -5,6 +5,7 @@ that is shown, and `now` to the update that it has come to.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,11 +33,18 @@ class TimeAxis:
     checkpoints: pd.DataFrame  # series, update and the clocks
     names: tuple[str, ...]  # of the clocks that are known
     room: float = 0.0  # share of the axis that it goes on behind the last checkpoint, for names of lines
+    suspects: frozenset[tuple[str, int]] = frozenset()  # series and update of checkpoints that a check calls an error
 
     @classmethod
-    def of(cls, checkpoints: pd.DataFrame) -> "TimeAxis":
+    def of(cls, checkpoints: pd.DataFrame, suspects: Iterable[tuple[str, int]] = ()) -> "TimeAxis":
         known = [name for name in CLOCKS if name == "update" or _is_known(checkpoints[name])]
-        return cls(checkpoints=checkpoints.sort_values(["series", "update"], ignore_index=True), names=tuple(known))
+        ordered = checkpoints.sort_values(["series", "update"], ignore_index=True)
+        return cls(checkpoints=ordered, names=tuple(known), suspects=frozenset(suspects))
+
+    def suspected(self, rows: pd.DataFrame) -> pd.Series:
+        """Which rows are of suspects: these are drawn hollow."""
+        pairs = zip(rows["series"].astype(str), rows["update"].astype(int), strict=True)
+        return pd.Series([pair in self.suspects for pair in pairs], index=rows.index, dtype=bool)
 
     @property
     def first(self) -> int:

@@ -38,9 +38,9 @@ def checks_figure(course: Course) -> Figure | None:
         panels=[],
         caption="Each line is about one checkpoint; limits are those of the method.",
         how_to_read=[
-            "An error (✗) means that a checkpoint is not what it is called: it was left out. A warning (!) may have an "
-            "innocent reason, such as strong weight decay. A note (·) explains a pattern, such as updates that were "
-            "skipped at the start.",
+            "An error (✗) means that a checkpoint is not what it is called: it was left out or, where it was asked for "
+            "all the same, is drawn hollow in the other figures. A warning (!) may have an innocent reason, such as "
+            "strong weight decay. A note (·) explains a pattern, such as updates that were skipped at the start.",
         ],
         method=CHECKS,
         data=rows.drop(columns=["rank", "series"]),

@@ -6,6 +6,8 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from infoflow.findings import movement, verdict_runs
+
 from .._figure import Figure, Method, Panel
 from .._numbers import number
 from .._summary import VERDICTS
@@ -101,22 +103,16 @@ def _cell(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def since(own: pd.DataFrame) -> str:
-    """`holds since update 512`, `held from 64 to 256, fails since 500`, …: from verdicts by update."""
-    runs: list[tuple[str, int, int]] = []  # verdict, first and last update
-    for verdict, update in zip(own["verdict"].astype(str), own["update"].astype(int), strict=True):
-        if runs and runs[-1][0] == verdict:
-            runs[-1] = (verdict, runs[-1][1], update)
-        else:
-            runs.append((verdict, update, update))
-    verdict, start, _ = runs[-1]
-    told = _last(verdict, start, throughout=len(runs) == 1)
-    held = [(first, last) for name, first, last in runs[:-1] if name == "holds"]
-    if verdict != "holds" and held:
-        first, last = held[-1]
-        told = f"held {f'at update {first:,}' if first == last else f'from update {first:,} to {last:,}'}; {told}"
-    elif verdict == "holds" and held:
-        told = f"{told} for good, first at {held[0][0]:,}"
-    return f"{told}{_growth(own) if verdict == 'holds' else ''}"
+    """`holds since update 512`, `held from 64 to 256; fails since 500`, ...: from verdicts by update."""
+    *earlier, last = verdict_runs(own)
+    told = _last(last.verdict, last.first, throughout=not earlier)
+    held = [run for run in earlier if run.verdict == "holds"]
+    if last.verdict != "holds" and held:
+        first, end = held[-1].first, held[-1].last
+        told = f"held {f'at update {first:,}' if first == end else f'from update {first:,} to {end:,}'}; {told}"
+    elif last.verdict == "holds" and held:
+        told = f"{told} for good, first at {held[0].first:,}"
+    return f"{told}{_growth(own) if last.verdict == 'holds' else ''}"
 
 
 def _last(verdict: str, start: int, throughout: bool) -> str:
@@ -127,19 +123,11 @@ def _last(verdict: str, start: int, throughout: bool) -> str:
 
 
 def _growth(own: pd.DataFrame) -> str:
-    """Whether the effect of the second half of training lies outside the first half's interval."""
+    """What `findings_since` says of the effect over the last checkpoints."""
     if not {"effect", "low", "high"} <= set(own):
         return ""
-    known = own.dropna(subset=["effect", "low", "high"])
-    before = known[known["update"] <= int(own["update"].max()) / 2]
-    if before.empty or len(known) < 2:
-        return ""
-    early, late = before.iloc[-1], known.iloc[-1]
-    if float(late["low"]) > float(early["high"]):
-        return "; its effect still grows"
-    if float(late["high"]) < float(early["low"]):
-        return "; its effect shrinks again"
-    return ""
+    _, moves = movement(own)
+    return {"grows": "; its effect still grows", "falls": "; its effect shrinks again"}.get(moves, "")
 
 
 def _sentence(rows: list[dict[str, Any]]) -> str:

@@ -18,6 +18,7 @@ MEASURES = (
     "mutual_information",
     "layer_distance",
     "geometry",
+    "effective_rank",
     "lens",
     "identity_neighbours",
     "position_neighbours",
@@ -35,6 +36,7 @@ MEASURES = (
     "head_roles",
     "task_scores",
     "loss_by_position",
+    "loss_by_frequency",
     "in_context_learning",
     "ngram_agreement",
     "weight_change",
@@ -84,7 +86,9 @@ class Course:
 
     @cached_property
     def axis(self) -> TimeAxis:
-        return TimeAxis.of(self.clocks)
+        checks = self["checkpoint_checks"]
+        errors = checks[checks["level"] == "error"] if len(checks) else checks.reindex(columns=["series", "update"])
+        return TimeAxis.of(self.clocks, zip(errors["series"].astype(str), errors["update"].astype(int), strict=True))
 
     @property
     def moments(self) -> list[int]:

@@ -20,6 +20,7 @@ from ..heads._names import KINDS, kind_label
 from ..heads._statistics import HEAD_TABLES, Statistic, head_statistics
 from ._course import Course
 from ._role_spans import RoleSpan, first_seed, role_spans, with_places
+from ._turnover import turnover_panels
 
 ROLES = Method(
     id="roles-over-training",
@@ -32,6 +33,11 @@ ROLES = Method(
     """,
 )
 _MOST_STEPS, _MOST_ROLES, _ROW = 60, 14, 26
+_TURNOVER = (
+    "The same heads? A row for each role that two heads or more hold: the overlap (Jaccard index, 0 to 1) of its heads "
+    "with those of the checkpoint before, dashed with those of the last one, dashed grey what random sets as large "
+    "share. A low line under a thick bar: the role stays, its heads change."
+)
 _LEVELS = 2000  # steps of a number: finer than what a colour or three digits show
 _MISSING = 65535
 
@@ -71,12 +77,12 @@ def heads_figure(course: Course) -> Figure | None:
         "grids": [_payload(grid, rows, statistics, spans, roles) for grid in grids],
     }
     blocks = {grid.id: packed(_numbers(grid, rows, statistics)) for grid in grids}
-    timelines = _timelines(course, spans, grids)
+    timelines, turnover = _timelines(course, spans, grids), turnover_panels(course)
     return Figure(
         id="heads-over-training",
         question="When does each head become what it is?",
         answer=_sentences(course, spans) or [_statistic_sentence(course, rows, statistics[0])],
-        panels=timelines,
+        panels=[*timelines, *turnover],
         caption=f"{_seeds_note(course)}{' Of more than 60 checkpoints 60 are drawn.' if thinned else ''} Colours have "
         "one scale over all steps and models.",
         how_to_read=[
@@ -85,10 +91,15 @@ def heads_figure(course: Course) -> Figure | None:
             "first grid has needs no training: some scores are those of random weights.",
             "Timeline: a row for each role, the thicker its bar, the more heads hold it. Triangles up are births, down "
             "deaths, at the checkpoint that showed them first; the thin line behind each goes back to the one before.",
+            *([_TURNOVER] if turnover else []),
         ],
         method=ROLES,
         data=_data(grids, rows, spans),
-        tables=("head_role_events", *(f"{name}{SUFFIX}" for name in HEAD_TABLES if name in course)),
+        tables=(
+            "head_role_events",
+            *(["role_turnover"] if turnover else []),
+            *(f"{name}{SUFFIX}" for name in HEAD_TABLES if name in course),
+        ),
         findings=("time:T-6", "time:T-7", "time:T-10"),
         template="heads_over_training.html.jinja",
         payload={"live": live, "blocks": blocks},

@@ -129,6 +129,21 @@ def _geometry(course: Course) -> Iterator[LayerMeasure]:
             )
 
 
+def _spread(course: Course) -> Iterator[LayerMeasure]:
+    frame = main_stack(course["effective_rank"])
+    if frame.empty:
+        return
+    yield LayerMeasure(
+        id="effective-rank",
+        label="effective rank",
+        unit="dimensions",
+        asks="Over how many directions do the states spread (entropy of the covariance's eigenvalues)?",
+        method=_LAYER_METHOD,
+        rows=means(frame, ["layer"]),
+        table="effective_rank",
+    )
+
+
 def _neighbours(course: Course) -> Iterator[LayerMeasure]:
     frame = main_stack(course["identity_neighbours"])
     if frame.empty:
@@ -188,6 +203,7 @@ _READERS: tuple[Callable[[Course], Iterator[LayerMeasure]], ...] = (
     _information,
     _change,
     _geometry,
+    _spread,
     _neighbours,
     _lens,
     _weights,

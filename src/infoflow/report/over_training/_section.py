@@ -10,6 +10,7 @@ from .._damaged import unless_damaged
 from .._figure import Figure, Section
 from .._model_tables import ModelTables
 from ..forms._time_axis import CLOCKS, short
+from ._allocation import allocation_figure
 from ._checks import checks_figure, suspects
 from ._claims import claims_figure
 from ._course import Course
@@ -34,6 +35,7 @@ _FIGURES: tuple[tuple[str, _Figures], ...] = (
     ("the loss over training", loss_figures),
     ("the layers over training", layers_figure),
     ("convergence", settling_figures),
+    ("the loss change over training", allocation_figure),
     ("heads over training", heads_figure),
     ("prunability over training", prunable_figure),
     ("n-grams and context over training", prediction_figures),

@@ -6,11 +6,13 @@ from ._choose_heads import ChooseHeads as ChooseHeads
 from ._compare import Compare as Compare
 from ._course import Course as Course
 from ._keep import Keep as Keep
+from ._loaded_once import LoadedOnce as LoadedOnce
 from ._match import MATCH as MATCH
 from ._match import MatchModel as MatchModel
 from ._match import matched_weights as matched_weights
 from ._measure import AbstractMeasureStage as AbstractMeasureStage
 from ._measure import MeasureModel as MeasureModel
+from ._measure_checkpoint import COMPARED_WITH as COMPARED_WITH
 from ._measure_checkpoint import MeasureCheckpoint as MeasureCheckpoint
 from ._measure_given import MeasureGiven as MeasureGiven
 from ._measure_suite import MeasureSuiteCheckpoint as MeasureSuiteCheckpoint

@@ -1,7 +1,7 @@
 """Measure a model of a study at an update that its training kept: the same sentences and sizes at every one."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,6 +14,7 @@ from infoflow.foundation import digest
 from infoflow.models import Model
 from infoflow.over_training import (
     CONVERGENCE,
+    EmbeddingChange,
     LayerConvergence,
     PredictionDivergence,
     WeightChange,
@@ -26,14 +27,21 @@ from .._data import at_most
 from .._measures import OF_CHECKPOINTS, checkpoint_tables, measures_by_table, named_measures
 from .._scores import TASK_SCORES
 from .._study_models import StudyModels
-from .._workbench import Part, Schemas
+from .._workbench import Computed, Part, Schemas
 from ._keep import Keep
+from ._loaded_once import LoadedOnce
 from ._measure import MEASURED, AbstractStudyMeasure
 from ._pairs import described
 from ._stage import AbstractStage
 from ._train import Train
 
 FINAL, PREVIOUS, INITIAL, OTHER_SEED = "final", "previous", "initial", "other-seed"
+COMPARED_WITH: Mapping[type[WeightChange | PredictionDivergence | EmbeddingChange], tuple[str, ...]] = {
+    WeightChange: (INITIAL, PREVIOUS, FINAL),
+    PredictionDivergence: (FINAL,),
+    EmbeddingChange: (FINAL,),
+}
+"""Measures of a checkpoint beside `LayerConvergence`, and which others of its training they look at."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -96,16 +104,12 @@ class MeasureCheckpoint(AbstractStudyMeasure):
         names = [name for name in wanted if name not in OF_CHECKPOINTS]
         measures = named_measures(dataclasses.replace(self.models.plan.analysis, **sizes, tables=()), names)
         if CONVERGENCE.name in wanted:
-            load, key = self._load(self.references), self._keys_of(self.references)
+            load, key = self._loaded.named(self.references), self._keys_of(self.references)
             measures.append(LayerConvergence(load, key, plan.occurrences))
-        others: list[tuple[type[WeightChange | PredictionDivergence], tuple[str, ...]]] = [
-            (WeightChange, (INITIAL, PREVIOUS, FINAL)),
-            (PredictionDivergence, (FINAL,)),
-        ]
-        for kind, names in others:
+        for kind, names in COMPARED_WITH.items():
             if kind.table.name in wanted:
                 named = {name: self.others[name] for name in names if name in self.others}
-                measures.append(kind(self._load(named), self._keys_of(named)))
+                measures.append(kind(self._loaded.named(named), self._keys_of(named)))
         return measures_by_table(measures)
 
     def table_keys(self) -> dict[str, str]:
@@ -144,8 +148,16 @@ class MeasureCheckpoint(AbstractStudyMeasure):
         every = [over_training(each) for name, each in self.measured_schemas().items() if name != CONVERGENCE.name]
         return {schema.name: schema for schema in every}
 
-    def _load(self, subjects: Mapping[str, Subject]) -> Callable[[], dict[str, Model]]:
-        return lambda: {name: self.models.load(subject) for name, subject in subjects.items()}
+    def measure(self, names: Sequence[str], with_sample: bool) -> Computed:
+        """Checkpoints that it is compared with are loaded once each, and held until all is measured."""
+        try:
+            return super().measure(names, with_sample)
+        finally:
+            self._loaded.clear()
+
+    @cached_property
+    def _loaded(self) -> LoadedOnce[Subject]:
+        return LoadedOnce(self.models.load)
 
     def _keys_of(self, subjects: Mapping[str, Subject]) -> list[str]:
         return [f"{name} {self.models.states_key(subject)}" for name, subject in subjects.items()]

@@ -8,12 +8,13 @@ from typing import Any
 
 from infoflow.flow import AbstractMeasure, Failure, PassOptions, agree
 from infoflow.foundation import Display, Progress, current_display, digest, use_display
-from infoflow.over_training import Clock, over_training
+from infoflow.over_training import Ahead, Clock, SuiteCheckpoint, over_training
 from infoflow.results import Subject, TableSchema
 
 from .._given import GivenModel
 from .._measures import measures_by_table
 from .._workbench import Part
+from ._loaded_once import LoadedOnce
 from ._measure import MEASURED
 from ._measure_given import MeasureGiven
 from ._pairs import described
@@ -34,6 +35,8 @@ class MeasureSuiteCheckpoint(AbstractStage):
     weighing: WeighCheckpoint
     passes: PassOptions
     measures: Sequence[AbstractMeasure]
+    loaded: LoadedOnce[SuiteCheckpoint] | None = None  # what it is compared with
+    ahead: Ahead | None = None
     tells: bool = True  # False: notes are those of another checkpoint of its series, and were told there
 
     @cached_property
@@ -51,7 +54,8 @@ class MeasureSuiteCheckpoint(AbstractStage):
 
     def run(self) -> dict[str, Any]:
         weighing = self.weighing
-        with weighing.checkpoint.place.opened(weighing.keep_downloads) as folder:
+        place = weighing.checkpoint.place
+        with self.ahead.opened(place) if self.ahead else place.opened(weighing.keep_downloads) as folder:
             weighing.look(folder)
             keys: dict[str, str] = {}
             if weighing.facts["fault"] or weighing.facts["task"] == "":
@@ -63,7 +67,11 @@ class MeasureSuiteCheckpoint(AbstractStage):
                         given, weighing.options, self.passes, weighing.corpus, self.measures, weighing.bench
                     )
                     keys = stage.table_keys()
-                    stage.run()
+                    try:
+                        stage.run()
+                    finally:
+                        if self.loaded:
+                            self.loaded.clear()
         weighing.bench.remove(_DONE, self.key)
         weighing.bench.facts(_DONE, self.key, lambda: {"tables": keys})
         return {"failures": len(self.failures())}

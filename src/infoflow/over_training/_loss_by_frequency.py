@@ -1,0 +1,92 @@
+"""How well tokens are predicted, by how often they occur in the training text."""
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from infoflow.flow import Intervention, NothingToRead, PassOptions, Reader
+from infoflow.foundation import NUM_BLOCKS
+from infoflow.heads import no_loss
+from infoflow.models import Model
+from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
+
+from ._counted import counted_ngrams
+from ._frequency_deciles import frequency_deciles
+from ._loss_by_position import SENTENCES, checked_sentences
+from ._token_losses import TokenLosses, token_losses
+
+LOSS_BY_FREQUENCY = TableSchema(
+    name="loss_by_frequency",
+    version=1,
+    description="Mean loss of frequent and of rare tokens: deciles of the types of the counted text.",
+    columns=(
+        Column(
+            name="decile",
+            dtype="int64",
+            unit="",
+            description="tenth of the types by their number in the counted text, from 0, the most frequent; -1: types "
+            "that never occur in it",
+        ),
+        Column(name="corpus", dtype="string", unit="", description="where tokens were counted"),
+        Column(name="types", dtype="int64", unit="types", description="of the decile, among the predicted tokens"),
+        Column(
+            name="log_frequency",
+            dtype="float64",
+            unit="ln of a share",
+            description="mean over these types of ln((n + 1/2) / (N + V/2)): n times among N counted tokens, V types",
+        ),
+        *estimate_columns(
+            "nats per token",
+            "mean loss of the decile's tokens",
+            "mean loss of the same tokens by their frequency alone",
+            "predicted tokens",
+        ),
+    ),
+)
+
+
+class LossByFrequency(Intervention):
+    r"""The mean loss of tokens by `frequency_deciles` of their types, nats.
+
+    Counts come from the corpus that the caller names as the training corpus, else from the measured one, so that the
+    deciles are the same at every checkpoint. The baseline is each decile's own unigram loss: only what lies below it
+    was learned from context.
+
+    Args:
+        sentences: So many at most, chosen by the hash of their text: the same at every checkpoint.
+
+    Source: [@chang2022].
+    """
+
+    table: ClassVar[TableSchema] = LOSS_BY_FREQUENCY
+
+    def __init__(self, sentences: int | None = SENTENCES) -> None:
+        self.sentences = checked_sentences(sentences)
+
+    def refusal(self, model: Model) -> str | None:
+        return no_loss(model)
+
+    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
+        found = token_losses(reader, options, self.sentences)
+        if not len(found.losses):
+            raise NothingToRead(f"no sentence of {reader.corpus.name} has a token to predict")
+        rows = [{"corpus": reader.counted.name, **row} for row in _rows(reader, found)]
+        return pd.DataFrame(rows, columns=self.table.column_names)
+
+
+def _rows(reader: Reader, found: TokenLosses) -> Iterator[dict[str, Any]]:
+    model = counted_ngrams(reader, 1, found.types)
+    deciles = frequency_deciles(model.counts)
+    of_tokens = deciles[found.labels]
+    for decile in np.unique(of_tokens).tolist():
+        at = of_tokens == decile
+        types = np.unique(found.labels[at])
+        losses, unigram, counts = (
+            np.bincount(found.blocks[at], weights, NUM_BLOCKS).astype(np.float64)
+            for weights in (found.losses[at], found.unigram[at], None)
+        )
+        numbers = ratio_estimate(losses, counts, float(unigram.sum() / counts.sum()), scale="positive")
+        frequency = float(np.log(model.unigram[types]).mean())
+        yield {"decile": decile, "types": len(types), "log_frequency": frequency, **numbers}
