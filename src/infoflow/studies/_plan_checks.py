@@ -11,7 +11,7 @@ from infoflow.over_training import DEFAULT_SCHEDULE, checkpoint_steps
 
 _VARIANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,40}")
 TRAINED_ON = ("encoder", "decoder", "encoder-decoder")
-"""Layouts of models that a study prunes, or trains on with closed attention."""
+"""Layouts of models that a study prunes, trains on with closed attention, or puts heads of into fresh ones."""
 TEACHING = ("encoder", "encoder-pair", "encoder-spans")  # layouts of masked LMs
 PAIRS = ("objectives", "neighbours")
 TOKEN_DROPOUT = "token-dropout"

@@ -10,7 +10,7 @@ from infoflow.over_training import checkpoint_steps
 from infoflow.pruning import ALL_HEADS
 from infoflow.training import ModelConfig, TrainConfig
 
-from ._plan_checks import PRUNED, one_of
+from ._plan_checks import TRAINED_ON, one_of
 from ._scopes import kinds_of, layers_in
 
 # What families beside these have in a head is not all in projections that are its own: one set of weights for all
@@ -119,9 +119,9 @@ def _check_families(families: Sequence[str]) -> None:
 
 def _check_heads(plan: Transplants, name: str, objective: AbstractObjective) -> None:
     asked, layout = plan.transplant, objective.layout
-    if layout not in PRUNED or objective.teacher:
+    if layout not in TRAINED_ON or objective.teacher:
         raise UserError(
-            f"transplant.objectives must train a model without further parts ({', '.join(PRUNED)}) and without a "
+            f"transplant.objectives must train a model without further parts ({', '.join(TRAINED_ON)}) and without a "
             f"teacher. Got {name}. Leave it out."
         )
     kinds = kinds_of(layout)
