@@ -48,7 +48,7 @@ def test_a_panel_for_each_claim_that_was_tested_at_two_scales(figure, found):
     assert len(figure.panels) == len(figure.payload["claims"]) == tested["id"].nunique()
     assert figure.panels[0].title.startswith("V-1: ")
     assert set(figure.data["id"]) == set(figure.findings)
-    assert figure.answer[0].startswith(f"Of {len(figure.panels)} claims")
+    assert figure.answer[0].startswith(("Of one claim", f"Of {len(figure.panels)} claims"))
 
 
 def test_a_panel_has_intervals_threshold_and_published_value(figure):
@@ -57,7 +57,7 @@ def test_a_panel_has_intervals_threshold_and_published_value(figure):
     assert '"published"' in text
     encodings = [layer.get("encoding", {}) for layer in figure.panels[0].spec["layer"]]
     assert any(one.get("y2", {}).get("field") == "high" for one in encodings)
-    (x,) = [one["x"] for one in encodings if one.get("x", {}).get("scale")][:1]
+    x = next(one["x"] for one in encodings if one.get("x", {}).get("scale"))
     assert x["scale"]["type"] == "log"
     assert [entry["label"] for entry in figure.payload["widths"]] == ["width 64", "width 128"]
 

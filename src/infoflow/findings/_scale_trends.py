@@ -97,9 +97,8 @@ def told_of_claims(table: pd.DataFrame) -> dict[tuple[str, str], str]:
     different things, each with its word.
     """
     followed = table[table["followed"]]
-    return {
-        (str(id), str(family)): _told(own) for (id, family), own in followed.groupby(["id", "architecture"], sort=False)
-    }
+    parts = [own for _, own in followed.groupby(["id", "architecture"], sort=False)]
+    return {(str(own["id"].iloc[0]), str(own["architecture"].iloc[0])): _told(own) for own in parts}
 
 
 def _told(own: pd.DataFrame) -> str:
@@ -112,7 +111,7 @@ def _told(own: pd.DataFrame) -> str:
     words = list(dict.fromkeys(rows["told"]))
     if len(words) == 1:
         return f"{words[0]}{over}"
-    naming = [name for name in ("width", "corpus", "run", "layers") if rows[name].nunique() > 1] or ["smallest"]
+    naming = [name for name in ("width", "corpus", "run", "layers") if len(set(rows[name])) > 1] or ["smallest"]
     each = (f"{' '.join(f'{name} {row[name]}' for name in naming)}: {row['told']}" for row in rows.to_dict("records"))
     return f"{'; '.join(each)}{over}"
 

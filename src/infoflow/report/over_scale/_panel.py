@@ -99,10 +99,8 @@ def _ends(rows: pd.DataFrame) -> tuple[float, float]:
     core = rows[["effect", "threshold", "published"]].to_numpy(dtype=float)
     low, high = float(np.nanmin(core)), float(np.nanmax(core))
     span = (high - low) or abs(high) or 1.0
-    low = max(float(rows["low"].min()), low - span) if rows["low"].notna().any() else low
-    high = min(float(rows["high"].max()), high + span) if rows["high"].notna().any() else high
-    low, high = min(low, float(np.nanmin(core))), max(high, float(np.nanmax(core)))
-    return low - 0.08 * span, high + 0.12 * span
+    lows, highs = (np.clip(rows[name].dropna(), low - span, high + span) for name in ("low", "high"))
+    return min([low, *lows]) - 0.08 * span, max([high, *highs]) + 0.12 * span
 
 
 def _cycled(values: Any, grid: Grid) -> list[Any]:

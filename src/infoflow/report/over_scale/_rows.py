@@ -15,7 +15,6 @@ from ..forms._time_axis import short
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 DASHES = ((1, 0), (5, 3), (2, 2), (8, 2, 2, 2), (1, 3), (10, 4), (4, 1), (6, 2, 1, 2))
 _LATE = 0.1  # of a run's tokens, as in `trends`
-LEAST_SHADE = 2  # palest colours of the ramp are for what is many
 
 
 def tested_rows(found: pd.DataFrame) -> pd.DataFrame:
@@ -39,7 +38,7 @@ def tested_rows(found: pd.DataFrame) -> pd.DataFrame:
 def _several(own: pd.DataFrame) -> bool:
     """Whether runs or checkpoints of one run have two scales."""
     ended = own[own["update"] == END]
-    if ended["width"].nunique() > 1 or len(set(scale_groups(ended["tokens"].tolist()))) > 1:
+    if len(set(ended["width"])) > 1 or len(set(scale_groups(ended["tokens"].tolist()))) > 1:
         return True
     courses = own[own["update"] != END].groupby("run")["tokens"]
     return any(len(set(scale_groups(tokens.tolist()))) > 1 for _, tokens in courses)
@@ -68,7 +67,7 @@ class Grid:
 
     @property
     def shades(self) -> list[str]:
-        return layer_shades(range(len(self.widths) + LEAST_SHADE))[LEAST_SHADE:]
+        return layer_shades(range(len(self.widths)))
 
     @property
     def legend(self) -> list[dict[str, str]]:

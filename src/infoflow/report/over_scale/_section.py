@@ -64,8 +64,8 @@ def _figure(found: pd.DataFrame, rows: pd.DataFrame, trends: pd.DataFrame) -> Fi
             Panel(spec=claim_panel(own, grid), title=f"{one['short']}: {one['told']}")
             for one, own in zip(claims, drawn, strict=True)
         ],
-        caption=f"{rows['run'].nunique()} runs: {grid.told}. Bars are 95% intervals. {left} claims could not be tested "
-        "at two scales.",
+        caption=f"{rows['run'].nunique()} runs: {grid.told}. Bars are 95% intervals. Not tested at two scales: {left} "
+        f"claim{'' if left == 1 else 's'}.",
         how_to_read=[
             "A panel is a claim: its effect over the tokens that its models read, on a logarithmic axis. The "
             "dashed line is the threshold, the solid one the published value, where the source gives one.",
@@ -84,18 +84,18 @@ def _figure(found: pd.DataFrame, rows: pd.DataFrame, trends: pd.DataFrame) -> Fi
 
 
 def _claims(rows: pd.DataFrame, trends: pd.DataFrame) -> list[dict[str, Any]]:
-    told, families = told_of_claims(trends), rows["architecture"].nunique()
+    told, families = told_of_claims(trends), len(set(rows["architecture"]))
     found = []
-    for place, ((id, family), own) in enumerate(rows.groupby(["id", "architecture"], sort=False)):
+    for place, (_, own) in enumerate(rows.groupby(["id", "architecture"], sort=False)):
         last = _largest(own)
-        words = told.get((str(id), str(family)), "too few scales")
-        verdict, family = str(last["verdict"]), str(family)
+        id, family, verdict = str(last["id"]), str(last["architecture"]), str(last["verdict"])
+        words = told.get((id, family), "too few scales")
         order = (_VERDICTS.index(verdict), min(_place(words), default=len(_WORDS)), place)
         found.append(
             {
-                "id": str(id),
+                "id": id,
                 "architecture": family,
-                "short": f"{str(id).split(':')[-1]}{f' ({family})' if families > 1 else ''}",
+                "short": f"{id.split(':')[-1]}{f' ({family})' if families > 1 else ''}",
                 "claim": str(last["claim"]),
                 "condition": str(last["condition"]),
                 "verdict": verdict,
@@ -121,7 +121,8 @@ def _largest(rows: pd.DataFrame) -> pd.Series:
 def _sentences(claims: list[dict[str, Any]]) -> list[str]:
     num = len(claims)
     counts = {verdict: sum(one["verdict"] == verdict for one in claims) for verdict in _VERDICTS}
-    held = f"Of {num} claims that could be tested at two scales or more, {counts['holds'] or 'none'}"
+    claims_told = "one claim" if num == 1 else f"{num} claims"
+    held = f"Of {claims_told} that could be tested at two scales or more, {counts['holds'] or 'none'}"
     verb = "holds" if counts["holds"] < 2 else "hold"
     said = [f"{held} {verb} in the largest run."]
     for word, verb in (("grows", "grow"), ("falls", "fall"), ("flat", "are flat")):
