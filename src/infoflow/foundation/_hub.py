@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from threading import Lock
+from typing import Any, ClassVar
 
 _SECONDS_TO_CONNECT, _SECONDS_TO_ANSWER = 10, 30
 _TRIES = 2
@@ -13,18 +14,44 @@ def patient_hub() -> Iterator[None]:
     """Inside, requests to the hub are given up after two in a row without an answer; then the cache alone serves.
 
     Its clients try each request six times, of up to 100 seconds each. `HF_HUB_DOWNLOAD_TIMEOUT` may allow longer ones.
+    Threads that are inside at the same time share one client: a new one would close the others'.
     """
-    from huggingface_hub import set_client_factory
-    from huggingface_hub.utils import _http
-
-    # The one that a user has set, which no public function tells.
-    factory = getattr(_http, "_GLOBAL_CLIENT_FACTORY", _http.default_client_factory)
-    requests = _Requests()
-    set_client_factory(lambda: requests.watched(factory()))
+    _Inside.enter()
     try:
         yield
     finally:
-        set_client_factory(factory)
+        _Inside.leave()
+
+
+class _Inside:
+    """How many are inside, and the factory of clients that they found."""
+
+    _lock: ClassVar[Lock] = Lock()
+    _count: ClassVar[int] = 0
+    _factory: ClassVar[Any] = None
+
+    @classmethod
+    def enter(cls) -> None:
+        from huggingface_hub import set_client_factory
+        from huggingface_hub.utils import _http
+
+        with cls._lock:
+            cls._count += 1
+            if cls._count > 1:
+                return
+            # The one that a user has set, which no public function tells.
+            factory = cls._factory = getattr(_http, "_GLOBAL_CLIENT_FACTORY", _http.default_client_factory)
+            requests = _Requests()
+            set_client_factory(lambda: requests.watched(factory()))
+
+    @classmethod
+    def leave(cls) -> None:
+        from huggingface_hub import set_client_factory
+
+        with cls._lock:
+            cls._count -= 1
+            if cls._count == 0:
+                set_client_factory(cls._factory)
 
 
 class _Requests:
