@@ -10,7 +10,7 @@ import pytest
 
 from infoflow.foundation import Limits, UserError, as_written, describe_setting, read_setting
 from infoflow.pruning import KINDS
-from infoflow.studies import PruningPlan, StudyPlan, pair_measures, standard_measures
+from infoflow.studies import PruningPlan, StudyPlan, TransplantPlan, pair_measures, standard_measures
 
 _VALUES: dict[str, Any] = {
     "0": 0,
@@ -38,6 +38,10 @@ _ZERO = {  # what 0 switches off, leaves unlimited, or starts from
     *("analysis.clusters", "alignment.pairs", "alignment.save_every", "dynamics.tolerance", "dynamics.lags"),
     *("dynamics.held_out_tokens", "pruning.random_draws", "pruning.score_sentences", "pruning.rank_sentences"),
     *("pruning.role_sentences", "pruning.save_every"),
+    *(
+        f"transplant.{name}"
+        for name in ("updates", "rank_sentences", "role_sentences", "score_sentences", "save_every")
+    ),
 }
 _BROKEN = {  # numbers of which 1.5 is one
     *("model.initializer_range", "training.learning_rate", "training.warmup", "training.power"),
@@ -163,6 +167,7 @@ def test_hostile_toml_is_refused(tmp_path, text: str, message: str) -> None:
 def test_the_scopes_are_the_kinds_and_all() -> None:
     (scopes, *_) = get_args(get_type_hints(PruningPlan)["scopes"])
     assert get_args(scopes) == (*KINDS, "all")
+    assert get_args(get_type_hints(TransplantPlan)["scope"]) == (*KINDS, "all")
 
 
 def test_limits_are_worded_as_they_are_checked() -> None:

@@ -11,6 +11,7 @@ from infoflow.pruning import ALL_HEADS
 from infoflow.training import ModelConfig, TrainConfig
 
 from ._plan_checks import TRAINED_ON, one_of
+from ._plan_sections import Scope
 from ._scopes import kinds_of, layers_in
 
 # What families beside these have in a head is not all in projections that are its own: one set of weights for all
@@ -32,7 +33,7 @@ class TransplantPlan:
 
     on: bool = False
     objectives: Annotated[tuple[str, ...], Limits(filled=True)] = ("translation",)  # at every seed
-    scope: Literal["encoder-self", "decoder-self", "decoder-cross", "all"] = "encoder-self"  # whose heads
+    scope: Scope = "encoder-self"  # whose heads
     heads: Annotated[float, Limits(above=0, at_most=10**6)] = 0.25  # a number, or below 1 a share of the scope's
     # In this order: heads with a role (positional, of a relation, rarest token), the most important ones.
     choose: Annotated[tuple[Literal["roles", "importance"], ...], Limits(filled=True)] = ("roles", "importance")
@@ -93,12 +94,11 @@ class Transplants(Protocol):
 def check_transplants(plan: Transplants) -> None:
     """Raise a UserError where heads of the plan's models cannot be put into fresh ones as it asks."""
     asked = plan.transplant
-    if not asked.on:
-        return
-    one_of("transplant.objectives", asked.objectives, plan.objectives)
-    _check_families(plan.architectures)
-    for name in asked.objectives:
-        _check_heads(plan, name, plan.objective(name))
+    if asked.on:
+        one_of("transplant.objectives", asked.objectives, plan.objectives)
+        _check_families(plan.architectures)
+        for name in asked.objectives:
+            _check_heads(plan, name, plan.objective(name))
     try:
         asked.steps(plan.training)
     except UserError:
