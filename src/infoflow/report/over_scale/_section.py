@@ -55,7 +55,7 @@ def _figure(found: pd.DataFrame, rows: pd.DataFrame, trends: pd.DataFrame) -> Fi
     grid = Grid.of(rows)
     claims = sorted(_claims(rows, trends), key=lambda claim: claim["order"])
     drawn = [rows[(rows["id"] == one["id"]) & (rows["architecture"] == one["architecture"])] for one in claims]
-    left = found["id"].nunique() - len({one["id"] for one in claims})
+    left = int(found["id"].nunique()) - len({one["id"] for one in claims})
     return Figure(
         id="findings-over-scale",
         question="Which claims come nearer to what was published, with more tokens or wider models?",
