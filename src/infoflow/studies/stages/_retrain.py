@@ -70,7 +70,8 @@ class Retrain(AbstractStage):
 
     @property
     def estimate(self) -> float:
-        return 0.3
+        plan = self.models.plan
+        return 0.1 + 1.5 * plan.context.updates / plan.training.updates  # two stacks, and eager attention
 
     @cached_property
     def key(self) -> str:
