@@ -117,7 +117,7 @@ def _placed(frame: pd.DataFrame) -> str:
 def _chart(own: pd.DataFrame, series: Series, what: str, arms: list[Order], span: list[float]) -> dict[str, Any]:
     shown = [arm for arm in arms if bool((own["arm"] == arm.key).any())]
     colors = [series.color if arm.key == SPECIALISED else "var(--control)" for arm in shown]
-    title = f"held-out loss ({_UNIT})" if what == "loss" else f"loss below that with its own heads ({_UNIT})"
+    title = f"held-out loss ({_UNIT})" if what == "loss" else f"gain ({_UNIT})"
     steps = [int(own["step"].min()), int(own["step"].max())]
     at = {
         "x": alt.X(**amount("step", "updates of the fresh model", steps, type="log", zero=alt.Undefined, format="~s")),
