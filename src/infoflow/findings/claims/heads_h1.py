@@ -49,6 +49,7 @@ FINDING = Finding(
         Control(
             name="shuffled specialised heads in place of the specialised ones",
             reads={"gain": gain("random", "shuffled")},
+            decisive=False,
         ),
     ),
     learned=(TRANSLATION,),

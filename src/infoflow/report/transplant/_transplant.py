@@ -117,7 +117,7 @@ def _placed(frame: pd.DataFrame) -> str:
 def _chart(own: pd.DataFrame, series: Series, what: str, arms: list[Order], span: list[float]) -> dict[str, Any]:
     shown = [arm for arm in arms if bool((own["arm"] == arm.key).any())]
     colors = [series.color if arm.key == SPECIALISED else "var(--control)" for arm in shown]
-    title = f"held-out loss ({_UNIT})" if what == "loss" else f"loss below that with its own heads ({_UNIT})"
+    title = f"held-out loss ({_UNIT})" if what == "loss" else f"gain ({_UNIT})"
     steps = [int(own["step"].min()), int(own["step"].max())]
     at = {
         "x": alt.X(**amount("step", "updates of the fresh model", steps, type="log", zero=alt.Undefined, format="~s")),
@@ -128,7 +128,7 @@ def _chart(own: pd.DataFrame, series: Series, what: str, arms: list[Order], span
         "strokeDash": dash_of(shown, _FIELD),
         "shape": shape_of(shown, _FIELD),
     }
-    rows = own[["arm", "step", "value", "low", "high", "seeds"]].round({"value": 4, "low": 4, "high": 4})
+    rows = own[["arm", "step", "value", "low", "high", "seeds"]].round({"value": 5, "low": 5, "high": 5})
     tooltip = tips("arm:N|heads", "step:Q|updates|,", f"value:Q|{'loss' if what == 'loss' else 'gain'}|.3f")
     how = {"light": partial(lit, of=series), "band": 0.16, "width": 1.8, "size": 24, "touch": 0}
     zero = [level(0.0, _ZERO, y=at["y"])] if what == "gain" else []
@@ -150,11 +150,17 @@ def _span(own: pd.DataFrame) -> list[float]:
 def _sentences(frame: pd.DataFrame, series: Series) -> list[str]:
     """Specialised against random heads, shuffled ones against the fresh model's own; the first also in BLEU."""
     own = frame[frame["series"] == series.key]
-    told = [text for frozen in WAYS if (text := _against(own, frozen, SPECIALISED, RANDOM, "random ones"))]
-    control = [text for frozen in WAYS if (text := _against(own, frozen, SHUFFLED, NONE, "its own heads"))]
-    found = [f"In a fresh model of {series.label}, specialised heads {'; '.join(told)}."] if told else []
-    found += [f"The control: shuffled heads {'; '.join(control)}."] if control else []
+    told = {frozen: _against(own, frozen, SPECIALISED, RANDOM, "random ones") for frozen in WAYS}
+    control = {frozen: _against(own, frozen, SHUFFLED, NONE, "the model's own") for frozen in WAYS}
+    found = [f"In a fresh model of {series.label}, specialised heads{_ways(told)}."] if any(told.values()) else []
+    found += [f"The control: shuffled heads{_ways(control)}."] if any(control.values()) else []
     return found + _bleu_sentence(own)
+
+
+def _ways(told: dict[bool, str]) -> str:
+    """What heads do that learn on, and what frozen ones do, as it goes on behind "heads"."""
+    learning, frozen = told[False], told[True]
+    return (f" {learning}; frozen, they {frozen}" if learning else f", frozen, {frozen}") if frozen else f" {learning}"
 
 
 def _against(own: pd.DataFrame, frozen: bool, arm: str, other: str, name: str) -> str:
@@ -163,8 +169,7 @@ def _against(own: pd.DataFrame, frozen: bool, arm: str, other: str, name: str) -
     if first is None or second is None or first.steps != second.steps:
         return ""
     over, end = (first.over() - second.over()).estimate(), (first.at(-1) - second.at(-1)).estimate()
-    whole = f"{'frozen, ' if frozen else ''}{_gains(over, _UNIT)} on {name} over the whole curve"
-    return f"{whole}, and {_gains(end)} at its end"
+    return f"{_gains(over, _UNIT)} on {name} over the whole curve, and {_gains(end)} at its end"
 
 
 def _gains(gain: Estimate, unit: str = "") -> str:
@@ -174,12 +179,12 @@ def _gains(gain: Estimate, unit: str = "") -> str:
 
 def _bleu_sentence(own: pd.DataFrame) -> list[str]:
     """What specialised heads gain on random ones in BLEU; none without BLEU."""
-    parts = []
+    told = dict.fromkeys(WAYS, "")
     for frozen in WAYS:
         first, second = (last_of(own, arm, frozen, "bleu") for arm in (SPECIALISED, RANDOM))
         if first and second:
-            parts.append(f"{'frozen, ' if frozen else ''}{_gains((first - second).estimate())} on random ones")
-    if not parts:
+            told[frozen] = f"{_gains((first - second).estimate())} on random ones"
+    if not any(told.values()):
         return []
     full = number(float(own.loc[own["metric"] == "bleu", "baseline"].mean()), 1)
-    return [f"In BLEU at the end, specialised heads {'; '.join(parts)} (the trained model has {full})."]
+    return [f"In BLEU at the end, specialised heads{_ways(told)} (the trained model has {full})."]
