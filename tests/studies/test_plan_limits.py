@@ -37,7 +37,8 @@ _ZERO = {  # what 0 switches off, leaves unlimited, or starts from
     *("training.label_smoothing", "training.evaluate_every", "training.save_every", "analysis.sentences"),
     *("analysis.clusters", "alignment.pairs", "alignment.save_every", "dynamics.tolerance", "dynamics.lags"),
     *("dynamics.held_out_tokens", "pruning.random_draws", "pruning.score_sentences", "pruning.rank_sentences"),
-    *("pruning.role_sentences", "pruning.save_every"),
+    *("pruning.role_sentences", "pruning.save_every", "model.initializer_range", "model.decoder_layers"),
+    *("context.sentences", "context.bleu_sentences", "context.save_every"),
     *(
         f"transplant.{name}"
         for name in ("updates", "rank_sentences", "role_sentences", "score_sentences", "save_every")
