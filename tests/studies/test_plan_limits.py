@@ -38,11 +38,12 @@ _ZERO = {  # what 0 switches off, leaves unlimited, or starts from
     *("analysis.clusters", "alignment.pairs", "alignment.save_every", "dynamics.tolerance", "dynamics.lags"),
     *("dynamics.held_out_tokens", "pruning.random_draws", "pruning.score_sentences", "pruning.rank_sentences"),
     *("pruning.role_sentences", "pruning.save_every"),
+    *("context.sentences", "context.bleu_sentences", "context.save_every"),
 }
 _BROKEN = {  # numbers of which 1.5 is one
     *("model.initializer_range", "training.learning_rate", "training.warmup", "training.power"),
     *("training.weight_decay", "training.clip", "alignment.learning_rate", "pruning.learning_rate"),
-    *("pruning.gate_rate", "checkpoints.budget"),
+    *("pruning.gate_rate", "checkpoints.budget", "context.learning_rate"),
 }
 _TEXT = {"title", "corpus.name", "corpus.validation_name", "corpus.test_name", "corpus.transfer_name"} | {
     "corpus.text_column",
