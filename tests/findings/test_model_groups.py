@@ -7,12 +7,14 @@ import pandas as pd
 import pytest
 from dynamics.synthetic import Recordings
 from pruning.synthetic import Sweeps, task_scores
+from transplanted import Transplants
 
 from infoflow.findings import FINDINGS, Finding, evaluate
 from infoflow.results import END, UNTRAINED, with_keys
 
 from .conftest import Study
 from .groups import with_models
+from .test_context_claims import Closed
 from .test_dynamics_claims import corpora
 from .test_head_claims import TRUE, scores, table
 from .test_objective_claims import tables as objectives
@@ -23,7 +25,7 @@ OTHERS = {
     "start": {"start": "causal-lm/seed-0"},
     "variant": {"variant": "another"},
 }
-BASES = ("curves", "heads", "pruned", "recorded", "corpora", "objectives")
+BASES = ("curves", "heads", "pruned", "recorded", "corpora", "objectives", "context", "transplants")
 TWO_AT_ONCE = "objectives:O2"  # reads two architectures, so that no row is of one
 PLACES = ("removed",)  # a column of floats that says what a row is about
 
@@ -41,6 +43,8 @@ def base(name: str) -> dict[str, pd.DataFrame]:
         "heads": lambda: {name: table(rows) for name, rows in TRUE.items()} | {"task_scores": scores()},
         "pruned": lambda: sweeps.tables() | {"task_scores": task_scores(sweeps)},
         "recorded": lambda: Recordings(layer_sign={}).tables(),
+        "context": lambda: {"encoder_context": Closed().table(), "task_scores": task_scores(sweeps)},
+        "transplants": lambda: Transplants().tables(),
         "corpora": lambda: corpora(Recordings(), Recordings(corpus=1)),
     }[name]()
     return {name: keyed(frame) for name, frame in tables.items()}

@@ -21,7 +21,8 @@ OPTIONS = AnalyzeOptions(corpus="grammar:120", measures=SETTINGS)
 ONE = AnalyzeOptions(corpus="grammar:60", measures=SETTINGS, only=("head_confidence",))
 
 
-GIVEN = sorted({*LIGHT_TABLES} - {"convergence", "weight_change", "prediction_divergence", "translation_stages"})
+BESIDE_OTHERS = {"convergence", "weight_change", "prediction_divergence", "embedding_change"}
+GIVEN = sorted({*LIGHT_TABLES} - BESIDE_OTHERS - {"translation_stages"})
 """The light tables of a causal LM that is looked at by itself, whatever other checkpoints there are."""
 
 

@@ -47,7 +47,7 @@ _ZERO = {  # what 0 switches off, leaves unlimited, or starts from
 _BROKEN = {  # numbers of which 1.5 is one
     *("model.initializer_range", "training.learning_rate", "training.warmup", "training.power"),
     *("training.weight_decay", "training.clip", "alignment.learning_rate", "pruning.learning_rate"),
-    *("pruning.gate_rate", "checkpoints.budget"),
+    *("pruning.gate_rate", "checkpoints.budget", "context.learning_rate"),
 }
 _TEXT = {"title", "corpus.name", "corpus.validation_name", "corpus.test_name", "corpus.transfer_name"} | {
     "corpus.text_column",

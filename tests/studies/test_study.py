@@ -20,6 +20,7 @@ TABLES = {
     "context_neighbours",
     "distance_distribution",
     "findings",
+    "encoder_context",
     "geometry",
     "head_ablation",
     "head_confidence",
