@@ -238,11 +238,11 @@ def _unknown(repository: str) -> UserError:
 
 def _cached_commits(repository: str) -> dict[str, str]:
     """Names of the cache's revisions: those under which it knows a commit, and the commits themselves."""
-    from huggingface_hub import scan_cache_dir
+    from huggingface_hub import constants, scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
     try:
-        repos = scan_cache_dir().repos
+        repos = scan_cache_dir(constants.HF_HUB_CACHE).repos  # its own default is read once, when it is imported
     except CacheNotFound:
         return {}
     found: dict[str, str] = {}
