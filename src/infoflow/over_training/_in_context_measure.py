@@ -16,7 +16,7 @@ from infoflow.models import Model, forward_logits
 from infoflow.results import Column, TableSchema, estimate, estimate_columns, ratio_estimate
 
 from ._in_context import context_positions, in_context_gain
-from ._loss_by_position import SENTENCES, checked_sentences
+from ._loss_measure import SENTENCES, checked_sentences
 from ._token_losses import TokenLosses, token_losses
 
 _TEXTS = 30  # that long at least, for a gain between places

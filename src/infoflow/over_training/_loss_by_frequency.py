@@ -4,18 +4,15 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
 
-from infoflow.flow import Intervention, NothingToRead, PassOptions, Reader
+from infoflow.flow import Reader
 from infoflow.foundation import NUM_BLOCKS
-from infoflow.heads import no_loss
-from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
 from ._counted import counted_ngrams
 from ._frequency_deciles import frequency_deciles
-from ._loss_by_position import SENTENCES, checked_sentences
-from ._token_losses import TokenLosses, token_losses
+from ._loss_measure import AbstractLossMeasure
+from ._token_losses import TokenLosses
 
 LOSS_BY_FREQUENCY = TableSchema(
     name="loss_by_frequency",
@@ -47,7 +44,7 @@ LOSS_BY_FREQUENCY = TableSchema(
 )
 
 
-class LossByFrequency(Intervention):
+class LossByFrequency(AbstractLossMeasure):
     r"""The mean loss of tokens by `frequency_deciles` of their types, nats.
 
     Counts come from the corpus that the caller names as the training corpus, else from the measured one, so that the
@@ -62,31 +59,18 @@ class LossByFrequency(Intervention):
 
     table: ClassVar[TableSchema] = LOSS_BY_FREQUENCY
 
-    def __init__(self, sentences: int | None = SENTENCES) -> None:
-        self.sentences = checked_sentences(sentences)
-
-    def refusal(self, model: Model) -> str | None:
-        return no_loss(model)
-
-    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
-        found = token_losses(reader, options, self.sentences)
-        if not len(found.losses):
-            raise NothingToRead(f"no sentence of {reader.corpus.name} has a token to predict")
-        rows = [{"corpus": reader.counted.name, **row} for row in _rows(reader, found)]
-        return pd.DataFrame(rows, columns=self.table.column_names)
-
-
-def _rows(reader: Reader, found: TokenLosses) -> Iterator[dict[str, Any]]:
-    model = counted_ngrams(reader, 1, found.types)
-    deciles = frequency_deciles(model.counts)
-    of_tokens = deciles[found.labels]
-    for decile in np.unique(of_tokens).tolist():
-        at = of_tokens == decile
-        types = np.unique(found.labels[at])
-        losses, unigram, counts = (
-            np.bincount(found.blocks[at], weights, NUM_BLOCKS).astype(np.float64)
-            for weights in (found.losses[at], found.unigram[at], None)
-        )
-        numbers = ratio_estimate(losses, counts, float(unigram.sum() / counts.sum()), scale="positive")
-        frequency = float(np.log(model.unigram[types]).mean())
-        yield {"decile": decile, "types": len(types), "log_frequency": frequency, **numbers}
+    def rows(self, reader: Reader, found: TokenLosses) -> Iterator[dict[str, Any]]:
+        """A row for each decile that has a predicted token."""
+        model = counted_ngrams(reader, 1, found.types)
+        deciles = frequency_deciles(model.counts)
+        of_tokens = deciles[found.labels]
+        for decile in np.unique(of_tokens).tolist():
+            at = of_tokens == decile
+            types = np.unique(found.labels[at])
+            losses, unigram, counts = (
+                np.bincount(found.blocks[at], weights, NUM_BLOCKS).astype(np.float64)
+                for weights in (found.losses[at], found.unigram[at], None)
+            )
+            numbers = ratio_estimate(losses, counts, float(unigram.sum() / counts.sum()), scale="positive")
+            named = {"decile": decile, "corpus": reader.counted.name, "types": len(types)}
+            yield {**named, "log_frequency": float(np.log(model.unigram[types]).mean()), **numbers}

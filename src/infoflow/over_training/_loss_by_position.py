@@ -1,19 +1,16 @@
 """How well each token of a text is predicted, by its place."""
 
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
 
-from infoflow.flow import Intervention, NothingToRead, PassOptions, Reader
-from infoflow.foundation import NUM_BLOCKS, UserError
-from infoflow.heads import no_loss
-from infoflow.models import Model
+from infoflow.flow import Reader
+from infoflow.foundation import NUM_BLOCKS
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
-from ._token_losses import token_losses
-
-SENTENCES = 2000
+from ._loss_measure import AbstractLossMeasure
+from ._token_losses import TokenLosses
 
 LOSS_BY_POSITION = TableSchema(
     name="loss_by_position",
@@ -38,7 +35,7 @@ LOSS_BY_POSITION = TableSchema(
 )
 
 
-class LossByPosition(Intervention):
+class LossByPosition(AbstractLossMeasure):
     r"""\(L_p\): the mean loss of the p-th token, nats.
 
     Texts of different lengths stand behind early and late places; the baseline, the unigram loss of the same tokens,
@@ -52,16 +49,8 @@ class LossByPosition(Intervention):
 
     table: ClassVar[TableSchema] = LOSS_BY_POSITION
 
-    def __init__(self, sentences: int | None = SENTENCES) -> None:
-        self.sentences = checked_sentences(sentences)
-
-    def refusal(self, model: Model) -> str | None:
-        return no_loss(model)
-
-    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
-        found = token_losses(reader, options, self.sentences)
-        if not len(found.losses):
-            raise NothingToRead(f"no sentence of {reader.corpus.name} has a token to predict")
+    def rows(self, reader: Reader, found: TokenLosses) -> Iterator[dict[str, Any]]:
+        """A row for each place that has a predicted token."""
         longest = int(found.positions.max())
         place = found.blocks * longest + found.positions - 1
         sums = [
@@ -69,23 +58,7 @@ class LossByPosition(Intervention):
             for weights in (found.losses, found.unigram, None)
         ]
         losses, unigram, counts = (one.astype(np.float64) for one in sums)
-        rows = [
-            {
-                "position": position + 1,
-                **ratio_estimate(
-                    losses[:, position],
-                    counts[:, position],
-                    float(unigram[:, position].sum() / counts[:, position].sum()),
-                    scale="positive",
-                ),
-            }
-            for position in np.flatnonzero(counts.sum(axis=0)).tolist()
-        ]
-        return pd.DataFrame(rows, columns=self.table.column_names)
-
-
-def checked_sentences(sentences: int | None) -> int | None:
-    """A number of sentences, at least one, or None for all."""
-    if sentences is not None and sentences < 1:
-        raise UserError(f"sentences must be at least 1, or None for all. Got {sentences}.")
-    return sentences
+        for position in np.flatnonzero(counts.sum(axis=0)).tolist():
+            guessed = float(unigram[:, position].sum() / counts[:, position].sum())
+            numbers = ratio_estimate(losses[:, position], counts[:, position], guessed, scale="positive")
+            yield {"position": position + 1, **numbers}

@@ -16,7 +16,7 @@ from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
 from ._counted import Direction, counted_ngrams
-from ._loss_by_position import SENTENCES, checked_sentences
+from ._loss_measure import SENTENCES, checked_sentences
 from ._ngrams import NO_TOKEN, NgramModel
 from ._scored_tokens import ScoredTokens, predicted
 from ._token_losses import scored_and_kept

@@ -10,7 +10,7 @@ from infoflow.foundation import NUM_BLOCKS, UserError
 from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
-from ._loss_by_position import SENTENCES, checked_sentences
+from ._loss_measure import SENTENCES, checked_sentences
 from ._scored_tokens import scored_tokens
 
 _FLOOR = 1e-10
