@@ -34,7 +34,7 @@ FINDING = Finding(
     claim="Of a translation model the encoder does the context: more of what it has learned hangs on the encoder's "
     "self-attention than on the decoder's (our threshold: a difference above 0).",
     source=OURS,
-    published="no published number; that any difference above 0 counts is our choice, made before any result was seen",
+    published="no published number; that any difference above 0 counts is our choice",
     statistic=(
         "share of what the model has learned beyond frequencies that is lost with the encoder's self-attention closed "
         "at all blocks less the share with the decoder's closed, above 0: of models trained on that way beside models "
