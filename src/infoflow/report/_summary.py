@@ -108,7 +108,7 @@ def verdict_line(findings: list[Finding]) -> str:
         "not testable here": ("cannot be tested here", "cannot be tested here"),
     }
     parts = [f"{count} {words[verdict][count > 1]}" for verdict, count in counts.items() if count]
-    claims = "published claim was" if len(findings) == 1 else "published claims were"
+    claims = "claim was" if len(findings) == 1 else "claims were"
     return f"{len(findings)} {claims} checked on these models: {listed(parts)}."
 
 
