@@ -78,8 +78,7 @@ def test_verdicts_are_counted(story):
     findings = story.findings
     line = verdict_line(findings)
     assert line == (
-        "9 claims were checked on these models: 6 hold, 1 fails, 1 stays undetermined "
-        "and 1 cannot be tested here."
+        "9 claims were checked on these models: 6 hold, 1 fails, 1 stays undetermined and 1 cannot be tested here."
     )
     assert sum(map(int, re.findall(r"\d+", line)[1:])) == len(findings)
 
