@@ -10,6 +10,7 @@ from ._interval import Spread
 from ._resampled import ResampledRows
 
 Verdict = Literal["holds", "fails", "undetermined", "not testable here"]
+UNTESTABLE: Verdict = "not testable here"
 
 SHARE, CORRELATION = (0.0, 1.0), (-1.0, 1.0)
 """Bounds of shares and of rank correlations."""

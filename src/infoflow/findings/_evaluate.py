@@ -9,7 +9,7 @@ import pandas as pd
 
 from infoflow.results import Spec
 
-from ._condition import Outcome, Verdict, judge_all, short
+from ._condition import UNTESTABLE, Outcome, Verdict, judge_all, short
 from ._control import ControlOutcome, strongest, try_control
 from ._converged import unsettled
 from ._estimates import Estimates
@@ -82,7 +82,7 @@ def _judged(finding: Finding | Untested, models: ModelGroup, why_not: _WhyNot) -
         "effects": [],
     }
     if isinstance(finding, Untested):
-        return Judged(row={**row, "verdict": "not testable here", "reason": _sentence(finding.why)})
+        return Judged(row={**row, "verdict": UNTESTABLE, "reason": _sentence(finding.why)})
     try:
         found = gather(finding.reads, models)
         seeds = _seeds(finding, found, why_not)
@@ -90,7 +90,7 @@ def _judged(finding: Finding | Untested, models: ModelGroup, why_not: _WhyNot) -
         if min(one.num_replicates for one in found.values()) < 2:
             raise Absent("the tables hold no bootstrap replicates, so there is no interval")
     except Absent as absent:
-        return Judged(row={**row, "verdict": "not testable here", "reason": _sentence(str(absent))})
+        return Judged(row={**row, "verdict": UNTESTABLE, "reason": _sentence(str(absent))})
     tested = _tested(finding, models, found, seeds)
     return Judged(row=row | tested.row, outcomes=tested.outcomes, deciding=tested.deciding)
 
@@ -122,7 +122,7 @@ def _tested(finding: Finding, models: ModelGroup, found: dict[str, Estimates], s
     verdict, reason = _verdict(deciding, shown, [*seeds.obstacles, *_hindrance(finding, curves, deciding)])
     if verdict in ("holds", "fails") and (moves := unsettled(finding, models, set(seeds.used), outcomes, index)):
         verdict, reason = "undetermined", f"{reason} {_sentence(moves)}"
-    if verdict != "not testable here" and len(seeds.used) == 1:
+    if verdict != UNTESTABLE and len(seeds.used) == 1:
         reason += " One seed: the interval covers the choice of sentences, not that of first weights."
     row: dict[str, object] = {
         "verdict": verdict,
@@ -160,7 +160,7 @@ def _verdict(deciding: Outcome, control: ControlOutcome | None, obstacles: list[
     if control is None:
         obstacles = [*obstacles, "no control was measured"]
     if obstacles:
-        return "not testable here", " ".join(_sentence(obstacle) for obstacle in obstacles)
+        return UNTESTABLE, " ".join(_sentence(obstacle) for obstacle in obstacles)
     assert control is not None
     if deciding.verdict == "holds" and control.shows_claim:
         return "undetermined", _sentence(

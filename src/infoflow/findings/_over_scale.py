@@ -12,7 +12,7 @@ import pandas as pd
 from infoflow.foundation import current_display
 from infoflow.results import BERT, END, UNTRAINED, Column, RunFolder, TableSchema
 
-from ._condition import Condition, Outcome, short
+from ._condition import UNTESTABLE, Condition, Outcome, short
 from ._evaluate import Judged, judged
 from ._finding import Finding, Untested
 from ._over_training import claims_over_training
@@ -20,8 +20,6 @@ from ._registry import FINDINGS
 from ._scale_run import ScaleRun, scale_runs
 from ._scale_trends import TRENDS, told_of_claims, trends
 from ._schema import FINDINGS_TABLE
-
-_UNTESTABLE = "not testable here"
 
 
 def _column(name: str, dtype: Any, unit: str, description: str) -> Column:
@@ -138,7 +136,7 @@ def _largest(pairs: Iterable[tuple[ScaleRun, Judged]], told: Mapping[tuple[str, 
         key = (str(one.row["id"]), str(one.row["architecture"]) or BERT.name)
         scale = _scale(run, FINDINGS[key[0]], str(one.row["architecture"]), END)
         cost = float(np.nan_to_num(scale["tokens"] * scale["parameters"]))
-        rank = (one.row["verdict"] != _UNTESTABLE, cost, run.name)
+        rank = (one.row["verdict"] != UNTESTABLE, cost, run.name)
         row = {**one.row, "architecture": key[1], "run": run.name, "trend": told.get(key, "")}
         if key not in best or rank > best[key][0]:
             best[key] = (rank, row)
@@ -206,7 +204,7 @@ def _followed(found: pd.DataFrame) -> pd.DataFrame:
 def _most_decisive(rows: pd.DataFrame) -> str:
     """The condition that decides in most runs; checkpoints count where no run's end was tested, and what could not be
     tested where nothing was."""
-    tested, ended = rows["verdict"] != _UNTESTABLE, rows["update"] == END
+    tested, ended = rows["verdict"] != UNTESTABLE, rows["update"] == END
     for counted in (tested & ended, tested, ended, ended | ~ended):
         deciding = rows[counted & rows["decides"]]
         if len(deciding):

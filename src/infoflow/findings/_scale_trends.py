@@ -7,6 +7,7 @@ import pandas as pd
 
 from infoflow.results import END, Column, TableSchema
 
+from ._condition import UNTESTABLE
 from ._scale_slope import LEAST_SCALES, ScalePoint, ScaleSlope, course_slope, num_scales, scale_groups, scale_slope
 from ._scale_trend import FLAT, scale_trend
 
@@ -14,7 +15,6 @@ LATE = 0.1
 """Of a training's tokens, from where on its checkpoints count: before that a model is unfinished, not small."""
 _CLAIM = ["id", "architecture", "condition"]
 _DEPTH = ["corpus", "layers", "decoder_layers"]
-_UNTESTABLE = "not testable here"
 
 TRENDS = TableSchema(
     name="trends",
@@ -76,7 +76,7 @@ def trends(found: pd.DataFrame) -> pd.DataFrame:
     Effects at the end of training are a point a run. Checkpoints of one run are no independent points: they are never
     mixed with runs, a seed's checkpoints give one slope, and the interval is over seeds (see `course_slope`).
     """
-    tested = found[(found["verdict"] != _UNTESTABLE) & found["effect"].notna() & found["tokens"].gt(0)]
+    tested = found[(found["verdict"] != UNTESTABLE) & found["effect"].notna() & found["tokens"].gt(0)]
     ended = tested[tested["update"] == END]
     rows = [
         *_over(ended, "tokens", [*_CLAIM, *_DEPTH, "width"], _by_runs),

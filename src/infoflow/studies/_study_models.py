@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cached_property
@@ -279,6 +280,12 @@ class StudyModels:
         )
         return module, result
 
+    def drop_checkpoints(self, folder: Path) -> None:
+        """Of a finished `train_into`: it is continued from its final weights."""
+        if is_first():
+            shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+        wait_for_all()
+
     def load(self, subject: Subject) -> Model:
         """The model: trained, as it was before the first update, or at a checkpoint.
 
@@ -291,8 +298,12 @@ class StudyModels:
         else:
             module = self.objective(recipe).exported(self.initial(recipe))
             model = load_model(module, tokenizer=self.data.tokenizer, device=device)
+        return self.named(model, recipe, recipe.name)
+
+    def named(self, model: Model, recipe: Recipe, name: str) -> Model:
+        """The model under a name, with the tokenizer of what models of the recipe write."""
         target = self.data.target_tokenizer if self.objective(recipe).needs_translation else None
-        return dataclasses.replace(model, name=recipe.name, target_tokenizer=target)
+        return dataclasses.replace(model, name=name, target_tokenizer=target)
 
     def whole(self, subject: Subject, model: Model) -> Model:
         """`model`, or, where it is a part of what was trained, all of that: what the objective's loss is taken on."""

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 
 from infoflow.foundation import block_effects, block_interval
-from infoflow.heads import log_mean
+from infoflow.heads import ARMS, log_mean
 
 from .._samples import Samples
 
-NONE, SPECIALISED, RANDOM, SHUFFLED = "none", "specialised", "random", "shuffled"
+NONE, SPECIALISED, RANDOM, SHUFFLED = ARMS
 WAYS = {False: "heads learn on", True: "frozen heads"}
 
 

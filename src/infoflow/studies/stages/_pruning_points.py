@@ -1,12 +1,10 @@
 """The points of each way of pruning, one after the other, each with its model as it is there."""
 
 import dataclasses
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from infoflow.flow import PassOptions, is_first, wait_for_all
+from infoflow.flow import PassOptions
 from infoflow.foundation import digest
 from infoflow.heads import Head, HeadSet, ablate
 from infoflow.models import Model
@@ -60,7 +58,7 @@ def _swept(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence[P
     )
     for place, point in zip(places, sweep, strict=True):
         yield _gated(place, model, point)
-        _drop_checkpoints(point.folder)
+        models.drop_checkpoints(point.folder)
 
 
 def _subsets(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence[PlannedPoint]) -> Iterator[Point]:
@@ -79,7 +77,7 @@ def _subsets(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence
             seed=recipe.seed,
         )
         yield _gated(place, model, point)
-        _drop_checkpoints(point.folder)
+        models.drop_checkpoints(point.folder)
 
 
 def _chosen(models: StudyModels, recipe: Recipe, curve: Curve, places: Sequence[PlannedPoint]) -> Iterator[Point]:
@@ -112,7 +110,7 @@ def _from_scratch(models: StudyModels, recipe: Recipe, curve: Curve, places: Seq
             models.train_into(recipe, folder, [], model.module, keep_last=1)
         model.module.eval()
         yield Point(place=place, model=model, removed=removed)
-        _drop_checkpoints(folder)
+        models.drop_checkpoints(folder)
 
 
 def pass_options(models: StudyModels, recipe: Recipe) -> PassOptions:
@@ -144,10 +142,3 @@ def _gated(place: PlannedPoint, model: Model, point: GatedPoint) -> Point:
         undecided=point.undecided,
         learned=dict(zip(point.heads, zip(point.gates, point.values, strict=True), strict=True)),
     )
-
-
-def _drop_checkpoints(folder: Path) -> None:
-    """A finished training is continued from its final weights."""
-    if is_first():
-        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-    wait_for_all()

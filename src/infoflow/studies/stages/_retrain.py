@@ -5,18 +5,16 @@ that way, only the closed context can give. The published models stay as they ar
 """
 
 import dataclasses
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from infoflow.corpus import Corpus
-from infoflow.flow import PassOptions, Reader, agree, is_first, wait_for_all
+from infoflow.flow import Reader, agree
 from infoflow.foundation import current_display, digest
 from infoflow.heads import (
     ENCODER_CONTEXT,
@@ -35,6 +33,7 @@ from .._data import at_most
 from .._scopes import kinds_of
 from .._study_models import StudyModels
 from .._workbench import Part
+from ._pruning_points import pass_options
 from ._stage import AbstractStage
 from ._train import train_stage_key
 
@@ -171,7 +170,7 @@ class Retrain(AbstractStage):
                 keep_last=1,
             )
         model.module.eval()
-        _drop_checkpoints(folder)
+        models.drop_checkpoints(folder)
         return model
 
 
@@ -183,8 +182,7 @@ def _kinds(models: StudyModels, recipe: Recipe) -> list[str]:
 
 def _losses(stage: Retrain, model: Model, closings: Sequence[Closing]) -> VariantScores:
     """Of the analysed sentences, those that every model of the study is scored on."""
-    models, objective = stage.models, stage.models.objective(stage.recipe)
-    options = PassOptions(tokens_per_batch=models.plan.analysis.tokens_per_batch, corruption=objective)
+    models, options = stage.models, pass_options(stage.models, stage.recipe)
     reader = Reader(
         model,
         models.data.analysed,
@@ -192,7 +190,7 @@ def _losses(stage: Retrain, model: Model, closings: Sequence[Closing]) -> Varian
         seed=options.seed,
         decoder=model.task == "seq2seq",
         ranks_from=models.data.train,
-        corruption=objective,
+        corruption=options.corruption,
     )
     return context_scores(reader, closings, models.plan.context.sentences or None, options)
 
@@ -210,10 +208,3 @@ def _tell(recipe: Recipe, rows: pd.DataFrame) -> None:
         f"with {first['kind']} closed, less than with all open" if first["kind"] else "with all open, less than before"
     )
     current_display().note(f"{recipe.name} trained on {how}: {first['value']:+.3g} nats per token.")
-
-
-def _drop_checkpoints(folder: Path) -> None:
-    """A finished training is continued from its final weights."""
-    if is_first():
-        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-    wait_for_all()

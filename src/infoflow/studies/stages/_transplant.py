@@ -4,7 +4,6 @@ Each arm is a stage: the same first weights and the same batches in the same ord
 the points of the curve until these are scored, then go.
 """
 
-import dataclasses
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -122,7 +121,8 @@ class Transplant(AbstractStage):
     def _points(self, kept: Snapshots, step: int) -> Iterator[dict[str, Any]]:
         """The rows of one update."""
         models, full = self.models, donor_scores(self.models, self.recipe)
-        model = self._as_donor(load_model(kept.path(step), device=models.plan.training.device))
+        loaded = load_model(kept.path(step), device=models.plan.training.device)
+        model = models.named(loaded, self.recipe, str(self.arm))
         options, beams = pass_options(models, self.recipe), models.plan.analysis.beams
         for metric in metrics(models, self.recipe) if step == self._steps[-1] else ["loss"]:
             found = quality(model, self._held_out, frozenset(), metric, beams=beams, options=options)
@@ -180,8 +180,3 @@ class Transplant(AbstractStage):
             return
         with frozen_slices(model.module, head_slices(model, self._heads)) as hook:
             yield [hook]
-
-    def _as_donor(self, model: Model) -> Model:
-        """With the tokenizer of the output, as the study's models have it."""
-        target = self.models.data.target_tokenizer if self.models.objective(self.recipe).needs_translation else None
-        return dataclasses.replace(model, name=str(self.arm), target_tokenizer=target)
