@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # what the lazy names below stand for, told to editors and ty
     from . import dynamics as dynamics
     from . import heads as heads
     from . import objectives as objectives
+    from . import probing as probing
     from . import pruning as pruning
     from . import representations as representations
     from .corpus import Corpus as Corpus
@@ -37,11 +38,11 @@ _HOMES = {
     "study": "studies",
 }
 _ROOMS = (
-    "alignment", "dynamics", "heads", "objectives", "over_training", "pruning", "representations", "models",
+    "alignment", "dynamics", "heads", "objectives", "over_training", "probing", "pruning", "representations", "models",
     "architectures", "training", "findings", "report",
 )  # fmt: skip
 
-__all__ = sorted([*_HOMES, "alignment", "dynamics", "heads", "objectives", "pruning", "representations"])
+__all__ = sorted([*_HOMES, "alignment", "dynamics", "heads", "objectives", "probing", "pruning", "representations"])
 
 
 def __getattr__(name: str):
