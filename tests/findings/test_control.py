@@ -70,6 +70,11 @@ def test_a_control_passes_a_threshold_of_0_by_more_than_noise(other, wanted):
     assert verdict([0.5, 9.0], [other, 0.0], first={"threshold": 0.0})["verdict"] == wanted
 
 
+@pytest.mark.parametrize(("other", "wanted"), [(0.005, "holds"), (0.4, "undetermined")])
+def test_so_does_a_control_that_meets_every_condition(other, wanted):
+    assert verdict([0.5, 9.0], [other, 2.0], first={"threshold": 0.0})["verdict"] == wanted
+
+
 def test_a_claim_that_fails_fails_whatever_its_control():
     assert verdict([0.5, 9.0], [1.2, 0.0])["verdict"] == "fails"
 

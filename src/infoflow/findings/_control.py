@@ -52,14 +52,14 @@ def try_control(
     conditions = finding.conditions(control.transform(curves) if control.transform else curves)
     own = conditions[index]
     met = np.logical_and.reduce([condition.met() for condition in conditions])
-    alone = own.met() & _meets_alone(own, deciding)
-    if own.threshold == 0 and not control.transform and alone.any():
-        alone = alone & _beyond_chance(finding, found, index)
+    shows = met | (own.met() & _meets_alone(own, deciding))
+    if own.threshold == 0 and not control.transform and shows.any():
+        shows = shows & _beyond_chance(finding, found, index)
     return ControlOutcome(
         name=control.name,
         value=_strongest(own),
         unit=deciding.condition.unit,
-        shows_claim=bool(np.mean(met | alone) > 1 - _NULL_LEVEL),
+        shows_claim=bool(np.mean(shows) > 1 - _NULL_LEVEL),
         decisive=control.decisive,
     )
 
