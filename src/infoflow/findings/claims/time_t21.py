@@ -1,9 +1,9 @@
 """time:T21. Rows of the embedding matrix."""
 
 from .._condition import CORRELATION, Condition, stays_below
+from .._deciles_over_time import at_one_time, embeddings_settled, frequency_correlation, shuffled_deciles
 from .._finding import Curves, Finding
 from .._model_group import CAUSAL
-from .._over_time import at_one_time, embeddings_settled, frequency_correlation, shuffled_deciles
 from .._sources import OURS
 from .._table import Reading
 

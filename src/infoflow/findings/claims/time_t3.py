@@ -1,9 +1,9 @@
 """time:T3. When tokens of different frequency are learned."""
 
 from .._condition import CORRELATION, Condition, stays_below
+from .._deciles_over_time import frequency_correlation, shuffled_deciles, times_by_frequency
 from .._finding import Control, Curves, Finding
 from .._model_group import CAUSAL
-from .._over_time import frequency_correlation, shuffled_deciles, times_by_frequency
 from .._sources import CHARACTERISTICS
 from .._table import Reading
 
