@@ -110,3 +110,17 @@ SOURCE_AND_TARGET = (
     "Voita, Sennrich and Titov 2021, Analyzing the Source and Target Contributions to Predictions in Neural Machine "
     "Translation, ACL (as summarised)"
 )
+PIPELINE = (
+    "Tenney, Das and Pavlick 2019, BERT Rediscovers the Classical NLP Pipeline, ACL (numbers of its published code)"
+)
+DESCRIPTION_LENGTH = (
+    "Voita and Titov 2020, Information-Theoretic Probing with Minimum Description Length, EMNLP (published code; its "
+    "bits mix nats and bits, ratios do not)"
+)
+CONTROL_TASKS = "Hewitt and Liang 2019, Designing and Interpreting Probes with Control Tasks, EMNLP-IJCNLP"
+STRUCTURAL_PROBE = "Hewitt and Manning 2019, A Structural Probe for Finding Syntax in Word Representations, NAACL"
+BERT_SCORE = "Zhang, Kishore, Wu, Weinberger and Artzi 2020, BERTScore: Evaluating Text Generation with BERT, ICLR"
+HIERARCHICAL_SYNTAX = (
+    "Blevins, Levy and Zettlemoyer 2018, Deep RNNs Encode Soft Hierarchical Syntax, ACL, as Voita's slides tell it of "
+    "Transformers (unverified)"
+)

@@ -12,6 +12,7 @@ from infoflow.corpus import (
     Corpus,
     Lone,
     PairKind,
+    load_corpus,
     load_tokenizer,
     token_frequencies,
     tokenizer_digest,
@@ -38,6 +39,7 @@ class StudyData:
     test: Corpus  # pairs: a source with several translations is there several times
     analysed: Corpus  # one row of `test` per different source: what models are scored and measured on
     other_domain: Corpus | None  # one row per different source, none of them of the study; None: the plan names none
+    probed: Corpus | None  # what probes are trained and scored on; None: the plan names no task
     tokenizer: PreTrainedTokenizerBase
     target_tokenizer: PreTrainedTokenizerBase | None  # None: the corpus has no translations
     counted: bool  # whether an objective draws tokens by their frequency in training
@@ -175,20 +177,30 @@ def prepare(plan: StudyPlan, folder: Path) -> StudyData:
         )
     sentinels = max(objective.num_sentinels(plan.model.positions) for objective in objectives)
     key = digest([_VERSION, corpus.digest, _settings(plan.corpus, parts), *([sentinels] if sentinels else [])])
+    analysed = at_most(distinct(parts.test), plan.analysis.sentences)
     train = partial(_train_tokenizers, parts.train, plan.corpus, parallel, sentinels)
     tokenizers = kept(folder / f"tokenizers-{key}", train, "The study's tokenizers")
     return StudyData(
         train=parts.train,
         validation=parts.validation,
         test=parts.test,
-        analysed=at_most(distinct(parts.test), plan.analysis.sentences),
+        analysed=analysed,
         other_domain=_other_domain(corpus, parts, plan.corpus, parallel),
+        probed=_probed(analysed, plan),
         tokenizer=load_tokenizer(tokenizers / "source"),
         target_tokenizer=load_tokenizer(tokenizers / "target") if parallel else None,
         counted=any(objective.needs_counts for objective in objectives),
         parts=parts,
         key=key,
     )
+
+
+def _probed(analysed: Corpus, plan: StudyPlan) -> Corpus | None:
+    """Sentences of the lengths that the models were trained on."""
+    if not plan.probing.on:
+        return None
+    own = plan.probing.corpus
+    return at_most(distinct(usable(load_corpus(own), plan.corpus)) if own else analysed, plan.probing.sentences)
 
 
 def _other_domain(corpus: Corpus, parts: Parts, plan: CorpusPlan, parallel: bool) -> Corpus | None:

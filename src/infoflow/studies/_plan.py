@@ -25,6 +25,7 @@ from ._plan_sections import (
     Objectives,
     PruningPlan,
 )
+from ._probing_plan import ProbingPlan
 from ._settings import build_settings, parse_toml, read_plan
 from ._transplant_plan import TransplantPlan, check_transplants
 
@@ -59,6 +60,7 @@ class StudyPlan:
     pruning: PruningPlan = field(default_factory=PruningPlan)
     transplant: TransplantPlan = field(default_factory=TransplantPlan)
     context: ContextPlan = field(default_factory=ContextPlan)
+    probing: ProbingPlan = field(default_factory=ProbingPlan)
     engine: EnginePlan = field(default_factory=EnginePlan)
 
     def __post_init__(self) -> None:

@@ -41,6 +41,7 @@ from ._workbench import Workbench
 TRAINED = "trained"  # where the workbench keeps facts of finished trainings
 _VERSION = 1  # raise when the same plan trains or scores other models
 _COPIES = 10  # passes of pairs over the training text, each with other ones (BERT's dupe_factor)
+_NOTED = ("key", "other_domain", "probed")  # digests of what is read, that keys depend on
 _BOOKKEEPING = ("seed", "device", "log_every", "evaluate_every", "save_every", "keep_last")
 
 
@@ -58,10 +59,10 @@ class StudyModels:
         known = _read(self._note) if prepared else {}
         self.prepared = known.get("of") == self._of
         if self.prepared:
-            self.data_key, self.other_domain = known["key"], known["other_domain"]
+            self.data_key, self.other_domain, self.probed = (known[name] for name in _NOTED)
         else:
             self.data_key = self.data.key
-            self.other_domain = None if self.data.other_domain is None else self.data.other_domain.digest
+            self.other_domain, self.probed = _digest(self.data.other_domain), _digest(self.data.probed)
             self._write_note()
 
     @cached_property
@@ -72,7 +73,9 @@ class StudyModels:
 
     @property
     def _of(self) -> str:
-        return digest([version("infoflow"), self.plan.corpus])
+        plan = self.plan
+        probed = [plan.analysis.sentences, plan.probing.corpus, plan.probing.sentences] if plan.probing.on else []
+        return digest([version("infoflow"), plan.corpus, *probed])
 
     @property
     def _note(self) -> Path:
@@ -81,7 +84,7 @@ class StudyModels:
     def _write_note(self) -> None:
         """For processes of this study, most of which need no sentence but their keys."""
         if is_first():
-            facts = {"of": self._of, "key": self.data_key, "other_domain": self.other_domain}
+            facts = {"of": self._of, "key": self.data_key, "other_domain": self.other_domain, "probed": self.probed}
             self._note.parent.mkdir(parents=True, exist_ok=True)
             with atomic_write(self._note) as temporary:
                 temporary.write_text(json.dumps(facts), encoding="utf-8")
@@ -337,6 +340,10 @@ def _read(path: Path) -> dict[str, Any]:
     """What the note holds; nothing where there is none, or a damaged one."""
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
-        return facts if isinstance(facts, dict) and {"of", "key", "other_domain"} <= facts.keys() else {}
+        return facts if isinstance(facts, dict) and {"of", *_NOTED} <= facts.keys() else {}
     except (OSError, ValueError):
         return {}
+
+
+def _digest(corpus: Corpus | None) -> str | None:
+    return None if corpus is None else corpus.digest

@@ -16,6 +16,7 @@ from ._measure_checkpoint import COMPARED_WITH as COMPARED_WITH
 from ._measure_checkpoint import MeasureCheckpoint as MeasureCheckpoint
 from ._measure_given import MeasureGiven as MeasureGiven
 from ._measure_suite import MeasureSuiteCheckpoint as MeasureSuiteCheckpoint
+from ._probe import ProbeModel as ProbeModel
 from ._prune import Prune as Prune
 from ._record import CompareRecordings as CompareRecordings
 from ._record import Record as Record
@@ -33,6 +34,7 @@ STAGES: tuple[type[AbstractStage], ...] = (
     Transplant,
     Retrain,
     MeasureModel,
+    ProbeModel,
     Compare,
     Record,
     Align,

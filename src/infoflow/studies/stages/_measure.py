@@ -29,7 +29,7 @@ from infoflow.foundation import current_display, digest
 from infoflow.heads import ABLATION_TRANSFER
 from infoflow.models import Model
 from infoflow.objectives import AbstractObjective
-from infoflow.results import KEYS, Subject, TableSchema
+from infoflow.results import KEYS, Recipe, Subject, TableSchema
 
 from .._measures import measures_by_table, pair_measures, standard_measures
 from .._scores import TASK_SCORES, bleu_scores, content_ids_of, task_scores
@@ -141,7 +141,7 @@ class AbstractMeasureStage(AbstractStage):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AbstractStudyMeasure(AbstractMeasureStage):
-    """A model of a study, on sentences that no model was trained on: scored and measured."""
+    """A model of a study, on sentences that no model was trained on."""
 
     models: StudyModels
 
@@ -155,16 +155,15 @@ class AbstractStudyMeasure(AbstractMeasureStage):
     def corpus(self) -> Corpus:
         """The sentences."""
 
-    @abstractmethod
-    def scores(self, model: Model) -> pd.DataFrame:
-        """How well the model does what it was trained for."""
-
     @property
     def objective(self) -> AbstractObjective:
         return self.models.objective(self.subject.recipe)
 
     def measure(self, names: Sequence[str], with_sample: bool) -> Computed:
-        model, plan = self.models.load(self.subject), self.models.plan.analysis
+        return self.measured(self.models.load(self.subject), names, with_sample)
+
+    def measured(self, model: Model, names: Sequence[str], with_sample: bool) -> Computed:
+        """What measures say of the model."""
         measures = [measure for name in names for measure in self.by_table.get(name, [])]
         tables: Part = {}
         failures: tuple[Failure, ...] = ()
@@ -173,10 +172,6 @@ class AbstractStudyMeasure(AbstractMeasureStage):
         if any(measure.why_not(model) is None for measure in measures):
             measured = self._pass(model, measures, with_sample)
             tables, failures = dict(measured.tables), measured.failures
-        if ABLATION_TRANSFER.name in names:
-            tables |= transfer(model, self.models.data, plan, self.objective)
-        if TASK_SCORES.name in names:
-            tables[TASK_SCORES.name] = self.scores(model)
         return Computed(tables=tables, failures=failures)
 
     def _pass(self, model: Model, measures: list[AbstractMeasure], keep_sample: bool) -> Measured:
@@ -191,6 +186,25 @@ class AbstractStudyMeasure(AbstractMeasureStage):
         self.keep_sample()
         return measured
 
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AbstractScoredMeasure(AbstractStudyMeasure):
+    """A model of a study, scored too."""
+
+    @abstractmethod
+    def scores(self, model: Model) -> pd.DataFrame:
+        """How well the model does what it was trained for."""
+
+    def measure(self, names: Sequence[str], with_sample: bool) -> Computed:
+        model = self.models.load(self.subject)
+        found = self.measured(model, names, with_sample)
+        tables = dict(found.tables)
+        if ABLATION_TRANSFER.name in names:
+            tables |= transfer(model, self.models.data, self.models.plan.analysis, self.objective)
+        if TASK_SCORES.name in names:
+            tables[TASK_SCORES.name] = self.scores(model)
+        return Computed(tables=tables, failures=found.failures)
+
     def scored(self, model: Model, parts: Mapping[str, Corpus]) -> pd.DataFrame:
         """Rows of the table `task_scores`, but BLEU, on parts of the corpus by name."""
         recipe = self.subject.recipe
@@ -204,16 +218,12 @@ class AbstractStudyMeasure(AbstractMeasureStage):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MeasureModel(AbstractStudyMeasure):
+class MeasureModel(AbstractScoredMeasure):
     """A model of a study, on the sentences that no model was trained on: scored and measured."""
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[MeasureModel]":
-        """Controls, then trained models; a variant of an objective begins as the plain one, so it has no control."""
-        trained = [Subject(recipe=stage.recipe) for stage in before if isinstance(stage, Train)]
-        plain = [one for one in trained if not one.recipe.objective.variant]
-        controls = [one.before_training() for one in plain] if models.plan.analysis.untrained else []
-        subjects = [*controls, *trained]
+        subjects = measured_subjects(models, [stage.recipe for stage in before if isinstance(stage, Train)])
         parts: dict[Subject, list[str]] = {subject: [] for subject in subjects}
         for first, second in model_pairs(models.plan, subjects):
             part = pair_key(models, first, second)
@@ -276,3 +286,11 @@ class MeasureModel(AbstractStudyMeasure):
             current_display().note(f"Translating {plan.bleu_sentences} sentences with {model.name}.")
             frames.append(bleu_scores(model, data.test, plan.bleu_sentences, plan.beams, "test"))
         return pd.concat(frames, ignore_index=True)
+
+
+def measured_subjects(models: StudyModels, recipes: Sequence[Recipe]) -> list[Subject]:
+    """Controls, then trained models; a variant of an objective begins as the plain one, so it has no control."""
+    trained = [Subject(recipe=recipe) for recipe in recipes]
+    plain = [one for one in trained if not one.recipe.objective.variant]
+    controls = [one.before_training() for one in plain] if models.plan.analysis.untrained else []
+    return [*controls, *trained]

@@ -30,7 +30,7 @@ from .._study_models import StudyModels
 from .._workbench import Computed, Part, Schemas
 from ._keep import Keep
 from ._loaded_once import LoadedOnce
-from ._measure import MEASURED, AbstractStudyMeasure
+from ._measure import MEASURED, AbstractScoredMeasure
 from ._pairs import described
 from ._stage import AbstractStage
 from ._train import Train
@@ -45,7 +45,7 @@ COMPARED_WITH: Mapping[type[WeightChange | PredictionDivergence | EmbeddingChang
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MeasureCheckpoint(AbstractStudyMeasure):
+class MeasureCheckpoint(AbstractScoredMeasure):
     """One model at one kept update.
 
     Its rows are those of the model alone: what checkpoints share is which sentences, tokens and settings. A checkpoint

@@ -1,0 +1,72 @@
+"""Probe one model: what can be read from each layer, and how hard it is to read."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from infoflow.corpus import Corpus
+from infoflow.flow import AbstractMeasure
+from infoflow.foundation import digest
+
+from .._measures import measures_by_table, probing_measures
+from .._study_models import StudyModels
+from .._workbench import Schemas
+from ._measure import AbstractStudyMeasure, measured_subjects
+from ._pairs import described
+from ._stage import AbstractStage
+from ._train import Train, train_stage_key
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ProbeModel(AbstractStudyMeasure):
+    """A model of a study, trained or not, probed for the tasks of the plan's section `probing`."""
+
+    kind = "probe"
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[ProbeModel]":
+        """Every model that is measured; controls, which are the same for many objectives, behind each other."""
+        if not models.plan.probing.on:
+            return []
+        trained = [stage.recipe for stage in before if isinstance(stage, Train)]
+        stages: list[ProbeModel] = []
+        alike: dict[str, str] = {}
+        for subject in measured_subjects(models, trained):
+            states = models.states_key(subject)
+            first = train_stage_key(models, subject.recipe) if subject.trained else alike.get(states)
+            stage = cls(models=models, subject=subject, bench=models.bench, needs=(first,) if first else ())
+            alike.setdefault(states, stage.key)
+            stages.append(stage)
+        return stages
+
+    @property
+    def label(self) -> str:
+        return f"probe {self.subject.label}"
+
+    @property
+    def estimate(self) -> float:
+        return 0.05 * len(self.models.plan.probing.tasks)
+
+    @cached_property
+    def key(self) -> str:
+        return digest(["probe", self.subject.name, self.table_keys()])
+
+    @property
+    def corpus(self) -> Corpus:
+        probed = self.models.data.probed
+        assert probed is not None, "the plan names tasks"
+        return probed
+
+    @cached_property
+    def by_table(self) -> Mapping[str, list[AbstractMeasure]]:
+        return measures_by_table(probing_measures(self.models.plan.probing))
+
+    def table_keys(self) -> dict[str, str]:
+        states = self.models.states_key(self.subject)
+        return {name: digest([states, self.models.probed, described(own)]) for name, own in self.by_table.items()}
+
+    def samples_key(self) -> str:
+        return digest(["no sample"])
+
+    def measured_schemas(self) -> Schemas:
+        return {name: writing[0].table for name, writing in self.by_table.items()}
