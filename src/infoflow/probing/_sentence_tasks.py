@@ -90,7 +90,7 @@ def _below_root(sentence: AskedSentence) -> str | None:
 
 
 def _number_of(relation: str) -> Ask:
-    """The number of the root's subject or object: FEATS where the corpus has them (column `number`), else `NN`, `NNS`."""
+    """The number of the root's subject or object: of FEATS (column `number`), else of `NN` and `NNS`."""
 
     def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Question]:
         heads, relations = sentence.heads(), sentence.tags("deprel")
