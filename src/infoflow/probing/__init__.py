@@ -4,6 +4,8 @@ from ._examples import Examples as Examples
 from ._examples import Part as Part
 from ._examples import ProbeTask as ProbeTask
 from ._examples import Unit as Unit
+from ._minimal_pairs import MINIMAL_PAIRS as MINIMAL_PAIRS
+from ._minimal_pairs import MinimalPairs as MinimalPairs
 from ._tasks import MOST_CLASSES as MOST_CLASSES
 from ._tasks import TaskDescription as TaskDescription
 from ._tasks import build_task as build_task
