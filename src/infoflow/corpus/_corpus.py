@@ -296,6 +296,20 @@ class Corpus(AbstractSentences):
         rows = ({**row, "label": str(label).strip() or None} for row, label in zip(sentences, found, strict=True))
         return Corpus(store(rows, (*named, "label"), name or self.name), name or self.name)
 
+    def with_test(self, test: "Corpus", name: str | None = None) -> "Corpus":
+        """These sentences and those of `test` behind them, the column `part` saying which is which (see
+        `probing.build_task`); what only one of the two knows is left out.
+        """
+        shared = sorted((self.columns & test.columns) - {"document", "part"})
+        rows = (
+            {**dict(zip(shared, values, strict=True)), "part": part}
+            for part, corpus in (("train", self), ("test", test))
+            for batch in corpus._batches(np.arange(len(corpus)), 1024, shared)
+            for values in zip(*(batch[column] for column in shared), strict=True)
+        )
+        name = name or f"{self.name}+{test.name}"
+        return Corpus(store(rows, (*shared, "part"), name), name)
+
     # -- parts --------------------------------------------------------------------------------------------------------
 
     def select(self, rows: Sequence[int] | np.ndarray, name: str | None = None) -> "Corpus":
