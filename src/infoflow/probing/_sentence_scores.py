@@ -117,7 +117,7 @@ def _batches(model: Model, asked: Sequence[_Asked], lengths: np.ndarray, budget:
 
 
 def _add(model: Model, chosen: Sequence[_Asked], scores: np.ndarray) -> None:
-    ids, mask = pad_rows([each.ids for each in chosen], model.pad_token_id)
+    ids, mask = pad_rows([each.ids.tolist() for each in chosen], model.pad_token_id)
     positions = torch.zeros_like(ids, dtype=torch.bool)
     for row, each in enumerate(chosen):
         positions[row, torch.from_numpy(each.places)] = True

@@ -60,8 +60,8 @@ def build_task(
 
     The part of a sentence is a function of (seed, its text without regard to case and spacing): a fifth is the test
     part, a fifth the development part. Where `test` is given it is the test part, the fifth joins the training part,
-    and sentences of `corpus` whose text stands in `test` are left out. A corpus with the column `part` says itself which
-    sentences are for the test (`Corpus.with_test`).
+    and sentences of `corpus` whose text stands in `test` are left out. A corpus with the column `part` says which
+    sentences are for the test itself (`Corpus.with_test`).
 
     Args:
         name: One of `tasks()`, or a tag column of the corpus, or `NAME-spans` of one in IOB2.
@@ -101,7 +101,7 @@ def build_task(
 
 
 def tag_column(name: str) -> str | None:
-    """The column of word tags that a task asks for and nothing else, where it is one; `ner` of `ner` and `ner-spans`."""
+    """The column of word tags that a task asks for and nothing else: `ner` of `ner` and `ner-spans`; else None."""
     kind = _NAMED.get(name)
     if kind is None:
         return name.removesuffix(SPANS_SUFFIX)
