@@ -57,6 +57,7 @@ def _exchanged(sentence: AskedSentence) -> list[str] | None:
     root = heads.index(-1)
     joined = [word for word, head in enumerate(heads) if head == root and relations[word] == "conj"]
     inside = subtrees(heads)[joined[0]] if len(joined) == 1 else []
+    inside = list(dropwhile(lambda word: relations[word] == "punct", inside))  # a comma before the conjunction
     if len(inside) < 2 or relations[inside[0]] != "cc" or "cc" in [relations[word] for word in inside[1:]]:
         return None
     clause = span(inside[1:])
