@@ -17,4 +17,6 @@ from ._examples import Examples as Examples
 from ._examples import Part as Part
 from ._examples import ProbeTask as ProbeTask
 from ._examples import Unit as Unit
+from ._features import WordFeatures as WordFeatures
+from ._features import collect_features as collect_features
 from ._stacked import Schedule as Schedule
