@@ -1,6 +1,7 @@
 """Description length: limits, units, and one plain torch probe at a time."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -43,7 +44,7 @@ def plain_probe(x, y, dev, prefix, hidden, classes, schedule, batch=64, seed=0):
     sizes = (x.shape[1], *hidden, classes)
     rng = stream(f"codelength-{prefix}", seed)
     linears = []
-    for given, out in zip(sizes[:-1], sizes[1:], strict=True):
+    for given, out in pairwise(sizes):
         linear = nn.Linear(given, out)
         bound = 1 / math.sqrt(given)
         linear.weight.data = torch.from_numpy(rng.uniform(-bound, bound, (given, out))).float().T.contiguous()

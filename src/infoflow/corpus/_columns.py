@@ -12,6 +12,8 @@ _TYPES: dict[str, pa.DataType] = {
     "text": pa.string(),
     "document": pa.int64(),
     "translation": pa.string(),
+    "label": pa.string(),
+    "bad": pa.string(),
     "words": pa.list_(pa.string()),
     "upos": pa.list_(pa.string()),
     "head": pa.list_(pa.int32()),

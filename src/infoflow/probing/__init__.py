@@ -20,3 +20,7 @@ from ._examples import Unit as Unit
 from ._features import WordFeatures as WordFeatures
 from ._features import collect_features as collect_features
 from ._stacked import Schedule as Schedule
+from ._tasks import MOST_CLASSES as MOST_CLASSES
+from ._tasks import TaskDescription as TaskDescription
+from ._tasks import build_task as build_task
+from ._tasks import tasks as tasks

@@ -1,10 +1,11 @@
-"""The variational code: a probe whose weights are sent with as much precision as they are worth, and then the labels."""
+"""The variational code: a probe, its weights as precise as they are worth, and the labels under it."""
 
 # N target, S seed, P probe (seeds x layers, layers inner), B target of a batch, I input, O output
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -183,7 +184,7 @@ def first_parameters(seeds: Sequence[int], layers: int, sizes: Sequence[int]) ->
     """
     made: list[Tensor] = []
     generators = [stream("codelength-variational", seed) for seed in seeds]
-    for given, out in zip(sizes[:-1], sizes[1:], strict=True):
+    for given, out in pairwise(sizes):
         spread = (-9.0, 0.01)
         for shape, (mean, deviation) in (
             ((1, given), (1.0, 0.01)),

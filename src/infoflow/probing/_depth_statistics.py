@@ -79,7 +79,7 @@ def mixing_entropy(weights: Numbers) -> Any:
 
 
 def kl_from_uniform(weights: Numbers) -> Any:
-    r"""How much a task prefers some layers: $K(s) = \mathrm{KL}(s \,\|\, \text{uniform})$ over the finite weights, bits.
+    r"""How much a task prefers some layers: $K(s) = \mathrm{KL}(s \,\|\, \text{uniform})$, in bits.
 
     Where all n weights are finite it is $\log_2 n - H(s)$: 0 for equal weights, $\log_2 n$ for one layer alone.
     Weights that are not finite (layers that a probe did not see) count neither in s nor in n.

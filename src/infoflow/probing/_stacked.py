@@ -5,6 +5,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from jaxtyping import Float, Int
@@ -72,7 +73,7 @@ class Plateau:
         self._since = torch.zeros(probes, dtype=torch.long, device=device)
 
     def see(self, losses: Float[Tensor, " probe"], adam: StackedAdam) -> tuple[Tensor, Tensor]:
-        """Which probes are better than ever by `least`, and which go on; rates are lowered where there is no new best."""
+        """Which probes are better than ever by `least`, and which go on; without a new best, rates fall."""
         better = losses < self.best - self._schedule.least
         self.best = torch.where(better, losses, self.best)
         self._since = torch.where(better, 0, self._since + 1)
@@ -139,7 +140,7 @@ def mlp_parameters(key: str, seeds: Sequence[int], layers: int, sizes: Sequence[
     """
     made: list[Tensor] = []
     generators = [stream(key, seed) for seed in seeds]
-    for given, out in zip(sizes[:-1], sizes[1:], strict=True):
+    for given, out in pairwise(sizes):
         for shape in ((given, out), (1, out)):
             bound = 1 / math.sqrt(given)
             drawn = torch.stack([torch.from_numpy(each.uniform(-bound, bound, shape)).float() for each in generators])
