@@ -13,12 +13,17 @@ from ._depth_statistics import kl_from_uniform as kl_from_uniform
 from ._depth_statistics import kl_of_differences as kl_of_differences
 from ._depth_statistics import mixing_entropy as mixing_entropy
 from ._depth_statistics import negative_mass as negative_mass
+from ._edge_probe import CumulativeProbes as CumulativeProbes
+from ._edge_probe import EdgeSettings as EdgeSettings
+from ._edge_probe import Spans as Spans
+from ._edge_probe import edge_probe as edge_probe
 from ._examples import Examples as Examples
 from ._examples import Part as Part
 from ._examples import ProbeTask as ProbeTask
 from ._examples import Unit as Unit
 from ._features import WordFeatures as WordFeatures
 from ._features import collect_features as collect_features
+from ._micro_f1 import micro_f1 as micro_f1
 from ._stacked import Schedule as Schedule
 from ._tasks import MOST_CLASSES as MOST_CLASSES
 from ._tasks import TaskDescription as TaskDescription
