@@ -25,7 +25,16 @@ from ._features import WordFeatures as WordFeatures
 from ._features import collect_features as collect_features
 from ._micro_f1 import micro_f1 as micro_f1
 from ._stacked import Schedule as Schedule
+from ._structural_probe import StructuralMaps as StructuralMaps
+from ._structural_probe import random_maps as random_maps
+from ._structural_probe import structural_probe as structural_probe
 from ._tasks import MOST_CLASSES as MOST_CLASSES
 from ._tasks import TaskDescription as TaskDescription
 from ._tasks import build_task as build_task
 from ._tasks import tasks as tasks
+from ._tree_scores import TreeScores as TreeScores
+from ._tree_scores import depth_scores as depth_scores
+from ._tree_scores import distance_scores as distance_scores
+from ._tree_sentences import TreeSentence as TreeSentence
+from ._tree_sentences import tree_distances as tree_distances
+from ._tree_sentences import tree_sentence as tree_sentence
