@@ -1,5 +1,11 @@
 """Probes: what can be read from each layer, and how hard it is to read."""
 
+from ._batched import LabelledRows as LabelledRows
+from ._batched import NOT_ASKED as NOT_ASKED
+from ._batched import ProbeGrid as ProbeGrid
+from ._batched import ProbeSettings as ProbeSettings
+from ._batched import TrainedProbes as TrainedProbes
+from ._batched import train_probes as train_probes
 from ._codelength import Codelength as Codelength
 from ._codelength_online import online_codelength as online_codelength
 from ._codelength_variational import VariationalTraining as VariationalTraining
