@@ -30,6 +30,7 @@ from ._examples import Unit as Unit
 from ._features import WordFeatures as WordFeatures
 from ._features import collect_features as collect_features
 from ._micro_f1 import micro_f1 as micro_f1
+from ._minimal_pairs import ALL_PAIRS as ALL_PAIRS
 from ._minimal_pairs import MINIMAL_PAIRS as MINIMAL_PAIRS
 from ._minimal_pairs import MinimalPairs as MinimalPairs
 from ._stacked import Schedule as Schedule
@@ -37,9 +38,11 @@ from ._structural_probe import StructuralMaps as StructuralMaps
 from ._structural_probe import random_maps as random_maps
 from ._structural_probe import structural_probe as structural_probe
 from ._task_corpus import load_task_corpus as load_task_corpus
+from ._tasks import MINIMAL_PAIRS_TASK as MINIMAL_PAIRS_TASK
 from ._tasks import MOST_CLASSES as MOST_CLASSES
 from ._tasks import TaskDescription as TaskDescription
 from ._tasks import build_task as build_task
+from ._tasks import check_task as check_task
 from ._tasks import tasks as tasks
 from ._tree_scores import TreeScores as TreeScores
 from ._tree_scores import depth_scores as depth_scores
