@@ -135,7 +135,7 @@ def _word_types(corpus: Corpus) -> set[str]:
 
 
 def _tag_columns(corpus: Corpus) -> set[str]:
-    return corpus.columns - {"text", "document", "translation", "label", "bad", "words", "head", "lemma"}
+    return corpus.columns - {"text", "document", "translation", "label", "bad", "part", "words", "head", "lemma"}
 
 
 def _tag_counts(corpus: Corpus, name: str) -> dict[str, int]:

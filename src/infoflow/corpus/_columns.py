@@ -14,6 +14,7 @@ _TYPES: dict[str, pa.DataType] = {
     "translation": pa.string(),
     "label": pa.string(),
     "bad": pa.string(),
+    "part": pa.string(),
     "words": pa.list_(pa.string()),
     "upos": pa.list_(pa.string()),
     "head": pa.list_(pa.int32()),

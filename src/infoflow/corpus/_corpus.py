@@ -17,8 +17,9 @@ from ._abstract_sentences import AbstractSentences
 from ._columns import Row
 from ._conllu import CONLLU_COLUMNS, read_conllu
 from ._documents import number_documents
+from ._extended import joined_rows, labelled_rows
 from ._hf_dataset import one_split, read_dataset
-from ._lines import check_readable, file_state, read_lines, unchanged
+from ._lines import check_readable, file_state, unchanged
 from ._memory import is_pair, read_frame, read_sentences
 from ._plain_text import read_documents, read_labelled, read_minimal_pairs, read_pair, read_table, read_text
 from ._sentence_ends import Lines, cut_facts, cut_lines
@@ -279,22 +280,16 @@ class Corpus(AbstractSentences):
         Raises:
             UserError: There are not as many labels as sentences, or the corpus has labels already.
         """
-        where = str(labels) if isinstance(labels, str | Path) else "The list of labels"
-        found = [line for _, line in read_lines(Path(labels))] if isinstance(labels, str | Path) else list(labels)
-        if len(found) != len(self):
-            raise UserError(
-                f"{where} must have one label for each sentence of {self.name}, {len(self):,}. Got {len(found):,}.\n"
-                "Blank lines of a text are no sentences; leave their labels out too."
-            )
-        if "label" in self.columns:
-            raise UserError(f"{self.name} has labels already. Read it without its label column.")
-        named = [column for column in self._stored.dataset.column_names if column != "id"]
-        batches = self._batches(np.arange(len(self)), 1024, named)
-        sentences = (
-            dict(zip(named, row, strict=True)) for b in batches for row in zip(*(b[c] for c in named), strict=True)
-        )
-        rows = ({**row, "label": str(label).strip() or None} for row, label in zip(sentences, found, strict=True))
-        return Corpus(store(rows, (*named, "label"), name or self.name), name or self.name)
+        rows, columns = labelled_rows(self, labels)
+        return Corpus(store(rows, columns, name or self.name), name or self.name)
+
+    def with_test(self, test: "Corpus", name: str | None = None) -> "Corpus":
+        """These sentences and those of `test` behind them, the column `part` saying which is which (see
+        `probing.build_task`); what only one of the two knows is left out.
+        """
+        rows, columns = joined_rows(self, test)
+        name = name or f"{self.name}+{test.name}"
+        return Corpus(store(rows, columns, name), name)
 
     # -- parts --------------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from ._subtrees import span, subtrees, universal
 
 ORIGINAL, CHANGED = "original", "changed"
 _REPLACED = {"NOUN", "VERB"}
+_PAIRED = frozenset('()[]"“”‘’«»') | {"''", "``", "-LRB-", "-RRB-"}  # marks that would be torn apart
 _CLOSEST = 10  # candidates that a replacement is drawn from: those of nearest frequency
 
 
@@ -49,30 +50,24 @@ def _coordination_inversion(sentence: AskedSentence, left_out: Counter[str]) -> 
 
 
 def _exchanged(sentence: AskedSentence) -> list[str] | None:
+    """The sentence with its two clauses exchanged; None where it is not two clauses around one conjunction."""
     heads, relations = sentence.heads(), [universal(relation) for relation in sentence.tags("deprel")]
-    if heads.count(-1) != 1:
+    if heads.count(-1) != 1 or _PAIRED.intersection(sentence.words):
         return None
     root = heads.index(-1)
-    second = [word for word, head in enumerate(heads) if head == root and relations[word] == "conj"]
-    if len(second) != 1 or not any(
-        head == second[0] and relation == "nsubj" for head, relation in zip(heads, relations, strict=True)
-    ):
+    joined = [word for word, head in enumerate(heads) if head == root and relations[word] == "conj"]
+    inside = subtrees(heads)[joined[0]] if len(joined) == 1 else []
+    inside = list(dropwhile(lambda word: relations[word] == "punct", inside))  # a comma before the conjunction
+    if len(inside) < 2 or relations[inside[0]] != "cc" or "cc" in [relations[word] for word in inside[1:]]:
         return None
-    inside = subtrees(heads)[second[0]]
-    marks = [word for word in inside if relations[word] == "cc" and heads[word] == second[0]]
-    clause = span([word for word in inside if word > marks[0]]) if marks else None
-    if len(marks) != 1 or clause is None:
+    clause = span(inside[1:])
+    before = next((word for word in range(inside[0], 0, -1) if relations[word - 1] != "punct"), 0)
+    if clause is None or before == 0 or any(relations[word] != "punct" for word in range(clause[1], len(heads))):
         return None
-    start, end = clause
-    before = next((word for word in range(marks[0], 0, -1) if relations[word - 1] != "punct"), 0)
-    if before == 0 or any(relations[word] != "punct" for word in range(end, len(heads))):
+    subjects = [word for word, relation in enumerate(relations) if relation == "nsubj"]
+    if {root, joined[0]} - {heads[word] for word in subjects}:
         return None
-    if not any(
-        head == root and relation == "nsubj" and word < before
-        for word, (head, relation) in enumerate(zip(heads, relations, strict=True))
-    ):
-        return None
-    return _joined(sentence, (0, before), (before, start), (start, end), end)
+    return _joined(sentence, (0, before), (before, clause[0]), clause, clause[1])
 
 
 def _joined(
@@ -95,7 +90,8 @@ def _odd_man_out(train: Callable[[], Iterable[AskedSentence]]) -> Ask:
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for sentence in train():
         for word, tag in _tagged(sentence):
-            counts[tag][word] += 1
+            if tag:
+                counts[tag][word] += 1
     ranked = {tag: sorted(words, key=lambda w: (-words[w], w)) for tag, words in counts.items()}
     place = {(tag, word): rank for tag, words in ranked.items() for rank, word in enumerate(words)}
 
@@ -108,14 +104,8 @@ def _odd_man_out(train: Callable[[], Iterable[AskedSentence]]) -> Ask:
         numbers = sentence.draw("odd")
         index = int(numbers.choice(places))
         word, tag = tagged[index]
-        yield _half(
-            sentence,
-            [
-                *sentence.words[:index],
-                _like(word, ranked[tag], place[tag, word], numbers),
-                *sentence.words[index + 1 :],
-            ],
-        )
+        other = _like(word, ranked[tag], place[tag, word], numbers)
+        yield _half(sentence, [*sentence.words[:index], other, *sentence.words[index + 1 :]])
 
     return ask
 

@@ -59,22 +59,15 @@ class ExampleRows:
         return sums / lengths[:, None, None].astype(np.float32)
 
 
-class JoinedRows:
-    """Examples of several sources, one after the other."""
+class ChosenRows:
+    """Some of the rows, in the order of their index."""
 
-    def __init__(self, parts: list[Rows]) -> None:
-        self._parts = parts
-        self._ends = np.cumsum([part.shape[0] for part in parts])
-        self.shape = (int(self._ends[-1]), *parts[0].shape[1:])
+    def __init__(self, rows: Rows, index: Int[np.ndarray, " chosen"]) -> None:
+        self._rows, self._index = rows, index
+        self.shape = (len(index), *rows.shape[1:])
 
-    def __getitem__(self, index: Int[np.ndarray, " chosen"]) -> Float32[np.ndarray, "chosen state input"]:
-        found = np.empty((len(index), *self.shape[1:]), dtype=np.float32)
-        of = np.searchsorted(self._ends, index, side="right")
-        for number, part in enumerate(self._parts):
-            here = of == number
-            if here.any():
-                found[here] = part[index[here] - (self._ends[number] - part.shape[0])]
-        return found
+    def __getitem__(self, index: Int[np.ndarray, " chosen"]) -> np.ndarray:
+        return self._rows[self._index[index]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

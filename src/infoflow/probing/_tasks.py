@@ -23,7 +23,7 @@ MOST_CLASSES = 10_000
 
 TEST_SHARE, DEV_SHARE = 0.2, 0.2
 _NAMED: dict[str, Kind] = TOKEN_TASKS | SPAN_TASKS | PAIR_TASKS | SENTENCE_TASKS | CHANGED_TASKS
-_NO_TAGS = frozenset({"text", "document", "translation", "words", "head", "label", "bad"})
+_NO_TAGS = frozenset({"text", "document", "translation", "words", "head", "label", "bad", "part"})
 _PARTS = ("train", "dev", "test")
 
 
@@ -60,7 +60,8 @@ def build_task(
 
     The part of a sentence is a function of (seed, its text without regard to case and spacing): a fifth is the test
     part, a fifth the development part. Where `test` is given it is the test part, the fifth joins the training part,
-    and sentences of `corpus` whose text stands in `test` are left out.
+    and sentences of `corpus` whose text stands in `test` are left out. A corpus with the column `part` says which
+    sentences are for the test itself (`Corpus.with_test`).
 
     Args:
         name: One of `tasks()`, or a tag column of the corpus, or `NAME-spans` of one in IOB2.
@@ -99,18 +100,21 @@ def build_task(
     )
 
 
-def needed_columns(name: str) -> tuple[str, ...]:
-    """The columns that a task needs, or would take; of a tag column its own name."""
-    kind = _NAMED.get(name) or (iob_kind(name.removesuffix(SPANS_SUFFIX)) if name.endswith(SPANS_SUFFIX) else None)
-    return (*kind.needs, *kind.either) if kind else (name,)
+def tag_column(name: str) -> str | None:
+    """The column of word tags that a task asks for and nothing else: `ner` of `ner` and `ner-spans`; else None."""
+    kind = _NAMED.get(name)
+    if kind is None:
+        return name.removesuffix(SPANS_SUFFIX)
+    return kind.needs[0] if name.removesuffix(SPANS_SUFFIX) in kind.needs else None
 
 
 def _kind(name: str, corpus: Corpus) -> Kind:
     kind = _NAMED.get(name)
-    if kind is None and name in corpus.columns - _NO_TAGS:
-        kind = tag_kind(name)
-    if kind is None and name.endswith(SPANS_SUFFIX) and name.removesuffix(SPANS_SUFFIX) in corpus.columns - _NO_TAGS:
-        kind = iob_kind(name.removesuffix(SPANS_SUFFIX))
+    if kind is None and name.lower() in corpus.columns - _NO_TAGS:
+        kind = tag_kind(name.lower())
+    tagged = name.removesuffix(SPANS_SUFFIX)
+    if kind is None and name.endswith(SPANS_SUFFIX) and tagged in corpus.columns - _NO_TAGS:
+        kind = iob_kind(tagged)
     if kind is None:
         listed = ", ".join(each.name for each in tasks(corpus))
         raise UserError(
@@ -142,14 +146,23 @@ def _parts(
     corpus: Corpus, rows: np.ndarray, seed: int, test: Corpus | None, left_out: Counter[str]
 ) -> list[tuple[Corpus, np.ndarray]]:
     """Of each part its corpus and rows."""
-    numbers = split_numbers(corpus.select(rows).column("text"), seed) if len(rows) else np.zeros(0)
+    if len(rows) == 0:
+        return [(corpus, rows)] * 3
+    numbers = split_numbers(corpus.select(rows).column("text"), seed)
     last = numbers < TEST_SHARE
     dev = ~last & (numbers < TEST_SHARE + DEV_SHARE)
-    if test is None:
+    if test is None and "part" not in corpus.columns:
         return [(corpus, rows[~last & ~dev]), (corpus, rows[dev]), (corpus, rows[last])]
-    known = np.isin(numbers, split_numbers(test.column("text"), seed))
-    left_out["sentences that stand in the test corpus too"] += int(known.sum())
-    return [(corpus, rows[~dev & ~known]), (corpus, rows[dev & ~known]), (test, np.arange(len(test)))]
+    if test is None:
+        test, tested = corpus, np.array([part == "test" for part in corpus.select(rows).column("part")])
+        asked, apart = rows[tested], numbers[tested]
+    else:
+        tested, asked = np.zeros(len(rows), dtype=bool), np.arange(len(test))
+        apart = split_numbers(test.column("text"), seed)
+    known = np.isin(numbers, apart) & ~tested
+    left_out["sentences that stand among those of the test too"] += int(known.sum())
+    kept = ~known & ~tested
+    return [(corpus, rows[kept & ~dev]), (corpus, rows[kept & dev]), (test, asked)]
 
 
 def _sentences(corpus: Corpus, rows: np.ndarray, seed: int) -> Iterator[AskedSentence]:
