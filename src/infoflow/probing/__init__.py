@@ -1,7 +1,7 @@
 """Probes: what can be read from each layer, and how hard it is to read."""
 
-from ._batched import LabelledRows as LabelledRows
 from ._batched import NOT_ASKED as NOT_ASKED
+from ._batched import LabelledRows as LabelledRows
 from ._batched import ProbeGrid as ProbeGrid
 from ._batched import ProbeSettings as ProbeSettings
 from ._batched import TrainedProbes as TrainedProbes
@@ -42,8 +42,8 @@ from ._layers import probe_layers as probe_layers
 from ._micro_f1 import micro_f1 as micro_f1
 from ._minimal_pairs import MINIMAL_PAIRS as MINIMAL_PAIRS
 from ._minimal_pairs import MinimalPairs as MinimalPairs
-from ._probe_measure import PROBES as PROBES
 from ._probe_measure import PROBE_SCORES as PROBE_SCORES
+from ._probe_measure import PROBES as PROBES
 from ._probe_measure import Probe as Probe
 from ._probe_scores import Selectivity as Selectivity
 from ._probe_scores import selectivity as selectivity

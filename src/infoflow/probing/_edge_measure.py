@@ -179,7 +179,7 @@ class AbstractEdgeMeasure(Intervention):
             width=width,
             hidden=hidden,
             dropout=dropout,
-            output=output,  # type: ignore[arg-type]
+            output=output,
             batch=batch,
             schedule=Schedule(rate=rate, epochs=epochs),
         )
