@@ -37,6 +37,7 @@ from ._sentence_ends import Lines as Lines
 from ._sentence_ends import sentences_of as sentences_of
 from ._split import SPLIT_RULES as SPLIT_RULES
 from ._split import SplitRule as SplitRule
+from ._split import split_numbers as split_numbers
 from ._tatoeba import load_tatoeba as load_tatoeba
 from ._tokenizers import SPECIAL_TOKENS as SPECIAL_TOKENS
 from ._tokenizers import load_tokenizer as load_tokenizer

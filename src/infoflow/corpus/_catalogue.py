@@ -135,7 +135,7 @@ def _word_types(corpus: Corpus) -> set[str]:
 
 
 def _tag_columns(corpus: Corpus) -> set[str]:
-    return corpus.columns - {"text", "document", "translation", "words", "head", "lemma"}
+    return corpus.columns - {"text", "document", "translation", "label", "bad", "part", "words", "head", "lemma"}
 
 
 def _tag_counts(corpus: Corpus, name: str) -> dict[str, int]:
@@ -145,7 +145,9 @@ def _tag_counts(corpus: Corpus, name: str) -> dict[str, int]:
 
 def _example(corpus: Corpus, index: int) -> dict[str, str]:
     sentence = corpus[index]
-    shown: dict[str, Any] = {name: getattr(sentence, name) for name in ("text", "translation", "words", "upos")}
+    shown: dict[str, Any] = {
+        name: getattr(sentence, name) for name in ("text", "bad", "label", "translation", "words", "upos")
+    }
     shown |= {"head": sentence.head, "deprel": sentence.deprel, **sentence.tags}
     return {
         name: printable(value if isinstance(value, str) else " ".join(str(item) or "_" for item in value))

@@ -10,26 +10,28 @@ from ._lines import check_length, read_lines
 
 CONLLU_COLUMNS = ("text", "words", "upos", "head", "deprel", "lemma", "xpos")
 
-_ID, _FORM, _LEMMA, _UPOS, _XPOS, _HEAD, _DEPREL, _MISC = 0, 1, 2, 3, 4, 6, 7, 9
+_ID, _FORM, _LEMMA, _UPOS, _XPOS, _FEATS, _HEAD, _DEPREL, _MISC = 0, 1, 2, 3, 4, 5, 6, 7, 9
 _NUM_FIELDS = 10
 
 NumberedLine = tuple[int, str]
 
 
-def read_conllu(path: Path, misc: Sequence[str] = (), documents: bool = False) -> Iterator[Row | None]:
+def read_conllu(
+    path: Path, misc: Sequence[str] = (), documents: bool = False, feats: Sequence[str] = ()
+) -> Iterator[Row | None]:
     """Sentences of a CoNLL-U file, over *syntactic* words; with `documents` each has the number of its document, and
     `# newdoc` begins one.
 
     A multiword token (id `3-4`) gives way to the words it stands for, an empty node (id `5.1`) is left out, and
     comments are skipped, but for `# text =`, which is the sentence's text. Each key of `misc` becomes a column, named
-    in lower case, with what the MISC field of each word says of it, or `_`.
+    in lower case, with what the MISC field of each word says of it, or `_`; each of `feats` likewise of FEATS.
 
     Raises:
         UserError: A line is not CoNLL-U, or the heads of a sentence are not a tree.
     """
     document = -1
     for block in _blocks(path):
-        row = _sentence(path, block, misc)
+        row = _sentence(path, block, misc, feats)
         if documents:
             document += document < 0 or any(_begins_document(line) for _, line in block)
             row = row and {**row, "document": document}
@@ -53,7 +55,7 @@ def _begins_document(line: str) -> bool:
     return line.startswith("#") and line[1:].partition("=")[0].strip() in ("newdoc", "newdoc id")
 
 
-def _sentence(path: Path, block: list[NumberedLine], misc: Sequence[str]) -> Row | None:
+def _sentence(path: Path, block: list[NumberedLine], misc: Sequence[str], feats: Sequence[str]) -> Row | None:
     text: str | None = None
     words: list[list[str]] = []
     numbers: list[int] = []
@@ -79,12 +81,13 @@ def _sentence(path: Path, block: list[NumberedLine], misc: Sequence[str]) -> Row
         "deprel": [word[_DEPREL] for word in words],
         "lemma": [word[_LEMMA] for word in words],
         "xpos": [word[_XPOS] for word in words],
-        **{key.lower(): [_misc(word[_MISC], key) for word in words] for key in misc},
+        **{key.lower(): [_value(word[_MISC], key) for word in words] for key in misc},
+        **{key.lower(): [_value(word[_FEATS], key) for word in words] for key in feats},
     }
 
 
-def _misc(field: str, key: str) -> str:
-    """What a MISC field says of `key`; `_` where it says nothing."""
+def _value(field: str, key: str) -> str:
+    """What a MISC or FEATS field says of `key`; `_` where it says nothing."""
     pairs = (pair.partition("=") for pair in field.split("|"))
     return next((value for name, _, value in pairs if name == key and value), "_")
 

@@ -1,7 +1,7 @@
 """`Corpus`: sentences with their annotation, on Arrow, of any size."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -17,10 +17,11 @@ from ._abstract_sentences import AbstractSentences
 from ._columns import Row
 from ._conllu import CONLLU_COLUMNS, read_conllu
 from ._documents import number_documents
+from ._extended import joined_rows, labelled_rows
 from ._hf_dataset import one_split, read_dataset
 from ._lines import check_readable, file_state, unchanged
 from ._memory import is_pair, read_frame, read_sentences
-from ._plain_text import read_documents, read_pair, read_table, read_text
+from ._plain_text import read_documents, read_labelled, read_minimal_pairs, read_pair, read_table, read_text
 from ._sentence_ends import Lines, cut_facts, cut_lines
 from ._split import SplitRule, split_rows
 from ._store import store
@@ -80,12 +81,18 @@ class Corpus(AbstractSentences):
 
     @classmethod
     def from_conllu(
-        cls, path: str | Path, name: str | None = None, misc: Sequence[str] = (), documents: bool = False
+        cls,
+        path: str | Path,
+        name: str | None = None,
+        misc: Sequence[str] = (),
+        documents: bool = False,
+        feats: Sequence[str] = (),
     ) -> "Corpus":
         """A CoNLL-U treebank: words, upos, head (from 0, −1 the root), deprel, and the tags `lemma` and `xpos`.
 
         `misc` names keys of the MISC field that become columns in lower case: `("Entity",)` gives `entity`, the
-        coreference brackets of CorefUD. With `documents` each sentence has its document, which `# newdoc` begins.
+        coreference brackets of CorefUD. `feats` names features likewise: `("Number",)` gives `number`. With
+        `documents` each sentence has its document, which `# newdoc` begins.
 
         Raises:
             UserError: As `from_text`; a line is malformed; the heads of a sentence are not a tree.
@@ -93,8 +100,12 @@ class Corpus(AbstractSentences):
         path = Path(path)
         facts: dict[str, Any] = {"reader": "conllu", **({"misc": list(misc)} if misc else {})}
         facts |= {"documents": True} if documents else {}
-        columns = (*CONLLU_COLUMNS, *(key.lower() for key in misc), *(("document",) if documents else ()))
-        return cls._from_files([path], read_conllu(path, misc, documents), columns, facts, name)
+        facts |= {"feats": list(feats)} if feats else {}
+        named = [key.lower() for key in (*misc, *feats)]
+        columns = (*CONLLU_COLUMNS, *named, *(("document",) if documents else ()))
+        if clash := [column for column in columns if columns.count(column) > 1]:
+            raise UserError(f"Two columns would be called {clash[0]}. Leave it out of misc or feats.")
+        return cls._from_files([path], read_conllu(path, misc, documents, feats), columns, facts, name)
 
     @classmethod
     def from_tagged(cls, path: str | Path, tags: Sequence[str] = ("tag",), name: str | None = None) -> "Corpus":
@@ -110,6 +121,44 @@ class Corpus(AbstractSentences):
         return cls._from_files([path], read_tagged(path, tags), tagged_columns(tags), facts, name)
 
     @classmethod
+    def from_labelled(cls, path: str | Path, columns: tuple[int, int] = (0, 1), name: str | None = None) -> "Corpus":
+        """`label<TAB>sentence` lines: the class of each whole sentence is its `label`.
+
+        Args:
+            path: A tab-separated file without a header, plain or .gz.
+            columns: Those of the label and of the sentence, from 0; below 0 from the last.
+            name: Of the corpus.
+
+        Raises:
+            UserError: As `from_text`; a line lacks a column.
+        """
+        path = Path(path)
+        facts: dict[str, Any] = {"reader": "labelled", "columns": columns}
+        return cls._from_files([path], read_labelled(path, columns), ("text", "label"), facts, name)
+
+    @classmethod
+    def from_minimal_pairs(
+        cls, path: str | Path, columns: tuple[int, int] | tuple[int, int, int] = (-2, -1, -3), name: str | None = None
+    ) -> "Corpus":
+        """Minimal pairs, tab-separated: `text` is the acceptable sentence, `bad` the other, `label` the phenomenon.
+
+        BLiMP's own files are tables: `Corpus.from_table(path, text="sentence_good", bad="sentence_bad", label="UID")`.
+
+        Args:
+            path: A file without a header, plain or .gz.
+            columns: Those of the good and the bad sentence and, where there is one, of the phenomenon, from 0; below 0
+                from the last.
+            name: Of the corpus.
+
+        Raises:
+            UserError: As `from_text`; a line lacks a column.
+        """
+        path = Path(path)
+        facts: dict[str, Any] = {"reader": "minimal pairs", "columns": columns}
+        named = ("text", "bad", "label")[: len(columns)]
+        return cls._from_files([path], read_minimal_pairs(path, columns), named, facts, name)
+
+    @classmethod
     def from_table(
         cls,
         path: str | Path,
@@ -118,21 +167,24 @@ class Corpus(AbstractSentences):
         name: str | None = None,
         document: str | None = None,
         lines: Lines = "sentences",
+        label: str | None = None,
+        bad: str | None = None,
     ) -> "Corpus":
         """Sentences of a named column of a table: .csv, .tsv with a header, .jsonl, .json, .parquet.
 
         `"translation.en"` reaches into an object. A row with a blank or missing cell is left out. The column `document`
-        names the document of each row; rows of one follow each other. `lines`: as `from_text`.
+        names the document of each row; rows of one follow each other. `lines`: as `from_text`. `label` names the column
+        of each sentence's class, `bad` that of what makes a minimal pair of it (see `from_minimal_pairs`).
 
         Raises:
             UserError: As `from_text`; a column is not named or not there, or holds something else than text.
         """
         path = Path(path)
         named = [text, translation, *([document] if document else [])]
-        facts = {"reader": "table", "kind": path.suffix.lower(), "columns": named, **cut_facts(lines)}
-        rows, columns = _shaped(
-            read_columns(path, text, translation, document), translation, document, lines, str(path)
-        )
+        beside = _named(label, bad)
+        facts = {"reader": "table", "kind": path.suffix.lower(), "columns": named, **cut_facts(lines), **beside}
+        read = read_columns(path, text, translation, document, **beside)
+        rows, columns = _shaped(read, translation, document, lines, str(path), beside=beside)
         return cls._from_files([path], rows, columns, facts, name)
 
     @classmethod
@@ -159,13 +211,17 @@ class Corpus(AbstractSentences):
         name: str = "frame",
         document: str | None = None,
         lines: Lines = "sentences",
+        label: str | None = None,
+        bad: str | None = None,
     ) -> "Corpus":
-        """Sentences of a named column of a pandas or polars frame; `document` and `lines` as `from_table`.
+        """Sentences of a named column of a pandas or polars frame; the other arguments as `from_table`.
 
         Raises:
             UserError: A column is not there, or holds something else than text.
         """
-        rows, columns = _shaped(read_frame(frame, text, translation, document), translation, document, lines, name)
+        beside = _named(label, bad)
+        read = read_frame(frame, text, translation, document, **beside)
+        rows, columns = _shaped(read, translation, document, lines, name, beside=beside)
         return cls(store(rows, columns, name), name)
 
     @classmethod
@@ -179,17 +235,20 @@ class Corpus(AbstractSentences):
         name: str = "dataset",
         document: str | None = None,
         lines: Lines = "sentences",
+        label: str | None = None,
+        bad: str | None = None,
     ) -> "Corpus":
         """One split of a Hugging Face dataset; arguments name its columns (`"translation.en"` reaches into a dict).
 
-        Class labels become their names. With `text=None` the text is the words joined by spaces. `document` and
-        `lines`: as `from_table`.
+        Class labels become their names. With `text=None` the text is the words joined by spaces. `document`,
+        `lines`, `label` and `bad`: as `from_table`.
 
         Raises:
             UserError: A column is absent, a column of words or tags holds no lists, or `dataset` still has splits.
         """
         named = {"text": text, "translation": translation, "words": words, "document": document}
         columns = {column: source for column, source in named.items() if source} | {tag: tag for tag in tags}
+        columns |= _named(label, bad)
         dataset = one_split(dataset, columns)
         fingerprint = getattr(dataset, "_fingerprint", None) if isinstance(dataset, Dataset) else None
         facts = [columns, cut_facts(lines)] if lines == "paragraphs" else [columns]
@@ -214,6 +273,23 @@ class Corpus(AbstractSentences):
         name = name or "-".join(dict.fromkeys(path.name.removesuffix(".gz") for path in paths))
         key = digest([_READER_VERSION, facts, [file_digest(path) for path in paths]])
         return cls(store(unchanged(chain(first, rows), paths, states), columns, name, key), name)
+
+    def with_labels(self, labels: Sequence[str] | str | Path, name: str | None = None) -> "Corpus":
+        """The same sentences, with a class of each whole sentence: a list, or a file with one a line.
+
+        Raises:
+            UserError: There are not as many labels as sentences, or the corpus has labels already.
+        """
+        rows, columns = labelled_rows(self, labels)
+        return Corpus(store(rows, columns, name or self.name), name or self.name)
+
+    def with_test(self, test: "Corpus", name: str | None = None) -> "Corpus":
+        """These sentences and those of `test` behind them, the column `part` saying which is which (see
+        `probing.build_task`); what only one of the two knows is left out.
+        """
+        rows, columns = joined_rows(self, test)
+        name = name or f"{self.name}+{test.name}"
+        return Corpus(store(rows, columns, name), name)
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
@@ -298,8 +374,18 @@ class CorpusSplit:
 
 
 def _shaped(
-    rows: Iterator[Row | None], translation: str | None, document: str | None, lines: Lines, where: str
+    rows: Iterator[Row | None],
+    translation: str | None,
+    document: str | None,
+    lines: Lines,
+    where: str,
+    beside: Collection[str] = (),
 ) -> tuple[Iterator[Row | None], tuple[str, ...]]:
     """Rows whose documents are numbered and whose paragraphs are cut, and their columns."""
-    columns = ("text", *(["translation"] if translation else []), *(["document"] if document else []))
+    columns = ("text", *(["translation"] if translation else []), *(["document"] if document else []), *beside)
     return cut_lines(number_documents(rows, where) if document else rows, lines), columns
+
+
+def _named(label: str | None, bad: str | None) -> dict[str, str]:
+    """The columns beside the text that were named."""
+    return {name: column for name, column in (("label", label), ("bad", bad)) if column}

@@ -10,10 +10,10 @@ from datasets import ClassLabel, Dataset, DatasetDict, IterableDataset, Iterable
 from infoflow.foundation import UserError, as_written
 
 from ._columns import Row
-from ._values import look_up, plain_text, sentence
+from ._values import label, look_up, plain_text, sentence
 
-_OF_SENTENCES = {"text", "translation"}
-_NOT_OF_WORDS = _OF_SENTENCES | {"document"}
+_OF_SENTENCES = {"text", "translation", "bad"}
+_NOT_OF_WORDS = _OF_SENTENCES | {"document", "label"}
 
 Getter = tuple[str, ...]
 """The keys that lead from a row of a dataset to a value: `translation.en` is `("translation", "en")`."""
@@ -83,6 +83,10 @@ def _value(record: Mapping[str, Any], name: str, path: Getter, labels: list[str]
     value = look_up(record, ".".join(path))
     if name == "document":
         return value
+    if name == "label":
+        if labels is not None and value is not None:
+            return labels[value] if 0 <= value < len(labels) else None
+        return label(value, "the dataset", number)
     if name in _OF_SENTENCES:
         return sentence(value, "the dataset", number, ".".join(path))
     if value is None:
@@ -121,4 +125,4 @@ def _check_words(row: Row, number: int) -> None:
 
 
 def _holds_sentence(row: Row) -> bool:
-    return all(row[name] for name in ("text", "words", "translation") if name in row)
+    return all(row[name] for name in ("text", "words", "translation", "bad") if name in row)

@@ -32,6 +32,8 @@ def load_corpus(
     text_column: str | None = None,
     translation_column: str | None = None,
     document_column: str | None = None,
+    label_column: str | None = None,
+    bad_column: str | None = None,
     documents: bool = False,
     lines: Lines = "sentences",
     **options: Any,
@@ -60,6 +62,8 @@ def load_corpus(
         text_column: The column of the sentences, in a table or dataset; of datasets `text` by default.
         translation_column: The column of their translations.
         document_column: The column that names the document of each; rows of one follow each other.
+        label_column: The column of each sentence's class.
+        bad_column: The column of the sentence that makes a minimal pair of each.
         documents: Read the documents of a text file, which blank lines divide, or of CoNLL-U, which `# newdoc` begins.
         lines: What a line of a text file, or a cell of `text_column`, is: `"paragraphs"` are cut into sentences.
         options: As the reader takes them.
@@ -68,6 +72,7 @@ def load_corpus(
         UserError: There is no such corpus, it cannot be read, or a column is missing or named in vain.
     """
     named = {"text": text_column, "translation": translation_column, "document": document_column}
+    named |= {"label": label_column, "bad": bad_column}
     columns = {name: column for name, column in named.items() if column}
     options |= {"lines": lines} if lines != "sentences" else {}
     if isinstance(source, str | Path):

@@ -8,7 +8,7 @@ import numpy as np
 from infoflow.foundation import UserError, as_written
 
 from ._columns import Row
-from ._tables import check_columns
+from ._tables import beside_text, check_columns
 from ._values import pair, sentence
 
 
@@ -59,21 +59,28 @@ def is_frame(value: Any) -> bool:
 
 
 def read_frame(
-    frame: Any, text: str | None, translation: str | None, document: str | None = None
+    frame: Any, text: str | None, translation: str | None, document: str | None = None, **beside: str
 ) -> Iterator[Row | None]:
-    """Rows of a frame's columns; None where a cell of the first two is missing or blank.
+    """Rows of a frame's columns; None where a sentence is missing or blank.
 
     Raises:
         UserError: The columns are not named or not there, or hold something else than text.
     """
     where = f"the {type(frame).__module__.partition('.')[0]} frame"
-    check_columns(where, list(frame.columns), text, translation, document)
+    check_columns(where, list(frame.columns), text, translation, document, *beside.values())
     rows = _read_cells(frame, where, str(text), translation)
+    if beside:
+        rows = _beside(rows, {name: frame[column] for name, column in beside.items()}, where)
     if document is None:
         yield from rows
         return
     for row, name in zip(rows, frame[document], strict=True):
         yield row and {**row, "document": name}
+
+
+def _beside(rows: Iterator[Row | None], columns: dict[str, Any], where: str) -> Iterator[Row | None]:
+    for number, (row, *values) in enumerate(zip(rows, *columns.values(), strict=True), start=1):
+        yield row and beside_text(row, dict(zip(columns, values, strict=True)), where, number)
 
 
 def _read_cells(frame: Any, where: str, text: str, translation: str | None) -> Iterator[Row | None]:

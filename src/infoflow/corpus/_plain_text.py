@@ -1,6 +1,6 @@
 """Reads one sentence per line, alone or aligned with its translation."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 
@@ -48,16 +48,47 @@ def read_table(path: Path, columns: tuple[int, int]) -> Iterator[Row | None]:
         UserError: A line has too few columns.
     """
     for number, line in read_lines(path):
-        cells = line.split("\t")
-        if not line.strip():
-            yield None
-        elif len(cells) <= max(columns):
-            raise UserError(
-                f"{path}, line {number}: {max(columns) + 1} tab-separated columns are needed, {len(cells)} found.\n"
-                "Correct the line, or choose other columns."
-            )
-        else:
-            yield _pair(cells[columns[0]], cells[columns[1]])
+        cells = _cells(path, number, line, columns)
+        yield _pair(cells[columns[0]], cells[columns[1]]) if cells else None
+
+
+def read_labelled(path: Path, columns: tuple[int, int]) -> Iterator[Row | None]:
+    """Sentences with the label of each, from two tab-separated columns (counted from 0) of one file.
+
+    Raises:
+        UserError: A line has too few columns.
+    """
+    for number, line in read_lines(path):
+        cells = _cells(path, number, line, columns)
+        text = cells[columns[1]].strip() if cells else ""
+        yield {"text": text, "label": cells[columns[0]].strip() or None} if text else None
+
+
+def read_minimal_pairs(path: Path, columns: tuple[int, ...]) -> Iterator[Row | None]:
+    """Good and bad sentences, and where a third column is named the phenomenon of each pair.
+
+    Raises:
+        UserError: A line has too few columns.
+    """
+    for number, line in read_lines(path):
+        cells = _cells(path, number, line, columns)
+        good, bad, *phenomenon = (cells[column].strip() for column in columns) if cells else ("", "")
+        label = {"label": phenomenon[0] or None} if phenomenon else {}
+        yield {"text": good, "bad": bad, **label} if good and bad else None
+
+
+def _cells(path: Path, number: int, line: str, columns: Sequence[int]) -> list[str]:
+    """The cells of a line, none of a blank one."""
+    if not line.strip():
+        return []
+    cells = line.split("\t")
+    least = max(column + 1 if column >= 0 else -column for column in columns)
+    if len(cells) < least:
+        raise UserError(
+            f"{path}, line {number}: {least} tab-separated columns are needed, {len(cells)} found.\n"
+            "Correct the line, or choose other columns."
+        )
+    return cells
 
 
 def _pair(text: str, translation: str) -> Row | None:

@@ -17,6 +17,9 @@ class Sentence:
     text: str
     document: int | None = None  # number of the document that it is of
     translation: str | None = None
+    label: str | None = None  # of the whole sentence: its class, or the phenomenon of a minimal pair
+    bad: str | None = None  # what `text` becomes where a minimal change makes it unacceptable
+    part: str | None = None  # `test` in a corpus that says which sentences are to be tested on, else `train`
     words: list[str] | None = None
     upos: list[str] | None = None  # Universal POS tags
     head: list[int] | None = None  # word index of the governor

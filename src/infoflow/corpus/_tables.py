@@ -13,7 +13,7 @@ from infoflow.foundation import UserError, as_written, json_fault
 
 from ._columns import Row
 from ._lines import check_readable, open_bytes, read_lines
-from ._values import look_up, pair, sentence
+from ._values import label, look_up, pair, sentence
 
 LARGEST_JSON = 100_000_000
 """Bytes of a JSON document at most: it is read as a whole, unlike JSON lines."""
@@ -48,29 +48,51 @@ def needs_columns(path: Path) -> bool:
 
 
 def read_columns(
-    path: Path, text: str | None, translation: str | None, document: str | None = None
+    path: Path, text: str | None, translation: str | None, document: str | None = None, **beside: str
 ) -> Iterator[Row | None]:
-    """Sentences of the column `text`, their translations, and the names of their documents; None where a cell of the
-    first two is missing or blank.
+    """Sentences of the column `text`, their translations, the names of their documents, and what `beside` names
+    (`label`, `bad`); None where a sentence is missing or blank.
 
     Raises:
         UserError: The columns are not named or not there, or the file is damaged.
     """
     check_readable(path)
     table = _READERS[_suffix(path)](path)
-    check_columns(str(path), table.columns, text, translation, document)
+    check_columns(str(path), table.columns, text, translation, document, *beside.values())
     assert text is not None  # the check says so otherwise
-    for number, record in table.records([column for column in (text, translation, document) if column]):
+    for number, record in table.records([c for c in (text, translation, document, *beside.values()) if c]):
         source = sentence(look_up(record, text), str(path), number, text)
         if translation is None:
             row: Row | None = {"text": source} if source else None
         else:
             row = pair(source, sentence(look_up(record, translation), str(path), number, translation))
+        if row and beside:
+            row = beside_text(
+                row, {name: look_up(record, column) for name, column in beside.items()}, str(path), number
+            )
         yield {**row, "document": look_up(record, document)} if row and document else row
 
 
+def beside_text(row: Row, values: Mapping[str, Any], where: str, number: int) -> Row | None:
+    """The row with its `label` and `bad` sentence; None where the latter is missing.
+
+    Raises:
+        UserError: A label is neither text nor a number, or the bad sentence is no text.
+    """
+    found = {
+        name: label(v, where, number) if name == "label" else sentence(v, where, number, name)
+        for name, v in values.items()
+    }
+    return {**row, **found} if found.get("bad", "there") else None
+
+
 def check_columns(
-    name: str, columns: Sequence[Any], text: str | None, translation: str | None, document: str | None = None
+    name: str,
+    columns: Sequence[Any],
+    text: str | None,
+    translation: str | None,
+    document: str | None = None,
+    *others: str,
 ) -> None:
     """Raise a UserError that lists the columns unless `text` is one, and the others where they are named."""
     listed = f"Its columns: {', '.join(map(str, columns)) or '(none)'}."
@@ -80,7 +102,7 @@ def check_columns(
             "Write --text-column NAME, and --translation-column NAME for pairs (in Python text_column=, "
             "translation_column=; in a plan under [corpus])."
         )
-    for column in (text, translation, document):
+    for column in (text, translation, document, *others):
         if column is not None and column not in columns and column.split(".")[0] not in columns:
             raise UserError(f"{name} has no column {column}.\n{listed}")
         if column is not None and list(columns).count(column) > 1:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from infoflow.foundation import UserError, as_written
@@ -37,6 +38,17 @@ def plain_text(value: Any, where: str, number: int, column: str = "") -> str:
     else:
         return value
     raise UserError(f"{where}, {number}{f', column {column}' if column else ''}: {wrong}")
+
+
+def label(value: Any, where: str, number: int) -> str | None:
+    """A class: text, or a whole number or truth value as text; None where there is none."""
+    if is_missing(value) or isinstance(value, str):
+        return sentence(value, where, number, "label") or None
+    if isinstance(value, bool | np.bool_ | int | np.integer):
+        return str(value)
+    raise UserError(
+        f"{where}, {number}: a label must be text or a whole number. Got {as_written(value)}.\nName another column."
+    )
 
 
 def pair(text: str | None, translation: str | None) -> Row | None:

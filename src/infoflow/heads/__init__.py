@@ -38,6 +38,8 @@ from ._importance_measure import Importance as Importance
 from ._importance_measure import importance as importance
 from ._js_distance import js_distance as js_distance
 from ._map import head_map as head_map
+from ._mentions import Mention as Mention
+from ._mentions import read_mentions as read_mentions
 from ._offsets import offset_scores as offset_scores
 from ._patterns import pattern_mask as pattern_mask
 from ._patterns import pattern_sums as pattern_sums

@@ -1,0 +1,50 @@
+"""The rows of a corpus with something beside them: labels of sentences, another corpus to test on."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from infoflow.foundation import UserError
+
+from ._abstract_sentences import AbstractSentences
+from ._columns import Row
+from ._lines import read_lines
+
+
+def labelled_rows(corpus: AbstractSentences, labels: Sequence[str] | str | Path) -> tuple[Iterator[Row], list[str]]:
+    """Rows with the label of each sentence, and their columns; `labels` as `Corpus.with_labels`.
+
+    Raises:
+        UserError: There are not as many labels as sentences, or the corpus has labels already.
+    """
+    where = str(labels) if isinstance(labels, str | Path) else "The list of labels"
+    found = [line for _, line in read_lines(Path(labels))] if isinstance(labels, str | Path) else list(labels)
+    if len(found) != len(corpus):
+        raise UserError(
+            f"{where} must have one label for each sentence of {corpus.name}, {len(corpus):,}. Got {len(found):,}.\n"
+            "Blank lines of a text are no sentences; leave their labels out too."
+        )
+    if "label" in corpus.columns:
+        raise UserError(f"{corpus.name} has labels already.\nRead it without its label column, or leave these out.")
+    columns = sorted(corpus.columns)
+    rows = (
+        {**row, "label": str(label).strip() or None} for row, label in zip(_rows(corpus, columns), found, strict=True)
+    )
+    return rows, [*columns, "label"]
+
+
+def joined_rows(first: AbstractSentences, test: AbstractSentences) -> tuple[Iterator[Row], list[str]]:
+    """Rows of both with their `part`, and the columns that both have; documents are not joined."""
+    shared = sorted((first.columns & test.columns) - {"document", "part"})
+    rows = (
+        {**row, "part": part} for part, corpus in (("train", first), ("test", test)) for row in _rows(corpus, shared)
+    )
+    return rows, [*shared, "part"]
+
+
+def _rows(corpus: AbstractSentences, columns: Sequence[str], size: int = 1024) -> Iterator[Row]:
+    for start in range(0, len(corpus), size):
+        part = corpus.dataset.select_columns(list(columns))[np.arange(start, min(start + size, len(corpus)))]
+        for values in zip(*(part[column] for column in columns), strict=True):
+            yield dict(zip(columns, values, strict=True))

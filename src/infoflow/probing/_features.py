@@ -1,0 +1,222 @@
+"""Features of probes: the states of all words of some sentences, in every layer, from one pass of the frozen model."""
+
+# W word, L blocks, D width, N example
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float32, Int
+from torch import Tensor
+
+from infoflow.corpus import NOT_A_WORD, Corpus, length_batches
+from infoflow.flow import PassOptions, Reader, Stream, check_finite, forward
+from infoflow.foundation import UserError, current_display, hash64_array
+from infoflow.models import Model, tap
+
+from ._examples import Examples
+
+Pooling = Literal["mean", "first", "last"]
+"""A word's state: the mean over its tokens, or that of its first or last one."""
+POOLINGS = ("mean", "first", "last")
+_STATES = "states.npy"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class WordFeatures:
+    """States of the words of some sentences in all layers of one stack, memory-mapped."""
+
+    states: Float32[np.ndarray, "word state width"]
+    """0 for a word that is not `present`."""
+    sentences: Int[np.ndarray, " sentence"]
+    """Rows of the corpus, in ascending order."""
+    starts: Int[np.ndarray, " end"]
+    """The words of the s-th of `sentences` are the rows starts[s]:starts[s + 1] of `states`."""
+    present: Bool[np.ndarray, " word"]
+    """False: a word without tokens, cut off with the end of a long sentence or unknown to the tokenizer."""
+    stack: str
+
+    @property
+    def num_states(self) -> int:
+        """Number of layers of states: L+1 with the embeddings."""
+        return self.states.shape[1]
+
+    @property
+    def width(self) -> int:
+        return self.states.shape[2]
+
+    def rows(self, index: Int[np.ndarray, " chosen"]) -> Float32[np.ndarray, "chosen state width"]:
+        """States 0..L of the chosen words."""
+        return np.asarray(self.states[index])
+
+    def holds(self, sentence: Int[np.ndarray, " example"]) -> Bool[np.ndarray, " example"]:
+        """Whether these rows of the corpus are among `sentences`: all that were asked for and fit the byte budget."""
+        return np.isin(sentence, self.sentences)
+
+    def spans(
+        self, sentence: Int[np.ndarray, " example"], span: Int[np.ndarray, "example 2"]
+    ) -> tuple[Int[np.ndarray, " example"], Int[np.ndarray, " example"]]:
+        """First row, and row behind the last, of the words [start, end) of sentences that are held.
+
+        Raises:
+            UserError: A span is empty, or ends behind its sentence.
+        """
+        at = np.searchsorted(self.sentences, sentence)
+        assert self.holds(sentence).all(), "ask `holds` first"
+        lengths = self.starts[at + 1] - self.starts[at]
+        wrong = (span[:, 0] < 0) | (span[:, 0] >= span[:, 1]) | (span[:, 1] > lengths)
+        if wrong.any():
+            first = int(np.flatnonzero(wrong)[0])
+            raise UserError(
+                f"A span must lie within the words 0..{lengths[first]} of its sentence and hold one at least. Got "
+                f"[{span[first, 0]}, {span[first, 1]}) in sentence {sentence[first]}. Give each word one label."
+            )
+        return self.starts[at] + span[:, 0], self.starts[at] + span[:, 1]
+
+    def kept(self, examples: Examples) -> Bool[np.ndarray, " example"]:
+        """Which examples can be asked: their sentences are held, and all words of their spans present."""
+        kept = self.holds(examples.sentence)
+        absent = np.concatenate([[0], np.cumsum(~self.present)])
+        for span in (examples.first, examples.second):
+            if span is not None and kept.any():
+                chosen = np.flatnonzero(kept)
+                first, end = self.spans(examples.sentence[chosen], span[chosen])
+                kept[chosen] = absent[end] == absent[first]
+        return kept
+
+
+def collect_features(
+    model: Model,
+    corpus: Corpus,
+    rows: Int[np.ndarray, " row"],
+    *,
+    folder: Path,
+    pooling: Pooling = "mean",
+    options: PassOptions | None = None,
+) -> WordFeatures:
+    """Run the frozen model once over these sentences; the states of their words go to a file in `folder`.
+
+    Words are those of the corpus, else those that white space parts. The file takes at most `options.sample_bytes`:
+    of more sentences those of low hash are taken, so that a larger budget only adds to them, and a note tells how many.
+    What is collected depends neither on batches nor on padding.
+
+    Args:
+        model: With a fast tokenizer, or a corpus that has words.
+        corpus: What is read.
+        rows: Of the corpus.
+        folder: An empty one; it must outlive the features.
+        pooling: What stands for a word of several tokens.
+        options: Seed, maximum length, size of batches, byte budget.
+
+    Raises:
+        UserError: `rows` is empty, the tokenizer knows no words, a state is not finite, or not one sentence fits.
+    """
+    if pooling not in POOLINGS:
+        raise UserError(f"pooling must be one of {', '.join(POOLINGS)}. Got {pooling}.")
+    if len(rows) == 0:
+        raise UserError(f"A probe needs sentences. Got none of {corpus.name}.")
+    options = options or PassOptions()
+    reader = _reader(model, corpus, options)
+    stack = model.anatomy.stack(reader.source_stack)
+    shape = (len(stack.layers) + 1, stack.width)
+    counts = corpus.word_counts
+    sentences = _affordable(corpus, np.unique(rows), counts, 4 * shape[0] * shape[1], options)
+    starts = np.concatenate([[0], np.cumsum(counts[sentences])])
+    states = np.lib.format.open_memmap(folder / _STATES, mode="w+", dtype=np.float32, shape=(int(starts[-1]), *shape))
+    present = np.zeros(len(states), dtype=bool)
+    _fill(reader, sentences, starts, states, present, pooling, options)
+    states.flush()
+    return WordFeatures(states=states, sentences=sentences, starts=starts, present=present, stack=stack.name)
+
+
+def _reader(model: Model, corpus: Corpus, options: PassOptions) -> Reader:
+    reader = Reader(
+        model,
+        corpus,
+        max_length=options.max_length,
+        seed=options.seed,
+        decoder=False,
+        white_space_words=True,
+    )
+    first = reader.sentence_rows(int(reader.rows[0]), "clean", 0)[reader.source_stack]
+    if not first.special.all() and (first.words == NOT_A_WORD).all():
+        raise UserError(
+            f"The tokenizer of {model.name} is slow and does not say which word a token belongs to, so running text "
+            "cannot be probed word by word. Load the model with a fast tokenizer, or give a corpus of words (CoNLL-U)."
+        )
+    return reader
+
+
+def _affordable(
+    corpus: Corpus, rows: np.ndarray, counts: np.ndarray, word_bytes: int, options: PassOptions
+) -> Int[np.ndarray, " sentence"]:
+    """The sentences whose states fit the byte budget: the first by hash, in ascending order."""
+    ordered = rows[np.argsort(hash64_array(("probe-features", options.seed), corpus.content_ids[rows]), kind="stable")]
+    fits = np.cumsum(counts[ordered]) * word_bytes <= options.sample_bytes
+    if not fits.any():
+        raise UserError(
+            f"sample_bytes must hold the states of a sentence: {int(counts[ordered[0]]) * word_bytes:,} bytes. Got "
+            f"{options.sample_bytes:,}. Raise it."
+        )
+    if not fits.all():
+        current_display().note(
+            f"Probes read {int(fits.sum()):,} of {len(rows):,} sentences of {corpus.name} (the byte budget)."
+        )
+    return np.sort(ordered[fits])
+
+
+def _fill(
+    reader: Reader,
+    sentences: np.ndarray,
+    starts: np.ndarray,
+    states: np.ndarray,
+    present: np.ndarray,
+    pooling: Pooling,
+    options: PassOptions,
+) -> None:
+    """Read the sentences that have tokens, batch by batch."""
+    model, stack = reader.model, reader.source_stack
+    place = np.flatnonzero(np.isin(sentences, reader.rows))
+    chosen = sentences[place]
+    lengths = np.array([reader.longest(chosen[[index]]) for index in range(len(chosen))])
+    batches = reader.even(chosen, length_batches(lengths, options.tokens_per_batch))
+    with (
+        current_display().progress(f"Reading states of {model.name}", len(chosen), "sentences") as progress,
+        tap(model, hidden=True) as tapped,
+        torch.inference_mode(),
+    ):
+        for index in batches:
+            batch = reader.padded(chosen[index])
+            batch = replace(batch, streams={stack: batch.streams[stack]}).to(model.device)
+            forward(model, batch)
+            check_finite(model, tapped.hidden, batch)
+            words, pooled = _pooled(batch.streams[stack], starts[place[index]], tapped.hidden[stack], pooling)
+            states[words], present[words] = pooled, True
+            progress.advance(len(index))
+
+
+def _pooled(
+    stream: Stream, starts: np.ndarray, hidden: list[Tensor], pooling: Pooling
+) -> tuple[Int[np.ndarray, " word"], Float32[np.ndarray, "word state width"]]:
+    """The words of a batch, as rows of the features, and their states."""
+    in_words = (stream.valid & (stream.words != NOT_A_WORD)).cpu()
+    tokens = in_words.flatten().nonzero()[:, 0]
+    of_token = (torch.from_numpy(starts)[:, None] + stream.words.cpu())[in_words]
+    words, number, counts = torch.unique(of_token, return_inverse=True, return_counts=True)
+    number, tokens, counts = (part.to(hidden[0].device) for part in (number, tokens, counts))
+    if pooling != "mean":
+        order = torch.arange(len(tokens), device=tokens.device)
+        at = torch.zeros_like(counts).scatter_reduce(
+            0, number, order, "amin" if pooling == "first" else "amax", include_self=False
+        )
+        tokens = tokens[at]
+    layers = []
+    for state in hidden:
+        picked = state.flatten(0, 1)[tokens].float()
+        if pooling == "mean":
+            sums = torch.zeros(len(counts), picked.shape[1], device=picked.device).index_add_(0, number, picked)
+            picked = sums / counts[:, None]
+        layers.append(picked)
+    return words.numpy(), torch.stack(layers, dim=1).cpu().numpy()

@@ -1,0 +1,178 @@
+"""Probes of all layers, trained and scored: the pure core of `Probe`, and the same for arrays."""
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Int, Shaped
+
+from infoflow.foundation import UserError, block_of, current_display, hash64_array
+
+from ._batched import ProbeGrid, ProbeSettings, train_probes
+from ._controls import PARTS, ExampleTypes, control_labels
+from ._probe_inputs import ChosenRows, Rows
+from ._probe_problem import AskedPart, ProbeProblem
+from ._probe_scores import Answers, score_rows
+from ._tasks import MOST_CLASSES
+
+TEST_SHARE, DEV_SHARE = 0.2, 0.2
+
+
+def probe_layers(
+    x: Rows,
+    y: Int[np.ndarray, " example"],
+    sentences: Int[np.ndarray, " example"],
+    types: Shaped[np.ndarray, " example"] | None = None,
+    *,
+    settings: ProbeSettings | None = None,
+    seeds: Sequence[int] = (0, 1, 2),
+    sizes: Sequence[float] = (1.0,),
+    seed: int = 0,
+) -> pd.DataFrame:
+    """What a probe reads from each layer, with its controls: the table `probe_scores` of arrays.
+
+    A fifth of the sentences, by hash, is for the test, a fifth says when to stop, the others train.
+
+    Args:
+        x: States (example, layer, width); layer 0 the embeddings.
+        y: Labels 0..C−1.
+        sentences: Number of each example's sentence; the parts share none, and intervals are over sentences.
+        types: Word type of each example, as text or numbers: with them comes the control task, `control_labels`.
+        settings: Capacity and training; by default a linear probe.
+        seeds: Of the probes, and of the control's lots.
+        sizes: Shares of the training sentences to train on.
+        seed: Of the parts.
+
+    Returns:
+        Rows by `layer`, `labels` ("task", "control"), `words` ("all", "seen", "unseen" types), `metric` ("accuracy",
+        "macro_f1", "selectivity") and `share`, with `training`, `capacity`, the columns of an estimate, `seed_sd` and
+        `seeds`. The baseline is the majority class.
+
+    Raises:
+        UserError: Lengths differ, there is one class or over 10,000, or a part would be empty.
+    """
+    _check(x, y, sentences, types, seeds)
+    settings = settings or ProbeSettings()
+    place = hash64_array(("probe-part", seed), sentences) / 2.0**64
+    test, dev = place < TEST_SHARE, (place >= TEST_SHARE) & (place < TEST_SHARE + DEV_SHARE)
+    parts = {"train": np.flatnonzero(~test & ~dev), "dev": np.flatnonzero(dev), "test": np.flatnonzero(test)}
+    if empty := [name for name, index in parts.items() if len(index) == 0]:
+        raise UserError(
+            f"A probe needs sentences for the parts {', '.join(PARTS)}. {len(np.unique(sentences)):,} sentences leave "
+            f"none for {empty[0]}. Give more."
+        )
+    problem = _array_problem(x, y, sentences, types, parts, seeds)
+    rows = [row for share in sizes for row in scored([problem], settings, seeds, share, seed)]
+    return pd.DataFrame(rows)
+
+
+def _check(x: Rows, y: np.ndarray, sentences: np.ndarray, types: np.ndarray | None, seeds: Sequence[int]) -> None:
+    lengths = [x.shape[0], len(y), len(sentences), *([] if types is None else [len(types)])]
+    if len(set(lengths)) > 1:
+        raise UserError(f"x, y, sentences and types must say something of the same examples. Got {lengths} of them.")
+    if len(seeds) == 0:
+        raise UserError("A probe needs at least one seed. Got none.")
+    check_classes(y)
+
+
+def check_classes(labels: Int[np.ndarray, " example"]) -> None:
+    """Refuse labels that no probe can tell apart.
+
+    Raises:
+        UserError: A label is negative, or there is one class, or there are too many.
+    """
+    classes = len(np.unique(labels))
+    if len(labels) and labels.min() < 0:
+        raise UserError(f"Labels must be numbers from 0. Got {labels.min()}.")
+    if classes < 2 or labels.max() >= MOST_CLASSES:
+        most = int(labels.max()) + 1 if classes >= 2 else classes
+        raise UserError(
+            f"A probe tells 2 to {MOST_CLASSES:,} classes apart. Got {most:,}. Merge labels, or choose others."
+        )
+
+
+def _array_problem(
+    x: Rows,
+    y: np.ndarray,
+    sentences: np.ndarray,
+    types: np.ndarray | None,
+    parts: dict[str, np.ndarray],
+    seeds: Sequence[int],
+) -> ProbeProblem:
+    classes, labels = int(y.max()) + 1, y[None]
+    names, of = np.unique(types if types is not None else np.arange(len(y)), return_inverse=True)
+    sets: dict[str, Sequence[int]] = {"task": [0] * len(seeds)}
+    if types is not None:
+        every = ExampleTypes(names=tuple(map(str, names)), of={name: of[index] for name, index in parts.items()})
+        own = {name: y[index] for name, index in parts.items()}
+        drawn = np.zeros((len(seeds), len(y)), dtype=y.dtype)
+        for row, seed in enumerate(seeds):
+            control = control_labels(every, own, classes, seed)
+            for name, index in parts.items():
+                drawn[row, index] = control.of[name]
+        labels, sets["control"] = np.concatenate([labels, drawn]), list(range(1, 1 + len(seeds)))
+    asked = {
+        name: AskedPart(rows=ChosenRows(x, index), labels=labels[:, index], sentences=sentences[index], types=of[index])
+        for name, index in parts.items()
+    }
+    return ProbeProblem(**asked, classes=classes, sets=sets)
+
+
+def scored(
+    problems: Sequence[ProbeProblem],
+    settings: ProbeSettings,
+    seeds: Sequence[int],
+    share: float = 1.0,
+    seed: int = 0,
+    device: torch.device | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Rows of a task, and of its control where one of the problems has it, with this share of the training sentences.
+
+    Nothing where so few sentences have but one class: a note says so.
+    """
+    problems = [problem.of_share(share, seed) for problem in problems]
+    first = problems[0]
+    if any(len(np.unique(row)) < 2 for problem in problems for row in problem.train.labels[:1]):
+        current_display().note(f"A probe on {share:.2%} of the training sentences is left out: they have one class.")
+        return
+    answers: dict[str, Answers] = {}
+    for problem in problems:
+        answers |= probe_answers(problem, settings, seeds, device)
+    facts = {
+        "share": float(share),
+        "training": first.train.rows.shape[0],
+        "capacity": settings.capacity(first.train.rows.shape[2], first.classes),
+    }
+    for row in score_rows(answers["task"], answers.get("control")):
+        yield {**facts, **row}
+
+
+def probe_answers(
+    problem: ProbeProblem, settings: ProbeSettings, seeds: Sequence[int], device: torch.device | None = None
+) -> dict[str, Answers]:
+    """Train all probes of a problem together, and let them answer its test part."""
+    layers, names = problem.train.rows.shape[1], list(problem.sets)
+    cells = [(layer, s, problem.sets[name][s]) for layer, s, name in product(range(layers), range(len(seeds)), names)]
+    layer, number, labels = np.array(cells, dtype=np.int64).T
+    grid = ProbeGrid(layer=layer, seed=np.asarray(seeds, dtype=np.int64)[number], labels=labels)
+    classes = np.full(len(problem.train.labels), problem.classes)
+    trained = train_probes(problem.train.labelled, problem.dev.labelled, grid, classes, settings, device)
+    said = trained.predict(problem.test.rows).reshape(layers, len(seeds), len(names), -1)
+    return {name: _answers(problem, name, said[:, :, k]) for k, name in enumerate(names)}
+
+
+def _answers(problem: ProbeProblem, name: str, said: Int[np.ndarray, "layer seed example"]) -> Answers:
+    rows = list(problem.sets[name])
+    counts = np.stack([np.bincount(row, minlength=problem.classes) for row in problem.train.labels[rows]])
+    wanted = problem.test.labels[rows]
+    return Answers(
+        said=said,
+        wanted=wanted,
+        majority=counts.argmax(1),
+        taught=np.take_along_axis(counts, wanted, axis=1) > 0,
+        blocks=block_of(problem.test.sentences),
+        seen=problem.seen,
+    )

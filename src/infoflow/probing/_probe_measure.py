@@ -1,0 +1,269 @@
+"""The measure: linear and MLP probes of every layer on a task, with controls."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from infoflow.flow import Intervention, PassOptions, Reader
+from infoflow.foundation import UserError, current_display, hash64_array
+from infoflow.results import Column, TableSchema, estimate_columns
+
+from ._batched import ProbeSettings
+from ._controls import PARTS, control_arcs, control_labels, example_types, is_arcs
+from ._examples import Examples, Part, ProbeTask
+from ._features import POOLINGS, WordFeatures
+from ._layers import check_classes, scored
+from ._probe_inputs import ExampleRows
+from ._probe_problem import AskedPart, ProbeProblem
+from ._shared_features import shared_features
+from ._tasks import build_task
+
+PROBES = ("linear", "mlp")
+
+PROBE_SCORES = TableSchema(
+    name="probe_scores",
+    version=1,
+    description="How well a probe that is trained on the frozen states of a layer tells the labels of a task, on "
+    "sentences that it was not trained on; beside it the control task, whose labels word types get by lot.",
+    columns=(
+        Column(name="task", dtype="string", unit="", description="what is asked"),
+        Column(name="unit", dtype="string", unit="", description="what is labelled: token, span, pair or sentence"),
+        Column(name="probe", dtype="string", unit="", description="linear; mlp: with one hidden layer"),
+        Column(name="stack", dtype="string", unit="", description="encoder or decoder: the one that reads the text"),
+        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
+        Column(
+            name="labels",
+            dtype="string",
+            unit="",
+            description="task; control: every word type has one label, drawn from the task's distribution, or, where "
+            "arcs are asked, one head among itself, the first and the last word",
+        ),
+        Column(
+            name="words",
+            dtype="string",
+            unit="",
+            description="all; seen, unseen: test examples whose type is, or is not, in the training part",
+        ),
+        Column(
+            name="metric",
+            dtype="string",
+            unit="",
+            description="accuracy; macro_f1: F1 averaged over the classes of the test part; selectivity: accuracy on "
+            "the task less that on the control",
+        ),
+        Column(name="share", dtype="float64", unit="", description="of the training sentences that the probe saw"),
+        Column(name="training", dtype="int64", unit="examples", description="that the probe of the task saw"),
+        Column(name="capacity", dtype="int64", unit="parameters", description="of one probe"),
+        Column(name="dropout", dtype="float64", unit="", description="of what the probe's last layer reads"),
+        Column(name="weight_decay", dtype="float64", unit="", description="of the probe's weights"),
+        Column(
+            name="corrupted",
+            dtype="float64",
+            unit="",
+            description="share of the examples whose types get the control's label; the others keep the task's",
+        ),
+        *estimate_columns(
+            "share of examples; of selectivity, difference of shares",
+            "mean over the probe's seeds",
+            "the most frequent label of the training part",
+            "test examples",
+        ),
+        Column(
+            name="untaught",
+            dtype="int64",
+            unit="examples",
+            description="test examples whose label the training part lacks: they count as errors",
+        ),
+        Column(name="seed_sd", dtype="float64", unit="as value", description="spread of the probe's seeds"),
+        Column(name="seeds", dtype="int64", unit="", description="how many probes the value is the mean of"),
+    ),
+)
+
+
+class Probe(Intervention):
+    """What a probe reads from each layer: accuracy, macro-F1 and selectivity on sentences it was not trained on.
+
+    The model is frozen. All layers, seeds, and the task beside its control, are trained as one problem
+    (`train_probes`), on states that one pass collects (`collect_features`). Seeds differ in first weights, in the order
+    of examples and in the control's lots. The control of `arc` asks about pairs of its own (`control_arcs`), with one
+    lot for all seeds.
+
+    Args:
+        task: One of `tasks()`, or a column of tags of the corpus.
+        probe: "linear", or "mlp" with one hidden layer.
+        sentences: At most so many, chosen by hash: three fifths to train, a fifth to stop, a fifth to test.
+        sizes: Shares of the training sentences that probes are trained on: 1.0 all.
+        seeds: How many probes of each kind; three at least make a spread worth reading.
+        hidden: Units of the hidden layer of "mlp".
+        dropout: Of what the last layer reads.
+        weight_decay: Adam's.
+        epochs: At most.
+        batch: Examples.
+        patience: Epochs without a better accuracy on the dev part, after which a probe stops.
+        pooling: What stands for a word of several tokens: the mean of their states, or the first, or the last.
+        control: Whether to train on the control task too.
+        corrupted: Share of the examples whose types get the control's label.
+        seed: Of the choice of sentences and their parts.
+
+    Source: [@liu2019linguistic] for the probe, [@hewitt2019control] for the control.
+    """
+
+    table: ClassVar[TableSchema] = PROBE_SCORES
+
+    def __init__(
+        self,
+        task: str = "upos",
+        probe: str = "linear",
+        sentences: int = 2000,
+        sizes: tuple[float, ...] = (1.0,),
+        seeds: int = 3,
+        hidden: int = 100,
+        dropout: float = 0.0,
+        weight_decay: float = 0.0,
+        epochs: int = 50,
+        batch: int = 80,
+        patience: int = 3,
+        pooling: str = "mean",
+        control: bool = True,
+        corrupted: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        if probe not in PROBES or pooling not in POOLINGS:
+            raise UserError(
+                f"probe must be one of {', '.join(PROBES)}, pooling one of {', '.join(POOLINGS)}. "
+                f"Got {probe} and {pooling}."
+            )
+        if sentences < len(PARTS) or seeds < 1 or (probe == "mlp" and hidden < 1):
+            raise UserError(
+                f"sentences must be at least {len(PARTS)}, seeds and the hidden units of an mlp at least 1. "
+                f"Got {sentences}, {seeds} and {hidden}."
+            )
+        if not sizes or not all(0 < size <= 1 for size in sizes) or not 0 <= corrupted <= 1:
+            raise UserError(
+                f"sizes must lie above 0 and up to 1, corrupted in 0..1. Got {', '.join(map(str, sizes)) or 'no size'} "
+                f"and {corrupted}."
+            )
+        self.task, self.probe, self.sentences, self.sizes, self.seeds = task, probe, sentences, tuple(sizes), seeds
+        self.hidden = hidden if probe == "mlp" else 0
+        self.dropout, self.weight_decay, self.epochs = dropout, weight_decay, epochs
+        self.batch, self.patience, self.pooling = batch, patience, pooling
+        self.control, self.corrupted, self.seed = control, corrupted, seed
+        self._settings = ProbeSettings(
+            hidden=self.hidden,
+            dropout=dropout,
+            weight_decay=weight_decay,
+            epochs=epochs,
+            batch=batch,
+            patience=patience,
+        )
+
+    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
+        rows = chosen_sentences(reader, self.sentences, self.seed)
+        task = build_task(self.task, reader.corpus, rows, seed=self.seed)
+        problems = self._problems(task, _features(task, reader, rows, self.pooling, options))
+        facts = {
+            "task": task.name,
+            "unit": task.unit,
+            "probe": self.probe,
+            "stack": reader.source_stack,
+            "dropout": self.dropout,
+            "weight_decay": self.weight_decay,
+            "corrupted": self.corrupted,
+        }
+        found: list[dict[str, Any]] = []
+        with current_display().progress(f"Probing {reader.model.name} for {task.name}", len(self.sizes)) as progress:
+            for share in self.sizes:
+                every = scored(problems, self._settings, range(self.seeds), share, self.seed, reader.model.device)
+                found += [{**facts, **row} for row in every]
+                progress.advance(1)
+        return pd.DataFrame(found, columns=self.table.column_names)
+
+    def _problems(self, task: ProbeTask, features: Mapping[str, WordFeatures]) -> list[ProbeProblem]:
+        """The task with its control: one problem, but two where the control asks about other examples."""
+        task = _askable(task, features)
+        check_classes(task.train.examples.label)
+        if self.control and is_arcs(task):
+            own = {name: control_arcs(getattr(task, name), task.names, self.seed) for name in PARTS}
+            parts = {name: Part(corpus=getattr(task, name).corpus, examples=own[name]) for name in PARTS}
+            control = _askable(replace(task, **parts), features)
+            sets = {"control": [0] * self.seeds}
+            return [self._problem(task, features, False), self._problem(control, features, False, sets)]
+        return [self._problem(task, features, self.control)]
+
+    def _problem(
+        self,
+        task: ProbeTask,
+        features: Mapping[str, WordFeatures],
+        control: bool,
+        sets: Mapping[str, list[int]] | None = None,
+    ) -> ProbeProblem:
+        types, own = example_types(task), {name: getattr(task, name).examples.label for name in PARTS}
+        sets, labels = dict(sets or {"task": [0] * self.seeds}), {name: [own[name]] for name in PARTS}
+        if control:
+            sets["control"] = list(range(1, 1 + self.seeds))
+            for seed in range(self.seeds):
+                drawn = control_labels(types, own, len(task.names), seed, self.corrupted)
+                for name in PARTS:
+                    labels[name].append(drawn.of[name])
+        parts = {}
+        for name in PARTS:
+            part = getattr(task, name)
+            parts[name] = AskedPart(
+                rows=ExampleRows(features[name], part.examples),
+                labels=np.stack(labels[name]),
+                sentences=part.corpus.content_ids[part.examples.sentence],
+                types=types.of[name],
+            )
+        return ProbeProblem(**parts, classes=len(task.names), sets=sets)
+
+
+def chosen_sentences(reader: Reader, most: int, seed: int) -> np.ndarray:
+    """At most so many of the sentences that have tokens, the first by hash."""
+    ids = reader.corpus.content_ids[reader.rows]
+    return reader.rows[np.argsort(hash64_array(("probe", seed), ids), kind="stable")[:most]]
+
+
+def _features(
+    task: ProbeTask, reader: Reader, rows: np.ndarray, pooling: Any, options: PassOptions
+) -> dict[str, WordFeatures]:
+    """By part; parts of one corpus share one pass, as do the probes of a model that ask about the same sentences."""
+    found: dict[str, WordFeatures] = {}
+    of_corpus: dict[str, WordFeatures] = {}
+    for name in PARTS:
+        corpus = getattr(task, name).corpus
+        if corpus.digest not in of_corpus:
+            asked = rows if corpus.digest == reader.corpus.digest else np.arange(len(corpus))
+            of_corpus[corpus.digest] = shared_features(reader, corpus, asked, pooling, options)
+        found[name] = of_corpus[corpus.digest]
+    return found
+
+
+def _askable(task: ProbeTask, features: Mapping[str, WordFeatures]) -> ProbeTask:
+    """The task without examples whose words the model does not read; how many these are is told."""
+    parts, missing = {}, 0
+    for name in PARTS:
+        part: Part = getattr(task, name)
+        kept = features[name].kept(part.examples)
+        missing += int((~kept).sum())
+        if not kept.any():
+            raise UserError(
+                f"The task {task.name} needs examples in the parts {', '.join(PARTS)}, and the part {name} has none "
+                "whose words the model reads. Give more sentences, raise max_length or sample_bytes."
+            )
+        parts[name] = Part(corpus=part.corpus, examples=_taken(part.examples, kept))
+    if missing:
+        current_display().note(
+            f"{missing:,} examples of {task.name} are left out: their words are cut off, have no token, or are beyond "
+            "the byte budget."
+        )
+    return replace(task, **parts)
+
+
+def _taken(examples: Examples, kept: np.ndarray) -> Examples:
+    second = None if examples.second is None else examples.second[kept]
+    return Examples(
+        sentence=examples.sentence[kept], first=examples.first[kept], second=second, label=examples.label[kept]
+    )

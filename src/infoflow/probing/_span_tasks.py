@@ -1,0 +1,119 @@
+"""Tasks that ask for the label of a span: constituents, base noun phrases and verb groups, entities."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from infoflow.foundation import UserError, as_written
+
+from ._questions import AskedSentence, Kind, Question, Span, always
+from ._subtrees import dependents, span, subtrees, universal
+
+SPANS_SUFFIX = "-spans"
+"""`NAME-spans` asks for the labelled spans of the IOB2 column NAME."""
+
+_NOMINAL = {"NOUN", "PROPN", "PRON"}
+_OF_NOUN = {"det", "amod", "nummod", "compound", "nmod:poss", "flat", "advmod"}
+_OF_VERB = {"aux", "cop"}
+
+
+def iob_spans(tags: Sequence[str]) -> list[tuple[Span, str]]:
+    """The labelled spans of IOB2 tags; an `I-` after another label begins a span too, as conlleval reads it.
+
+    >>> iob_spans(["B-PER", "I-PER", "O", "B-LOC"])
+    [((0, 2), 'PER'), ((3, 4), 'LOC')]
+
+    Raises:
+        UserError: A tag is neither `O` nor a label behind `B-` or `I-`.
+    """
+    found: list[tuple[int, int, str]] = []
+    for word, tag in enumerate(tags):
+        if tag in ("O", "_"):
+            continue
+        prefix, hyphen, label = tag.partition("-")
+        if prefix not in ("B", "I") or not hyphen or not label:
+            raise UserError(
+                f"Spans are read from IOB2 tags: O, B-LABEL or I-LABEL. Got {as_written(tag)}.\n"
+                "Ask for the tags themselves: name the column without -spans."
+            )
+        if prefix == "I" and found and found[-1][1:] == (word, label):
+            found[-1] = (found[-1][0], word + 1, label)
+        else:
+            found.append((word, word + 1, label))
+    return [((start, end), label) for start, end, label in found]
+
+
+def iob_kind(column: str) -> Kind:
+    """The label of each annotated span; what is no entity is not asked, as [@tenney2019] do."""
+
+    def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Question]:
+        for found, label in iob_spans(sentence.tags(column)):
+            yield Question(first=found, label=label)
+
+    about = f"the label of each span of the IOB2 column `{column}`"
+    return Kind(unit="span", about=about, needs=(column,), begin=always(ask))
+
+
+def _constituents(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Question]:
+    """Each subtree of at least two words that follow each other, by the relation of its head word."""
+    heads, relations = sentence.heads(), sentence.tags("deprel")
+    for word, inside in enumerate(subtrees(heads)):
+        if len(inside) == 1:
+            continue
+        found = span(inside)
+        if found is None:
+            left_out["constituents with a gap"] += 1
+        else:
+            yield Question(first=found, label=universal(relations[word]))
+
+
+def _chunks(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Question]:
+    """Noun phrases without what follows their noun, verbs with their auxiliaries, prepositions, other words alone."""
+    heads, relations, upos = sentence.heads(), sentence.tags("deprel"), sentence.tags("upos")
+    taken = [False] * len(heads)
+    for word in range(len(heads)):
+        label = {"VERB": "VP", "AUX": "VP"}.get(upos[word], "NP" if upos[word] in _NOMINAL else None)
+        if label is None or (upos[word] == "AUX" and universal(relations[word]) in _OF_VERB):
+            continue
+        if label == "NP" and relations[word] in _OF_NOUN:
+            continue  # part of another noun's phrase
+        allowed = _OF_NOUN if label == "NP" else _OF_VERB
+        start = word
+        left = [d for d in dependents(word, heads) if d < word and _allowed(relations[d], allowed)]
+        while start > 0 and not taken[start - 1] and _inside(start - 1, left, word, heads):
+            start -= 1
+        taken[start : word + 1] = [True] * (word + 1 - start)
+        yield Question(first=(start, word + 1), label=label)
+    for word, tag in enumerate(upos):
+        other = {"ADP": "PP", "ADJ": "ADJP", "ADV": "ADVP", "SCONJ": "SBAR"}.get(tag)
+        if other and not taken[word]:
+            yield Question(first=(word, word + 1), label=other)
+
+
+def _allowed(relation: str, allowed: set[str]) -> bool:
+    return relation in allowed or universal(relation) in allowed
+
+
+def _inside(word: int, left: Sequence[int], head: int, heads: Sequence[int]) -> bool:
+    """Whether a word stands in the subtree of one of these dependents of the head."""
+    while word not in (-1, head):
+        if word in left:
+            return True
+        word = heads[word]
+    return False
+
+
+SPAN_TASKS: dict[str, Kind] = {
+    "constituents": Kind(
+        unit="span",
+        about="the relation of a constituent's head word; constituents are subtrees of the dependency tree",
+        needs=("head", "deprel"),
+        begin=always(_constituents),
+    ),
+    "chunks": Kind(
+        unit="span",
+        about="the kind of a chunk: base noun phrase, verb group, preposition, ..., from the dependency tree",
+        needs=("head", "deprel", "upos"),
+        begin=always(_chunks),
+    ),
+    f"ner{SPANS_SUFFIX}": iob_kind("ner"),
+}

@@ -1,0 +1,96 @@
+"""Reads a corpus as tasks need it: trees with features and mentions, tagged files, labelled sentences, pairs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from infoflow.corpus import Corpus, load_corpus
+from infoflow.foundation import UserError
+
+from ._pair_tasks import ENTITY
+from ._tasks import MINIMAL_PAIRS_TASK, tag_column
+
+_FEATURES = {
+    "subject-number": ("Number",),
+    "object-number": ("Number",),
+    "tense": ("Tense", "VerbForm"),
+}
+_BLIMP = {"text": "sentence_good", "bad": "sentence_bad", "label": "UID"}
+_TABLES = (".jsonl", ".ndjson", ".json", ".parquet", ".csv")
+
+
+def load_task_corpus(
+    source: str | Path,
+    tasks: Sequence[str],
+    *,
+    tags: Sequence[str] = (),
+    labels: str | Path = "",
+    text_column: str = "",
+    translation_column: str = "",
+    label_column: str = "",
+    bad_column: str = "",
+) -> Corpus:
+    """A corpus by name or path, with what these tasks need beside the words.
+
+    | file | task | read as |
+    |---|---|---|
+    | `.conllu` | `coreference`, number and tense, `Case` | with `Entity` of MISC, the features of FEATS |
+    | `.tsv`, `.tagged`, `.txt` | a tag: `ner`, `upos`, any other name | `word<TAB>tag` lines, blank lines between |
+    | `.tsv` without a header | `sentence-label` | `label<TAB>sentence` lines |
+    | `.tsv` without a header | `minimal-pairs` | phenomenon, good and bad sentence: the last three columns |
+    | `.jsonl` of BLiMP | `minimal-pairs` | `sentence_good`, `sentence_bad`, `UID` |
+
+    Anything else as `load_corpus`.
+
+    Args:
+        source: What `load_corpus` takes by name.
+        tasks: Of `probing.tasks()`, tag columns, or `minimal-pairs`.
+        tags: Names of the tag columns of a tagged file; default: the tag that is asked for.
+        labels: A file with one label of a sentence a line.
+        text_column: As `load_corpus`, and so for the others.
+        translation_column: Of the translations.
+        label_column: Of each sentence's class.
+        bad_column: Of the sentence that makes a minimal pair.
+
+    Raises:
+        UserError: As `load_corpus`; labels are not as many as sentences.
+    """
+    columns = {
+        "text_column": text_column,
+        "translation_column": translation_column,
+        "label_column": label_column,
+        "bad_column": bad_column,
+    }
+    columns = {name: column for name, column in columns.items() if column}
+    corpus = _by_task(Path(source), tasks, tags) if not columns else None
+    corpus = corpus or load_corpus(source, **columns)
+    return corpus.with_labels(labels) if labels else corpus
+
+
+def _by_task(path: Path, tasks: Sequence[str], tags: Sequence[str]) -> Corpus | None:
+    """A file that its tasks say how to read; None for any other."""
+    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+    if not path.is_file():
+        return None
+    if suffix in (".conllu", ".conll"):
+        return _treebank(path, tasks)
+    named = [column for task in tasks if task != MINIMAL_PAIRS_TASK and (column := tag_column(task))]
+    if suffix in (".tagged", ".tags", ".tsv", ".txt") and (tags or named):
+        if len(names := list(tags or dict.fromkeys(named))) > 1 and not tags:
+            raise UserError(
+                f"{path.name} has columns without names, and several tags are asked for: {', '.join(names)}.\n"
+                "Name its columns in their order: --tags NAME,NAME."
+            )
+        return Corpus.from_tagged(path, tags=names)
+    if suffix == ".tsv" and "sentence-label" in tasks:
+        return Corpus.from_labelled(path)
+    if suffix == ".tsv" and MINIMAL_PAIRS_TASK in tasks:
+        return Corpus.from_minimal_pairs(path)
+    if suffix in _TABLES and MINIMAL_PAIRS_TASK in tasks:
+        return Corpus.from_table(path, **_BLIMP)
+    return None
+
+
+def _treebank(path: Path, tasks: Sequence[str]) -> Corpus:
+    features = [feature for task in tasks for feature in _FEATURES.get(task, (task,) if task[:1].isupper() else ())]
+    misc = (ENTITY.capitalize(),) if "coreference" in tasks else ()
+    return Corpus.from_conllu(path, misc=misc, feats=tuple(dict.fromkeys(features)))

@@ -1,0 +1,267 @@
+"""Tasks by name, from a corpus that has what they need: what is asked, and of which sentences."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from datasets import Dataset
+
+from infoflow.corpus import Corpus, split_numbers
+from infoflow.foundation import UserError, as_written, current_display, hash64
+
+from ._changed_sentences import CHANGED_TASKS
+from ._examples import Examples, Part, ProbeTask
+from ._pair_tasks import PAIR_TASKS
+from ._questions import AskedSentence, Kind, Question
+from ._sentence_tasks import SENTENCE_TASKS
+from ._span_tasks import SPAN_TASKS, SPANS_SUFFIX, iob_kind
+from ._token_tasks import TOKEN_TASKS, tag_kind
+
+MINIMAL_PAIRS_TASK = "minimal-pairs"
+"""What `MinimalPairs` asks, beside the tasks of probes."""
+
+MOST_CLASSES = 10_000
+"""Labels that a task may have: a probe has an output for each."""
+
+TEST_SHARE, DEV_SHARE = 0.2, 0.2
+_NAMED: dict[str, Kind] = TOKEN_TASKS | SPAN_TASKS | PAIR_TASKS | SENTENCE_TASKS | CHANGED_TASKS
+_NO_TAGS = frozenset({"text", "document", "translation", "words", "head", "label", "bad", "part"})
+_PARTS = ("train", "dev", "test")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskDescription:
+    """A task of the catalogue."""
+
+    name: str
+    unit: str
+    about: str
+    needs: str
+    """The columns that a corpus must have, in words; empty where any text will do."""
+
+
+def tasks(corpus: Corpus | None = None) -> list[TaskDescription]:
+    """The tasks by name; of a corpus those that it has the columns for, and its own tag columns.
+
+    Beside these, NAME is the tag in any column NAME of words, and NAME-spans the spans of one in IOB2.
+    """
+    named = dict(_NAMED)
+    if corpus is not None:
+        own = sorted(corpus.columns - _NO_TAGS - set(named))
+        named = {name: kind for name, kind in named.items() if kind.missing(corpus.columns) is None}
+        named |= {column: tag_kind(column) for column in own}
+    return [
+        TaskDescription(name=name, unit=kind.unit, about=kind.about, needs=_needs(kind)) for name, kind in named.items()
+    ]
+
+
+def build_task(
+    name: str, corpus: Corpus, rows: np.ndarray | None = None, seed: int = 0, test: Corpus | None = None
+) -> ProbeTask:
+    """The questions of a task over a corpus, in three parts that share no sentence.
+
+    The part of a sentence is a function of (seed, its text without regard to case and spacing): a fifth is the test
+    part, a fifth the development part. Where `test` is given it is the test part, the fifth joins the training part,
+    and sentences of `corpus` whose text stands in `test` are left out. A corpus with the column `part` says which
+    sentences are for the test itself (`Corpus.with_test`).
+
+    Args:
+        name: One of `tasks()`, or a tag column of the corpus, or `NAME-spans` of one in IOB2.
+        corpus: What is asked about.
+        rows: Sentences of the corpus to ask about; all for None.
+        seed: Of the parts and of whatever a task draws: negative pairs, changed sentences.
+        test: Another corpus for the test part.
+
+    Raises:
+        UserError: There is no such task, the corpus lacks what it needs, a part would hold no example, there is one
+            class or more than `MOST_CLASSES`, tags do not align with words, or trees have circles.
+    """
+    kind = _kind(name, corpus)
+    chosen = np.arange(len(corpus)) if rows is None else np.unique(np.asarray(rows, dtype=np.int64))
+    if test is not None and (missing := kind.missing(test.columns)):
+        raise _lacking(name, missing, test)
+    left_out: Counter[str] = Counter()
+    parts = _parts(corpus, chosen, seed, test, left_out)
+    for part, (_, own) in zip(_PARTS, parts, strict=True):
+        _check_part(name, part, len(own), corpus if part != "test" or test is None else test)
+    ask = kind.begin(lambda: _sentences(*parts[0], seed))
+    asked = [_asked(kind, source, own, seed, ask, left_out) for source, own in parts]
+    names = tuple(dict.fromkeys(question.label for _, question in asked[0].questions))
+    _check_classes(name, names, corpus)
+    found = [_part(part, each, names, left_out) for part, each in zip(_PARTS, asked, strict=True)]
+    for part, each in zip(_PARTS, found, strict=True):
+        _check_part(name, part, len(each.examples), corpus)
+    counted = {reason: count for reason, count in left_out.items() if count}
+    if counted:
+        listed = "; ".join(f"{count:,} {reason}" for reason, count in counted.items())
+        current_display().note(f"{name} of {corpus.name} leaves out {listed}.")
+    return ProbeTask(
+        name=name,
+        unit=kind.unit,
+        names=names,
+        train=found[0],
+        dev=found[1],
+        test=found[2],
+        left_out=counted,
+    )
+
+
+def tag_column(name: str) -> str | None:
+    """The column of word tags that a task asks for and nothing else: `ner` of `ner` and `ner-spans`; else None."""
+    kind = _NAMED.get(name)
+    if kind is None:
+        return name.removesuffix(SPANS_SUFFIX)
+    return kind.needs[0] if name.removesuffix(SPANS_SUFFIX) in kind.needs else None
+
+
+def _kind(name: str, corpus: Corpus) -> Kind:
+    kind = _NAMED.get(name)
+    if kind is None and name.lower() in corpus.columns - _NO_TAGS:
+        kind = tag_kind(name.lower())
+    tagged = name.removesuffix(SPANS_SUFFIX)
+    if kind is None and name.endswith(SPANS_SUFFIX) and tagged in corpus.columns - _NO_TAGS:
+        kind = iob_kind(tagged)
+    if kind is None:
+        listed = ", ".join(each.name for each in tasks(corpus))
+        raise UserError(
+            f"No task {as_written(name)}: neither one of the list nor a tag column of {corpus.name}.\n"
+            f"Tasks that this corpus can be asked: {listed}."
+        )
+    if missing := kind.missing(corpus.columns):
+        raise _lacking(name, missing, corpus)
+    return kind
+
+
+def check_task(name: str, corpus: Corpus) -> None:
+    """Raise a UserError that says what is missing unless the corpus can be asked the task; `minimal-pairs` too."""
+    if name != MINIMAL_PAIRS_TASK:
+        _kind(name, corpus)
+    elif "bad" not in corpus.columns:
+        raise UserError(
+            f"{name} needs pairs of an acceptable and another sentence. The corpus {corpus.name} has "
+            f"{', '.join(sorted(corpus.columns))}.\nGive a .tsv of phenomenon, good and bad sentence, or of a table "
+            "name their columns: --text-column NAME --bad-column NAME."
+        )
+
+
+def _needs(kind: Kind) -> str:
+    either = f"{' or '.join(kind.either)}" if kind.either else ""
+    return ", ".join(part for part in (*kind.needs, either) if part)
+
+
+def _lacking(name: str, missing: str, corpus: Corpus) -> UserError:
+    return UserError(
+        f"The task {name} needs {missing}. The corpus {corpus.name} has {', '.join(sorted(corpus.columns))}.\n"
+        "Treebanks (CoNLL-U) bring words, tags and trees, tagged files their tags, tables a label; "
+        "`grammar` has tags and trees."
+    )
+
+
+# -- parts ----------------------------------------------------------------------------------------------------------
+
+
+def _parts(
+    corpus: Corpus, rows: np.ndarray, seed: int, test: Corpus | None, left_out: Counter[str]
+) -> list[tuple[Corpus, np.ndarray]]:
+    """Of each part its corpus and rows."""
+    if len(rows) == 0:
+        return [(corpus, rows)] * 3
+    numbers = split_numbers(corpus.select(rows).column("text"), seed)
+    last = numbers < TEST_SHARE
+    dev = ~last & (numbers < TEST_SHARE + DEV_SHARE)
+    if test is None and "part" not in corpus.columns:
+        return [(corpus, rows[~last & ~dev]), (corpus, rows[dev]), (corpus, rows[last])]
+    if test is None:
+        test, tested = corpus, np.array([part == "test" for part in corpus.select(rows).column("part")])
+        asked, apart = rows[tested], numbers[tested]
+    else:
+        tested, asked = np.zeros(len(rows), dtype=bool), np.arange(len(test))
+        apart = split_numbers(test.column("text"), seed)
+    known = np.isin(numbers, apart) & ~tested
+    left_out["sentences that stand among those of the test too"] += int(known.sum())
+    kept = ~known & ~tested
+    return [(corpus, rows[kept & ~dev]), (corpus, rows[kept & dev]), (test, asked)]
+
+
+def _sentences(corpus: Corpus, rows: np.ndarray, seed: int) -> Iterator[AskedSentence]:
+    for sentence in corpus.select(rows):
+        words = sentence.text.split() if sentence.words is None else sentence.words
+        number = hash64(seed, sentence.text)
+        yield AskedSentence(sentence=sentence, words=words, number=number, corpus=corpus.name)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Asked:
+    """The questions of a part, each with the row of its sentence."""
+
+    corpus: Corpus
+    questions: Sequence[tuple[int, Question]]
+
+
+def _asked(
+    kind: Kind,
+    corpus: Corpus,
+    rows: np.ndarray,
+    seed: int,
+    ask: Callable[[AskedSentence, Counter[str]], Iterator[Question]],
+    left_out: Counter[str],
+) -> _Asked:
+    found = [
+        (int(row), question)
+        for row, sentence in zip(rows, _sentences(corpus, rows, seed), strict=True)
+        if sentence.words
+        for question in ask(sentence, left_out)
+    ]
+    return _with_own_corpus(corpus, found) if kind.changes and found else _Asked(corpus=corpus, questions=found)
+
+
+def _with_own_corpus(corpus: Corpus, questions: Sequence[tuple[int, Question]]) -> _Asked:
+    """The sentences of the questions, changed or not, as a corpus of their own: words where the corpus has words."""
+    words = [list(question.words or ()) for _, question in questions]
+    name = f"{corpus.name} (asked)"
+    if "words" in corpus.columns:
+        own = Corpus.from_dataset(Dataset.from_dict({"words": words}), text=None, words="words", name=name)
+    else:
+        own = Corpus.from_sentences([" ".join(each) for each in words], name)
+    return _Asked(corpus=own, questions=[(row, question) for row, (_, question) in enumerate(questions)])
+
+
+def _part(part: str, asked: _Asked, names: Sequence[str], left_out: Counter[str]) -> Part:
+    places = {name: place for place, name in enumerate(names)}
+    known = [(row, question) for row, question in asked.questions if question.label in places]
+    left_out[f"examples of the {part} part whose class is not in the training part"] += len(asked.questions) - len(
+        known
+    )
+    second = [question.second for _, question in known]
+    paired = len(second) > 0 and second[0] is not None
+    examples = Examples(
+        sentence=np.array([row for row, _ in known], dtype=np.int64),
+        first=np.array([question.first for _, question in known], dtype=np.int64).reshape(-1, 2),
+        second=np.array(second, dtype=np.int64).reshape(-1, 2) if paired else None,
+        label=np.array([places[question.label] for _, question in known], dtype=np.int64),
+    )
+    return Part(corpus=asked.corpus, examples=examples)
+
+
+def _check_part(name: str, part: str, size: int, corpus: Corpus) -> None:
+    if size == 0:
+        raise UserError(
+            f"The task {name} needs sentences with an example for a training, a development and a test part. "
+            f"{corpus.name} ({len(corpus):,} sentences) leaves none for the part {part}.\nGive a larger corpus."
+        )
+
+
+def _check_classes(name: str, names: Sequence[str], corpus: Corpus) -> None:
+    if len(names) == 0:
+        _check_part(name, "train", 0, corpus)
+    if len(names) == 1:
+        raise UserError(
+            f"A task needs at least two classes. In the training part of {corpus.name}, {name} has one: "
+            f"{as_written(names[0])}.\nChoose another task, or a larger corpus."
+        )
+    if len(names) > MOST_CLASSES:
+        raise UserError(
+            f"A task may have {MOST_CLASSES:,} classes at most. In {corpus.name}, {name} has {len(names):,}.\n"
+            "Choose a column of tags: this one is different for nearly every word."
+        )

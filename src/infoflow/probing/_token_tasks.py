@@ -1,0 +1,81 @@
+"""Tasks that ask something of each word: a tag, its identity, its place, the constituents above it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+from ._questions import Ask, AskedSentence, Kind, Question, always
+from ._subtrees import above, universal
+
+WORD_TYPES = 1000
+"""Types that `word` tells apart: the most frequent of the training sentences."""
+POSITIONS = 50
+"""Places that `position` tells apart."""
+ANCESTORS = {"parent": 1, "grandparent": 2, "great-grandparent": 3}
+NO_ANCESTOR = "top"
+
+
+def tag_kind(column: str, about: str | None = None) -> Kind:
+    """The tag of each word in a column of the corpus; `_`, CoNLL-U's mark of nothing, is not asked."""
+
+    def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Question]:
+        for word, tag in enumerate(sentence.tags(column)):
+            if str(tag) in ("_", ""):
+                left_out["words without a tag"] += 1
+            else:
+                yield Question(first=(word, word + 1), label=str(tag))
+
+    return Kind(unit="token", about=about or f"the tag `{column}` of a word", needs=(column,), begin=always(ask))
+
+
+def ancestor_kind(generation: int, name: str) -> Kind:
+    r"""The relation of the nth constituent above a word.
+
+    Constituents are the subtrees of at least two words that contain it, from the smallest; the label of one is the
+    universal relation of its head word (`nsubj` for a subject's noun phrase), `top` where there are fewer. This is
+    derived from dependencies and ours: [@blevins2018] use the categories of phrase-structure trees.
+    """
+
+    def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Question]:
+        heads, relations = sentence.heads(), sentence.tags("deprel")
+        for word in range(len(heads)):
+            found = above(word, heads)
+            label = universal(relations[found[generation - 1]]) if len(found) >= generation else NO_ANCESTOR
+            yield Question(first=(word, word + 1), label=label)
+
+    about = f"the relation of the {name} constituent of a word, a subtree of at least two words"
+    return Kind(unit="token", about=about, needs=("head", "deprel"), begin=always(ask))
+
+
+def _word(train: Callable[[], Iterable[AskedSentence]]) -> Ask:
+    counts = Counter(word for sentence in train() for word in sentence.words)
+    common = sorted(counts, key=lambda word: (-counts[word], word))[:WORD_TYPES]
+    kept = {word for word in common if counts[word] > 1}
+
+    def ask(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Question]:
+        for place, word in enumerate(sentence.words):
+            if word in kept:
+                yield Question(first=(place, place + 1), label=word)
+            else:
+                left_out["words that are not frequent enough"] += 1
+
+    return ask
+
+
+def _position(sentence: AskedSentence, left_out: Counter[str]) -> Iterator[Question]:
+    for place in range(len(sentence.words)):
+        if place < POSITIONS:
+            yield Question(first=(place, place + 1), label=str(place))
+        else:
+            left_out[f"words after the first {POSITIONS}"] += 1
+
+
+TOKEN_TASKS: dict[str, Kind] = {
+    "upos": tag_kind("upos", "the universal part of speech of a word"),
+    "xpos": tag_kind("xpos", "the treebank's part of speech of a word"),
+    "deprel": tag_kind("deprel", "the relation of a word to its head, from the word alone"),
+    "ccg": tag_kind("ccg", "the CCG supertag of a word"),
+    "ner": tag_kind("ner", "the IOB2 tag of a word"),
+    "word": Kind(unit="token", about=f"which of the {WORD_TYPES} most frequent words it is", begin=_word),
+    "position": Kind(unit="token", about=f"the place of a word, 0 to {POSITIONS - 1}", begin=always(_position)),
+    **{name: ancestor_kind(generation, name) for name, generation in ANCESTORS.items()},
+}
