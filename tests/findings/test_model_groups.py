@@ -14,6 +14,7 @@ from infoflow.results import END, UNTRAINED, with_keys
 
 from .conftest import Study
 from .groups import with_models
+from .probed_tables import Probed
 from .test_context_claims import Closed
 from .test_dynamics_claims import corpora
 from .test_head_claims import TRUE, scores, table
@@ -25,9 +26,9 @@ OTHERS = {
     "start": {"start": "causal-lm/seed-0"},
     "variant": {"variant": "another"},
 }
-BASES = ("curves", "heads", "pruned", "recorded", "corpora", "objectives", "context", "transplants")
+BASES = ("curves", "heads", "pruned", "recorded", "corpora", "objectives", "context", "transplants", "probed")
 TWO_AT_ONCE = "objectives:O2"  # reads two architectures, so that no row is of one
-PLACES = ("removed",)  # a column of floats that says what a row is about
+PLACES = ("removed", "share")  # a column of floats that says what a row is about
 
 
 @cache
@@ -45,6 +46,7 @@ def base(name: str) -> dict[str, pd.DataFrame]:
         "recorded": lambda: Recordings(layer_sign={}).tables(),
         "context": lambda: {"encoder_context": Closed().table(), "task_scores": task_scores(sweeps)},
         "transplants": lambda: Transplants().tables(),
+        "probed": lambda: Probed().tables(),
         "corpora": lambda: corpora(Recordings(), Recordings(corpus=1)),
     }[name]()
     return {name: keyed(frame) for name, frame in tables.items()}

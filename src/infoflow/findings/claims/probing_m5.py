@@ -3,7 +3,7 @@
 from .._condition import CORRELATION, Condition, exceeds
 from .._finding import Control, Curves, Finding
 from .._model_group import MASKED
-from .._probing import accuracy_of, bits, shuffled_layers
+from .._probing import TOKEN_TASKS, accuracy, bits, shuffled_layers
 from .._shapes import spearman
 from .._sources import DESCRIPTION_LENGTH
 from .._table import Reading
@@ -12,8 +12,8 @@ LEAST = 0.9
 READS: dict[str, Reading] = {
     "online": bits(MASKED),
     "variational": bits(MASKED, code="variational"),
-    "linear": accuracy_of(MASKED, "linear"),
-    "mlp": accuracy_of(MASKED, "mlp"),
+    "linear": accuracy(MASKED, TOKEN_TASKS),
+    "mlp": accuracy(MASKED, TOKEN_TASKS, probe="mlp"),
 }
 
 

@@ -17,7 +17,13 @@ def test(curves: Curves) -> list[Condition]:
     names = layer_names(causal.shape[1] - 1, 0)
     return [
         exceeds(
-            "causal LM: some layer above the top", causal[:, :-1] - causal[:, -1:], 0.0, "accuracy", names, over="any"
+            "causal LM: some layer above the top",
+            causal[:, :-1] - causal[:, -1:],
+            0.0,
+            "accuracy",
+            names,
+            over="any",
+            alone=False,
         ),
         exceeds(
             "translation: the top above every other layer",

@@ -7,10 +7,10 @@ from .._probing import depths
 from .._sources import PIPELINE
 from .._table import Reading, untrained
 
-SYNTAX, SEMANTICS = ("upos", "arc-label"), ("ner", "coreference")
+SYNTAX, SEMANTICS = ("upos", "arc-label"), ("ner-spans", "coreference")
 READS: dict[str, Reading] = {
-    "syntax": depths(MASKED, SYNTAX, "K(s)"),
-    "semantics": depths(MASKED, SEMANTICS, "K(s)"),
+    "syntax": depths(MASKED, SYNTAX, "k_weights"),
+    "semantics": depths(MASKED, SEMANTICS, "k_weights"),
 }
 
 

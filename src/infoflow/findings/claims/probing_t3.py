@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .._condition import Condition, exceeds, stays_below
+from .._condition import SHARE, Condition, exceeds, stays_below
 from .._finding import Control, Curves, Finding
 from .._model_group import MASKED
 from .._probing import cumulative_shape
@@ -15,13 +15,13 @@ READS: dict[str, Reading] = {"shape": cumulative_shape(MASKED)}
 def test(curves: Curves) -> list[Condition]:
     falling, peaks = curves["shape"][:, :1], curves["shape"][:, 1:]
     return [
-        stays_below("share of steps at which a score falls", falling, 0.5, "share of steps", bounds=(0.0, 1.0)),
+        stays_below("share of steps at which a score falls", falling, 0.5, "share of steps", bounds=SHARE, alone=False),
         exceeds(
             "share of tasks whose score is highest below the top",
             peaks,
             np.nextafter(0.5, 0.0),
             "share of tasks",
-            bounds=(0.0, 1.0),
+            bounds=SHARE,
             published=9 / 11,
         ),
     ]

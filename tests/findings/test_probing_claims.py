@@ -1,0 +1,94 @@
+"""The claims about probes on invented tables: where they hold, and what makes each fail or leaves it open."""
+
+import pytest
+
+from .probed_tables import BITS, CUMULATIVE, UUAS, Probed
+
+TESTED = [f"probing:{name}" for name in ("T-1", "T-2", "T-3", "M-1", "M-2", "M-3", "M-5", "M-6", "P-1", "P-2", "P-3",
+                                         "P-4", "P-6")]  # fmt: skip
+
+
+def verdict(name: str, given: Probed, **changes):
+    from infoflow.findings import FINDINGS, evaluate
+
+    tables = {table: frame for table, frame in {**given.tables(), **changes}.items() if frame is not None}
+    return evaluate(tables, [FINDINGS[f"probing:{name.removeprefix('probing:')}"]]).iloc[0]
+
+
+@pytest.mark.parametrize("name", TESTED)
+def test_it_holds_where_every_number_is_as_published(name):
+    found = verdict(name, Probed())
+    assert found["verdict"] == "holds", (found["reason"], found["note"])
+
+
+def _changed(**curves) -> Probed:
+    given = Probed()
+    for name, curve in curves.items():
+        own = getattr(given, name)
+        setattr(given, name, {**own, **curve} if isinstance(curve, dict) else curve)
+    return given
+
+
+FLAT = ((0.8,) * 5, (0.8,) * 5)
+FAILING = {
+    "T-1": {"layers": {"coreference": 1.2}},
+    "T-2": {"mixes": {"coreference": 0.9}},
+    "T-3": {"cumulative": ((0.70, 0.80, 0.86, 0.88, 0.90), CUMULATIVE[1])},
+    "M-1": {"bits": {"control": ((4400, 4000, 3800, 3900, 3950), BITS["control"][1])}},
+    "M-2": {"bits": {"task": ((4000, 3600, 2000, 2100, 2200), BITS["task"][1])}},
+    "M-3": {"bits": {"task": (BITS["task"][0], (4000, 3000, 3400, 3900, 4205))}},
+    "M-5": {"variational": {"task": ((2000, 4000, 2600, 3900, 2200), BITS["task"][1])}},
+    "M-6": {"surviving": {"control": (22, 17, 16, 16, 17)}},
+    "P-1": {"scores": {("upos", "linear", "selectivity"): ((0.40, 0.30, 0.3, 0.3, 0.3), (0.1,) * 5)}},
+    "P-2": {"few": {"task": ((0.5, 0.5, 0.5, 0.5, 0.5), (0.48, 0.46, 0.46, 0.45, 0.44))}},
+    "P-3": {"scores": {("word", "linear", "accuracy"): ((0.95, 0.9, 0.9, 0.9, 0.9), (0.95, 0.8, 0.7, 0.6, 0.5))}},
+    "P-4": {"uuas": ((0.50, 0.49, 0.48, 0.47, 0.46), UUAS[1])},
+    "P-6": {"grandparent": {"translation": ((0.50, 0.56, 0.70, 0.66, 0.60), (0.4,) * 5)}},
+}
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_it_fails_where_the_numbers_say_the_opposite(name):
+    found = verdict(name, _changed(**FAILING[name]))
+    assert found["verdict"] == "fails", (found["reason"], found["note"])
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "control"),
+    [
+        ("P-1", {("upos", "linear", "selectivity"): ((0.1, 0.3, 0.36, 0.35, 0.34),) * 2}, "untrained model"),
+    ],
+)
+def test_untrained_models_that_show_it_too_leave_it_open(name, changes, control):
+    found = verdict(name, _changed(scores=changes))
+    assert (found["verdict"], found["control_name"]) == ("undetermined", control)
+
+
+def test_trees_that_an_untrained_model_shows_are_not_learned():
+    given = Probed()
+    given.uuas, given.spearman = (given.uuas[0],) * 2, (given.spearman[0],) * 2
+    assert verdict("P-4", given)["verdict"] == "undetermined"
+
+
+def test_a_code_of_random_labels_as_short_as_the_task_leaves_it_open():
+    found = verdict("M-1", _changed(bits={"shuffled": BITS["task"]}))
+    assert found["verdict"] == "undetermined"
+    assert found["control_name"] == "shuffled labels in place of the task"
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "task"),
+    [("T-1", "probe_depth", "coreference"), ("P-3", "probe_scores", "word"), ("P-6", "probe_scores", "grandparent")],
+)
+def test_it_cannot_be_tested_without_its_task(name, table, task):
+    frame = Probed().tables()[table]
+    found = verdict(name, Probed(), **{table: frame[frame["task"] != task]})
+    assert found["verdict"] == "not testable here"
+    assert task in found["reason"]
+
+
+def test_what_needs_other_data_says_so():
+    from infoflow.findings import FINDINGS, evaluate
+
+    found = evaluate(Probed().tables(), [FINDINGS["probing:M-4"], FINDINGS["probing:P-5"]])
+    assert set(found["verdict"]) == {"not testable here"}
