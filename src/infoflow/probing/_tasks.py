@@ -18,6 +18,9 @@ from ._sentence_tasks import SENTENCE_TASKS
 from ._span_tasks import SPAN_TASKS, SPANS_SUFFIX, iob_kind
 from ._token_tasks import TOKEN_TASKS, tag_kind
 
+MINIMAL_PAIRS_TASK = "minimal-pairs"
+"""What `MinimalPairs` asks, beside the tasks of probes."""
+
 MOST_CLASSES = 10_000
 """Labels that a task may have: a probe has an output for each."""
 
@@ -124,6 +127,18 @@ def _kind(name: str, corpus: Corpus) -> Kind:
     if missing := kind.missing(corpus.columns):
         raise _lacking(name, missing, corpus)
     return kind
+
+
+def check_task(name: str, corpus: Corpus) -> None:
+    """Raise a UserError that says what is missing unless the corpus can be asked the task; `minimal-pairs` too."""
+    if name != MINIMAL_PAIRS_TASK:
+        _kind(name, corpus)
+    elif "bad" not in corpus.columns:
+        raise UserError(
+            f"{name} needs pairs of an acceptable and another sentence. The corpus {corpus.name} has "
+            f"{', '.join(sorted(corpus.columns))}.\nGive a .tsv of phenomenon, good and bad sentence, or of a table "
+            "name their columns: --text-column NAME --bad-column NAME."
+        )
 
 
 def _needs(kind: Kind) -> str:

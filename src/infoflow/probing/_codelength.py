@@ -1,0 +1,99 @@
+"""Description length: in how many bits the labels can be sent to someone who has the features."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from torch import Tensor
+
+from infoflow.foundation import UserError
+
+from ._codelength_targets import CodedTargets
+
+Features = Tensor | np.ndarray
+Labelled = tuple[Features, Features]
+"""Features and labels."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Codelength:
+    """A code's length, in bits. Fields are floats for one probe; arrays over seeds, layers, or both for several."""
+
+    bits: Any
+    """Of the whole code: `model_bits` and `data_bits`."""
+    data_bits: Any
+    """Cross-entropy of all training labels under the probe that was trained on all of them."""
+    uniform_bits: float
+    r"""What the labels cost one who knows nothing but the number K of classes: $N \log_2 K$."""
+    accuracy: Any
+    """Of the same probe on the test data; NaN without."""
+    targets: int
+    """N: labels that count."""
+    blocks: tuple[int, ...]
+    """Of the online code: how many labels are known after each block; else empty."""
+    target_bits: np.ndarray
+    """What the code spends on each given target, (targets, ...), a variational one without the model; 0 for ignored."""
+    target_data_bits: np.ndarray
+    """What each adds to `data_bits`."""
+    surviving: Any = None
+    """Of a variational code: inputs of each linear layer that are left, (..., linear layers); else None."""
+    log_alpha: tuple[np.ndarray, ...] = ()
+    r"""Of a variational code: $\log \alpha$ of each linear layer's inputs, (..., inputs); a histogram has two modes."""
+    units: Literal["bits", "mixed"] = "bits"
+    """`"mixed"`: natural logarithms beside binary ones, as in the reference's code; for comparison with it only."""
+
+    @property
+    def model_bits(self) -> Any:
+        """What the probe itself costs: `bits` less `data_bits`."""
+        return self.bits - self.data_bits
+
+    @property
+    def compression(self) -> Any:
+        """`uniform_bits / bits`: 1 where features tell nothing."""
+        return self.uniform_bits / self.bits
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Several:
+    """How results over probes are given back: without an axis of seeds or layers where none was asked for."""
+
+    given: CodedTargets
+    seed: int | Sequence[int]
+    axes: int
+    """Of the features: 2 for one layer."""
+
+    @property
+    def seeds(self) -> list[int]:
+        return [self.seed] if isinstance(self.seed, int) else list(self.seed)
+
+    def of(self, values_P: np.ndarray) -> Any:
+        """Values (P, ...) as (seeds, layers, ...), or a float."""
+        shaped = np.asarray(values_P).reshape(len(self.seeds), self.given.layers, *np.shape(values_P)[1:])
+        if self.axes == 2:
+            shaped = shaped[:, 0]
+        if isinstance(self.seed, int):
+            shaped = shaped[0]
+        return float(shaped) if shaped.ndim == 0 else shaped
+
+    def by_target(self, costs_NP: np.ndarray, order: np.ndarray) -> np.ndarray:
+        """Costs of the targets in this order as those of the given targets, (targets, ...)."""
+        spread = np.zeros((self.given.num, costs_NP.shape[1]), dtype=np.float32)
+        spread[self.given.at[order]] = costs_NP
+        shaped = np.moveaxis(np.asarray(self.of(spread.T)), -1, 0)
+        return np.ascontiguousarray(shaped)
+
+
+def beside(given: CodedTargets, other: Labelled | None, name: str) -> CodedTargets | None:
+    """Development or test data in the form of the training data.
+
+    Raises:
+        UserError: Layers or widths differ; and as `CodedTargets.of`.
+    """
+    if other is None:
+        return None
+    made = CodedTargets.of(*other, given.classes)
+    if made.x_NLD.shape[1:] != given.x_NLD.shape[1:]:
+        found, wanted = tuple(made.x_NLD.shape[1:]), tuple(given.x_NLD.shape[1:])
+        raise UserError(f"{name} must have the layers and the width of x, {wanted}. Got {found}.")
+    return made

@@ -1,0 +1,158 @@
+"""Many small probes trained at once: one step of all layers and seeds is one batched product."""
+
+# P probe, B target, D input, K class
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from infoflow.foundation import stream
+
+_PLATEAU = 1e-4  # relative: what torch's ReduceLROnPlateau takes for an improvement
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Schedule:
+    """Adam whose rate falls when the development loss stops falling, each probe on its own."""
+
+    rate: float = 1e-3
+    factor: float = 0.5
+    """What the rate is multiplied by after every evaluation without a new best loss (ReduceLROnPlateau, patience 0)."""
+    patience: int = 5
+    """A probe stops after so many evaluations without an improvement of `least`."""
+    least: float = 1e-3
+    """In the unit of the loss."""
+    epochs: int = 50
+    """At most; one evaluation after each."""
+
+
+class StackedAdam:
+    """Adam on parameters whose first axis is the probe, each with a rate of its own.
+
+    Source: [@kingma2015]; the numbers are those of `torch.optim.Adam`.
+    """
+
+    def __init__(self, parameters: Sequence[Tensor], rates: Float[Tensor, " probe"]) -> None:
+        self.rates, self._steps = rates, 0
+        self._first = [torch.zeros_like(each) for each in parameters]
+        self._second = [torch.zeros_like(each) for each in parameters]
+
+    @torch.no_grad()
+    def step(self, parameters: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
+        self._steps += 1
+        unbiased, spread = 1 - 0.9**self._steps, math.sqrt(1 - 0.999**self._steps)
+        torch._foreach_lerp_(self._first, list(gradients), 0.1)
+        torch._foreach_mul_(self._second, 0.999)
+        torch._foreach_addcmul_(self._second, list(gradients), list(gradients), 0.001)
+        divisors = torch._foreach_sqrt(self._second)
+        torch._foreach_div_(divisors, spread)
+        torch._foreach_add_(divisors, 1e-8)
+        for value, first, divisor in zip(parameters, self._first, divisors, strict=True):
+            rates = (self.rates / unbiased).view(-1, *[1] * (value.dim() - 1))
+            value.addcdiv_(first * rates, divisor, value=-1)
+
+    def keep(self, index: Int[Tensor, " kept"]) -> None:
+        """Go on with these probes alone."""
+        self.rates = self.rates[index]
+        self._first = [each[index] for each in self._first]
+        self._second = [each[index] for each in self._second]
+
+
+class Plateau:
+    """When to lower the rate of a probe and when to stop it, by its losses on the development data."""
+
+    def __init__(self, probes: int, schedule: Schedule, device: torch.device) -> None:
+        self._schedule = schedule
+        self._lowest = torch.full((probes,), math.inf, device=device)
+        self.best = torch.full((probes,), math.inf, device=device)
+        self._since = torch.zeros(probes, dtype=torch.long, device=device)
+
+    def see(self, losses: Float[Tensor, " probe"], adam: StackedAdam) -> tuple[Tensor, Tensor]:
+        """Which probes are better than ever by `least`, and which go on; without a new best, rates fall."""
+        better = losses < self.best - self._schedule.least
+        self.best = torch.where(better, losses, self.best)
+        self._since = torch.where(better, 0, self._since + 1)
+        falls = losses < self._lowest * (1 - _PLATEAU)
+        self._lowest = torch.where(falls, losses, self._lowest)
+        adam.rates = torch.where(falls, adam.rates, adam.rates * self._schedule.factor)
+        return better, self._since < self._schedule.patience
+
+    def keep(self, index: Int[Tensor, " kept"]) -> None:
+        self._lowest, self.best, self._since = self._lowest[index], self.best[index], self._since[index]
+
+
+Losses = Callable[[Sequence[Tensor], Int[Tensor, " probe"], Tensor], Tensor]
+"""Of these parameters of the probes at these places, on this batch: one loss each."""
+
+
+def train_stacked(
+    parameters: Sequence[Tensor],
+    batches: Callable[[int], Iterator[Tensor]],
+    loss: Losses,
+    development: Callable[[Sequence[Tensor], Int[Tensor, " probe"]], Tensor],
+    schedule: Schedule,
+) -> list[Tensor]:
+    """The parameters of each probe at its best evaluation. Probes that have stopped cost nothing more.
+
+    Args:
+        parameters: First values, probes along the first axis.
+        batches: Of an epoch; a batch holds for each seed what is read, and all probes see every batch.
+        loss: What is minimised; a probe's loss depends on its own parameters alone.
+        development: What is evaluated after each epoch; not a number counts as no improvement.
+        schedule: Rate, when it falls, when a probe stops.
+    """
+    best = [each.detach().clone() for each in parameters]
+    current = [each.detach().clone().requires_grad_() for each in parameters]
+    probes = len(best[0])
+    active = torch.arange(probes, device=best[0].device)
+    adam = StackedAdam(current, torch.full((probes,), schedule.rate, device=best[0].device))
+    plateau = Plateau(probes, schedule, best[0].device)
+    for epoch in range(schedule.epochs):
+        for batch in batches(epoch):
+            with torch.enable_grad():
+                gradients = torch.autograd.grad(loss(current, active, batch).sum(), current)
+            adam.step(current, gradients)
+        with torch.no_grad():
+            better, going = plateau.see(development(current, active), adam)
+            for kept, value in zip(best, current, strict=True):
+                kept[active[better]] = value[better]
+        if not bool(going.any()):
+            break
+        if not bool(going.all()):
+            index = going.nonzero()[:, 0]
+            current = [each.detach()[index].requires_grad_() for each in current]
+            active = active[index]
+            adam.keep(index)
+            plateau.keep(index)
+    return best
+
+
+def mlp_parameters(key: str, seeds: Sequence[int], layers: int, sizes: Sequence[int]) -> list[Tensor]:
+    r"""Weights (P, in, out) and biases (P, 1, out) of perceptrons of these sizes; P = seeds × layers, layers inner.
+
+    Uniform within $\pm 1/\sqrt{\text{in}}$, as `torch.nn.Linear`. All layers of a seed begin alike, so that they
+    differ by their inputs alone.
+    """
+    made: list[Tensor] = []
+    generators = [stream(key, seed) for seed in seeds]
+    for given, out in pairwise(sizes):
+        for shape in ((given, out), (1, out)):
+            bound = 1 / math.sqrt(given)
+            drawn = torch.stack([torch.from_numpy(each.uniform(-bound, bound, shape)).float() for each in generators])
+            made.append(drawn.repeat_interleave(layers, dim=0))
+    return made
+
+
+def mlp_logits(parameters: Sequence[Tensor], x_PBD: Float[Tensor, "probe target width"]) -> Tensor:
+    """Logits (P, B, K) of perceptrons with ReLU between their layers."""
+    hidden = x_PBD
+    for place in range(0, len(parameters), 2):
+        if place:
+            hidden = hidden.relu()
+        hidden = torch.baddbmm(parameters[place + 1], hidden, parameters[place])
+    return hidden
