@@ -111,9 +111,8 @@ def _catalogue() -> str:
 
 def _by_layer(frame: "pd.DataFrame", **chosen: Any) -> dict[int, dict[str, Any]]:
     """The rows with these values, by layer."""
-    for name, value in chosen.items():
-        frame = frame[frame[name] == value]
-    return {row["layer"]: row for row in frame.to_dict("records")}
+    rows = frame.to_dict("records")
+    return {row["layer"]: row for row in rows if all(row[name] == value for name, value in chosen.items())}
 
 
 def _value(row: dict[str, Any] | None) -> str:
@@ -125,13 +124,13 @@ def _interval(row: dict[str, Any] | None) -> str:
 
 
 def _parts(frame: "pd.DataFrame", *names: str) -> Iterator[tuple[list[str], "pd.DataFrame"]]:
-    for keys, part in frame.groupby(list(names), sort=False):
-        yield [str(key) for key in keys], part
+    for keys in frame[list(names)].drop_duplicates().itertuples(index=False):
+        yield [str(key) for key in keys], frame.loc[(frame[list(names)] == list(keys)).all(axis=1)]
 
 
 def _show_scores(frame: "pd.DataFrame") -> None:
     """Accuracies of linear and MLP probes on all training data."""
-    frame = frame[(frame["share"] == frame["share"].max()) & (frame["words"] == "all")]
+    frame = frame.loc[(frame["share"] == frame["share"].max()) & (frame["words"] == "all")]
     for (task, probe, stack), part in _parts(frame, "task", "probe", "stack"):
         own = _by_layer(part, trained=True, labels="task", metric="accuracy")
         untrained = _by_layer(part, trained=False, labels="task", metric="accuracy")
@@ -220,7 +219,7 @@ def _show_pairs(frame: "pd.DataFrame") -> None:
     """Shares of minimal pairs, of all layer by layer, and of each phenomenon at the top."""
     from infoflow.probing import ALL_PAIRS
 
-    frame = frame[frame["metric"] == "preferred"]
+    frame = frame.loc[frame["metric"] == "preferred"]
     own = _by_layer(frame, trained=True, phenomenon=ALL_PAIRS)
     untrained = _by_layer(frame, trained=False, phenomenon=ALL_PAIRS)
     columns = ["acceptable preferred [95% interval]", "chance", "untrained"]

@@ -7,6 +7,8 @@ from ._batched import ProbeSettings as ProbeSettings
 from ._batched import TrainedProbes as TrainedProbes
 from ._batched import train_probes as train_probes
 from ._codelength import Codelength as Codelength
+from ._codelength import DescriptionLength as DescriptionLength
+from ._codelength_measure import Codelength as Codelength
 from ._codelength_online import online_codelength as online_codelength
 from ._codelength_variational import VariationalTraining as VariationalTraining
 from ._codelength_variational import variational_codelength as variational_codelength
@@ -25,6 +27,8 @@ from ._depth_statistics import kl_from_uniform as kl_from_uniform
 from ._depth_statistics import kl_of_differences as kl_of_differences
 from ._depth_statistics import mixing_entropy as mixing_entropy
 from ._depth_statistics import negative_mass as negative_mass
+from ._edge_measure import EdgeDepth as EdgeDepth
+from ._edge_measure import EdgeProbe as EdgeProbe
 from ._edge_probe import CumulativeProbes as CumulativeProbes
 from ._edge_probe import EdgeSettings as EdgeSettings
 from ._edge_probe import Spans as Spans
@@ -46,6 +50,7 @@ from ._probe_measure import Probe as Probe
 from ._probe_scores import Selectivity as Selectivity
 from ._probe_scores import selectivity as selectivity
 from ._stacked import Schedule as Schedule
+from ._structural_measure import StructuralProbe as StructuralProbe
 from ._structural_probe import StructuralMaps as StructuralMaps
 from ._structural_probe import random_maps as random_maps
 from ._structural_probe import structural_probe as structural_probe

@@ -17,7 +17,7 @@ Labelled = tuple[Features, Features]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Codelength:
+class DescriptionLength:
     """A code's length, in bits. Fields are floats for one probe; arrays over seeds, layers, or both for several."""
 
     bits: Any
@@ -26,8 +26,8 @@ class Codelength:
     """Cross-entropy of all training labels under the probe that was trained on all of them."""
     uniform_bits: float
     r"""What the labels cost one who knows nothing but the number K of classes: $N \log_2 K$."""
-    accuracy: Any
-    """Of the same probe on the test data; NaN without."""
+    test_right: np.ndarray | None
+    """Whether the same probe predicts each label of the test data, (targets, ...); None without test data."""
     targets: int
     """N: labels that count."""
     blocks: tuple[int, ...]
@@ -47,6 +47,11 @@ class Codelength:
     def model_bits(self) -> Any:
         """What the probe itself costs: `bits` less `data_bits`."""
         return self.bits - self.data_bits
+
+    @property
+    def accuracy(self) -> Any:
+        """On the test data; NaN without."""
+        return float("nan") if self.test_right is None else self.test_right.mean(axis=0)
 
     @property
     def compression(self) -> Any:
@@ -80,8 +85,11 @@ class Several:
         """Costs of the targets in this order as those of the given targets, (targets, ...)."""
         spread = np.zeros((self.given.num, costs_NP.shape[1]), dtype=np.float32)
         spread[self.given.at[order]] = costs_NP
-        shaped = np.moveaxis(np.asarray(self.of(spread.T)), -1, 0)
-        return np.ascontiguousarray(shaped)
+        return self.targets_first(spread)
+
+    def targets_first(self, values_NP: np.ndarray) -> np.ndarray:
+        """Values of targets (N, P) as (targets, seeds, layers)."""
+        return np.ascontiguousarray(np.moveaxis(np.asarray(self.of(values_NP.T)), -1, 0))
 
 
 def beside(given: CodedTargets, other: Labelled | None, name: str) -> CodedTargets | None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from infoflow.foundation import UserError
 
-from ._codelength import Codelength, Features, Labelled, Several, beside
+from ._codelength import DescriptionLength, Features, Labelled, Several, beside
 from ._codelength_targets import PREFIXES, CodedTargets, sent_blocks, shuffled_batches
 from ._stacked import Schedule, mlp_logits, mlp_parameters, train_stacked
 
@@ -32,7 +32,7 @@ def online_codelength(
     schedule: Schedule | None = None,
     shuffle_seed: int = 0,
     legacy_units: bool = False,
-) -> Codelength:
+) -> DescriptionLength:
     r"""The online (prequential) code: each block of labels is sent with a probe trained on all blocks before it.
 
     $$ L = t_1 \log_2 K - \sum_{i=1}^{S-1} \log_2 p_{\theta_i}(y_{t_i+1..t_{i+1}} \mid x_{t_i+1..t_{i+1}}) $$
@@ -88,14 +88,14 @@ def online_codelength(
             if index < len(blocks) - 1:
                 costs[known : blocks[index + 1]] = coder.nats(final, known, blocks[index + 1])
         data = coder.nats(final, 0, len(given))
-        accuracy = coder.accuracy(final, beside(given, test, "test"))
+        right = coder.right(final, beside(given, test, "test"))
     unit = 1.0 if legacy_units else math.log(2)
     costs[blocks[0] :] /= unit
-    return Codelength(
+    return DescriptionLength(
         bits=several.of(costs.sum(0)),
         data_bits=several.of(data.sum(0) / unit),
         uniform_bits=len(given) * math.log2(classes),
-        accuracy=several.of(accuracy),
+        test_right=None if right is None else several.targets_first(right),
         targets=len(given),
         blocks=blocks,
         target_bits=several.by_target(costs, order),
@@ -143,14 +143,14 @@ class _Coder:
             part, every = self.sent.taken(np.arange(start, end)), self._every
             return part.nats(lambda x: mlp_logits(parameters, x), every).double().cpu().numpy()
 
-    def accuracy(self, parameters: Sequence[Tensor], test: CodedTargets | None) -> np.ndarray:
-        """Share of the test labels that each probe predicts, (P,)."""
-        right = torch.zeros(len(self._every), device=self.sent.y_N.device)
+    def right(self, parameters: Sequence[Tensor], test: CodedTargets | None) -> np.ndarray | None:
+        """Which test labels each probe predicts, (N, P)."""
         if test is None:
-            return np.full(len(right), np.nan)
+            return None
+        right: list[Tensor] = []
         with torch.no_grad():
             test.nats(lambda x: mlp_logits(parameters, x), self._every, right)
-        return (right / len(test)).cpu().numpy()
+        return torch.cat(right).cpu().numpy()
 
     @property
     def _every(self) -> Tensor:

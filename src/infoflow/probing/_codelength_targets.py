@@ -94,11 +94,11 @@ class CodedTargets:
         return self.x_NLD[index_SB[active // self.layers], (active % self.layers)[:, None]]
 
     def nats(
-        self, logits: Callable[[Tensor], Tensor], active: Int[Tensor, " probe"], right: Tensor | None = None
+        self, logits: Callable[[Tensor], Tensor], active: Int[Tensor, " probe"], right: list[Tensor] | None = None
     ) -> Float[Tensor, "target probe"]:
         """−ln p of each label under the probes at these places, of which `logits` knows what they say of (P, B, D).
 
-        `right`, (probes,), is given how many labels each predicts.
+        `right` is given which labels each predicts, part by part, (targets, probes).
         """
         size = max(1, _LOGITS // (len(active) * max(self.classes, self.x_NLD.shape[2])))
         found = []
@@ -107,7 +107,7 @@ class CodedTargets:
             said = logits(x_PBD)
             y_PB = self.y_N[start : start + size].expand(len(active), -1)
             if right is not None:
-                right += (said.argmax(2) == y_PB).sum(1)
+                right.append((said.argmax(2) == y_PB).T)
             found.append(said.log_softmax(2).gather(2, y_PB[..., None])[..., 0].neg().T)
         return torch.cat(found)
 

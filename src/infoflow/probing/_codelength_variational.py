@@ -15,7 +15,7 @@ from torch.nn.functional import softplus
 
 from infoflow.foundation import UserError, hash64, stream
 
-from ._codelength import Codelength, Features, Labelled, Several, beside
+from ._codelength import DescriptionLength, Features, Labelled, Several, beside
 from ._codelength_targets import CodedTargets, shuffled_batches
 from ._stacked import StackedAdam
 
@@ -46,7 +46,7 @@ def variational_codelength(
     training: VariationalTraining | None = None,
     threshold: float | Sequence[float] = 0.0,
     legacy_units: bool = False,
-) -> Codelength:
+) -> DescriptionLength:
     r"""The variational code: the probe itself, by Bayesian compression, and the labels under it.
 
     $$ L = \mathrm{KL}(q(w, z) \,\|\, p) - \sum_n \log_2 \hat p(y_n \mid x_n) $$
@@ -81,21 +81,20 @@ def variational_codelength(
         sizes = (given.x_NLD.shape[2], *hidden, classes)
         parameters = _trained(given, several.seeds, sizes, training)
         every = torch.arange(len(parameters[0]), device=given.y_N.device)
-        right = torch.zeros(len(every), device=given.y_N.device)
+        right: list[Tensor] = []
         with torch.no_grad():
             data = given.nats(lambda x: mean_logits(parameters, x), every).double().cpu().numpy()
             model = total_kl(parameters).double().cpu().numpy()
             if (beside_test := beside(given, test, "test")) is not None:
                 beside_test.nats(lambda x: mean_logits(parameters, x), every, right)
         alphas = [log_alpha(*parameters[at : at + 2])[:, 0].cpu().numpy() for at in range(0, len(parameters), _EACH)]
-    accuracy = np.full(len(every), np.nan) if beside_test is None else (right / len(beside_test)).cpu().numpy()
     unit = 1.0 if legacy_units else math.log(2)
     by_target = several.by_target(data / unit, np.arange(len(given)))
-    return Codelength(
+    return DescriptionLength(
         bits=several.of((model + data.sum(0)) / unit),
         data_bits=several.of(data.sum(0) / unit),
         uniform_bits=len(given) * math.log2(classes),
-        accuracy=several.of(accuracy),
+        test_right=several.targets_first(torch.cat(right).cpu().numpy()) if right else None,
         targets=len(given),
         blocks=(),
         target_bits=by_target,

@@ -6,7 +6,6 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 import torch
@@ -19,7 +18,6 @@ from infoflow.foundation import UserError, hash64, stream
 from ._codelength_targets import shuffled_batches
 from ._stacked import Schedule, train_stacked
 
-Output = Literal["softmax", "sigmoid"]
 _HELD = 1 << 24  # numbers in the mixed states of a batch that is only read
 
 
@@ -32,7 +30,7 @@ class EdgeSettings:
     hidden: int = 256
     """Units of the one hidden layer."""
     dropout: float = 0.3
-    output: Output = "softmax"
+    output: str = "softmax"
     """`"sigmoid"`: each label yes or no, for spans of several labels."""
     batch: int = 32
     """Examples in a step."""
@@ -263,7 +261,7 @@ def _parts(spans: Spans, cost: int) -> Iterator[np.ndarray]:
         yield np.arange(start, min(start + size, len(spans)))
 
 
-def _check_spans(name: str, spans: Spans, classes: int, output: Output) -> None:
+def _check_spans(name: str, spans: Spans, classes: int, output: str) -> None:
     if len(spans) == 0:
         raise UserError(f"An edge probe needs spans in each part. The part {name} has none.")
     for ends in (spans.first, spans.second):

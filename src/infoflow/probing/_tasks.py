@@ -8,7 +8,7 @@ import numpy as np
 from datasets import Dataset
 
 from infoflow.corpus import Corpus, split_numbers
-from infoflow.foundation import UserError, as_written, hash64
+from infoflow.foundation import UserError, as_written, current_display, hash64
 
 from ._changed_sentences import CHANGED_TASKS
 from ._examples import Examples, Part, ProbeTask
@@ -92,6 +92,10 @@ def build_task(
     found = [_part(part, each, names, left_out) for part, each in zip(_PARTS, asked, strict=True)]
     for part, each in zip(_PARTS, found, strict=True):
         _check_part(name, part, len(each.examples), corpus)
+    counted = {reason: count for reason, count in left_out.items() if count}
+    if counted:
+        listed = "; ".join(f"{count:,} {reason}" for reason, count in counted.items())
+        current_display().note(f"{name} of {corpus.name} leaves out {listed}.")
     return ProbeTask(
         name=name,
         unit=kind.unit,
@@ -99,7 +103,7 @@ def build_task(
         train=found[0],
         dev=found[1],
         test=found[2],
-        left_out={reason: count for reason, count in left_out.items() if count},
+        left_out=counted,
     )
 
 

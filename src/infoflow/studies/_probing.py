@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from infoflow.corpus import Corpus
 from infoflow.flow import AbstractMeasure
+from infoflow.foundation import SilentDisplay, use_display
 from infoflow.probing import (
     MINIMAL_PAIRS_TASK,
     Codelength,
@@ -11,6 +12,7 @@ from infoflow.probing import (
     MinimalPairs,
     Probe,
     StructuralProbe,
+    build_task,
     check_task,
     load_task_corpus,
 )
@@ -63,7 +65,12 @@ def probed_corpus(options: "AnalyzeOptions") -> Corpus:
         return at_most(corpus if "bad" in corpus.columns else distinct(corpus), options.sentences)
 
     corpus = read(options.corpus, options.labels)
-    return corpus.with_test(read(options.test, "")) if options.test else corpus
+    corpus = corpus.with_test(read(options.test, "")) if options.test else corpus
+    with use_display(SilentDisplay()):  # what is left out is told where it is probed
+        for task in tasks:
+            if task != MINIMAL_PAIRS_TASK:
+                build_task(task, corpus)  # what is wrong with it is told before any model is read
+    return corpus
 
 
 def asks_tasks(plan: AnalysisPlan) -> bool:

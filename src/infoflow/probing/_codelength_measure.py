@@ -1,0 +1,260 @@
+"""How hard a task is to read from each layer, in bits."""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from infoflow.flow import Intervention, PassOptions, Reader
+from infoflow.foundation import UserError, current_display, stream
+from infoflow.results import Column, TableSchema, estimate_columns
+
+from ._codelength import DescriptionLength
+from ._codelength_online import online_codelength
+from ._codelength_variational import VariationalTraining, variational_codelength
+from ._controls import PARTS, control_labels, example_types
+from ._over_probe_seeds import SEED_COLUMNS, block_sums, replicated, seed_estimate
+from ._probe_inputs import ExampleRows, Scaling
+from ._probed_task import ProbedTask, TaskChoice, probed_task
+from ._stacked import Schedule
+
+CODES = ("online", "variational")
+LABELS = ("task", "control", "shuffled")
+_RATES = {"online": 1e-3, "variational": 1e-2}
+_EPOCHS = {"online": 50, "variational": 100}
+
+_SCHEMA = TableSchema(
+    name="probe_codelength",
+    version=1,
+    description="Description length of a task's labels given a layer's states, in bits: probe and labels together.",
+    columns=(
+        Column(name="task", dtype="string", unit="", description="what is read from the states"),
+        Column(name="unit", dtype="string", unit="", description="what is labelled: token, span, pair or sentence"),
+        Column(name="probe", dtype="string", unit="", description="linear, or mlp with the sizes of its hidden layers"),
+        Column(name="stack", dtype="string", unit="", description="the stack that reads the text"),
+        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
+        Column(
+            name="labels",
+            dtype="string",
+            unit="",
+            description="task; control: each type of word has one label by lot; shuffled: the task's labels in random "
+            "order, which no code can compress beyond what their frequencies allow",
+        ),
+        Column(name="code", dtype="string", unit="", description="online or variational"),
+        Column(
+            name="metric",
+            dtype="string",
+            unit="",
+            description="bits of the whole code; compression, the uniform code over it; model_bits and data_bits, its "
+            "parts; accuracy on the test part; surviving, inputs that a variational probe keeps",
+        ),
+        Column(
+            name="probe_layer",
+            dtype="int64",
+            unit="",
+            description="of surviving inputs: which linear layer of the probe, from 0; else -1",
+        ),
+        Column(name="training", dtype="int64", unit="targets", description="labels that are coded"),
+        Column(name="capacity", dtype="int64", unit="parameters", description="of one probe"),
+        Column(
+            name="units",
+            dtype="string",
+            unit="",
+            description="bits; mixed: natural logarithms beside binary ones as in the reference's code",
+        ),
+        *estimate_columns(
+            "bits; of compression a ratio, of accuracy a share, of surviving inputs",
+            "see metric; bits scale with the labels coded",
+            "bits, model_bits and data_bits: the uniform code; compression: 1; accuracy: the most frequent training "
+            "label; surviving: all inputs",
+            "labels coded; of accuracy: labels of the test part",
+        ),
+        *SEED_COLUMNS,
+    ),
+)
+
+
+class Codelength(Intervention):
+    r"""Minimum description length of a task's labels, for the task, its control and shuffled labels, at every layer.
+
+    $$ \text{compression} = \frac{N \log_2 K}{L_\text{model} + L_\text{data}} $$
+
+    See `online_codelength` and `variational_codelength`. All layers and seeds of a set of labels train as one batched
+    problem. Features are scaled to mean 0 and deviation 1 over the training part, layer by layer, so that layers of
+    large states are not easier to read; a span is the mean of its words. Intervals hold the choice of sentences and
+    the seeds of the probe.
+
+    With the defaults at most 4,000 training labels are coded, in at most 11 prefixes of together 8,000 labels and 50
+    epochs (online: 7,000 steps), or 100 epochs (variational: 6,300 steps).
+
+    Args:
+        task: One of `tasks()`, or a tag column of the corpus; without what it needs the table is empty.
+        code: `"online"` or `"variational"`.
+        hidden: Sizes of the probe's hidden layers; none: a linear probe. The reference's are (1000, 1000).
+        seeds: How many probes, from `seed` on.
+        sentences: At most so many of the corpus, chosen by hash.
+        examples: At most so many labels in each of the parts that train, stop and score.
+        batch: Labels in a step.
+        rate: Adam's; 0: 0.001 online as the reference, 0.01 variational, whose variances must move by 9.
+        epochs: At most; 0: 50 online, 100 variational (the reference's 200).
+        threshold: In nats: a variational probe's input survives whose log α is below; see `variational_codelength`.
+        seed: Of the choice of sentences, the control's lots, the shuffled order and the probes.
+        legacy_units: As the reference's code counts; the column `units` says so.
+
+    Source: [@voita2020]; control tasks: [@hewitt2019control].
+    """
+
+    table: ClassVar[TableSchema] = _SCHEMA
+
+    def __init__(
+        self,
+        task: str = "upos",
+        code: str = "online",
+        hidden: tuple[int, ...] = (64, 64),
+        seeds: int = 3,
+        sentences: int = 2000,
+        examples: int = 4000,
+        batch: int = 64,
+        rate: float = 0.0,
+        epochs: int = 0,
+        threshold: float = 0.0,
+        seed: int = 0,
+        legacy_units: bool = False,
+    ) -> None:
+        if code not in CODES:
+            raise UserError(f"code must be online or variational. Got {code}.")
+        if seeds < 1 or batch < 1 or rate < 0 or epochs < 0 or any(size < 1 for size in hidden):
+            raise UserError(
+                "seeds, batch and hidden sizes must be at least 1, rate and epochs at least 0 (0: as the code needs). "
+                f"Got {seeds}, {batch}, {list(hidden)}, {rate} and {epochs}."
+            )
+        TaskChoice(name=task, sentences=sentences, examples=examples, seed=seed)
+        self.task, self.code, self.hidden, self.seeds = task, code, tuple(hidden), seeds
+        self.sentences, self.examples, self.batch = sentences, examples, batch
+        self.rate, self.epochs = rate or _RATES[code], epochs or _EPOCHS[code]
+        self.threshold, self.seed, self.legacy_units = threshold, seed, legacy_units
+
+    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
+        choice = TaskChoice(name=self.task, sentences=self.sentences, examples=self.examples, seed=self.seed)
+        probed = probed_task(choice, reader, options)
+        if probed is None:
+            return pd.DataFrame(columns=self.table.column_names)
+        inputs = scaled_inputs(probed)
+        rows = []
+        with current_display().progress(f"Coding {self.task}", len(LABELS), "sets of labels") as progress:
+            for kind in LABELS:
+                labels = self._labels(kind, probed)
+                found = self._coded(inputs, labels, len(probed.task.names), probed.examples("train").sentence)
+                rows += self._rows(kind, probed, labels, found, inputs["train"].shape[2])
+                progress.advance(1)
+        return pd.DataFrame(rows, columns=self.table.column_names)
+
+    def _labels(self, kind: str, probed: ProbedTask) -> Mapping[str, np.ndarray]:
+        own = {name: probed.examples(name).label for name in PARTS}
+        if kind == "control":
+            return control_labels(example_types(probed.task), own, len(probed.task.names), self.seed).of
+        if kind == "shuffled":
+            return {name: stream("shuffled-labels", self.seed, name).permutation(each) for name, each in own.items()}
+        return own
+
+    def _coded(
+        self, inputs: Mapping[str, np.ndarray], labels: Mapping[str, np.ndarray], classes: int, groups: np.ndarray
+    ) -> DescriptionLength:
+        seeds = list(range(self.seed, self.seed + self.seeds))
+        given = {"hidden": self.hidden, "legacy_units": self.legacy_units, "test": (inputs["test"], labels["test"])}
+        if self.code == "online":
+            return online_codelength(
+                inputs["train"],
+                labels["train"],
+                classes,
+                seeds,
+                groups=groups,
+                dev=(inputs["dev"], labels["dev"]),
+                batch=self.batch,
+                schedule=Schedule(rate=self.rate, epochs=self.epochs),
+                shuffle_seed=self.seed,
+                **given,
+            )
+        training = VariationalTraining(rate=self.rate, epochs=self.epochs, batch=self.batch)
+        return variational_codelength(
+            inputs["train"], labels["train"], classes, seeds, training=training, threshold=self.threshold, **given
+        )
+
+    def _rows(
+        self, kind: str, probed: ProbedTask, labels: Mapping[str, np.ndarray], found: DescriptionLength, width: int
+    ) -> list[dict[str, Any]]:
+        classes = len(probed.task.names)
+        key = {
+            "task": self.task,
+            "unit": probed.task.unit,
+            "probe": "-".join(["mlp", *map(str, self.hidden)]) if self.hidden else "linear",
+            "stack": probed.stack,
+            "labels": kind,
+            "code": self.code,
+            "training": found.targets,
+            "capacity": self._capacity(width, classes),
+            "units": found.units,
+        }
+        majority = np.bincount(labels["train"], minlength=classes).argmax()
+        metrics = code_metrics(found, probed.blocks("train"))
+        metrics["accuracy"] = accuracy_metric(found, probed.blocks("test"), float((labels["test"] == majority).mean()))
+        rows = []
+        for metric, (values_SL, replicates_RSL, baseline, count) in metrics.items():
+            for layer in range(values_SL.shape[1]):
+                numbers = seed_estimate(values_SL[:, layer], replicates_RSL[:, :, layer].T, baseline, count)
+                rows.append(key | {"layer": layer, "metric": metric, "probe_layer": -1, **numbers})
+        return rows + (self._surviving(key, found, width) if found.surviving is not None else [])
+
+    def _surviving(self, key: dict[str, Any], found: DescriptionLength, width: int) -> list[dict[str, Any]]:
+        rows = []
+        for place, size in enumerate((width, *self.hidden)):
+            for layer in range(found.surviving.shape[1]):
+                kept = found.surviving[:, layer, place].astype(np.float64)
+                numbers = seed_estimate(kept, np.repeat(kept[:, None], 200, axis=1), size, found.targets)
+                rows.append(key | {"layer": layer, "metric": "surviving", "probe_layer": place, **numbers})
+        return rows
+
+    def _capacity(self, width: int, classes: int) -> int:
+        """Parameters; of a variational probe each weight and bias has a mean and a variance, and so has each gate."""
+        sizes: Sequence[int] = (width, *self.hidden, classes)
+        plain = sum((given + 1) * out for given, out in pairwise(sizes))
+        return plain if self.code == "online" else 2 * (plain + sum(sizes[:-1]))
+
+
+def scaled_inputs(probed: ProbedTask) -> dict[str, np.ndarray]:
+    """Features (examples, layers, width) of each part, at mean 0 and deviation 1 of the training part."""
+    rows = {name: ExampleRows(probed.features[name], probed.examples(name)) for name in PARTS}
+    scaling = Scaling.of(rows["train"])
+    return {name: (each[np.arange(each.shape[0])] - scaling.mean) / scaling.spread for name, each in rows.items()}
+
+
+Metric = tuple[np.ndarray, np.ndarray, float, int]
+"""Values (seeds, layers), replicates (replicates, seeds, layers), baseline, count."""
+
+
+def code_metrics(found: DescriptionLength, blocks: np.ndarray) -> dict[str, Metric]:
+    """Bits, their parts and compression. A replicate has as many labels as the code, of other sentences."""
+    num = found.targets
+    counts = block_sums(np.ones(len(blocks)), blocks)
+    scale = num / replicated(counts)[:, None, None]
+    data = replicated(block_sums(found.target_data_bits.astype(np.float64), blocks)) * scale
+    coded = replicated(block_sums(found.target_bits.astype(np.float64), blocks)) * scale
+    bits = coded if len(found.blocks) else data + found.model_bits
+    uniform = found.uniform_bits
+    return {
+        "bits": (found.bits, bits, uniform, num),
+        "compression": (found.compression, uniform / bits, 1.0, num),
+        "model_bits": (found.model_bits, bits - data, uniform, num),
+        "data_bits": (found.data_bits, data, uniform, num),
+    }
+
+
+def accuracy_metric(found: DescriptionLength, blocks: np.ndarray, majority: float) -> Metric:
+    """Accuracy on the test part."""
+    assert found.test_right is not None
+    right = replicated(block_sums(found.test_right.astype(np.float64), blocks))
+    asked = replicated(block_sums(np.ones(len(blocks)), blocks))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return found.accuracy, right / asked[:, None, None], majority, len(blocks)

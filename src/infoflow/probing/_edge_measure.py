@@ -1,0 +1,320 @@
+"""Where in depth a task is solved: mixing weights and scores of edge probes that see more and more layers."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from infoflow.flow import Intervention, PassOptions, Reader, describe_measure
+from infoflow.foundation import digest
+from infoflow.results import Column, TableSchema, estimate_columns
+
+from ._depth_statistics import (
+    center_of_gravity,
+    contextual_headroom,
+    depth_warnings,
+    differential_scores,
+    expected_layer,
+    kl_from_uniform,
+    kl_of_differences,
+    mixing_entropy,
+    negative_mass,
+)
+from ._edge_probe import EdgeSettings, Spans, edge_probe
+from ._micro_f1 import f1_counts
+from ._over_probe_seeds import SEED_COLUMNS, block_sums, replicated, seed_estimate
+from ._probed_task import ProbedTask, TaskChoice, probed_task
+from ._stacked import Schedule
+
+_ANY, _SHARE = (-math.inf, math.inf), (0.0, 1.0)
+_LEAST_GAIN = 0.02  # of F1 from 0 to 1: two points
+
+_KEYS = (
+    Column(name="task", dtype="string", unit="", description="what is read from the states"),
+    Column(name="unit", dtype="string", unit="", description="what is labelled: token, span, pair or sentence"),
+    Column(name="stack", dtype="string", unit="", description="the stack that reads the text"),
+)
+_SIZES = (
+    Column(name="training", dtype="int64", unit="examples", description="that the probes are trained on"),
+    Column(name="capacity", dtype="int64", unit="parameters", description="of one probe"),
+)
+
+PROBE_MIXING = TableSchema(
+    name="probe_mixing",
+    version=1,
+    description="Edge probes on a learned mix of layers: how layers are weighed, and what each adds to the score.",
+    columns=(
+        *_KEYS,
+        Column(name="layer", dtype="int64", unit="", description="state 0..L; 0 = embeddings"),
+        Column(
+            name="statistic",
+            dtype="string",
+            unit="",
+            description="weight: of the layer in the mix of the probe that sees all; score: micro-F1 of the probe that "
+            "sees the layers up to this one; delta: score less that of the layer below (from 1 on); fraction: delta as "
+            "a share of the headroom, the best score less that of layer 0",
+        ),
+        *_SIZES,
+        *estimate_columns(
+            "share (weight, fraction), F1 from 0 to 1 (score, delta)",
+            "see statistic",
+            "weight: 1 / (L + 1); score: the most frequent label for all; delta, fraction: 0",
+            "test examples",
+        ),
+        *SEED_COLUMNS,
+    ),
+)
+
+PROBE_DEPTH = TableSchema(
+    name="probe_depth",
+    version=1,
+    description="At which depth a task is solved, by edge probes on a learned mix of layers.",
+    columns=(
+        *_KEYS,
+        Column(
+            name="statistic",
+            dtype="string",
+            unit="",
+            description="expected_layer; expected_layer_running_maximum, of the highest score so far; "
+            "center_of_gravity and center_of_gravity_oneplus (without layer 0) of the mix; k_weights, entropy_weights, "
+            "of the mix; k_differences; headroom; negative_mass",
+        ),
+        *_SIZES,
+        *estimate_columns(
+            "layers (expected layer, center of gravity), bits (k, entropy), F1 from 0 to 1 (headroom), share (mass)",
+            "see statistic",
+            "equal weights, or equal gains of all layers; headroom, negative_mass: 0",
+            "test examples",
+        ),
+        *SEED_COLUMNS,
+        Column(
+            name="warning",
+            dtype="string",
+            unit="",
+            description="why the expected layer is unstable (gain below 2 points of F1, or over 20% of all change is "
+            "loss); empty where it is not. The running maximum is to be read then",
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class EdgeOutcome:
+    """What the cumulative probes of a task came to."""
+
+    key: dict[str, Any]
+    weights: Float[np.ndarray, "seed state"]
+    """Of the probes that see all layers."""
+    scores: Float[np.ndarray, "seed state"]
+    replicates: Float[np.ndarray, "replicate seed state"]
+    majority: float
+    count: int
+
+    def row(
+        self, values: np.ndarray, replicates: np.ndarray, baseline: float, bounds: tuple[float, float] = _ANY
+    ) -> dict[str, Any]:
+        """Of values (seeds,) and their replicates (replicates, seeds)."""
+        return self.key | seed_estimate(values, np.ascontiguousarray(replicates.T), baseline, self.count, bounds)
+
+    def fixed(self, values: np.ndarray, baseline: float, bounds: tuple[float, float] = _ANY) -> dict[str, Any]:
+        """Of what the test sentences have no part in."""
+        return self.row(values, np.repeat(values[None], len(self.replicates), axis=0), baseline, bounds)
+
+
+_Statistic = tuple[Callable[..., Any], float, tuple[float, float]]  # what it is, its baseline, its bounds
+
+_TRAINED: "WeakKeyDictionary[Reader, dict[str, EdgeOutcome | None]]" = WeakKeyDictionary()
+"""Both measures read one training; it goes with the reader."""
+
+
+class AbstractEdgeMeasure(Intervention):
+    """Edge probes of a task, cumulative over layers.
+
+    For every layer l and seed a probe whose mix sees layers 0..l, all trained at once; see `edge_probe`. `EdgeProbe`
+    and `EdgeDepth` with the same settings share the training. With the defaults at most 2,000 examples train for at
+    most 20 epochs of 63 steps; the reference's are 10,000 to 250,000 steps.
+
+    Args:
+        task: One of `tasks()`, or a tag column of the corpus; without what it needs the table is empty.
+        output: `"softmax"`, or `"sigmoid"`: each label yes or no.
+        seeds: How many trainings, from `seed` on.
+        sentences: At most so many of the corpus, chosen by hash.
+        examples: At most so many in each of the parts that train, stop and score.
+        width: Of projected words.
+        hidden: Units of the hidden layer.
+        dropout: Of its output.
+        batch: Examples in a step.
+        rate: Adam's.
+        epochs: At most.
+        seed: Of the choice of sentences, of the parts and the probes.
+
+    Source: [@tenney2019], [@tenney2019edge], jiant v1.
+    """
+
+    def __init__(
+        self,
+        task: str = "upos",
+        output: str = "softmax",
+        seeds: int = 3,
+        sentences: int = 2000,
+        examples: int = 2000,
+        width: int = 256,
+        hidden: int = 256,
+        dropout: float = 0.3,
+        batch: int = 32,
+        rate: float = 1e-3,
+        epochs: int = 20,
+        seed: int = 0,
+    ) -> None:
+        self.task, self.output, self.seeds, self.sentences, self.examples = task, output, seeds, sentences, examples
+        self.width, self.hidden, self.dropout, self.batch = width, hidden, dropout, batch
+        self.rate, self.epochs, self.seed = rate, epochs, seed
+        self._settings = EdgeSettings(
+            width=width,
+            hidden=hidden,
+            dropout=dropout,
+            output=output,
+            batch=batch,
+            schedule=Schedule(rate=rate, epochs=epochs),
+        )
+        self._choice = TaskChoice(name=task, sentences=sentences, examples=examples, seed=seed)
+
+    def outcome(self, reader: Reader, options: PassOptions) -> EdgeOutcome | None:
+        """Of the training, done once for each reader and settings; None where the corpus lacks what the task needs."""
+        settings = {name: value for name, value in describe_measure(self).items() if name not in ("measure", "version")}
+        key = digest([settings, options.key])
+        known = _TRAINED.setdefault(reader, {})
+        if key not in known:
+            probed = probed_task(self._choice, reader, options)
+            known[key] = None if probed is None else self._trained(probed, reader)
+        return known[key]
+
+    def _trained(self, probed: ProbedTask, reader: Reader) -> EdgeOutcome:
+        classes = len(probed.task.names)
+        parts = {name: self._spans(probed, name, classes) for name in ("train", "dev", "test")}
+        seeds = list(range(self.seed, self.seed + self.seeds))
+        found = edge_probe(**parts, classes=classes, seed=seeds, settings=self._settings, device=reader.model.device)
+        ignored = [place for place, name in enumerate(probed.task.names) if name in probed.task.ignored]
+        blocks, gold = probed.blocks("test"), parts["test"].labels
+        hits, named = (
+            block_sums(np.moveaxis(each, 2, 0), blocks) for each in f1_counts(found.predicted, gold, ignored)
+        )
+        with np.errstate(invalid="ignore", divide="ignore"):
+            scores, replicates = 2 * hits.sum(0) / named.sum(0), 2 * replicated(hits) / replicated(named)
+        train = probed.examples("train").label
+        frequent = np.bincount(train[~np.isin(train, ignored)], minlength=classes).argmax()
+        right = probed.examples("test").label == frequent
+        counted = 2 * right.sum() / (len(right) + (~np.isin(probed.examples("test").label, ignored)).sum())
+        return EdgeOutcome(
+            key={
+                "task": self.task,
+                "unit": probed.task.unit,
+                "stack": probed.stack,
+                "training": len(parts["train"]),
+                "capacity": found.capacity,
+            },
+            weights=found.weights[:, -1].astype(np.float64),
+            scores=scores,
+            replicates=replicates,
+            majority=float(counted),
+            count=len(gold),
+        )
+
+    def _spans(self, probed: ProbedTask, part: str, classes: int) -> Spans:
+        examples, features = probed.examples(part), probed.features[part]
+        spans = [
+            None if each is None else np.stack(features.spans(examples.sentence, each), axis=1)
+            for each in (examples.first, examples.second)
+        ]
+        labels = examples.label if self.output == "softmax" else np.eye(classes, dtype=bool)[examples.label]
+        assert spans[0] is not None
+        return Spans(states=features.states, first=spans[0], second=spans[1], labels=labels)
+
+
+class EdgeProbe(AbstractEdgeMeasure):
+    """Mixing weights, cumulative scores and their differences, layer by layer; see `edge_probe`.
+
+    Arguments are those of `AbstractEdgeMeasure`.
+
+    Source: [@tenney2019].
+    """
+
+    table: ClassVar[TableSchema] = PROBE_MIXING
+
+    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
+        found = self.outcome(reader, options)
+        rows = [] if found is None else mixing_rows(found)
+        return pd.DataFrame(rows, columns=self.table.column_names)
+
+
+class EdgeDepth(AbstractEdgeMeasure):
+    """Expected layer, centre of gravity and what goes with them; see `expected_layer`.
+
+    Arguments are those of `AbstractEdgeMeasure`.
+
+    Source: [@tenney2019].
+    """
+
+    table: ClassVar[TableSchema] = PROBE_DEPTH
+
+    def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
+        found = self.outcome(reader, options)
+        rows = [] if found is None else depth_rows(found)
+        return pd.DataFrame(rows, columns=self.table.column_names)
+
+
+def mixing_rows(found: EdgeOutcome) -> list[dict[str, Any]]:
+    """Of every layer."""
+    states = found.scores.shape[1]
+    deltas, delta_replicates = (differential_scores(each) for each in (found.scores, found.replicates))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = deltas / _above_zero(contextual_headroom(found.scores))[:, None]
+        share_replicates = delta_replicates / _above_zero(contextual_headroom(found.replicates))[..., None]
+    rows = []
+    for layer in range(states):
+        of_layer = {
+            "weight": found.fixed(found.weights[:, layer], 1 / states, _SHARE),
+            "score": found.row(found.scores[:, layer], found.replicates[..., layer], found.majority, _SHARE),
+        }
+        if layer:
+            of_layer["delta"] = found.row(deltas[:, layer - 1], delta_replicates[..., layer - 1], 0.0)
+            of_layer["fraction"] = found.row(shares[:, layer - 1], share_replicates[..., layer - 1], 0.0)
+        rows += [{"layer": layer, "statistic": name, **row} for name, row in of_layer.items()]
+    return rows
+
+
+def _above_zero(values: np.ndarray) -> np.ndarray:
+    return np.where(values > 0, values, np.nan)
+
+
+def depth_rows(found: EdgeOutcome) -> list[dict[str, Any]]:
+    """Of the whole stack."""
+    top = found.scores.shape[1] - 1
+    above, layers = (0.0, math.inf), (0.0, float(top))
+    of_scores: dict[str, _Statistic] = {
+        "expected_layer": (expected_layer, (top + 1) / 2, _ANY),
+        "expected_layer_running_maximum": (
+            partial(expected_layer, running_maximum=True),
+            (top + 1) / 2,
+            (1.0, float(top)),
+        ),
+        "k_differences": (kl_of_differences, 0.0, above),
+        "headroom": (contextual_headroom, 0.0, above),
+        "negative_mass": (negative_mass, 0.0, _SHARE),
+    }
+    of_weights: dict[str, _Statistic] = {
+        "center_of_gravity": (center_of_gravity, top / 2, layers),
+        "center_of_gravity_oneplus": (partial(center_of_gravity, layers="oneplus"), (top + 1) / 2, layers),
+        "k_weights": (kl_from_uniform, 0.0, above),
+        "entropy_weights": (mixing_entropy, float(np.log2(top + 1)), above),
+    }
+    warning = depth_warnings(found.scores.mean(0), least_gain=_LEAST_GAIN)
+    rows = {name: found.row(f(found.scores), f(found.replicates), *rest) for name, (f, *rest) in of_scores.items()}
+    rows |= {name: found.fixed(f(found.weights), *rest) for name, (f, *rest) in of_weights.items()}
+    return [{"statistic": name, "warning": warning, **row} for name, row in rows.items()]

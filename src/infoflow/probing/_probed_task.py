@@ -1,0 +1,120 @@
+"""A task over the corpus that a measure reads, and the states of its words: bounded, and counted where it is cut."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Int
+
+from infoflow.flow import PassOptions, Reader
+from infoflow.foundation import UserError, block_of, current_display, hash64_array
+
+from ._controls import PARTS
+from ._examples import Examples, Part, ProbeTask
+from ._features import Pooling, WordFeatures
+from ._probe_measure import chosen_sentences
+from ._shared_features import shared_features
+from ._tasks import build_task, tasks
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskChoice:
+    """Which task is probed, and on how much of the corpus."""
+
+    name: str
+    sentences: int
+    """At most so many, chosen by hash."""
+    examples: int
+    """At most so many in each part, of whole sentences chosen by hash."""
+    seed: int
+    """Of the choice of sentences, of the parts, and of what the task draws."""
+    pooling: Pooling = "mean"
+
+    def __post_init__(self) -> None:
+        if self.sentences < 3 or self.examples < 2:
+            raise UserError(
+                "sentences must be at least 3 and examples at least 2: a probe is trained, stopped and scored on "
+                f"different ones. Got {self.sentences} and {self.examples}."
+            )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class ProbedTask:
+    """A task whose examples all have states."""
+
+    task: ProbeTask
+    features: dict[str, WordFeatures]
+    """By part."""
+
+    def examples(self, part: str) -> Examples:
+        return getattr(self.task, part).examples
+
+    def blocks(self, part: str) -> Int[np.ndarray, " example"]:
+        """The bootstrap block of each example's sentence."""
+        asked: Part = getattr(self.task, part)
+        return block_of(asked.corpus.content_ids[asked.examples.sentence])
+
+    @property
+    def stack(self) -> str:
+        return self.features["train"].stack
+
+
+def probed_task(choice: TaskChoice, reader: Reader, options: PassOptions) -> ProbedTask | None:
+    """The task on the corpus that the reader serves, with the states that probes of the same sentences share.
+
+    None where the corpus has not the columns that a task of the catalogue needs.
+
+    Raises:
+        UserError: There is no such task, or `build_task` cannot make it of this corpus.
+    """
+    named, possible = ({task.name for task in tasks(corpus)} for corpus in (None, reader.corpus))
+    if choice.name in named - possible:
+        return None
+    rows = chosen_sentences(reader, choice.sentences, choice.seed)
+    task = build_task(choice.name, reader.corpus, rows, seed=choice.seed)
+    features: dict[str, WordFeatures] = {}
+    for name in PARTS:
+        corpus = getattr(task, name).corpus
+        asked = rows if corpus.digest == reader.corpus.digest else np.arange(len(corpus))
+        of_same = [features[other] for other in features if getattr(task, other).corpus.digest == corpus.digest]
+        features[name] = of_same[0] if of_same else shared_features(reader, corpus, asked, choice.pooling, options)
+    task = _with_states(task, features)
+    return ProbedTask(
+        task=replace(task, **{name: _capped(getattr(task, name), choice) for name in PARTS}), features=features
+    )
+
+
+def taken(examples: Examples, index: np.ndarray) -> Examples:
+    """Some of the examples: indices or a mask."""
+    second = None if examples.second is None else examples.second[index]
+    return Examples(
+        sentence=examples.sentence[index], first=examples.first[index], second=second, label=examples.label[index]
+    )
+
+
+def _capped(part: Part, choice: TaskChoice) -> Part:
+    """Examples of the first sentences by hash, as many as fit; of one at least."""
+    sentences, number = np.unique(part.examples.sentence, return_inverse=True)
+    place = np.empty(len(sentences), dtype=np.int64)
+    hashes = hash64_array(("probe-examples", choice.seed), part.corpus.content_ids[sentences])
+    place[np.argsort(hashes, kind="stable")] = np.arange(len(sentences))
+    counts = np.cumsum(np.bincount(place[number]))
+    fits = (counts <= choice.examples)[place[number]] | (place[number] == 0)
+    return Part(corpus=part.corpus, examples=taken(part.examples, np.flatnonzero(fits)))
+
+
+def _with_states(task: ProbeTask, features: dict[str, WordFeatures]) -> ProbeTask:
+    """The task without examples that lack the state of a word; they are told."""
+    parts, lost = {}, 0
+    for name in PARTS:
+        part: Part = getattr(task, name)
+        kept = features[name].kept(part.examples)
+        lost += int((~kept).sum())
+        if not kept.any():
+            raise UserError(
+                f"Probes of {task.name} need words that the model reads. No example of the part {name} has states: its "
+                "sentences were cut or are beyond the byte budget. Raise max_length or sample_bytes."
+            )
+        parts[name] = Part(corpus=part.corpus, examples=taken(part.examples, np.flatnonzero(kept)))
+    if lost:
+        current_display().note(f"{task.name}: {lost:,} examples were left out, for a word without a state.")
+    return replace(task, **parts)
