@@ -10,7 +10,7 @@ from typing import Any
 
 from infoflow.corpus import Corpus, load_corpus, parse_corpus
 from infoflow.engine import InTurn
-from infoflow.flow import PassOptions, first_then_others, is_first, wait_for_all
+from infoflow.flow import AbstractMeasure, PassOptions, first_then_others, is_first, wait_for_all
 from infoflow.foundation import UserError, atomic_folder, digest, provenance, without_folders
 from infoflow.report import anonymize, check_replaceable, write_report
 from infoflow.results import RunFolder
@@ -20,7 +20,7 @@ from ._data import at_most, distinct
 from ._given import AnalyzeOptions, exists, given_models
 from ._graph import Graph
 from ._measures import named_measures, standard_measures
-from ._probing import asks_tasks, probed_corpus
+from ._probing import probed_corpus, probing_measures
 from ._run import Run
 from ._run_stages import run_stages
 from ._settings import build_settings
@@ -95,8 +95,7 @@ def _measuring(
     sources: Sequence[str], options: AnalyzeOptions, corpus: Corpus, bench: Workbench, merging: bool
 ) -> list[MeasureGiven]:
     """The trained models, then their controls. A model that cannot be read is told of before any is measured."""
-    plan = options.measures
-    measures = named_measures(plan, options.only) if options.only else standard_measures(plan)
+    measures = _asked_measures(options)
     # Models compared may have different tokenizers: then words, not subwords, must be the same.
     passes = PassOptions(
         seed=options.seed,
@@ -110,6 +109,16 @@ def _measuring(
         if len(sources) > 1 or not given.trained:  # in memory one at a time
             stages[-1].release()
     return stages
+
+
+def _asked_measures(options: AnalyzeOptions) -> list[AbstractMeasure]:
+    """The standard measures and the probes, or those that write the tables of `only`."""
+    probes = probing_measures(options.probing)
+    if not options.only:
+        return [*standard_measures(options.measures), *probes]
+    probed = {measure.name for measure in probes}
+    named = named_measures(options.measures, [name for name in options.only if name not in probed], others=[*probed])
+    return [*named, *(measure for measure in probes if measure.name in options.only)]
 
 
 def _analysis_graph(run: RunFolder, measuring: Sequence[MeasureGiven]) -> Graph:
@@ -217,7 +226,7 @@ def _compared_plan(plan: dict[str, Any], before: dict[str, Any]) -> dict[str, An
 
 def corpus_of(options: AnalyzeOptions) -> Corpus:
     """The distinct sentences that an analysis reads."""
-    if asks_tasks(options.measures):
+    if options.probing.on:
         corpus = first_then_others(lambda: probed_corpus(options))
         return first_then_others(lambda: parse_corpus(corpus, options.parser)) if options.parser else corpus
     columns = {"text_column": options.text_column, "translation_column": options.translation_column}

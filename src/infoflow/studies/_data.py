@@ -12,7 +12,6 @@ from infoflow.corpus import (
     Corpus,
     Lone,
     PairKind,
-    load_corpus,
     load_tokenizer,
     token_frequencies,
     tokenizer_digest,
@@ -25,6 +24,7 @@ from infoflow.training import ExampleRows, PairRows, TrainingData, WindowRows
 from ._parts import Parts, at_most, cut_up, distinct, like, read, usable, without
 from ._plan import StudyPlan
 from ._plan_sections import CorpusPlan
+from ._probing import check_tasks, task_corpus
 
 _VERSION = 1  # raise when the same plan gives other data
 _WHOLE_SENTENCE = 512  # tokens: as `Corpus.encode` cuts
@@ -199,8 +199,11 @@ def _probed(analysed: Corpus, plan: StudyPlan) -> Corpus | None:
     """Sentences of the lengths that the models were trained on."""
     if not plan.probing.on:
         return None
-    own = plan.probing.corpus
-    return at_most(distinct(usable(load_corpus(own), plan.corpus)) if own else analysed, plan.probing.sentences)
+    asked = plan.probing
+    named = asked.corpus and distinct(usable(task_corpus(asked, asked.corpus), plan.corpus))
+    corpus = at_most(named or analysed, asked.corpus_sentences)
+    check_tasks(asked, corpus)
+    return corpus
 
 
 def _other_domain(corpus: Corpus, parts: Parts, plan: CorpusPlan, parallel: bool) -> Corpus | None:

@@ -17,6 +17,7 @@ from infoflow.pruning import prune
 from infoflow.training import trained_objective
 
 from ._plan_sections import AnalysisPlan
+from ._probing_plan import ProbingPlan
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -44,6 +45,7 @@ class AnalyzeOptions:
     precision: Literal["fp32", "bf16"] = "fp32"  # of weights and states; "bf16" is faster on processors that have it
     anonymous: bool = False  # what is written holds no path and no name of a local file
     measures: AnalysisPlan = dataclasses.field(default_factory=AnalysisPlan)
+    probing: ProbingPlan = dataclasses.field(default_factory=ProbingPlan)  # its tables are beside those of `only`
 
     def __post_init__(self) -> None:
         check_settings(self)

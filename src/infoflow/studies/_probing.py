@@ -1,6 +1,6 @@
 """The measures of probing that a plan asks for, and the corpus that its tasks need."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from infoflow.corpus import Corpus
 from infoflow.flow import AbstractMeasure
@@ -8,6 +8,7 @@ from infoflow.foundation import SilentDisplay, use_display
 from infoflow.probing import (
     MINIMAL_PAIRS_TASK,
     Codelength,
+    EdgeDepth,
     EdgeProbe,
     MinimalPairs,
     Probe,
@@ -18,32 +19,34 @@ from infoflow.probing import (
 )
 
 from ._parts import at_most, distinct
-from ._plan_sections import AnalysisPlan
-from ._probes import OF_TREES
+from ._probing_plan import OF_TREES, ProbingPlan
 
 if TYPE_CHECKING:
     from ._given import AnalyzeOptions
 
 
-def probing_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
+def probing_measures(plan: ProbingPlan) -> list[AbstractMeasure]:
     """Each task with each probe; structural probes and minimal pairs once."""
-    sentences = plan.probing_sentences
     found: list[AbstractMeasure] = []
-    for task in dict.fromkeys(task for task in plan.probe_tasks if task != MINIMAL_PAIRS_TASK):
-        found += [_probe(task, probe, sentences) for probe in dict.fromkeys(plan.probes) if probe != OF_TREES]
+    for task in dict.fromkeys(task for task in plan.tasks if task != MINIMAL_PAIRS_TASK):
+        for probe in dict.fromkeys(plan.probes):
+            found += _probe(plan, task, probe)
     if OF_TREES in plan.probes:
-        found.append(StructuralProbe(sentences=sentences))
-    if MINIMAL_PAIRS_TASK in plan.probe_tasks:
-        found.append(MinimalPairs(pairs=sentences))
+        found.append(StructuralProbe(sentences=plan.sentences, seeds=plan.seeds))
+    if MINIMAL_PAIRS_TASK in plan.tasks:
+        found.append(MinimalPairs(pairs=plan.sentences))
     return found
 
 
-def _probe(task: str, probe: str, sentences: int) -> AbstractMeasure:
+def _probe(plan: ProbingPlan, task: str, probe: str) -> list[AbstractMeasure]:
+    sizes = {"sentences": plan.sentences, "seeds": plan.seeds}
+    if probe == OF_TREES:
+        return []
     if probe == "edge":
-        return EdgeProbe(task, sentences=sentences)
+        return [EdgeProbe(task, **sizes), EdgeDepth(task, **sizes)]
     if probe in ("online", "variational"):
-        return Codelength(task, code=probe, sentences=sentences)
-    return Probe(task, probe=probe, sentences=sentences)
+        return [Codelength(task, code=probe, **sizes)]
+    return [Probe(task, probe=probe, sizes=plan.sizes, **sizes)]
 
 
 def probed_corpus(options: "AnalyzeOptions") -> Corpus:
@@ -52,32 +55,51 @@ def probed_corpus(options: "AnalyzeOptions") -> Corpus:
     Raises:
         UserError: A corpus cannot be read, or lacks what a task needs.
     """
-    plan = options.measures
+    plan = options.probing
     columns = {name: getattr(options, name) for name in ("text_column", "translation_column", "label_column")}
     columns["bad_column"] = options.bad_column
-    tasks = [*plan.probe_tasks, *(["arc"] if OF_TREES in plan.probes else [])]
 
     def read(source: str, labels: str) -> Corpus:
-        corpus = load_task_corpus(source, tasks, tags=options.tags, labels=labels, **columns)
-        for task in tasks:
-            check_task(task, corpus)
+        corpus = task_corpus(plan, source, tags=options.tags, labels=labels, **columns)
         # The acceptable sentence of many minimal pairs is one and the same.
         return at_most(corpus if "bad" in corpus.columns else distinct(corpus), options.sentences)
 
     corpus = read(options.corpus, options.labels)
     corpus = corpus.with_test(read(options.test, "")) if options.test else corpus
-    with use_display(SilentDisplay()):  # what is left out is told where it is probed
-        for task in tasks:
-            if task != MINIMAL_PAIRS_TASK:
-                build_task(task, corpus)  # what is wrong with it is told before any model is read
+    check_tasks(plan, corpus)
     return corpus
 
 
-def asks_tasks(plan: AnalysisPlan) -> bool:
-    """Whether a plan probes anything."""
-    return bool(plan.probe_tasks) or OF_TREES in plan.probes
+def task_corpus(plan: ProbingPlan, source: str, **how: Any) -> Corpus:
+    """The corpus called `source`, with the columns that the plan's tasks need; `how`: see `load_task_corpus`.
+
+    Raises:
+        UserError: It cannot be read, or lacks what a task needs.
+    """
+    corpus = load_task_corpus(source, _tasks(plan), **how)
+    for task in _tasks(plan):
+        check_task(task, corpus)
+    return corpus
 
 
-def probing_tables(plan: AnalysisPlan) -> tuple[str, ...]:
+def check_tasks(plan: ProbingPlan, corpus: Corpus) -> None:
+    """Build every task once, so that what is wrong with one is told before any model is trained or read.
+
+    Raises:
+        UserError: A task cannot be asked of the corpus.
+    """
+    with use_display(SilentDisplay()):  # what is left out is told where it is probed
+        for task in _tasks(plan):
+            check_task(task, corpus)
+            if task != MINIMAL_PAIRS_TASK:
+                build_task(task, corpus)
+
+
+def _tasks(plan: ProbingPlan) -> list[str]:
+    """The plan's tasks; structural probes need what arcs need."""
+    return [*plan.tasks, *(["arc"] if OF_TREES in plan.probes else [])]
+
+
+def probing_tables(plan: ProbingPlan) -> tuple[str, ...]:
     """The tables that the plan's probes write."""
     return tuple(dict.fromkeys(measure.name for measure in probing_measures(plan)))

@@ -74,7 +74,7 @@ class StudyModels:
     @property
     def _of(self) -> str:
         plan = self.plan
-        probed = [plan.analysis.sentences, plan.probing.corpus, plan.probing.sentences] if plan.probing.on else []
+        probed = [plan.analysis.sentences, plan.probing] if plan.probing.on else []
         return digest([version("infoflow"), plan.corpus, *probed])
 
     @property

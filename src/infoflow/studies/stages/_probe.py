@@ -8,7 +8,8 @@ from infoflow.corpus import Corpus
 from infoflow.flow import AbstractMeasure
 from infoflow.foundation import digest
 
-from .._measures import measures_by_table, probing_measures
+from .._measures import measures_by_table
+from .._probing import probing_measures
 from .._study_models import StudyModels
 from .._workbench import Schemas
 from ._measure import AbstractStudyMeasure, measured_subjects
