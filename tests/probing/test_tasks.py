@@ -408,3 +408,14 @@ def test_a_task_that_is_none_and_one_that_the_corpus_cannot_be_asked():
         build_task("upos", corpus)
     with pytest.raises(UserError, match="tense needs one of the columns tense, xpos"):
         build_task("tense", generate_grammar(num=30))
+
+
+def test_the_test_part_of_a_split_has_all_three_parts(tmp_path):
+    """Both go by a hash of the text: by the same one, the whole test part of a study would be the probes' test part."""
+    corpus = Corpus.from_sentences([f"sentence number {index} is long" for index in range(400)])
+    test = corpus.split(seed=0, validation=0.1, test=0.2, rule="source").test
+    task = build_task("position", test)
+    sizes = [len(np.unique(part.examples.sentence)) for part in (task.train, task.dev, task.test)]
+    assert sum(sizes) == len(test)
+    assert sizes[0] > sizes[1] > 4
+    assert sizes[2] < len(test) / 2

@@ -140,14 +140,19 @@ def assign(
     return result
 
 
-def split_numbers(texts: Iterable[str], seed: int, documents: np.ndarray | None = None) -> np.ndarray:
+def split_numbers(
+    texts: Iterable[str], seed: int, documents: np.ndarray | None = None, purpose: str = "split"
+) -> np.ndarray:
     """A number in [0, 1) for each source sentence, a function of (seed, sentence) only; where it is known which
     document each is of, of (seed, the sentences of the document in their order).
 
     Case, spacing and compatibility forms are ignored (NFKC): a tokenizer that lower-cases or normalises would otherwise
     see one sentence in two parts: `Go.` and `go.`, `H₂O` and `H2O`, `é` written as one character or as two.
+
+    Numbers for another `purpose` say nothing of those for this one: what is a test part by one rule falls evenly on the
+    parts of another.
     """
-    key = f"split-{seed}".encode()
+    key = f"{purpose}-{seed}".encode()
     hashes = (hashlib.blake2b(_encoded(text), key=key, digest_size=8).digest() for text in texts)
     numbers = np.frombuffer(b"".join(hashes), dtype="<u8").astype(np.uint64, copy=False)
     return (numbers if documents is None else document_hashes(numbers, documents)) / 2.0**64

@@ -188,7 +188,7 @@ class _Trees:
 
 def _trees(reader: Reader, features: WordFeatures, seed: int) -> _Trees:
     corpus, xpos, no_tree = reader.corpus.select(features.sentences), "xpos" in reader.corpus.columns, 0
-    numbers = split_numbers(corpus.column("text"), seed)
+    numbers = split_numbers(corpus.column("text"), seed, purpose="probing")
     parts: dict[str, list[TreeSentence]] = {"train": [], "dev": [], "test": []}
     tested = []
     for place, sentence in enumerate(corpus):

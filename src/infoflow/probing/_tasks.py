@@ -167,7 +167,7 @@ def _parts(
     """Of each part its corpus and rows."""
     if len(rows) == 0:
         return [(corpus, rows)] * 3
-    numbers = split_numbers(corpus.select(rows).column("text"), seed)
+    numbers = split_numbers(corpus.select(rows).column("text"), seed, purpose="probing")
     last = numbers < TEST_SHARE
     dev = ~last & (numbers < TEST_SHARE + DEV_SHARE)
     if test is None and "part" not in corpus.columns:
@@ -177,7 +177,7 @@ def _parts(
         asked, apart = rows[tested], numbers[tested]
     else:
         tested, asked = np.zeros(len(rows), dtype=bool), np.arange(len(test))
-        apart = split_numbers(test.column("text"), seed)
+        apart = split_numbers(test.column("text"), seed, purpose="probing")
     known = np.isin(numbers, apart) & ~tested
     left_out["sentences that stand among those of the test too"] += int(known.sum())
     kept = ~known & ~tested

@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from infoflow.foundation import CountOrNone, Limits, Share, check_settings
+from infoflow.foundation import CountOrNone, Limits, check_settings
 
 from ._plan_checks import one_of
 
 OF_TREES = "structural"
 """Probes the geometry of trees: it has no task."""
 PROBES = ("linear", "mlp", "edge", "online", "variational", OF_TREES)
-Sizes = Annotated[tuple[Share, ...], Limits(filled=True)]
+Sizes = Annotated[tuple[Annotated[float, Limits(above=0, at_most=1)], ...], Limits(filled=True)]
 Kinds = Annotated[tuple[str, ...], Limits(filled=True)]
 _Few = Annotated[int, Limits(at_least=1, at_most=100)]
 _Three = Annotated[int, Limits(at_least=3, at_most=10**9)]  # one to train, to stop and to test each
