@@ -43,6 +43,7 @@ _ZERO = {  # what 0 switches off, leaves unlimited, or starts from
         f"transplant.{name}"
         for name in ("updates", "rank_sentences", "role_sentences", "score_sentences", "save_every")
     ),
+    "probing.corpus_sentences",
 }
 _BROKEN = {  # numbers of which 1.5 is one
     *("model.initializer_range", "training.learning_rate", "training.warmup", "training.power"),
@@ -50,20 +51,14 @@ _BROKEN = {  # numbers of which 1.5 is one
     *("pruning.gate_rate", "checkpoints.budget", "context.learning_rate"),
 }
 _TEXT = {"title", "corpus.name", "corpus.validation_name", "corpus.test_name", "corpus.transfer_name"} | {
+    "probing.corpus",
     "corpus.text_column",
     "corpus.translation_column",
     "corpus.document_column",
 }
-_EMPTY_LIST = {
-    "pairs",
-    "analysis.tables",
-    "analysis.probe_tasks",
-    "analysis.probes",
-    "pruning.greedy",
-    "pruning.keep",
-    "pruning.subset",
-} | {
+_EMPTY_LIST = {"pairs", "analysis.tables", "pruning.greedy", "pruning.keep", "pruning.subset"} | {
     "pruning.scratch_scopes",
+    "probing.tasks",
     *("pruning.scratch_points", "checkpoints.light", "checkpoints.heavy", "checkpoints.references"),
 }
 _NOTHING = {"training.max_source_tokens", "training.batch_sentences"}

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from ._failures import require_all
 from ._options import limited, names_in
 from ._session import Device, Seed, Settings, TextColumn, TranslationColumn
-from ._settings import analysis_settings
+from ._settings import measuring_settings
 from ._show import show, show_path, show_table
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class Measuring:
         """The options of the public function."""
         from infoflow.studies import AnalyzeOptions
 
+        plan = measuring_settings(self.settings, ("analysis", "probing"))
         return AnalyzeOptions(
             corpus=self.corpus,
             text_column=self.text_column or "",
@@ -76,7 +77,8 @@ class Measuring:
             tokenizer=self.tokenizer,
             max_length=self.max_length,
             precision=self.precision,
-            measures=analysis_settings(self.settings),
+            measures=plan.analysis,
+            probing=plan.probing,
             anonymous=self.anonymous,
         )
 

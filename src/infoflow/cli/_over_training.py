@@ -7,7 +7,7 @@ from cyclopts import Parameter
 from ._measuring import CorpusName, MaxLength, Sentences, Tokenizer, run_name, show_run
 from ._options import limited, names_in
 from ._session import Device, Out, Seed, Session, Settings, TextColumn, TranslationColumn, run_folder, working
-from ._settings import analysis_settings
+from ._settings import measuring_settings
 from ._show import show, show_path, show_table
 
 
@@ -64,7 +64,7 @@ def over_training(
             device=device or "auto",
             tokenizer=tokenizer,
             max_length=max_length,
-            measures=analysis_settings(settings),
+            measures=measuring_settings(settings).analysis,
         )
         run = follow(
             source,

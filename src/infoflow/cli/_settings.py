@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from infoflow.studies import AnalysisPlan, StudyPlan
+    from infoflow.studies import StudyPlan
 
 
 def with_settings(plan: "StudyPlan", settings: Sequence[str]) -> "StudyPlan":
@@ -34,17 +34,17 @@ def with_settings(plan: "StudyPlan", settings: Sequence[str]) -> "StudyPlan":
     return StudyPlan.from_json(values)
 
 
-def analysis_settings(settings: Sequence[str]) -> "AnalysisPlan":
-    """The default analysis with `analysis.name=value` settings changed."""
+def measuring_settings(settings: Sequence[str], sections: tuple[str, ...] = ("analysis",)) -> "StudyPlan":
+    """The default plan with `analysis.name=value` settings changed, or those of other sections too."""
     from infoflow.foundation import UserError
     from infoflow.studies import StudyPlan
 
-    if foreign := [setting for setting in settings if not setting.startswith("analysis.")]:
+    if foreign := [setting for setting in settings if setting.partition(".")[0] not in sections]:
         raise UserError(
-            f"Here --set changes settings of the analysis only. Got {foreign[0][:80]}.\n"
+            f"Here --set changes settings of the sections {' and '.join(sections)} only. Got {foreign[0][:80]}.\n"
             "Write for example --set analysis.clusters=100."
         )
-    return with_settings(StudyPlan(), settings).analysis
+    return with_settings(StudyPlan(), settings)
 
 
 def _split(setting: str) -> tuple[str, Any]:
