@@ -12,6 +12,7 @@ from ._heads import heads
 from ._merge import merge
 from ._over_scale import over_scale
 from ._over_training import over_training
+from ._probe import probe
 from ._prune import prune
 from ._report import report
 from ._study import study
@@ -39,7 +40,7 @@ _experiments = Group("Train and measure", sort_key=1)
 _results = Group("Results of a run", sort_key=2)
 _surroundings = Group("Data and machine", sort_key=3)
 _COMMANDS = {
-    _experiments: (study, train, analyze, compare, heads, prune, over_training, view),
+    _experiments: (study, train, analyze, compare, heads, probe, prune, over_training, view),
     _results: (dynamics, findings, over_scale, report, merge),
     _surroundings: (doctor, worker),
 }

@@ -6,6 +6,7 @@ from ._batched import ProbeGrid as ProbeGrid
 from ._batched import ProbeSettings as ProbeSettings
 from ._batched import TrainedProbes as TrainedProbes
 from ._batched import train_probes as train_probes
+from ._codelength import Codelength as Codelength
 from ._codelength import DescriptionLength as DescriptionLength
 from ._codelength_measure import Codelength as Codelength
 from ._codelength_online import online_codelength as online_codelength
@@ -40,6 +41,7 @@ from ._features import WordFeatures as WordFeatures
 from ._features import collect_features as collect_features
 from ._layers import probe_layers as probe_layers
 from ._micro_f1 import micro_f1 as micro_f1
+from ._minimal_pairs import ALL_PAIRS as ALL_PAIRS
 from ._minimal_pairs import MINIMAL_PAIRS as MINIMAL_PAIRS
 from ._minimal_pairs import MinimalPairs as MinimalPairs
 from ._probe_measure import PROBE_SCORES as PROBE_SCORES
@@ -53,9 +55,11 @@ from ._structural_probe import StructuralMaps as StructuralMaps
 from ._structural_probe import random_maps as random_maps
 from ._structural_probe import structural_probe as structural_probe
 from ._task_corpus import load_task_corpus as load_task_corpus
+from ._tasks import MINIMAL_PAIRS_TASK as MINIMAL_PAIRS_TASK
 from ._tasks import MOST_CLASSES as MOST_CLASSES
 from ._tasks import TaskDescription as TaskDescription
 from ._tasks import build_task as build_task
+from ._tasks import check_task as check_task
 from ._tasks import tasks as tasks
 from ._tree_scores import TreeScores as TreeScores
 from ._tree_scores import depth_scores as depth_scores

@@ -15,7 +15,8 @@ from infoflow.results import Column, TableSchema, estimate_columns, ratio_estima
 
 from ._sentence_scores import TokenRows, layer_scores, token_rows
 
-ALL = "all"
+ALL_PAIRS = "all"
+"""The phenomenon of the rows of every pair."""
 
 MINIMAL_PAIRS = TableSchema(
     name="minimal_pairs",
@@ -112,8 +113,8 @@ def _kept(rows: TokenRows, kept: np.ndarray) -> TokenRows:
 def _rows(margin_PL: np.ndarray, names: np.ndarray, blocks: np.ndarray, phenomena: bool) -> Iterator[dict[str, Any]]:
     """Rows of the table, from the margins of all pairs in every layer."""
     named = sorted({name for name in names if name}) if phenomena else []
-    for phenomenon in [ALL, *named]:
-        chosen = np.ones(len(names), dtype=bool) if phenomenon == ALL else names == phenomenon
+    for phenomenon in [ALL_PAIRS, *named]:
+        chosen = np.ones(len(names), dtype=bool) if phenomenon == ALL_PAIRS else names == phenomenon
         pairs_N = np.bincount(blocks[chosen], minlength=NUM_BLOCKS).astype(float)
         for layer in range(margin_PL.shape[1]):
             margin_P = margin_PL[chosen, layer]

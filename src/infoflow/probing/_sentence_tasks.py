@@ -1,6 +1,6 @@
 """Tasks that ask something of a whole sentence: its length, a word in it, its tree, number and tense, a label.
 
-SentEval's tasks [@conneau2018], on the sentences at hand; see `_changed_sentences` for those that change them.
+SentEval's tasks [@conneau2018cram], on the sentences at hand; see `_changed_sentences` for those that change them.
 """
 
 from collections import Counter

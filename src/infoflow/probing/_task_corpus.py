@@ -7,10 +7,7 @@ from infoflow.corpus import Corpus, load_corpus
 from infoflow.foundation import UserError
 
 from ._pair_tasks import ENTITY
-from ._tasks import tag_column
-
-MINIMAL_PAIRS_TASK = "minimal-pairs"
-"""What `MinimalPairs` asks, beside the tasks of probes."""
+from ._tasks import MINIMAL_PAIRS_TASK, tag_column
 
 _FEATURES = {
     "subject-number": ("Number",),

@@ -8,7 +8,7 @@ import numpy as np
 from datasets import Dataset
 
 from infoflow.corpus import Corpus, split_numbers
-from infoflow.foundation import UserError, as_written, hash64
+from infoflow.foundation import UserError, as_written, current_display, hash64
 
 from ._changed_sentences import CHANGED_TASKS
 from ._examples import Examples, Part, ProbeTask
@@ -17,6 +17,9 @@ from ._questions import AskedSentence, Kind, Question
 from ._sentence_tasks import SENTENCE_TASKS
 from ._span_tasks import SPAN_TASKS, SPANS_SUFFIX, iob_kind
 from ._token_tasks import TOKEN_TASKS, tag_kind
+
+MINIMAL_PAIRS_TASK = "minimal-pairs"
+"""What `MinimalPairs` asks, beside the tasks of probes."""
 
 MOST_CLASSES = 10_000
 """Labels that a task may have: a probe has an output for each."""
@@ -89,6 +92,10 @@ def build_task(
     found = [_part(part, each, names, left_out) for part, each in zip(_PARTS, asked, strict=True)]
     for part, each in zip(_PARTS, found, strict=True):
         _check_part(name, part, len(each.examples), corpus)
+    counted = {reason: count for reason, count in left_out.items() if count}
+    if counted:
+        listed = "; ".join(f"{count:,} {reason}" for reason, count in counted.items())
+        current_display().note(f"{name} of {corpus.name} leaves out {listed}.")
     return ProbeTask(
         name=name,
         unit=kind.unit,
@@ -96,7 +103,7 @@ def build_task(
         train=found[0],
         dev=found[1],
         test=found[2],
-        left_out={reason: count for reason, count in left_out.items() if count},
+        left_out=counted,
     )
 
 
@@ -124,6 +131,18 @@ def _kind(name: str, corpus: Corpus) -> Kind:
     if missing := kind.missing(corpus.columns):
         raise _lacking(name, missing, corpus)
     return kind
+
+
+def check_task(name: str, corpus: Corpus) -> None:
+    """Raise a UserError that says what is missing unless the corpus can be asked the task; `minimal-pairs` too."""
+    if name != MINIMAL_PAIRS_TASK:
+        _kind(name, corpus)
+    elif "bad" not in corpus.columns:
+        raise UserError(
+            f"{name} needs pairs of an acceptable and another sentence. The corpus {corpus.name} has "
+            f"{', '.join(sorted(corpus.columns))}.\nGive a .tsv of phenomenon, good and bad sentence, or of a table "
+            "name their columns: --text-column NAME --bad-column NAME."
+        )
 
 
 def _needs(kind: Kind) -> str:

@@ -20,6 +20,7 @@ from ._data import at_most, distinct
 from ._given import AnalyzeOptions, exists, given_models
 from ._graph import Graph
 from ._measures import named_measures, standard_measures
+from ._probing import asks_tasks, probed_corpus
 from ._run import Run
 from ._run_stages import run_stages
 from ._settings import build_settings
@@ -28,6 +29,8 @@ from ._workbench import Workbench
 from .stages import AbstractStage, Check, Compare, MeasureGiven
 from .stages._measure_given import SHARDS, shards_in
 from .stages._pairs import described
+
+_FILES = ("corpus", "test", "labels")  # options that may be paths
 
 
 def analyze(
@@ -162,9 +165,8 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Run:
 def _absolute(sources: Sequence[str], options: AnalyzeOptions) -> tuple[list[str], AnalyzeOptions]:
     """Local paths made absolute, so that the stored plan means the same from any folder."""
     local = [str(Path(source).resolve()) if exists(source) else str(source) for source in sources]
-    if exists(options.corpus):
-        options = dataclasses.replace(options, corpus=str(Path(options.corpus).resolve()))
-    return local, options
+    files = {name: value for name in _FILES if (value := getattr(options, name)) and exists(value)}
+    return local, dataclasses.replace(options, **{name: str(Path(value).resolve()) for name, value in files.items()})
 
 
 def _asked(plan: Any, run: RunFolder) -> tuple[list[str], AnalyzeOptions]:
@@ -209,12 +211,15 @@ def _compared_plan(plan: dict[str, Any], before: dict[str, Any]) -> dict[str, An
     options = plan.get("options")
     left = {**options, "only": None, "anonymous": None} if isinstance(options, dict) else options
     if before.get("anonymous") and isinstance(left, dict):
-        left = {**left, "corpus": None}
+        left = {**left, **dict.fromkeys(_FILES)}
     return {**plan, "options": left}
 
 
 def corpus_of(options: AnalyzeOptions) -> Corpus:
     """The distinct sentences that an analysis reads."""
+    if asks_tasks(options.measures):
+        corpus = first_then_others(lambda: probed_corpus(options))
+        return first_then_others(lambda: parse_corpus(corpus, options.parser)) if options.parser else corpus
     columns = {"text_column": options.text_column, "translation_column": options.translation_column}
     whole = first_then_others(lambda: load_corpus(options.corpus, **columns))
     corpus = at_most(distinct(whole), options.sentences)

@@ -28,6 +28,11 @@ class AnalyzeOptions:
     corpus: Name = "tatoeba-en-fr"
     text_column: str = ""  # of the sentences, in a table or dataset
     translation_column: str = ""
+    label_column: str = ""  # of each sentence's class, for the task sentence-label
+    bad_column: str = ""  # of the sentence that makes a minimal pair of each
+    labels: str = ""  # a file with one class of a sentence a line, instead
+    tags: tuple[str, ...] = ()  # names of the columns of a tagged file
+    test: str = ""  # a corpus that probes are tested on; empty: a part of `corpus`
     parser: str = ""  # spaCy pipeline that gives the sentences trees; empty: the corpus's own, where it has any
     only: tuple[str, ...] = ()  # tables to compute; empty: all
     sentences: CountOrNone = 5000  # of the corpus at most, chosen by hash; 0: all

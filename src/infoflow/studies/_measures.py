@@ -60,6 +60,7 @@ from infoflow.representations import (
 
 from ._plan import StudyPlan
 from ._plan_sections import AnalysisPlan
+from ._probing import probing_measures
 
 SCORES_ONLY = "task_scores"
 """In `AnalysisPlan.tables`: the scores, which every study has, and nothing else."""
@@ -205,6 +206,7 @@ def _all_standard(plan: AnalysisPlan) -> list[AbstractMeasure]:
         Ablation(sentences=plan.ablation_sentences),
         PruningCurve(sentences=(plan.ablation_sentences + 1) // 2),
         EncoderContext(sentences=plan.context_sentences),
+        *probing_measures(plan),
     ]
 
 

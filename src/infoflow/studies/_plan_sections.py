@@ -24,6 +24,7 @@ from infoflow.pruning import GREEDY
 from infoflow.training import TrainConfig
 
 from ._plan_checks import one_of
+from ._probes import PROBES
 
 Reference = Literal["final", "previous", "initial", "other-seed"]
 Scope = Literal["encoder-self", "decoder-self", "decoder-cross", "all"]
@@ -34,6 +35,7 @@ Objectives = Annotated[tuple[str, ...], Limits(filled=True)]
 Subwords = Annotated[int, Limits(at_least=6, at_most=10**6)]
 Clusters = Annotated[int, Limits(at_least=0, at_most=65_535)]
 Few = Annotated[int, Limits(at_least=1, at_most=1000)]
+Probed = Annotated[int, Limits(at_least=3, at_most=10**9)]  # one to train, to stop and to test each
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,6 +95,9 @@ class AnalysisPlan:
     ablation_sentences: Count = 48  # that are read again without each head; curves of removal take half
     context_sentences: Count = field(default=400, metadata=LATER)  # read again with blocks' attention closed
     probe_sentences: Several = 1000  # with trees, to train and test the probes of attention
+    probe_tasks: tuple[str, ...] = field(default=(), metadata=LATER)  # see `probing.tasks`, and "minimal-pairs"
+    probes: tuple[str, ...] = field(default=("linear",), metadata=LATER)  # that each task is probed with
+    probing_sentences: Probed = field(default=2000, metadata=LATER)  # to train and test them, for each task
     bleu_sentences: Count = 300
     beams: Few = 5
     tokens_per_batch: Annotated[int, Limits(at_least=1, at_most=10**8)] = 8192
@@ -102,6 +107,7 @@ class AnalysisPlan:
         check_settings(self, "analysis")
         if self.clusters == 1:
             raise UserError("analysis.clusters must be at least 2, or 0 for a number by the tokens. Got 1.")
+        one_of("analysis.probes", self.probes, PROBES)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,0 +1,246 @@
+"""`infoflow probe`."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from ._failures import require_all
+from ._measuring import Measuring, run_name
+from ._options import names_in
+from ._session import Out, Session, run_folder, working
+from ._show import estimate, show, show_path, show_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from infoflow.studies import AnalyzeOptions
+
+Named = Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)]
+
+
+def probe(
+    model: str,
+    /,
+    *,
+    task: Named = (),
+    probe: Named = (),
+    test: Annotated[str | None, Parameter(help="A corpus to test on. Default: a fifth of the corpus.")] = None,
+    tags: Named = (),
+    labels: str | None = None,
+    label_column: str | None = None,
+    bad_column: str | None = None,
+    only: Named = (),
+    measuring: Measuring = Measuring(),  # noqa: B008 (frozen)
+    out: Out = None,
+    session: Session = Session(),  # noqa: B008 (frozen)
+) -> None:
+    """Show what can be read from each layer, beside the majority class, random weights and a control task.
+
+    Tags and trees come from a CoNLL-U file, a tagged file or the corpus grammar; without --task the tasks are listed.
+
+    Args:
+        model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub.
+        task: What is asked, separated by commas: upos, arc, ner-spans, length, minimal-pairs, a column of tags...
+        probe: linear, mlp, edge, online, variational, structural, separated by commas. Default: linear.
+        tags: Names of the columns of a tagged file, in their order. Default: the tag that is asked for.
+        labels: A file with one label of a sentence a line, for the task sentence-label.
+        label_column: Column of each sentence's label in a table.
+        bad_column: Column of the unacceptable sentence in a table, for minimal-pairs.
+        only: Tables to compute, separated by commas. Default: all of these probes.
+    """
+    with working(session):
+        from infoflow.studies import analyze
+
+        options = replace(
+            measuring.options(only),
+            test=test or "",
+            tags=names_in("--tags", tags),
+            labels=labels or "",
+            label_column=label_column or "",
+            bad_column=bad_column or "",
+        )
+        options = _asked(options, names_in("--task", task), names_in("--probe", probe))
+        run = analyze([model], options, run_folder(out, run_name("probe", model)))
+        frames = {name: run.tables[name] for name in options.only if name in run.tables}
+        for name, show_one in _SHOWN.items():
+            if name in frames and not frames[name].empty:
+                show_one(frames[name])
+        if empty := [name for name in options.only if name not in frames or frames[name].empty]:
+            show(f"Tables without rows: {', '.join(empty)}. The report says which measure was skipped, and why.")
+        show_path("Tables", run.path / "tables")
+        show_path("Report", run.path / "report.html")
+        require_all([run])
+
+
+def _asked(options: "AnalyzeOptions", tasks: Sequence[str], probes: Sequence[str]) -> "AnalyzeOptions":
+    """The options with tasks and probes, and the tables that these write.
+
+    Raises:
+        UserError: No task is named, or no table of these probes.
+    """
+    from infoflow.foundation import UserError
+    from infoflow.studies import probing_tables
+
+    plan = options.measures
+    plan = replace(plan, probe_tasks=tuple(tasks) or plan.probe_tasks, probes=tuple(probes) or plan.probes)
+    tables = probing_tables(plan)
+    if not tables:
+        raise UserError(f"No task was named.\n{_catalogue()}\nWrite for example --task upos --corpus treebank.conllu.")
+    if unknown := [name for name in options.only if name not in tables]:
+        raise UserError(f"--only knows no table {unknown[0]} of these probes. Choose among: {', '.join(tables)}.")
+    return replace(options, measures=plan, only=options.only or tables)
+
+
+def _catalogue() -> str:
+    from infoflow.probing import MINIMAL_PAIRS_TASK
+    from infoflow.probing import tasks as every_task
+
+    rows = [(task.name, task.about, task.needs) for task in every_task()]
+    rows.append((MINIMAL_PAIRS_TASK, "which of two sentences the model finds likelier, without a probe", "bad"))
+    width = max(len(name) for name, _, _ in rows)
+    lines = [f"  {name:{width}}  {about}{f' (needs {needs})' if needs else ''}" for name, about, needs in rows]
+    return "\n".join(
+        [*lines, f"  {'NAME':{width}}  the tag in any column NAME; NAME-spans: its spans, where it is IOB2"]
+    )
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _by_layer(frame: "pd.DataFrame", **chosen: Any) -> dict[int, dict[str, Any]]:
+    """The rows with these values, by layer."""
+    rows = frame.to_dict("records")
+    return {row["layer"]: row for row in rows if all(row[name] == value for name, value in chosen.items())}
+
+
+def _value(row: dict[str, Any] | None) -> str:
+    return "–" if row is None else f"{row['value']:.3f}"
+
+
+def _interval(row: dict[str, Any] | None) -> str:
+    return "–" if row is None else estimate(row["value"], row["low"], row["high"])
+
+
+def _parts(frame: "pd.DataFrame", *names: str) -> Iterator[tuple[list[str], "pd.DataFrame"]]:
+    for keys in frame[list(names)].drop_duplicates().itertuples(index=False):
+        yield [str(key) for key in keys], frame.loc[(frame[list(names)] == list(keys)).all(axis=1)]
+
+
+def _show_scores(frame: "pd.DataFrame") -> None:
+    """Accuracies of linear and MLP probes on all training data."""
+    frame = frame.loc[(frame["share"] == frame["share"].max()) & (frame["words"] == "all")]
+    for (task, probe, stack), part in _parts(frame, "task", "probe", "stack"):
+        own = _by_layer(part, trained=True, labels="task", metric="accuracy")
+        untrained = _by_layer(part, trained=False, labels="task", metric="accuracy")
+        control = _by_layer(part, trained=True, labels="control", metric="accuracy")
+        selectivity = _by_layer(part, trained=True, metric="selectivity")
+        rows = [
+            [
+                str(layer),
+                _interval(row),
+                f"{row['baseline']:.3f}",
+                _value(untrained.get(layer)),
+                _value(control.get(layer)),
+                _interval(selectivity.get(layer)),
+            ]
+            for layer, row in own.items()
+        ]
+        first = next(iter(own.values()), None)
+        facts = "" if first is None else f", {first['training']:,} to train, {first['count']:,} to test"
+        columns = ["layer", "accuracy [95% interval]", "majority", "untrained", "control", "selectivity [95% interval]"]
+        show_table(columns, rows, f"{task}: {probe} probe of the {stack}{facts}")
+        show()
+
+
+def _show_bits(frame: "pd.DataFrame") -> None:
+    """Description lengths in bits."""
+    for (task, code, stack), part in _parts(frame, "task", "code", "stack"):
+        own = _by_layer(part, trained=True, labels="task", metric="bits")
+        ratio = _by_layer(part, trained=True, labels="task", metric="compression")
+        untrained = _by_layer(part, trained=False, labels="task", metric="compression")
+        control = _by_layer(part, trained=True, labels="control", metric="compression")
+        rows = [
+            [
+                str(layer),
+                f"{row['value']:,.0f}",
+                f"{row['baseline']:,.0f}",
+                _interval(ratio.get(layer)),
+                _value(untrained.get(layer)),
+                _value(control.get(layer)),
+            ]
+            for layer, row in own.items()
+        ]
+        columns = ["layer", "bits", "uniform code", "compression [95% interval]", "untrained", "control"]
+        show_table(columns, rows, f"{task}: {code} code of the {stack}")
+        show()
+
+
+def _show_mixing(frame: "pd.DataFrame") -> None:
+    """Edge probes: mixing weights, and what each layer adds."""
+    for (task, stack), part in _parts(frame, "task", "stack"):
+        found = {name: _by_layer(part, trained=True, statistic=name) for name in ("weight", "score", "delta")}
+        untrained = _by_layer(part, trained=False, statistic="score")
+        rows = [
+            [
+                str(layer),
+                _interval(row),
+                f"{row['baseline']:.3f}",
+                _value(untrained.get(layer)),
+                _value(found["delta"].get(layer)),
+                _value(found["weight"].get(layer)),
+            ]
+            for layer, row in found["score"].items()
+        ]
+        columns = ["layers up to", "micro-F1 [95% interval]", "majority", "untrained", "gain", "weight"]
+        show_table(columns, rows, f"{task}: edge probe of the {stack}")
+        show()
+
+
+def _show_metrics(title: str) -> Any:
+    """Tables with one line for each layer and metric."""
+
+    def show_one(frame: "pd.DataFrame") -> None:
+        keys = [name for name in ("stack", "metric") if name in frame]
+        for names, part in _parts(frame, *keys):
+            untrained = _by_layer(part, trained=False)
+            rows = [
+                [str(layer), _interval(row), f"{row['baseline']:.3f}", _value(untrained.get(layer))]
+                for layer, row in _by_layer(part, trained=True).items()
+            ]
+            show_table(["layer", "value [95% interval]", "baseline", "untrained"], rows, f"{title}: {names[-1]}")
+            show()
+
+    return show_one
+
+
+def _show_pairs(frame: "pd.DataFrame") -> None:
+    """Shares of minimal pairs, of all layer by layer, and of each phenomenon at the top."""
+    from infoflow.probing import ALL_PAIRS
+
+    frame = frame.loc[frame["metric"] == "preferred"]
+    own = _by_layer(frame, trained=True, phenomenon=ALL_PAIRS)
+    untrained = _by_layer(frame, trained=False, phenomenon=ALL_PAIRS)
+    columns = ["acceptable preferred [95% interval]", "chance", "untrained"]
+    rows = [[str(layer), _interval(row), "0.500", _value(untrained.get(layer))] for layer, row in own.items()]
+    pairs = next(iter(own.values()))["count"] if own else 0
+    show_table(["layer", *columns], rows, f"Minimal pairs: {pairs:,}, each layer through the logit lens")
+    show()
+    top = frame[(frame["layer"] == frame["layer"].max()) & frame["trained"] & (frame["phenomenon"] != ALL_PAIRS)]
+    if len(top):
+        listed = [
+            [row["phenomenon"], f"{row['count']:,}", _interval(row)]
+            for row in top.sort_values("value", ascending=False).to_dict("records")
+        ]
+        show_table(["phenomenon", "pairs", columns[0]], listed, "The model's output, by phenomenon")
+        show()
+
+
+_SHOWN = {
+    "probe_scores": _show_scores,
+    "probe_codelength": _show_bits,
+    "probe_mixing": _show_mixing,
+    "probe_trees": _show_metrics("Structural probe"),
+    "minimal_pairs": _show_pairs,
+}
