@@ -220,7 +220,7 @@ def test_structural_probe(reader, corpus):
 def scored_rows(corpus):
     from infoflow.corpus import split_numbers
 
-    return np.flatnonzero(split_numbers(corpus.column("text"), 0) < 0.2)
+    return np.flatnonzero(split_numbers(corpus.column("text"), 0, purpose="probing") < 0.2)
 
 
 def test_what_is_no_tree_is_counted_and_told(tmp_path):

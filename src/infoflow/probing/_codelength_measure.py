@@ -238,14 +238,16 @@ def code_metrics(found: DescriptionLength, blocks: np.ndarray) -> dict[str, Metr
     """Bits, their parts and compression. A replicate has as many labels as the code, of other sentences."""
     num = found.targets
     counts = block_sums(np.ones(len(blocks)), blocks)
-    scale = num / replicated(counts)[:, None, None]
-    data = replicated(block_sums(found.target_data_bits.astype(np.float64), blocks)) * scale
-    coded = replicated(block_sums(found.target_bits.astype(np.float64), blocks)) * scale
-    bits = coded if len(found.blocks) else data + found.model_bits
+    with np.errstate(invalid="ignore", divide="ignore"):  # a replicate of few sentences may draw none
+        scale = num / replicated(counts)[:, None, None]
+        data = replicated(block_sums(found.target_data_bits.astype(np.float64), blocks)) * scale
+        coded = replicated(block_sums(found.target_bits.astype(np.float64), blocks)) * scale
+        bits = coded if len(found.blocks) else data + found.model_bits
+        compression = found.uniform_bits / bits
     uniform = found.uniform_bits
     return {
         "bits": (found.bits, bits, uniform, num),
-        "compression": (found.compression, uniform / bits, 1.0, num),
+        "compression": (found.compression, compression, 1.0, num),
         "model_bits": (found.model_bits, bits - data, uniform, num),
         "data_bits": (found.data_bits, data, uniform, num),
     }

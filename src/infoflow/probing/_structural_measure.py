@@ -235,7 +235,8 @@ def _metrics(
     """Rows of the two metrics, over seeds; `control` is that of the baseline, by default itself."""
     control = control or scores
     hits, asked = np.stack([each.hits for each in scores]), scores[0].asked
-    share = replicated(block_sums(hits.T, blocks)) / replicated(block_sums(asked, blocks))[:, None]
+    with np.errstate(invalid="ignore", divide="ignore"):  # a replicate of few sentences may draw none
+        share = replicated(block_sums(hits.T, blocks)) / replicated(block_sums(asked, blocks))[:, None]
     correlated = [_spearman(each, blocks) for each in scores]
     rows = {
         _HITS[structure]: seed_estimate(
