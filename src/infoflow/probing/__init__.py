@@ -6,7 +6,6 @@ from ._batched import ProbeGrid as ProbeGrid
 from ._batched import ProbeSettings as ProbeSettings
 from ._batched import TrainedProbes as TrainedProbes
 from ._batched import train_probes as train_probes
-from ._codelength import Codelength as Codelength
 from ._codelength import DescriptionLength as DescriptionLength
 from ._codelength_measure import Codelength as Codelength
 from ._codelength_online import online_codelength as online_codelength
