@@ -14,12 +14,14 @@ from ._rows import (
     Best,
     against,
     alike_text,
+    all_examples,
     best_layer,
     curves_with,
     left_out_note,
     most_layered,
     of,
     one_probe,
+    probe_label,
     sentence_start,
     task_label,
     tasks_of,
@@ -34,7 +36,7 @@ HOW_UNTRAINED = (
 
 def accuracy_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     """A panel per task, over layers; None without accuracies."""
-    scores = one_probe(of(frame, metric="accuracy", words="all"))
+    scores = all_examples(one_probe(of(frame, metric="accuracy", words="all")))
     own, control = (of(scores, labels=name) for name in ("task", "control"))
     if own.empty or not own["trained"].any():
         return None
@@ -78,7 +80,7 @@ def _table(own: pd.DataFrame, control: pd.DataFrame) -> pd.DataFrame:
 def _title(own: pd.DataFrame, task: str) -> str:
     """The task, and the probe where it is not the linear one."""
     probe = str(of(own, task=task)["probe"].iloc[0])
-    return task_label(task) if probe == "linear" else f"{task_label(task)} ({probe.upper()})"
+    return task_label(task) if probe == "linear" else f"{task_label(task)} ({probe_label(probe)})"
 
 
 def _probe_note(own: pd.DataFrame) -> str:

@@ -9,7 +9,7 @@ from .._figure import Figure, Panel
 from .._language import Cast, Series
 from .._numbers import listed, number
 from ._methods import GAINS
-from ._rows import best_layer, layers_text, of, one_probe, task_label, tasks_of
+from ._rows import all_examples, best_layer, layers_text, of, one_probe, probe_label, task_label, tasks_of
 from ._task_map import TaskMap
 
 _COLUMNS = ["series", "task", "label", "layer", "untrained", "value", "low", "high", "baseline", "share", "best"]
@@ -18,7 +18,7 @@ _TOLD = 6  # models whose best layers are told one by one
 
 def overview_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     """A map for every line; None where no task is read better than by its majority class."""
-    own = one_probe(of(frame, metric="accuracy", labels="task", words="all"))
+    own = all_examples(one_probe(of(frame, metric="accuracy", labels="task", words="all")))
     if own.empty or not own["trained"].any():
         return None
     table, hopeless = _cells(own, cast)
@@ -32,8 +32,8 @@ def overview_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         question="Where in the network is what?",
         answer=[*_where(own, table, series), *_from_the_start(table), *_untrained(table)],
         panels=[Panel.of(TaskMap(table=table[table["series"] == one.key], labels=labels), one.label) for one in series],
-        caption="Numbers: 100 × the share of what any layer of these models gains over the majority class; framed: each "
-        f"model's best layer.{_beside(table)}{_seeds(own)}{''.join(nothing)}",
+        caption="Numbers: 100 × the share of what any layer of these models gains over the majority class; framed: "
+        f"each model's best layer.{_beside(table)}{_seeds(own)}{''.join(nothing)}",
         how_to_read=[
             "A row is a task, a column a layer, 0 = embeddings. The stronger the colour, the more of the task a "
             "linear probe reads from that layer: blank is no more than the majority class, 100 the best of all layers "
@@ -52,7 +52,7 @@ def overview_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
 
 
 def _cells(own: pd.DataFrame, cast: Cast) -> tuple[pd.DataFrame, list[str]]:
-    """A row per line, task and layer, and for the best layer of each untrained model; tasks that nothing is gained on."""
+    """A row per line, task and layer, and per best layer of an untrained model; tasks that nothing is gained on."""
     rows: list[dict[str, Any]] = []
     hopeless = []
     for task in tasks_of(own):
@@ -100,7 +100,8 @@ def _place(own: pd.DataFrame, series: Series, row: dict[Any, Any]) -> str:
     """The task with its best layer, and the layers that are not told apart from it."""
     found = best_layer(of(own, task=str(row["task"])), series.key)
     alike = [] if found is None else sorted(found.alike)
-    return f"{row['label']} {row['layer']}{f' (or {layers_text(alike, "or")})' if alike else ''}"
+    others = f" (or {layers_text(alike, 'or')})" if alike else ""
+    return f"{row['label']} {row['layer']}{others}"
 
 
 def _from_the_start(table: pd.DataFrame) -> list[str]:
@@ -136,5 +137,5 @@ def _beside(table: pd.DataFrame) -> str:
 
 def _seeds(own: pd.DataFrame) -> str:
     seeds = int(own["seed"].nunique())
-    kinds = listed([str(name) for name in dict.fromkeys(own["probe"].astype(str))])
+    kinds = listed([probe_label(name) for name in dict.fromkeys(own["probe"].astype(str))])
     return f" Means over {seeds} seeds; {kinds} probes." if seeds > 1 else f" One seed; {kinds} probes."

@@ -1,4 +1,4 @@
-"""Rows of the tables of probes as figures show them: one probe of each task, curves with their controls, best layers."""
+"""Rows of the tables of probes as figures show them: one probe per task, curves with their controls, best layers."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -33,6 +33,7 @@ MOST_TASKS = 12
 """Panels of a figure; of more tasks, those that depth matters for most."""
 CONTROL_TASK, SHUFFLED = "control task", "shuffled labels"
 _PROBES = ("linear", "mlp")
+_SETTINGS = ("probe", "dropout", "weight_decay", "corrupted", "units")
 
 
 class Best(NamedTuple):
@@ -61,16 +62,31 @@ def tasks_of(frame: pd.DataFrame) -> list[str]:
 
 
 def one_probe(frame: pd.DataFrame) -> pd.DataFrame:
-    """Of each task and model one probe, trained on all examples: the linear one where there is one."""
+    """Of each task one probe and one setting of it, trained on all examples: the linear one where there is one."""
     if frame.empty:
         return frame
     rank = {name: place for place, name in enumerate(_PROBES)}
     place = frame["probe"].astype(str).map(lambda name: rank.get(name, len(rank)))
-    kept = frame[place == place.groupby(frame["task"].astype(str)).transform("min")]
-    if "training" not in kept:
-        return kept
-    whole = kept.groupby([kept["model"].astype(str), kept["trained"], kept["task"].astype(str)])["training"]
-    return kept[kept["training"] == whole.transform("max")]
+    task = frame["task"].astype(str)
+    kept = frame[place == place.groupby(task).transform("min")]
+    for setting in [name for name in _SETTINGS if name in kept]:
+        kept = kept[kept[setting] == kept.groupby(task)[setting].transform("first")]
+    return kept
+
+
+def all_examples(frame: pd.DataFrame) -> pd.DataFrame:
+    """Of each task and model the probes that were trained on most examples."""
+    column = next((name for name in ("share", "training") if name in frame), "")
+    if not column or frame.empty:
+        return frame
+    keys = [frame["model"].astype(str), frame["trained"], frame["task"].astype(str)]
+    return frame[frame[column] == frame.groupby(keys)[column].transform("max")]
+
+
+def probe_label(name: str) -> str:
+    """`linear`, or `MLP` with the sizes of its hidden layers."""
+    kind, _, sizes = name.partition("-")
+    return name if kind != "mlp" else f"MLP ({sizes.replace('-', ', ')})" if sizes else "MLP"
 
 
 def of(frame: pd.DataFrame, **wanted: str) -> pd.DataFrame:
@@ -124,14 +140,14 @@ def best_layer(frame: pd.DataFrame, series: str, trained: bool = True) -> Best |
     return Best(series=series, layer=best, estimate=means[best], alike=alike, top=layers[-1])
 
 
-def most_layered(frame: pd.DataFrame, tasks: Sequence[str]) -> list[str]:
+def most_layered(frame: pd.DataFrame, tasks: Sequence[str], most: int = MOST_TASKS) -> list[str]:
     """Of many tasks those whose scores differ most between layers, in reading order."""
-    if len(tasks) <= MOST_TASKS:
+    if len(tasks) <= most:
         return list(tasks)
     trained = frame[frame["trained"]]
     means = trained.groupby([trained["task"].astype(str), "series", "layer"])["value"].mean()
     spread = means.groupby(level=[0, 1]).agg(np.ptp).groupby(level=0).max().sort_values(ascending=False)
-    kept = set(spread.index[:MOST_TASKS])
+    kept = set(spread.index[:most])
     return [task for task in tasks if task in kept]
 
 

@@ -3,9 +3,12 @@
 from .._figure import Figure, Section
 from .._model_tables import ModelTables
 from ._accuracy import accuracy_figure
-from ._bits import bits_figures
+from ._bits import bits_figure
+from ._depth import depth_figure
 from ._overview import overview_figure
+from ._probe_size import size_figure
 from ._selectivity import selectivity_figure
+from ._trees import trees_figure
 
 PROBING = Section(
     id="probing",
@@ -13,7 +16,7 @@ PROBING = Section(
     lead="A probe is a small classifier that sees nothing but a layer's vectors. What it gets right stands in them. "
     "How much is that, in which layer, how hard is it to read, and how much of it would an untrained model show?",
 )
-_TABLES = ("probe_scores", "probe_codelength")
+_TABLES = ("probe_scores", "probe_codelength", "probe_mixing", "probe_depth", "probe_trees")
 
 
 def probing_section(tables: ModelTables) -> Section | None:
@@ -24,5 +27,8 @@ def probing_section(tables: ModelTables) -> Section | None:
     if (scores := main.get("probe_scores")) is not None:
         figures += [overview_figure(scores, cast), accuracy_figure(scores, cast), selectivity_figure(scores, cast)]
     if (lengths := main.get("probe_codelength")) is not None:
-        figures += bits_figures(lengths, scores, cast)
+        figures += [bits_figure(lengths, cast), size_figure(lengths, cast)]
+    figures.append(depth_figure(main.get("probe_mixing"), main.get("probe_depth"), cast))
+    if (trees := main.get("probe_trees")) is not None:
+        figures.append(trees_figure(trees, cast))
     return PROBING.told_by(figures, cast, main.values())

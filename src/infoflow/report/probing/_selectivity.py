@@ -2,17 +2,18 @@
 
 import pandas as pd
 
-from .._curves import interval_note, samples_at
+from .._curves import curves, interval_note, samples_at
 from .._figure import Figure, Panel
 from .._language import Cast, Series
 from .._numbers import number
 from ..forms._layer_chart import LayerChart
+from ..forms._lines import COSINE
 from ._methods import PROBES
 from ._rows import (
     against,
+    all_examples,
     best_layer,
     control_curve,
-    curves_with,
     left_out_note,
     most_layered,
     of,
@@ -26,16 +27,16 @@ _TOLD = 5  # tasks whose seen and unseen types are told apart in words
 
 def selectivity_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     """How far a task lies above its control, with types of words that training had and that it had not; or None."""
-    scores = one_probe(of(frame, metric="selectivity"))
+    scores = all_examples(one_probe(of(frame, metric="selectivity")))
     own = of(scores, words="all")
     if own.empty or not own["trained"].any():
         return None
     tasks = tasks_of(own)
     shown = most_layered(own, tasks)
-    control = one_probe(of(frame, metric="accuracy", labels="control"))
-    tables = {task: _selectivity_table(of(scores, task=task)) for task in tasks}
+    control = all_examples(one_probe(of(frame, metric="accuracy", labels="control")))
+    tables = {task: _table(of(scores, task=task)) for task in tasks}
     data = pd.concat([table.assign(task=task) for task, table in tables.items()], ignore_index=True)
-    how = {"y_title": "selectivity (accuracy less control)", "bounds": (-1.0, 1.0)}
+    how = {"y_title": "selectivity (accuracy less control)", "bounds": COSINE, "baseline_name": "as the control"}
     charts = {
         task: LayerChart(table=tables[task].query("words == 'all'"), series=_lines(tables[task], cast), **how)
         for task in shown
@@ -43,14 +44,14 @@ def selectivity_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     return Figure(
         id="probe-selectivity",
         question="Is it in the vectors, or has the probe learned words by heart?",
-        answer=[*_selectivity_sentences(own, shown, cast), *_type_sentences(scores, control, shown, cast)],
+        answer=[*_layer_sentences(own, shown, cast), *_type_sentences(scores, control, shown, cast)],
         panels=[Panel.of(chart, task_label(task)) for task, chart in charts.items()],
         caption=f"{interval_note(data)} Each panel has its own scale; words of types that training had and had not are "
         f"apart under the pointer and in the data.{left_out_note(tasks, shown)}",
         how_to_read=[
             "Up: accuracy on the task less accuracy on its control, in which each type of word has one label by "
             "chance. A probe with enough weights learns both; selectivity counts only what it could not have learned "
-            "from the word alone.",
+            "from the word alone. The dotted line is no better than the control.",
             "Embeddings tell words apart best, so layer 0 is where control tasks are easiest. Negative: the control "
             "task is the easier one.",
         ],
@@ -65,11 +66,10 @@ def _lines(table: pd.DataFrame, cast: Cast) -> list[Series]:
     return cast.present(table[table["group"] == "trained"])
 
 
-def _selectivity_table(scores: pd.DataFrame) -> pd.DataFrame:
+def _table(scores: pd.DataFrame) -> pd.DataFrame:
     """Curves of all words, which tell under the pointer of seen and unseen types, and the curves of these."""
     words = [name for name in ("all", "seen", "unseen") if name in set(scores["words"].astype(str))]
-    tables = {name: curves_with(of(scores, words=name), {}) for name in words}
-    tables = {name: table[table["group"] != "baseline"] for name, table in tables.items()}
+    tables = {name: curves(of(scores, words=name).assign(baseline=0.0)) for name in words}
     keys = ["series", "group", "layer"]
     every = tables["all"]
     for name in words[1:]:
@@ -80,7 +80,7 @@ def _selectivity_table(scores: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def _selectivity_sentences(own: pd.DataFrame, tasks: list[str], cast: Cast) -> list[str]:
+def _layer_sentences(own: pd.DataFrame, tasks: list[str], cast: Cast) -> list[str]:
     """In how many tasks and models the embeddings are less selective than the best layer above them."""
     lower, cases, most = 0, 0, []
     for task in tasks:
