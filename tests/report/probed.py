@@ -51,7 +51,9 @@ def score_rows(
     objectives: Sequence[str] = OBJECTIVES,
     seeds: Sequence[int] = (1, 2, 3),
     trained: Sequence[bool] = (True, False),
+    shares: Sequence[float] = (0.01, 0.1, 1.0),
 ) -> list[dict]:
+    """The columns of `probe_scores`; with fewer examples, less, of untrained models twice as much less."""
     rows = []
     for task in tasks:
         floor = TASKS[task][0]
@@ -62,20 +64,14 @@ def score_rows(
                         keys = _keys(objective, seed, is_trained, task, layer)
                         value = accuracy(task, objective, is_trained, layer)
                         name = (task, objective, seed, int(is_trained), layer)
-                        for labels, words, metric, mean, base in _scores(task, value, floor, layer):
-                            rows.append(
-                                {
-                                    **keys,
-                                    "labels": labels,
-                                    "words": words,
-                                    "metric": metric,
-                                    "training": 12_000,
-                                    "capacity": 129 * 17,
-                                    **_estimate(mean, (*name, labels, words, metric), 0.004, 0.004, base, 4_000),
-                                    "seed_sd": 0.002,
-                                    "seeds": 3,
-                                }
-                            )
+                        for share in shares:
+                            less = (2 - is_trained) * 0.04 * (-np.log10(share))
+                            for labels, words, metric, mean, base in _scores(task, value - less, floor, layer):
+                                facts = {"labels": labels, "words": words, "metric": metric, "share": share}
+                                sizes = {"training": int(12_000 * share), "capacity": 129 * 17, "corrupted": 1.0}
+                                own = (*name, labels, words, metric, str(share))
+                                estimate = _estimate(mean, own, 0.004, 0.004, base, 4_000)
+                                rows.append({**keys, **facts, **sizes, **estimate, "seed_sd": 0.002, "seeds": 3})
     return rows
 
 
@@ -91,7 +87,7 @@ def _scores(task: str, value: float, floor: float, layer: int):
 
 def code_rows(codes: Sequence[str] = ("online", "variational"), **how) -> list[dict]:
     rows = []
-    for row in score_rows(**how):
+    for row in score_rows(shares=(1.0,), **how):
         if (row["labels"], row["words"], row["metric"]) != ("task", "all", "accuracy"):
             continue
         kinds = ["task", "control", "shuffled"] if row["task"] in WITH_CONTROL else ["task"]

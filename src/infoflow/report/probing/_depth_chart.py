@@ -85,8 +85,8 @@ class MixingBars(AbstractForm):
         drawn = [self._rects(rows, look, x, y) for rows, look in styles if len(rows)]
         names = [
             ("■", "weight in the mix", self.series.color),
-            ("□", "what the layer adds to F1", "var(--soft)"),
-            *([("■", "what it takes away", NEGATIVE)] if len(losses) else []),
+            ("□", "added to F1", "var(--soft)"),
+            ("■", "lost", NEGATIVE),
         ]
         marks = [rule, *drawn, *self._whiskers(bars, x, y), *self._notes(frame, x, y), names_above(names)]
         return finished(marks, self._height)
@@ -195,6 +195,7 @@ class DepthDots(AbstractForm):
         found = [("●", "expected layer", "expected"), ("◆", "centre of gravity", "gravity")]
         names = [(mark, name, self.series.color) for mark, name, what in found if (trained["what"] == what).any()]
         names += [("●", "untrained", "var(--control)")] if len(untrained) else []
+        names += [("", "", "var(--soft)")] * (3 - len(names))  # as many rows as the bars beside have
         marks = [*layers, *self._signs(trained, x, y), *self._texts(frame, x, y), names_above(names)]
         return finished(marks, _ROW * len(self.labels) + 8)
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from .._curves import COLUMNS, curves, layers_of, samples_at
+from .._curves import COLUMNS, curves
 from .._numbers import estimate_text, listed, number, size_text
 from .._samples import Estimate, Samples
 
@@ -130,14 +130,14 @@ def curves_with(frame: pd.DataFrame, controls: dict[str, pd.DataFrame]) -> pd.Da
 def best_layer(frame: pd.DataFrame, series: str, trained: bool = True) -> Best | None:
     """Where a line is highest; None where it was not measured."""
     own = frame[(frame["series"] == series) & (frame["trained"] == trained)]
-    layers = layers_of(own, series)
-    at = {layer: samples_at(own, series, layer, trained) for layer in layers}
-    if not layers:
+    at = {int(str(layer)): Samples.of(rows) for layer, rows in own.groupby("layer", sort=True)}
+    at = {layer: samples for layer, samples in at.items() if samples}
+    if not at:
         return None
     means = {layer: samples.estimate() for layer, samples in at.items()}
-    best = max(layers, key=lambda layer: means[layer].value)
-    alike = tuple(layer for layer in layers if layer != best and not (at[best] - at[layer]).estimate().sign)
-    return Best(series=series, layer=best, estimate=means[best], alike=alike, top=layers[-1])
+    best = max(means, key=lambda layer: means[layer].value)
+    alike = tuple(layer for layer in at if layer != best and not (at[best] - at[layer]).estimate().sign)
+    return Best(series=series, layer=best, estimate=means[best], alike=alike, top=max(at))
 
 
 def most_layered(frame: pd.DataFrame, tasks: Sequence[str], most: int = MOST_TASKS) -> list[str]:

@@ -5,6 +5,7 @@ from .._model_tables import ModelTables
 from ._accuracy import accuracy_figure
 from ._bits import bits_figure
 from ._depth import depth_figure
+from ._examples import examples_figure
 from ._overview import overview_figure
 from ._probe_size import size_figure
 from ._selectivity import selectivity_figure
@@ -26,6 +27,7 @@ def probing_section(tables: ModelTables) -> Section | None:
     figures: list[Figure | None] = []
     if (scores := main.get("probe_scores")) is not None:
         figures += [overview_figure(scores, cast), accuracy_figure(scores, cast), selectivity_figure(scores, cast)]
+        figures.append(examples_figure(scores, cast))
     if (lengths := main.get("probe_codelength")) is not None:
         figures += [bits_figure(lengths, cast), size_figure(lengths, cast)]
     figures.append(depth_figure(main.get("probe_mixing"), main.get("probe_depth"), cast))
