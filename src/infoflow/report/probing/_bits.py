@@ -42,7 +42,7 @@ _LEVEL = 0.02  # a difference of accuracy that says nothing
 
 def bits_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     """Compression over layers, and beside it the accuracy of the same probe; None without either."""
-    every = in_bits(one_probe(frame))
+    every = one_probe(in_bits(frame))
     code = next((name for name in CODES if len(of(every, code=name, labels="task", metric="compression"))), "")
     rows = of(every, code=code)
     own = of(rows, labels="task", metric="compression")

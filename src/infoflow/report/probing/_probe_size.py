@@ -23,7 +23,7 @@ _TOLD = 5
 
 def size_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     """How many hidden units of a Bayesian probe are left, or else how many bits the probe itself takes."""
-    metric, rows = _sized(in_bits(one_probe(frame)))
+    metric, rows = _sized(one_probe(in_bits(frame)))
     own = of(rows, labels="task")
     if own.empty or not own["trained"].any():
         return None
