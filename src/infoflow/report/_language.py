@@ -69,6 +69,11 @@ MEASURE_TABLES = (
     "task_scores",
     "allocation_groups",
     "word_neighbours",
+    "probe_scores",
+    "probe_codelength",
+    "probe_mixing",
+    "probe_depth",
+    "probe_trees",
 )
 
 

@@ -27,6 +27,7 @@ from .knows._space import SPACE, space_section
 from .knows._words import WORDS, words_section
 from .over_scale._section import OVER_SCALE, over_scale_section
 from .over_training._section import OVER_TRAINING, over_training_section
+from .probing._section import PROBING, probing_section
 from .pruning._pruning import PRUNING, pruning_section
 from .training._dynamics import DYNAMICS, dynamics_section
 from .training._training import TRAINING, training_section
@@ -42,6 +43,7 @@ SECTIONS = (
     (SIMILARITY, similarity_section),
     (SPACE, space_section),
     (PREDICTS, lenses_section),
+    (PROBING, probing_section),
     (NEIGHBOURS, neighbours_section),
     (WORDS, words_section),
     (ALIGNMENT, alignment_section),

@@ -19,13 +19,16 @@ def squares(
     size: float = 10,
     tooltip: list[alt.Tooltip] | None = None,
     format: str = "",
+    exponent: float = 1.0,
 ) -> list[alt.Chart]:
     """Of the rows of `base`, whose field `strength` goes from the first of `ends`, nearly blank, to the second.
 
-    Charts cannot mix CSS variables, so that the colour is one, more or less opaque.
+    Charts cannot mix CSS variables, so that the colour is one, more or less opaque. Above 1, `exponent` tells the
+    strong ones further apart.
     """
     empty, full = ends
-    scale = alt.Scale(domain=[empty, full], range=[0.03, 1], clamp=True)
+    power = {} if exponent == 1 else {"type": "pow", "exponent": exponent}
+    scale = alt.Scale(domain=[empty, full], range=[0.03, 1], clamp=True, **power)
     fill, look = ({"color": color}, {}) if isinstance(color, str) else ({}, {"color": color})
     look |= {"tooltip": tooltip} if tooltip else {}
     opacity = alt.Opacity(f"{strength}:Q", scale=scale, legend=None)
@@ -33,7 +36,7 @@ def squares(
     if text is None:
         return [marks]
     part = f"(datum.{strength} - {empty}) / {full - empty or 1.0}"
-    ink = color_if(f"{part} > 0.55", "var(--paper)", "var(--ink)")
+    ink = color_if(f"{part} > {0.55 ** (1 / exponent):.4g}", "var(--paper)", "var(--ink)")
     words = alt.Text(text, **({"format": format} if format else {}))
     return [marks, base.mark_text(fontSize=size).encode(x=x, y=y, text=words, color=ink)]
 

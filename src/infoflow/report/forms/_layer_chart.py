@@ -10,6 +10,7 @@ import pandas as pd
 from .._language import Series
 from ._chart import (
     BASELINE,
+    CONTROL,
     HEIGHT,
     LABEL_GAP,
     NAME,
@@ -27,6 +28,7 @@ from ._frame import AbstractForm, Frame
 from ._lines import ANY, control_lines, hovered_layer, lines, looks_of
 
 _ROW = 9  # pixels of a row of squares
+_FURTHER = ([9, 2, 2, 2], [2, 2], [14, 3])  # dashes of further controls, in their order
 
 
 class _Span(NamedTuple):
@@ -54,6 +56,7 @@ class LayerChart(AbstractForm):
 
     The measure's baseline is drawn where it does not squash the curves; else a note at the edge names its value. Where
     the table has a column `converged`, a row of squares for each line says at which layers its estimate has.
+    Groups of the table that `controls` names are drawn in grey too, each with a dash of its own.
     """
 
     table: pd.DataFrame
@@ -66,6 +69,7 @@ class LayerChart(AbstractForm):
     y_range: tuple[float, float] | None = None  # one for panels that are compared
     inverted: bool = False  # the y axis, for quantities of which less is more
     chosen: Frame | None = None
+    controls: tuple[str, ...] = ()
 
     @property
     def frame(self) -> Frame:
@@ -90,6 +94,8 @@ class LayerChart(AbstractForm):
         at = {"x": x, "y": alt.Y(**y)}
         trained, untrained, baseline = (table[table["group"] == name] for name in ("trained", "untrained", "baseline"))
         layers = [hovered_layer(sorted(table["layer"].unique().tolist()), x), *control_lines(untrained, at)]
+        for name, dash in zip(self.controls, _FURTHER, strict=False):
+            layers += control_lines(table[table["group"] == name], at, {**CONTROL, "strokeDash": dash})
         if span.holds_baseline:
             layers += control_lines(baseline, at, BASELINE)
         elif len(baseline):
@@ -97,7 +103,7 @@ class LayerChart(AbstractForm):
         layers += _series_layers(trained, self.series, at)
         if rows:
             layers += _convergence_strip(trained, self.series, x)
-        layers.append(_direct_labels(table, self.series, at, span, self.baseline_name))
+        layers.append(_direct_labels(table, self.series, at, span, self.baseline_name, self.controls))
         return finished(layers, HEIGHT)
 
     @property
@@ -154,14 +160,20 @@ def _convergence_strip(trained: pd.DataFrame, series: list[Series], x: alt.X) ->
 
 
 def _direct_labels(
-    table: pd.DataFrame, series: list[Series], at: dict[str, Any], span: _Span, baseline: str
+    table: pd.DataFrame,
+    series: list[Series],
+    at: dict[str, Any],
+    span: _Span,
+    baseline: str,
+    controls: tuple[str, ...] = (),
 ) -> alt.Chart:
     """Names at the right ends of the lines, moved apart where they would overlap."""
     gap = LABEL_GAP / HEIGHT * (span.high - span.low)
     names = {s.key: s.label for s in series}
     ends = table.loc[table.groupby(["group", "series"])["layer"].idxmax()]
     labels = [(row.series, names[row.series], row.value) for row in ends[ends["group"] == "trained"].itertuples()]
-    labels += [("", "untrained", end) for end in _clusters(ends.loc[ends["group"] == "untrained", "value"], 2 * gap)]
+    for name in ("untrained", *controls):
+        labels += [("", name, end) for end in _clusters(ends.loc[ends["group"] == name, "value"], 2 * gap)]
     if span.holds_baseline:
         labels += [("", baseline, end) for end in ends.loc[ends["group"] == "baseline", "value"]]
     frame = pd.DataFrame(labels, columns=["series", "text", "at"]).assign(layer=int(table["layer"].max()))

@@ -1,0 +1,225 @@
+"""At which depth tasks are solved: mixing weights, what each layer adds, expected layer and centre of gravity."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import pandas as pd
+
+from .._figure import Figure, Panel
+from .._language import Cast, Series
+from .._numbers import estimate_text, listed, number
+from .._samples import Estimate, Samples
+from ..forms._hollow import HOLLOW
+from ._depth_chart import WARNING, DepthDots, MixingBars
+from ._methods import DEPTH
+from ._rows import task_label, tasks_of
+
+_MOST = 8  # models with panels
+_TOLD = 4  # models with a sentence of their own
+_BARS = {"weight": ("weight", "weight in the mix"), "delta": ("delta", "added to F1")}
+_FILL = ("fraction", "share of the headroom")
+_DEPTHS = {"expected_layer": ("expected", "expected layer"), "center_of_gravity": ("gravity", "centre of gravity")}
+_KEPT = ("expected_layer_running_maximum", "k_weights", "k_differences", "headroom", "negative_mass")
+_KEYS = ["series", "group", "task", "statistic", "layer"]
+
+
+def depth_figure(mixing: pd.DataFrame | None, depth: pd.DataFrame | None, cast: Cast) -> Figure | None:
+    """Two panels for every line, as far as there are tables; None without any."""
+    bars, places = _bars(mixing), _places(depth)
+    trained = pd.concat([bars, places], ignore_index=True)
+    trained = trained[trained["group"] == "trained"]
+    if trained.empty:
+        return None
+    tasks, series = tasks_of(trained), cast.present(trained)
+    labels = [task_label(task) for task in tasks]
+    panels = [panel for one in series[:_MOST] for panel in _panels(bars, places, labels, one, len(series) > 1)]
+    data = pd.concat([bars, places], ignore_index=True).drop(columns=["shown", "label", "what", "name"])
+    left = [one.label for one in series[_MOST:]]
+    return Figure(
+        id="probe-depth",
+        question="At which depth is each task solved?",
+        answer=[*_order_sentences(places, series), *_focus_sentence(places, cast), *_headroom_sentence(places)],
+        panels=panels,
+        caption=f"{_bands(trained)}; {int(trained['count'].median()):,} test examples. Weights have one scale; what "
+        f"layers add fills each task's row.{f' In the data alone: {listed(left)}.' if left else ''}",
+        how_to_read=[
+            "Filled bars: how much of each layer a probe mixes that sees all layers, as weights that sum to 1. "
+            "Outlined bars: what a probe's score gains when it may see this layer too, besides those below; in another "
+            "colour, below the line, what it loses. K(s) and K(Δ) say how concentrated both are, in bits: 0 is evenly.",
+            "Circles: the expected layer, the mean layer at which score is gained. Diamonds: the centre of gravity of "
+            "the weights. Small grey marks: untrained models. Beside the rows, the probe's F1 from embeddings alone "
+            "and with all layers.",
+            f"{WARNING} means that an expected layer is ill-defined: all layers together add little, or much of what "
+            "changes is loss. It may then lie outside the model, at the edge of the picture, and the running maximum "
+            "of scores says more. Weights of an untrained model are not even either: only a difference from it speaks "
+            "of training.",
+        ],
+        method=DEPTH,
+        data=data,
+        tables=("probe_mixing", "probe_depth"),
+        findings=tuple(f"probing:T-{n}" for n in (1, 2, 3)),
+        payload={"layout": "wide", "apart": True},
+    )
+
+
+def _bars(mixing: pd.DataFrame | None) -> pd.DataFrame:
+    """A row per line, task, layer and statistic."""
+    if mixing is None:
+        return _estimates(pd.DataFrame(), ())
+    found = _estimates(mixing, ("weight", "delta", "score", "fraction"))
+    found["what"] = found["statistic"].map({name: what for name, (what, _) in _BARS.items()}).fillna("")
+    found["name"] = found["statistic"].map({name: told for name, (_, told) in _BARS.items()}).fillna("")
+    return found
+
+
+def _places(depth: pd.DataFrame | None) -> pd.DataFrame:
+    """A row per line, task and statistic of depth, with a warning where one of the seeds has one."""
+    if depth is None:
+        return _estimates(pd.DataFrame(), ()).assign(warning="")
+    found = _estimates(depth.assign(layer=-1), (*_DEPTHS, *_KEPT))
+    found["what"] = found["statistic"].map({name: what for name, (what, _) in _DEPTHS.items()}).fillna("")
+    found["name"] = found["statistic"].map({name: told for name, (_, told) in _DEPTHS.items()}).fillna("")
+    warned = depth[depth["warning"].astype(str) != ""]
+    told = warned.groupby(["series", "trained", warned["task"].astype(str)], sort=False)["warning"].first()
+    keys = zip(found["series"], found["group"] == "trained", found["task"], strict=True)
+    warnings = [str(told.get(key, "")) for key in keys]
+    found["warning"] = [
+        text if name == "expected_layer" else "" for text, name in zip(warnings, found["statistic"], strict=True)
+    ]
+    return found
+
+
+def _estimates(frame: pd.DataFrame, statistics: Sequence[str]) -> pd.DataFrame:
+    """Means and intervals over seeds and sentences."""
+    rows = []
+    if len(frame):
+        kept = frame[frame["statistic"].astype(str).isin(statistics) & frame["value"].notna()]
+        keys = ["series", "trained", kept["task"].astype(str), kept["statistic"].astype(str), "layer"]
+        for (series, trained, task, statistic, layer), own in kept.groupby(keys, sort=False):  # type: ignore[misc]
+            estimate = Samples.of(own).estimate()
+            group = "trained" if trained else "untrained"
+            row = dict(zip(_KEYS, (series, group, task, statistic, int(layer)), strict=True))
+            rows.append({**row, "label": task_label(task), **asdict(estimate), "shown": estimate_text(estimate)})
+    columns = [*_KEYS, "label", "value", "low", "high", "seeds", "count", "shown", "what", "name"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _panels(bars: pd.DataFrame, places: pd.DataFrame, labels: list[str], series: Series, several: bool) -> list[Panel]:
+    """Bars, and beside them where in depth tasks lie."""
+    own_bars = bars[(bars["series"] == series.key) & (bars["group"] == "trained")]
+    drawn = own_bars[own_bars["what"] != ""]
+    own_places = places[places["series"] == series.key]
+    prefix = f"{series.label}: " if several else ""
+    panels = []
+    if len(drawn):
+        most = float(bars.loc[(bars["what"] == "weight") & (bars["group"] == "trained"), "value"].max())
+        chart = MixingBars(table=drawn, labels=labels, notes=_focus_notes(own_places), series=series, most=most)
+        panels.append(Panel.of(chart, f"{prefix}weights, and what layers add"))
+    dots = own_places[own_places["what"] != ""]
+    if len(dots[dots["group"] == "trained"]):
+        last = int(own_bars["layer"].max()) if len(own_bars) else int(max(dots["value"].max(), 1) + 1)
+        chart = DepthDots(
+            table=_beside_maximum(dots, own_places),
+            labels=labels,
+            notes=_score_notes(own_bars),
+            series=series,
+            last=last,
+        )
+        panels.append(Panel.of(chart, f"{prefix}expected layer, centre of gravity"))
+    return panels
+
+
+def _focus_notes(places: pd.DataFrame) -> dict[str, str]:
+    """K(s) and K(Δ) of each task."""
+    found: dict[str, list[str]] = {}
+    for statistic, sign in (("k_weights", "K(s)"), ("k_differences", "K(Δ)")):
+        rows = places[(places["statistic"] == statistic) & (places["group"] == "trained")]
+        for label, value in zip(rows["label"], rows["value"], strict=True):
+            found.setdefault(label, []).append(f"{sign} {number(value, 2)}")
+    return {label: "\n".join(lines) for label, lines in found.items()}
+
+
+def _score_notes(bars: pd.DataFrame) -> dict[str, str]:
+    """F1 from the embeddings, and with all layers."""
+    scores = bars[bars["statistic"] == "score"].sort_values("layer")
+    ends = {label: own["value"].iloc[[0, -1]].tolist() for label, own in scores.groupby("label", sort=False)}
+    return {str(label): f"F1 {100 * first:.0f} → {100 * last:.0f}" for label, (first, last) in ends.items()}
+
+
+def _beside_maximum(dots: pd.DataFrame, places: pd.DataFrame) -> pd.DataFrame:
+    """What is ill-defined says what the running maximum gives."""
+    rows = places[places["statistic"] == "expected_layer_running_maximum"]
+    known = dict(zip(zip(rows["group"], rows["task"], strict=True), rows["shown"], strict=True))
+    told = [
+        f"{shown}; by the running maximum {known[group, task]}" if warning and (group, task) in known else shown
+        for shown, warning, group, task in dots[["shown", "warning", "group", "task"]].itertuples(index=False)
+    ]
+    return dots.assign(shown=told)
+
+
+def _bands(trained: pd.DataFrame) -> str:
+    seeds = int(trained["seeds"].max())
+    if seeds > 1:
+        return f"Means over {seeds} seeds; whiskers: 95% intervals over seeds and sentences"
+    return f"Whiskers: 95% intervals over sentences, {HOLLOW}"
+
+
+def _order_sentences(places: pd.DataFrame, series: list[Series]) -> list[str]:
+    """Each model's tasks in the order of their expected layers, and which of them are ill-defined."""
+    own = places[(places["statistic"] == "expected_layer") & (places["group"] == "trained")]
+    told = [_order_sentence(own[own["series"] == one.key], places, one) for one in series[:_TOLD]]
+    return [text for text in told if text]
+
+
+def _order_sentence(own: pd.DataFrame, places: pd.DataFrame, series: Series) -> str:
+    good, bad = own[own["warning"] == ""].sort_values("value"), own[own["warning"] != ""]
+    parts = [f"{row.label} {_text(row)}" for row in good.itertuples()]
+    text = f"Expected layers in {series.label}, from the bottom: {', '.join(parts)}." if parts else ""
+    if len(bad):
+        reasons = [f"{row.label} ({row.warning}{_running(places, row)})" for row in bad.itertuples()]
+        text += f"{' ' if text else ''}Ill-defined{'' if text else f' in {series.label}'}: {'; '.join(reasons)}."
+    return text
+
+
+def _running(places: pd.DataFrame, row: object) -> str:
+    rows = places[
+        (places["statistic"] == "expected_layer_running_maximum")
+        & (places["group"] == "trained")
+        & (places["series"] == row.series)  # type: ignore[attr-defined]
+        & (places["task"] == row.task)  # type: ignore[attr-defined]
+    ]
+    return f"; running maximum: {number(float(rows['value'].iloc[0]), 1)}" if len(rows) else ""
+
+
+def _text(row: object, unit: str = "") -> str:
+    names = ("value", "low", "high", "seeds", "count")
+    return estimate_text(Estimate(**{name: getattr(row, name) for name in names}), unit)
+
+
+def _focus_sentence(places: pd.DataFrame, cast: Cast) -> list[str]:
+    """The most and the least concentrated mix."""
+    own = places[(places["statistic"] == "k_weights") & (places["group"] == "trained")].sort_values("value")
+    if len(own) < 2:
+        return []
+    (least, most) = (
+        f"{row.label} in {cast[str(row.series)].label} ({_text(row, 'bits').replace(' (', ', ').removesuffix(')')})"
+        for row in own.iloc[[0, -1]].itertuples()
+    )
+    grey = places[(places["statistic"] == "k_weights") & (places["group"] == "untrained")]["value"]
+    beside = f"; in untrained models it is {number(float(grey.mean()), 2)} on average" if len(grey) else ""
+    return [f"The mix of layers is most concentrated for {most} and least for {least}{beside}."]
+
+
+def _headroom_sentence(places: pd.DataFrame) -> list[str]:
+    """What layers above the embeddings add to F1, trained and not."""
+    rows = places[places["statistic"] == "headroom"]
+    trained, untrained = (rows.loc[rows["group"] == group, "value"] for group in ("trained", "untrained"))
+    if trained.empty:
+        return []
+    text = f"Over embeddings alone, layers add {_points(trained)} points of F1"
+    return [f"{text}; in untrained models {_points(untrained)}." if len(untrained) else f"{text}."]
+
+
+def _points(values: pd.Series) -> str:
+    low, high = (number(100 * float(end), 1) for end in (values.min(), values.max()))
+    return low if low == high else f"{low} to {high}"

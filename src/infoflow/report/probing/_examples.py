@@ -1,0 +1,140 @@
+"""How many examples a probe needs: its accuracy when it is trained on fewer, beside untrained models."""
+
+from dataclasses import asdict
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from .._figure import Figure, Panel
+from .._language import Cast
+from .._numbers import estimate_text, number
+from .._samples import Samples
+from ..forms._chart import amount, bounded, finished, tips
+from ..forms._hollow import HOLLOW
+from ..forms._lines import SHARE, control_lines, lines, looks_of
+from ..forms._names import names_above
+from ._methods import PROBES
+from ._rows import all_examples, best_layer, left_out_note, most_layered, of, one_probe, task_label, tasks_of
+
+_HEIGHT = 230
+_TOLD = 5  # tasks that the sentence names
+
+
+def examples_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+    """A panel per task; None where probes were trained on all examples alone."""
+    own = one_probe(of(frame, metric="accuracy", words="all", labels="task"))
+    sizes = own.groupby([own["task"].astype(str), "series"])["training"].nunique() if "training" in own else pd.Series()
+    if own.empty or not (sizes > 1).any() or "share" not in own:
+        return None
+    own = own[own["task"].astype(str).isin(set(sizes[sizes > 1].index.get_level_values(0)))]
+    found = {task: _at_best(of(own, task=task), cast) for task in tasks_of(own)}
+    shown = most_layered(own, list(found))
+    data = pd.concat([_curves(rows).assign(task=task) for task, rows in found.items()], ignore_index=True)
+    seeds = int(data["seeds"].max())
+    bands = (
+        f"means over {seeds} seeds, 95% intervals over seeds and sentences"
+        if seeds > 1
+        else f"95% intervals over sentences, {HOLLOW}"
+    )
+    return Figure(
+        id="probe-examples",
+        question="How many examples does a probe need?",
+        answer=_sentences({task: found[task] for task in shown}, cast),
+        panels=[Panel(spec=_chart(data[data["task"] == task], cast), title=task_label(task)) for task in shown],
+        caption=f"Bands: {bands}. Each model at the layer that is its best with all examples, the untrained one at "
+        f"the same.{left_out_note(found, shown)}",
+        how_to_read=[
+            "Across: training examples of the probe, each step the same factor. Up: accuracy on the same test part.",
+            "Dashed grey: an untrained model at the same layer. With many examples a probe may learn from random "
+            "vectors nearly as well; what training has put within easy reach shows where examples are few. It would "
+            "be surprising if the gap were the same everywhere.",
+        ],
+        method=PROBES,
+        data=data,
+        tables=("probe_scores",),
+        findings=("probing:P-2",),
+    )
+
+
+def _at_best(own: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+    """Each line's rows at the layer that is best with all examples."""
+    whole = all_examples(own)
+    bests = [best_layer(whole, series.key) for series in cast.present(whole[whole["trained"]])]
+    parts = [own[(own["series"] == best.series) & (own["layer"] == best.layer)] for best in bests if best is not None]
+    return pd.concat(parts, ignore_index=True)
+
+
+def _curves(rows: pd.DataFrame) -> pd.DataFrame:
+    """Mean and interval for each line and share of the examples."""
+    found: list[dict[str, Any]] = []
+    for (series, trained, share), own in rows.groupby(["series", "trained", "share"], sort=True):  # type: ignore[misc]
+        estimate = Samples.of(own).estimate()
+        group = "trained" if trained else "untrained"
+        keys = {"series": series, "group": group, "share": float(share), "layer": int(own["layer"].iloc[0])}
+        examples = int(own["training"].median())
+        found.append({**keys, "training": examples, **asdict(estimate), "shown": estimate_text(estimate)})
+    return pd.DataFrame(found)
+
+
+def _chart(rows: pd.DataFrame, cast: Cast) -> dict[str, Any]:
+    rows = bounded(rows, SHARE)
+    series = cast.present(rows)
+    ends = [int(rows["training"].min()), int(rows["training"].max())]
+    low, high = float(rows[["low", "value"]].min().min()), float(rows[["high", "value"]].max().max())
+    margin = 0.06 * (high - low) or 0.05
+    at = {
+        "x": alt.X(**amount("training", "training examples", ends, type="log", zero=alt.Undefined, format="~s")),
+        "y": alt.Y(**amount("value", "accuracy", [low - margin, high + margin])),
+    }
+    trained, untrained = (rows[rows["group"] == group] for group in ("trained", "untrained"))
+    tooltip = tips("series:N|model", "training:Q|examples|,", "layer:Q|layer", "shown:N|accuracy")
+    names = [("●", one.label, one.color) for one in series]
+    names += [("– –", "untrained", "var(--control)")] if len(untrained) else []
+    drawn = lines(trained, at, looks_of(series), size=34, touch=0, tooltip=tooltip)
+    return finished([*control_lines(untrained, at), *drawn, names_above(names)], _HEIGHT)
+
+
+def _sentences(found: dict[str, pd.DataFrame], cast: Cast) -> list[str]:
+    """How far trained models are above untrained ones with fewest and with all examples, and where that differs."""
+    gaps = {task: _gaps(rows, cast) for task, rows in found.items()}
+    gaps = {task: own for task, own in gaps.items() if own}
+    if not gaps:
+        return []
+    told = [
+        f"{task_label(task)} {_ends([few for few, _ in own])} (with all {_ends([whole for _, whole in own])})"
+        for task, own in list(gaps.items())[:_TOLD]
+    ]
+    every = [(few - whole).estimate() for own in gaps.values() for few, whole in own]
+    larger, smaller = (sum(gap.sign == sign for gap in every) for sign in (1, -1))
+    least = int(min(rows["training"].min() for rows in found.values()))
+    return [
+        f"With {least:,} examples, accuracy is above that of untrained models by: {'; '.join(told)}.",
+        f"The gap is clearly larger with few examples in {larger} of {len(every)} cases (tasks and models), clearly "
+        f"smaller in {smaller}.",
+    ]
+
+
+def _gaps(rows: pd.DataFrame, cast: Cast) -> list[tuple[Samples, Samples]]:
+    """Of each line with an untrained twin: what training adds with fewest and with all examples."""
+    found = []
+    for series in cast.present(rows):
+        own = rows[rows["series"] == series.key]
+        shares = sorted(own["share"].unique())
+        few, whole = (_gap(own[own["share"] == share]) for share in (shares[0], shares[-1]))
+        if few and whole and len(shares) > 1:
+            found.append((few, whole))
+    return found
+
+
+def _gap(rows: pd.DataFrame) -> Samples:
+    trained, untrained = (Samples.of(rows[rows["trained"] == which]) for which in (True, False))
+    return trained - untrained
+
+
+def _ends(gaps: list[Samples]) -> str:
+    """One gap with its interval, or the least and the largest of several models."""
+    estimates = sorted((gap.estimate() for gap in gaps), key=lambda one: one.value)
+    if len(estimates) == 1:
+        return estimate_text(estimates[0]).replace(" (", ", ").removesuffix(")")
+    return f"{number(estimates[0].value, 2)} to {number(estimates[-1].value, 2)}"

@@ -1,0 +1,67 @@
+"""How the numbers of the figures of probes are made."""
+
+from .._figure import Method
+
+PROBES = Method(
+    id="probes",
+    title="Probes",
+    text="""
+    The model is frozen; a classifier is trained on the vectors of one layer at a time: linear,
+    softmax(<i>Wh</i><sub>l</sub> + <i>b</i>), or with a hidden layer, stopped by its loss on other sentences. Words are
+    means of their tokens; parts share no sentence. Accuracy is of test sentences, the mean over seeds of the probe.
+    Beside it: the majority class, always the most frequent label; layer 0; the same probe on the same architecture with
+    random weights (Zhang and Bowman 2018); and a control task (Hewitt and Liang 2019), which gives every type of word
+    one label drawn from those of the task, so that whoever solves it has learned types by heart. Selectivity is
+    accuracy(task) − accuracy(control).
+    """,
+)
+
+GAINS = Method(
+    id="probe-gains",
+    title="Share of what can be gained",
+    text="""
+    (<i>a</i><sub>l</sub> − <i>m</i>) / (<i>a</i>* − <i>m</i>) for the accuracy <i>a</i><sub>l</sub> of a probe at
+    layer <i>l</i>, that of the majority class <i>m</i>, and the highest accuracy <i>a</i>* of any trained model's layer
+    on the same task. 0: no better than the majority class, 1: the best there is. Accuracies of tasks with other labels
+    have other floors and ceilings; this share has neither, and one scale for all models. Ours.
+    """,
+)
+
+CODELENGTH = Method(
+    id="probe-codelength",
+    title="Description length",
+    text="""
+    Bits in which the labels <i>y</i> can be sent to someone who has the vectors (Voita and Titov 2020). Online code:
+    <i>t</i><sub>1</sub> log<sub>2</sub> <i>K</i> − Σ<sub>i</sub> log<sub>2</sub> <i>p</i><sub>θi</sub>(block
+    <i>i</i> + 1), with a fresh probe θ<sub>i</sub> trained on the blocks before it. Variational code: KL(posterior ‖
+    prior) of a Bayesian probe, its model part, and the cross-entropy of the labels, its data part. Compression is
+    <i>N</i> log<sub>2</sub> <i>K</i> / bits for <i>N</i> labels of <i>K</i> classes: 1 where vectors tell nothing.
+    All in bits; the authors' code adds nats to bits, so that its numbers are higher.
+    """,
+)
+
+DEPTH = Method(
+    id="probe-depth",
+    title="Edge probes, mixing weights and cumulative scores",
+    text="""
+    One probe per task reads all layers at once, through Σ<sub>l</sub> <i>s</i><sub>l</sub> <i>h</i><sub>l</sub> with
+    <i>s</i> = softmax(<i>a</i>) trained (Tenney et al. 2019). Centre of gravity: Σ <i>l s</i><sub>l</sub>.
+    <i>K</i>(<i>s</i>) = KL(<i>s</i> ‖ uniform), in bits: 0 for equal weights, log<sub>2</sub>(<i>L</i> + 1) for one
+    layer alone. Cumulative probes see layers 0 to <i>l</i> only; Δ<sub>l</sub> = score(<i>l</i>) − score(<i>l</i> − 1);
+    expected layer: Σ <i>l</i> Δ<sub>l</sub> / Σ Δ<sub>l</sub>, with negative Δ kept. It is ill-defined where
+    layers gain little in all (less than 2 points) or more than a fifth of all change is loss, and may then lie outside
+    the model.
+    """,
+)
+
+TREES = Method(
+    id="probe-trees",
+    title="Structural probe",
+    text="""
+    A matrix <i>B</i> is trained so that ‖<i>B</i>(<i>h</i><sub>i</sub> − <i>h</i><sub>j</sub>)‖² is the number of edges
+    between words <i>i</i> and <i>j</i> of the dependency tree, another so that ‖<i>Bh</i><sub>i</sub>‖² is a word's
+    depth (Hewitt and Manning 2019). UUAS: the share of gold edges in the minimum spanning tree of predicted distances,
+    without punctuation. Spearman's correlation of predicted and gold distances is averaged within sentences of each
+    length, then over lengths. Root: the word of least predicted depth.
+    """,
+)

@@ -1,0 +1,141 @@
+"""Where in the network is what: every task by layer, of every model."""
+
+from typing import Any
+
+import pandas as pd
+
+from .._curves import curves
+from .._figure import Figure, Panel
+from .._language import Cast, Series
+from .._numbers import listed, number
+from ._methods import GAINS
+from ._rows import all_examples, best_layer, layers_text, of, one_probe, probe_label, task_label, tasks_of
+from ._task_map import TaskMap
+
+_COLUMNS = ["series", "task", "label", "layer", "untrained", "value", "low", "high", "baseline", "share", "best"]
+_TOLD = 6  # models whose best layers are told one by one
+
+
+def overview_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+    """A map for every line; None where no task is read better than by its majority class."""
+    own = all_examples(one_probe(of(frame, metric="accuracy", labels="task", words="all")))
+    if own.empty or not own["trained"].any():
+        return None
+    table, hopeless = _cells(own, cast)
+    if table.empty:
+        return None
+    labels = list(dict.fromkeys(table["label"]))
+    series = cast.present(table)
+    nothing = [f" No model does better than the majority class on {listed(hopeless)}."] if hopeless else []
+    return Figure(
+        id="where-is-what",
+        question="Where in the network is what?",
+        answer=[*_where(own, table, series), *_from_the_start(table), *_untrained(table)],
+        panels=[Panel.of(TaskMap(table=table[table["series"] == one.key], labels=labels), one.label) for one in series],
+        caption="Numbers: 100 × the share of what any layer of these models gains over the majority class; framed: "
+        f"each model's best layer.{_beside(table)}{_seeds(own)}{''.join(nothing)}",
+        how_to_read=[
+            "A row is a task, a column a layer, 0 = embeddings. The stronger the colour, the more of the task a "
+            "linear probe reads from that layer: blank is no more than the majority class, 100 the best of all layers "
+            "of all models on this task. The colour grows fastest near 100, so that good layers can be told apart.",
+            "Rows whose colour is strong from the left on are tasks that words alone decide; where it grows to the "
+            "right, context is needed. Grey, at the right: the best layer of an untrained model on the same scale.",
+            "It would be surprising if all tasks were read best from the top layer: what a model is trained for "
+            "stands there, at the cost of the rest. The frame marks the highest mean; the sentences say which layers "
+            "are not told apart from it.",
+        ],
+        method=GAINS,
+        data=table,
+        tables=("probe_scores",),
+        payload={"layout": "wide"},
+    )
+
+
+def _cells(own: pd.DataFrame, cast: Cast) -> tuple[pd.DataFrame, list[str]]:
+    """A row per line, task and layer, and per best layer of an untrained model; tasks that nothing is gained on."""
+    rows: list[dict[str, Any]] = []
+    hopeless = []
+    for task in tasks_of(own):
+        rows_of_task = of(own, task=task)
+        table = curves(rows_of_task)
+        table = table[table["group"] != "baseline"]
+        floors = rows_of_task.groupby("series")["baseline"].mean()
+        gains = table["value"] - table["series"].map(floors)
+        most = float(gains[table["group"] == "trained"].max())
+        if most <= 0:
+            hopeless.append(task_label(task))
+            continue
+        table = table.assign(
+            task=task, label=task_label(task), share=gains / most, baseline=table["series"].map(floors)
+        )
+        for series in cast.present(table):
+            rows += _rows_of(table[table["series"] == series.key])
+    return pd.DataFrame(rows, columns=[*_COLUMNS, "shown"]), hopeless
+
+
+def _rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """All layers of the trained model, and the best one of the untrained."""
+    trained, untrained = (table[table["group"] == group] for group in ("trained", "untrained"))
+    if trained.empty:
+        return []
+    trained = trained.assign(untrained=False, best=trained["value"] == trained["value"].max())
+    untrained = untrained.nlargest(1, "value").assign(untrained=True, best=False)
+    return [*trained.to_dict("records"), *untrained.to_dict("records")]  # type: ignore[list-item]
+
+
+def _where(own: pd.DataFrame, table: pd.DataFrame, series: list[Series]) -> list[str]:
+    """Each model's tasks by their best layer, from bottom to top."""
+    sentences = [_where_in(own, table, one) for one in series[:_TOLD]]
+    left = len(series) - _TOLD
+    return [*sentences, *([f"{left} further models: in the picture and the data."] if left > 0 else [])]
+
+
+def _where_in(own: pd.DataFrame, table: pd.DataFrame, series: Series) -> str:
+    rows = table[(table["series"] == series.key) & table["best"]].drop_duplicates("task")
+    parts = [_place(own, series, row) for row in rows.sort_values("layer", kind="stable").to_dict("records")]
+    return f"Best layers in {series.label}: {', '.join(parts)}."
+
+
+def _place(own: pd.DataFrame, series: Series, row: dict[Any, Any]) -> str:
+    """The task with its best layer, and the layers that are not told apart from it."""
+    found = best_layer(of(own, task=str(row["task"])), series.key)
+    alike = [] if found is None else sorted(found.alike)
+    others = f" (or {layers_text(alike, 'or')})" if alike else ""
+    return f"{row['label']} {row['layer']}{others}"
+
+
+def _from_the_start(table: pd.DataFrame) -> list[str]:
+    """Which tasks the embeddings have most and least of."""
+    first = table[(table["layer"] == 0) & ~table["untrained"]].groupby("label", sort=False)["share"].mean()
+    if len(first) < 2:
+        return []
+    most, least = str(first.idxmax()), str(first.idxmin())
+    return [
+        f"Of what can be gained on {most}, embeddings already have {_percent(first[most])} on average, of {least} "
+        f"{_percent(first[least])}."
+    ]
+
+
+def _untrained(table: pd.DataFrame) -> list[str]:
+    """How much of each task the best layers of untrained models have, from least to most."""
+    grey = table[table["untrained"]].groupby("label", sort=False)["share"].mean().sort_values()
+    if grey.empty:
+        return []
+    ends = list(grey.items()) if len(grey) < 3 else [*list(grey.items())[:1], *list(grey.items())[-1:]]
+    told = [f"{_percent(float(share))} on {label}" for label, share in ends]
+    between = " to ".join(told) if len(grey) > 2 else listed(told)
+    return [f"Without any training, the best layer reaches {between}."]
+
+
+def _percent(share: float) -> str:
+    return f"{number(100 * share, 0)}%"
+
+
+def _beside(table: pd.DataFrame) -> str:
+    return " “untr.”, grey: the best layer of an untrained model." if bool(table["untrained"].any()) else ""
+
+
+def _seeds(own: pd.DataFrame) -> str:
+    seeds = int(own["seed"].nunique())
+    kinds = listed([probe_label(name) for name in dict.fromkeys(own["probe"].astype(str))])
+    return f" Means over {seeds} seeds; {kinds} probes." if seeds > 1 else f" One seed; {kinds} probes."

@@ -1,0 +1,36 @@
+"""The section on probes: what can be read from each layer, and how hard it is to read."""
+
+from .._figure import Figure, Section
+from .._model_tables import ModelTables
+from ._accuracy import accuracy_figure
+from ._bits import bits_figure
+from ._depth import depth_figure
+from ._examples import examples_figure
+from ._overview import overview_figure
+from ._probe_size import size_figure
+from ._selectivity import selectivity_figure
+from ._trees import trees_figure
+
+PROBING = Section(
+    id="probing",
+    title="What can be read from each layer?",
+    lead="A probe is a small classifier that sees nothing but a layer's vectors. What it gets right stands in them. "
+    "How much is that, in which layer, how hard is it to read, and how much of it would an untrained model show?",
+)
+_TABLES = ("probe_scores", "probe_codelength", "probe_mixing", "probe_depth", "probe_trees")
+
+
+def probing_section(tables: ModelTables) -> Section | None:
+    """The section, or None where nothing was probed."""
+    cast, frames = tables.cast, tables.some(_TABLES)
+    main = {name: cast.main(frame) for name, frame in frames.items()}
+    figures: list[Figure | None] = []
+    if (scores := main.get("probe_scores")) is not None:
+        figures += [overview_figure(scores, cast), accuracy_figure(scores, cast), selectivity_figure(scores, cast)]
+        figures.append(examples_figure(scores, cast))
+    if (lengths := main.get("probe_codelength")) is not None:
+        figures += [bits_figure(lengths, cast), size_figure(lengths, cast)]
+    figures.append(depth_figure(main.get("probe_mixing"), main.get("probe_depth"), cast))
+    if (trees := main.get("probe_trees")) is not None:
+        figures.append(trees_figure(trees, cast))
+    return PROBING.told_by(figures, cast, main.values())

@@ -1,0 +1,148 @@
+"""Whether trees lie in the geometry of vectors: structural probes beside a chain, a random map and untrained models."""
+
+import math
+from typing import NamedTuple
+
+import pandas as pd
+
+from .._curves import interval_note, samples_at
+from .._figure import Figure, Panel
+from .._language import Cast, Series
+from .._numbers import estimate_text, listed
+from .._samples import Samples
+from ..forms._layer_chart import LayerChart
+from ..forms._lines import COSINE, SHARE
+from ._methods import TREES
+from ._rows import Best, against, alike_text, best_layer, curves_with, of
+
+_CHAIN, _RANDOM = "chain of words", "random map"
+_MOST = 4  # models that have a sentence of their own
+
+
+class _Score(NamedTuple):
+    """One of the numbers of the table."""
+
+    structure: str
+    metric: str
+    title: str
+    axis: str
+    told: str  # in a sentence
+    bounds: tuple[float, float]
+
+    def rows(self, frame: pd.DataFrame) -> pd.DataFrame:
+        return of(frame, structure=self.structure, metric=self.metric)
+
+
+_SCORES = (
+    _Score("distance", "uuas", "edges of the tree", "UUAS (share of edges)", "of the tree's edges (UUAS)", SHARE),
+    _Score("distance", "spearman", "distances in the tree", "Spearman's correlation", "of distances", COSINE),
+    _Score("depth", "root", "the root", "share of roots found", "of the roots", SHARE),
+    _Score("depth", "spearman", "depths in the tree", "Spearman's correlation", "of depths", COSINE),
+)
+
+
+def trees_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+    """A panel for each score; None without any."""
+    found = {score: score.rows(frame) for score in _SCORES}
+    tables = {score: _table(rows) for score, rows in found.items() if len(of(rows, probe="structural"))}
+    tables = {score: table for score, table in tables.items() if (table["group"] == "trained").any()}
+    if not tables:
+        return None
+    data = pd.concat(
+        [table.assign(structure=score.structure, metric=score.metric) for score, table in tables.items()],
+        ignore_index=True,
+    )
+    return Figure(
+        id="probe-trees",
+        question="Do vectors hold the tree of a sentence?",
+        answer=[text for score in tables for text in _sentences(score, found[score], cast)],
+        panels=[Panel.of(_chart(score, table, cast), score.title) for score, table in tables.items()],
+        caption=f"{_counts(data)} {_trained_on(frame)} Each panel has its own scale.",
+        how_to_read=[
+            "A linear map is trained so that squared distances between mapped words are distances in the dependency "
+            "tree, another so that squared lengths are depths. Up, in the first panel: the share of the tree's edges "
+            "among those of the tree that predicted distances span; in the others: how well predicted distances and "
+            "depths are in the right order, and how often the root is found.",
+            "The dotted line hangs every word on its neighbour: many edges are that short. Dash and dots: a map that "
+            "was not trained. Dashed: the trained map on a model that was never trained, which knows words and places "
+            "but no syntax.",
+            "Only what lies above all of these is a tree that the model has built. It would be surprising if "
+            "embeddings alone, which see no other word, came near the best layer.",
+        ],
+        method=TREES,
+        data=data,
+        tables=("probe_trees",),
+        findings=("probing:P-4",),
+        payload={"apart": True},
+    )
+
+
+def _table(rows: pd.DataFrame) -> pd.DataFrame:
+    """Curves of trained maps; of depths the baseline is the random map, which has a line."""
+    own, random = of(rows, probe="structural"), of(rows, probe="random")
+    if (own["structure"].astype(str) == "depth").any() and len(random):
+        own = own.assign(baseline=math.nan)
+    return curves_with(own, {_RANDOM: random})
+
+
+def _chart(score: _Score, table: pd.DataFrame, cast: Cast) -> LayerChart:
+    return LayerChart(
+        table=table,
+        series=cast.present(table[table["group"] == "trained"]),
+        y_title=score.axis,
+        baseline_name=_CHAIN if score.structure == "distance" else _RANDOM,
+        bounds=score.bounds,
+        controls=(_RANDOM,),
+    )
+
+
+def _counts(data: pd.DataFrame) -> str:
+    """Bands, and what is counted."""
+    note = interval_note(data).split(";")[0].removesuffix(".")
+    trained = data[data["group"] == "trained"]
+    kinds = {"uuas": "edges", "root": "sentences"}
+    counts = [
+        f"{int(own['count'].median()):,} {kinds[str(metric)]}"
+        for metric, own in trained[trained["metric"].isin(list(kinds))].groupby("metric", sort=False)
+    ]
+    return f"{note}; {listed(counts)} of the test part." if counts else f"{note}."
+
+
+def _trained_on(frame: pd.DataFrame) -> str:
+    maps = of(frame, probe="structural")
+    rank, sentences = int(maps["rank"].max()), int(maps["training"].median())
+    left = int(maps["no_tree"].max())
+    without = f"; {left:,} sentences without one tree are left out" if left else ""
+    return f"Maps to {rank} dimensions, trained on {sentences:,} sentences{without}."
+
+
+def _sentences(score: _Score, rows: pd.DataFrame, cast: Cast) -> list[str]:
+    """Of the first score each model's best layer beside its controls; of the others the best model's."""
+    own = of(rows, probe="structural")
+    bests = {one: best for one in cast.present(own[own["trained"]]) if (best := best_layer(own, one.key)) is not None}
+    if score.metric != "uuas":
+        series = max(bests, key=lambda one: bests[one].estimate.value)
+        bests = {series: bests[series]}
+    return [_sentence(score, rows, series, best) for series, best in list(bests.items())[:_MOST]]
+
+
+def _sentence(score: _Score, rows: pd.DataFrame, series: Series, best: Best) -> str:
+    own = of(rows, probe="structural")
+    place = f"layer {best.layer} of {series.label}{alike_text(best)}"
+    lead = f"{place[:1].upper()}{place[1:]} gives {estimate_text(best.estimate)} {score.told}"
+    if score.metric == "spearman":
+        lead = f"The order {score.told} is best kept by {place}, with a correlation of {estimate_text(best.estimate)}"
+    here = samples_at(own, series.key, best.layer)
+    others = [
+        ("its embeddings", samples_at(own, series.key, 0) if best.layer else None),
+        ("a chain of words", samples_at(of(rows, probe="chain"), series.key, -1)),
+        ("a random map", samples_at(of(rows, probe="random"), series.key, best.layer)),
+        ("an untrained model's best layer", _untrained(own, series)),
+    ]
+    compared = [against((here - other).estimate(), name) for name, other in others if other]
+    return f"{lead}{f': {listed(compared)}' if compared else ''}."
+
+
+def _untrained(own: pd.DataFrame, series: Series) -> Samples | None:
+    best = best_layer(own, series.key, trained=False)
+    return None if best is None else samples_at(own, series.key, best.layer, trained=False)

@@ -1,0 +1,410 @@
+"""The section on probes: sentences and pictures from the data, controls, what is missing, text that is escaped."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import probed
+import pytest
+from drawn import drawn_figures, drawn_section, shown_tables
+from synthetic_run import LAYERS, OBJECTIVES, _write, make_analysis, without_tables, write_again
+
+from infoflow.report import write_report
+from infoflow.report.probing._rows import best_layer, most_layered, of, one_probe, ratio
+from infoflow.results import RunFolder
+
+SOME = ("upos", "word")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> RunFolder:
+    return probed.write_run(tmp_path_factory.mktemp("probed"))
+
+
+@pytest.fixture(scope="module")
+def figures(run):
+    return drawn_figures(run, "probing")
+
+
+def written(path, **rows) -> RunFolder:
+    """A study with these tables of probes and no other."""
+    run = probed.write_run(path, seeds=(1, 2), tables=("none",))
+    for name, own in rows.items():
+        _write(run, name, "share", own)
+    return run
+
+
+def strings(panel) -> set[str]:
+    """All text that a picture draws."""
+    rows = [row for rows in panel.spec["datasets"].values() for row in rows]
+    return {str(value) for row in rows for value in row.values()}
+
+
+def test_figures_come_in_order(figures) -> None:
+    assert list(figures) == [
+        "where-is-what",
+        "probe-accuracy",
+        "probe-selectivity",
+        "probe-examples",
+        "probe-bits",
+        "probe-size",
+        "probe-depth",
+        "probe-trees",
+    ]
+
+
+def test_a_run_without_probes_has_no_section(study) -> None:
+    assert drawn_section(study, "probing") is None
+
+
+@pytest.mark.parametrize(
+    ("table", "ids"),
+    [
+        ("probe_scores", ["where-is-what", "probe-accuracy", "probe-selectivity", "probe-examples"]),
+        ("probe_codelength", ["probe-bits", "probe-size"]),
+        ("probe_mixing", ["probe-depth"]),
+        ("probe_depth", ["probe-depth"]),
+        ("probe_trees", ["probe-trees"]),
+    ],
+)
+def test_each_table_draws_its_figures_alone(tmp_path, table, ids) -> None:
+    alone = written(tmp_path, **{table: probed.WRITERS[table](seeds=(1, 2), objectives=("masked-lm",))})
+    assert list(drawn_figures(alone, "probing")) == ids
+
+
+def test_shares_are_of_the_best_layer_of_all_models(run, figures) -> None:
+    data, scores = figures["where-is-what"].data, run.tables["probe_scores"]
+    own = scores[(scores["metric"] == "accuracy") & (scores["labels"] == "task") & (scores["share"] == 1.0)]
+    means = own.groupby(["task", "objective", "trained", "layer"])["value"].mean()
+    for task, (floor, _) in probed.TASKS.items():
+        best = max(means[task, objective, True, layer] for objective in OBJECTIVES for layer in range(LAYERS + 1))
+        at = data[(data["task"] == task) & ~data["untrained"]]
+        assert at["share"].max() == pytest.approx(1)
+        for row in at.itertuples():
+            expected = (means[task, row.series, True, row.layer] - floor) / (best - floor)
+            assert row.share == pytest.approx(expected)
+        framed = at[at["best"]]
+        assert list(framed["series"]) == list(OBJECTIVES)
+        for row in framed.itertuples():
+            assert row.value == pytest.approx(max(means[task, row.series, True, at] for at in range(LAYERS + 1)))
+        grey = data[(data["task"] == task) & data["untrained"]]
+        assert len(grey) == len(OBJECTIVES)
+
+
+def test_the_map_has_a_panel_per_model_numbers_and_the_untrained_beside(figures) -> None:
+    figure = figures["where-is-what"]
+    assert [panel.title for panel in figure.panels] == ["causal LM", "masked LM", "translation"]
+    drawn = strings(figure.panels[0])
+    assert {"word identity", "part of speech", "100", "untr."} <= drawn
+    assert figure.answer[1].startswith("Best layers in masked LM: word identity 0, part of speech 3 (or 2")
+    assert "on word identity, embeddings already have 98% on average, of dependency arcs" in figure.answer[3]
+    assert "untr." in figure.caption
+
+
+def test_a_task_that_nobody_solves_is_named_and_not_drawn(tmp_path) -> None:
+    rows = probed.score_rows(tasks=SOME, seeds=(1, 2), shares=(1.0,))
+    rows = [row | {"baseline": 0.99} if row["task"] == "upos" else row for row in rows]
+    figure = drawn_figures(written(tmp_path, probe_scores=rows), "probing")["where-is-what"]
+    assert set(figure.data["task"]) == {"word"}
+    assert "No model does better than the majority class on part of speech." in figure.caption
+
+
+def test_accuracy_is_told_beside_its_controls(run, figures) -> None:
+    figure = figures["probe-accuracy"]
+    ends, _, upos, *_ = figure.answer
+    assert ends.startswith("Of 12 cases (tasks and models), the best layer is clearly above the embeddings in 9, ")
+    frame = shown_tables(run)["probe_scores"]
+    own = frame[(frame["metric"] == "accuracy") & (frame["labels"] == "task") & (frame["share"] == 1.0)]
+    own = own[own["task"] == "upos"]
+    best = best_layer(own, "masked-lm")
+    assert best is not None
+    assert best.layer == 3
+    assert 4 in best.alike
+    assert 0 not in best.alike
+    gap = own[own["trained"] & (own["series"] == "masked-lm")].groupby("layer")["value"].mean()
+    assert f"{gap[3]:.3f} (" in upos
+    assert f"{gap[3] - gap[0]:.3f} (" in upos
+    assert "above its embeddings" in upos
+    assert "above an untrained model's best layer (0)" in upos
+    assert "above the control task there" in upos
+    assert upos.endswith("Majority class: 0.20.")
+
+
+def test_accuracy_draws_untrained_control_and_majority(figures) -> None:
+    figure = figures["probe-accuracy"]
+    assert [panel.title for panel in figure.panels] == [
+        "word identity",
+        "part of speech",
+        "relation to the head",
+        "dependency arcs",
+    ]
+    assert {"untrained", "control task", "majority class", "masked LM"} <= strings(figure.panels[1])
+    assert "control task" not in strings(figure.panels[3])
+    control = figure.data[(figure.data["group"] == "control task") & (figure.data["task"] == "upos")]
+    np.testing.assert_allclose(control["value"], probed.CONTROL, atol=0.01)
+    assert "trained on 12,000 examples" in figure.caption
+    assert figure.findings == ("probing:P-1", "probing:P-2", "probing:P-3", "probing:P-6")
+
+
+def test_an_embedding_that_is_best_is_not_compared_with_itself(figures) -> None:
+    word = figures["probe-accuracy"].answer[1]
+    assert word.startswith("Word identity: 0.9")
+    assert " in layer 0 of masked LM" in word
+    assert "its embeddings" not in word
+    assert "not told apart from an untrained model's best layer (0)" in word
+
+
+def test_selectivity_keeps_seen_and_unseen_types_apart(figures) -> None:
+    figure = figures["probe-selectivity"]
+    first, second = figure.answer
+    assert first.startswith("Embeddings are clearly less selective than the best layer above them in 6 of 6 cases.")
+    assert "part of speech: 0.2" in second
+    assert set(figure.data["words"]) == {"all", "seen", "unseen"}
+    shown = figure.data[(figure.data["words"] == "all") & (figure.data["group"] == "trained")]["shown"]
+    assert all("; seen types " in text and "; unseen types " in text for text in shown)
+    assert {"as the control", "untrained"} <= strings(figure.panels[0])
+
+
+def test_examples_compare_few_with_all(figures) -> None:
+    first, second = figures["probe-examples"].answer
+    assert first.startswith("With 120 examples, accuracy is above that of untrained models by: word identity 0.0")
+    assert second == (
+        "The gap is clearly larger with few examples in 12 of 12 cases (tasks and models), clearly smaller in 0."
+    )
+    assert sorted(figures["probe-examples"].data["training"].unique()) == [120, 1200, 12_000]
+
+
+def test_all_other_figures_show_probes_with_all_examples(tmp_path, figures) -> None:
+    whole = written(tmp_path, probe_scores=probed.score_rows(seeds=(1, 2), shares=(1.0,)))
+    part = written(tmp_path / "more", probe_scores=probed.score_rows(seeds=(1, 2)))
+    first, second = (drawn_figures(each, "probing") for each in (whole, part))
+    assert "probe-examples" not in first
+    pd.testing.assert_frame_equal(first["probe-accuracy"].data, second["probe-accuracy"].data)
+
+
+def test_bits_stand_beside_accuracy(figures) -> None:
+    figure = figures["probe-bits"]
+    assert [panel.title for panel in figure.panels[2:4]] == ["part of speech: compression", "part of speech: accuracy"]
+    assert {"control task", "shuffled labels", "untrained"} <= strings(figure.panels[2])
+    assert "uniform code" not in strings(figure.panels[2])  # shuffled labels say as much
+    assert "uniform code" in strings(figure.panels[0])
+    told = next(text for text in figure.answer if text.startswith("Part of speech"))
+    assert " times that of its embeddings" in told
+    assert " times that of the control task" in told
+    assert any("on part of speech accuracy is as high (0.78 and 0.78) while" in text for text in figure.answer)
+    assert figure.answer[-1] == "The variational code is shortest at the same layer in 12 of 12 cases."
+    shuffled = figure.data[(figure.data["group"] == "shuffled labels") & (figure.data["metric"] == "compression")]
+    assert (shuffled["value"] < 1).all()
+
+
+def test_ratios_are_paired_and_have_intervals(run) -> None:
+    frame = shown_tables(run)["probe_codelength"]
+    own = of(frame, metric="compression", code="online", task="upos", series="masked-lm")
+    own = own[own["trained"]]
+    task, control = (of(own, labels=name) for name in ("task", "control"))
+    from infoflow.report._curves import samples_at
+
+    found = ratio(samples_at(task, "masked-lm", 2), samples_at(control, "masked-lm", 2))
+    pairs = [rows[rows["layer"] == 2].sort_values("seed")["value"].to_numpy() for rows in (task, control)]
+    assert found.value == pytest.approx(math.exp(np.mean(np.log(pairs[0] / pairs[1]))))
+    assert found.low < found.value < found.high
+    assert found.seeds == 3
+
+
+def test_mixed_units_are_left_out_or_told(tmp_path) -> None:
+    rows = probed.code_rows(codes=("online",), tasks=SOME, seeds=(1, 2))
+    mixed = [row | {"units": "mixed", "value": 9 * row["value"]} for row in rows]
+    only = drawn_figures(written(tmp_path / "only", probe_codelength=mixed), "probing")["probe-bits"]
+    assert "Units are mixed" in only.caption
+    both = drawn_figures(written(tmp_path / "both", probe_codelength=[*mixed, *rows]), "probing")["probe-bits"]
+    assert "Units are mixed" not in both.caption
+    assert both.data["value"].max() < 8
+
+
+def test_sizes_are_units_that_survive_else_the_model_part(tmp_path, figures) -> None:
+    figure = figures["probe-size"]
+    assert "The smallest probes: word identity " in figure.answer[0]
+    assert ", its control 4" in figure.answer[0]
+    assert figure.findings == ("probing:M-6",)
+    online = written(tmp_path, probe_codelength=probed.code_rows(codes=("online",), tasks=SOME, seeds=(1, 2)))
+    other = drawn_figures(online, "probing")["probe-size"]
+    assert set(other.data["metric"]) == {"model_bits"}
+    assert " kbit" in other.answer[0]
+
+
+def test_depth_has_bars_and_places_for_every_model(run, figures) -> None:
+    figure = figures["probe-depth"]
+    assert [panel.title for panel in figure.panels[:2]] == [
+        "causal LM: weights, and what layers add",
+        "causal LM: expected layer, centre of gravity",
+    ]
+    assert len(figure.panels) == 6
+    table = run.tables["probe_depth"]
+    own = table[(table["statistic"] == "expected_layer") & table["trained"] & (table["objective"] == "masked-lm")]
+    means = own[own["task"] != "word"].groupby("task")["value"].mean().sort_values()
+    told = figure.answer[1]
+    assert told.startswith("Expected layers in masked LM, from the bottom: ")
+    names = {"upos": "part of speech", "deprel": "relation to the head", "arc": "dependency arcs"}
+    places = [told.index(f"{names[str(task)]} {value:.2f} (") for task, value in means.items()]
+    assert places == sorted(places)
+    assert figure.findings == ("probing:T-1", "probing:T-2", "probing:T-3")
+
+
+def test_what_is_ill_defined_has_a_warning(figures) -> None:
+    figure = figures["probe-depth"]
+    assert f"Ill-defined: word identity ({probed.WARNING}; running maximum: 2.0)." in figure.answer[0]
+    bars, dots = (strings(panel) for panel in figure.panels[:2])
+    assert "⚠" in dots
+    assert "⚠" not in bars
+    assert any("; by the running maximum 2.0" in text for text in dots)
+    assert any(text.startswith("K(s) ") for text in bars)
+    assert any(text.startswith("F1 ") for text in dots)
+
+
+def test_losses_hang_below_the_line_and_no_bar_leaves_its_row(figures) -> None:
+    spec = figures["probe-depth"].panels[0].spec
+    bars = [row for rows in spec["datasets"].values() for row in rows if "top" in row]
+    assert {row["name"] for row in bars} == {"weight in the mix", "added to F1"}
+    lost = [row for row in bars if row["top"] > row["y"]]
+    assert lost
+    data = figures["probe-depth"].data
+    own = data[(data["statistic"] == "delta") & (data["group"] == "trained") & (data["series"] == "causal-lm")]
+    assert len(lost) == (own["value"] < -0.0001).sum()
+    assert all(row["y"] - 0.601 <= row["top"] <= row["y"] + 0.261 for row in bars)
+
+
+def test_an_expected_layer_outside_the_model_is_drawn_at_the_edge(tmp_path) -> None:
+    rows = probed.depth_rows(seeds=(1, 2), objectives=("masked-lm",))
+    rows = [row | {"value": 23.9, "low": 20.0, "high": 28.0} if _is_word(row) else row for row in rows]
+    mixing = probed.mixing_rows(seeds=(1, 2), objectives=("masked-lm",))
+    figure = drawn_figures(written(tmp_path, probe_depth=rows, probe_mixing=mixing), "probing")["probe-depth"]
+    dots = [row for rows in figure.panels[1].spec["datasets"].values() for row in rows if row.get("what") == "expected"]
+    word = [row for row in dots if row["label"] == "word identity" and row["group"] == "trained"]
+    assert {row["layer"] for row in word} == {LAYERS + 0.5}
+    assert all(row["shown"].startswith("23.9") for row in word)
+    assert figure.data["value"].max() == pytest.approx(23.9)
+
+
+def _is_word(row: dict) -> bool:
+    return row["task"] == "word" and row["statistic"] == "expected_layer" and row["trained"]
+
+
+def test_trees_are_told_beside_chain_random_map_and_untrained(run, figures) -> None:
+    figure = figures["probe-trees"]
+    assert [panel.title for panel in figure.panels] == [
+        "edges of the tree",
+        "distances in the tree",
+        "the root",
+        "depths in the tree",
+    ]
+    table = run.tables["probe_trees"]
+    own = table[(table["metric"] == "uuas") & (table["objective"] == "masked-lm") & table["trained"]]
+    best = own[(own["probe"] == "structural") & (own["layer"] == 4)]["value"].mean()
+    chain = own[own["probe"] == "chain"]["value"].mean()
+    told = figure.answer[1]
+    assert told.startswith(f"Layer 4 of masked LM gives {best:.3f} (")
+    assert f"{best - chain:.3f} (" in told.split("above its embeddings, ")[1].split(" above a chain of words")[0]
+    assert "above a random map" in told
+    assert {"chain of words", "random map", "untrained"} <= strings(figure.panels[0])
+    assert "chain of words" not in strings(figure.panels[2])
+    assert "3 sentences without one tree are left out" in figure.caption
+    assert (figure.data["layer"] >= 0).all()
+
+
+def test_one_seed_and_no_untrained_model(tmp_path) -> None:
+    how = {"seeds": (1,), "trained": (True,), "objectives": ("masked-lm",)}
+    rows = {name: rows(**how) for name, rows in probed.WRITERS.items()}
+    run = written(tmp_path, **rows)
+    section = drawn_section(run, "probing")
+    assert section is not None
+    assert not section.untrained
+    for figure in section.figures:
+        told = " ".join(figure.answer)
+        assert told or figure.id == "probe-examples"
+        assert "untrained" not in told
+        assert "nan" not in told.lower()
+        assert all("untrained" not in strings(panel) for panel in figure.panels)
+        if figure.id != "where-is-what":
+            assert "hollow" in figure.caption
+    assert "One seed" in section.figures[0].caption
+    assert "untr." not in strings(section.figures[0].panels[0])
+
+
+def test_names_of_tasks_are_escaped(tmp_path) -> None:
+    evil = '<script>alert("x")</script>'
+    rows = {name: rows(seeds=(1,), objectives=("masked-lm",)) for name, rows in probed.WRITERS.items()}
+    renamed = {
+        name: [row | {"task": evil} if row.get("task") == "upos" else row for row in own] for name, own in rows.items()
+    }
+    page = write_report(written(tmp_path, **renamed)).read_text(encoding="utf-8")
+    assert 'id="method-probe-depth"' in page
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert" in page
+
+
+def test_models_that_were_given_are_lines_of_their_own(tmp_path) -> None:
+    run = without_tables(make_analysis(tmp_path))
+    rows = probed.score_rows(tasks=SOME, seeds=(0,), objectives=("masked-lm",), trained=(True,))
+    _write(run, "probe_scores", "share", [row | {"model": "bert-tiny"} for row in rows])
+    figures = drawn_figures(run, "probing")
+    assert [panel.title for panel in figures["where-is-what"].panels] == ["bert-tiny"]
+    assert "of bert-tiny" in " ".join(figures["probe-accuracy"].answer)
+
+
+def test_two_architectures_stand_side_by_side(run, tmp_path) -> None:
+    stored = run.tables.stored("probe_scores")
+    other = stored.frame.assign(architecture="albert", model=stored.frame["model"] + "-on-albert")
+    both = pd.concat([stored.frame.assign(architecture="bert"), other[other["layer"] < 5]], ignore_index=True)
+    from infoflow.report._story import tell
+
+    two = probed.write_run(tmp_path, tables=("none",))
+    write_again(two, both, stored.schema)
+    (section,) = [one for one in tell(two).sections if one.id == "probing"]
+    figures = {figure.id: figure for figure in section.figures}
+    titles = [panel.title for panel in figures["where-is-what"].panels]
+    assert titles[:2] == ["causal LM, bert", "causal LM, albert"]
+    assert "word identity, albert" in [panel.title for panel in figures["probe-accuracy"].panels]
+    domains = [_domain(panel.spec) for panel in figures["where-is-what"].panels[:2]]
+    assert domains[0] == domains[1]
+
+
+def _domain(spec: dict) -> list[str]:
+    return next(layer["encoding"]["x"]["scale"]["domain"] for layer in spec["layer"])
+
+
+def test_of_many_tasks_those_that_depend_on_depth_have_panels() -> None:
+    frame = pd.DataFrame(
+        [
+            {"task": f"t{task}", "series": "a", "layer": layer, "trained": True, "value": 0.01 * task * layer}
+            for task in range(20)
+            for layer in range(3)
+        ]
+    )
+    assert most_layered(frame, [f"t{task}" for task in range(20)]) == [f"t{task}" for task in range(8, 20)]
+    assert most_layered(frame, ["t1", "t0"]) == ["t1", "t0"]
+
+
+def test_the_linear_probe_is_shown_and_one_setting_of_it() -> None:
+    keys = {"task": "upos", "model": "m", "trained": True, "value": 0.5}
+    frame = pd.DataFrame(
+        [
+            keys | {"probe": "mlp", "dropout": 0.0, "layer": 0},
+            keys | {"probe": "linear", "dropout": 0.0, "layer": 0},
+            keys | {"probe": "linear", "dropout": 0.4, "layer": 0},
+            keys | {"task": "ner", "probe": "mlp", "dropout": 0.1, "layer": 0},
+        ]
+    )
+    kept = one_probe(frame)
+    assert list(zip(kept["task"], kept["probe"], kept["dropout"], strict=True)) == [
+        ("upos", "linear", 0.0),
+        ("ner", "mlp", 0.1),
+    ]
+
+
+def test_the_page_tells_methods_and_is_small(run) -> None:
+    path = write_report(run)
+    page = path.read_text(encoding="utf-8")
+    for method in ("probes", "probe-gains", "probe-codelength", "probe-depth", "probe-trees"):
+        assert f'id="method-{method}"' in page
+    assert "What can be read from each layer?" in page
+    assert path.stat().st_size < 3_000_000
