@@ -54,8 +54,9 @@ _TEXT = {"title", "corpus.name", "corpus.validation_name", "corpus.test_name", "
     "corpus.translation_column",
     "corpus.document_column",
 }
-_EMPTY_LIST = {"pairs", "analysis.tables", "analysis.probe_tasks", "analysis.probes", "pruning.greedy", "pruning.keep", "pruning.subset"} | {
+_EMPTY_LIST = {"pairs", "analysis.tables", "pruning.greedy", "pruning.keep", "pruning.subset"} | {
     "pruning.scratch_scopes",
+    *("analysis.probe_tasks", "analysis.probes"),
     *("pruning.scratch_points", "checkpoints.light", "checkpoints.heavy", "checkpoints.references"),
 }
 _NOTHING = {"training.max_source_tokens", "training.batch_sentences"}

@@ -198,21 +198,30 @@ def _show_mixing(frame: "pd.DataFrame") -> None:
         show()
 
 
-def _show_metrics(title: str) -> Any:
-    """Tables with one line for each layer and metric."""
+def _show_depth(frame: "pd.DataFrame") -> None:
+    """At which depth each task is solved, with the warning where that is unstable."""
+    own = frame.loc[frame["trained"]].to_dict("records")
+    rows = [[row["task"], row["statistic"], _interval(row), f"{row['baseline']:.3f}"] for row in own]
+    show_table(["task", "statistic", "value [95% interval]", "baseline"], rows, "Depth of edge probes")
+    for task, warning in dict.fromkeys((row["task"], row["warning"]) for row in own if row["warning"]):
+        show(f"The expected layer of {task} is unstable: {warning}.")
+    show()
 
-    def show_one(frame: "pd.DataFrame") -> None:
-        keys = [name for name in ("stack", "metric") if name in frame]
-        for names, part in _parts(frame, *keys):
-            untrained = _by_layer(part, trained=False)
-            rows = [
-                [str(layer), _interval(row), f"{row['baseline']:.3f}", _value(untrained.get(layer))]
-                for layer, row in _by_layer(part, trained=True).items()
-            ]
-            show_table(["layer", "value [95% interval]", "baseline", "untrained"], rows, f"{title}: {names[-1]}")
-            show()
 
-    return show_one
+def _show_trees(frame: "pd.DataFrame") -> None:
+    """Structural probes beside random maps and the chain of words."""
+    for (structure, metric, stack), part in _parts(frame, "structure", "metric", "stack"):
+        own = _by_layer(part, trained=True, probe="structural")
+        untrained = _by_layer(part, trained=False, probe="structural")
+        random = _by_layer(part, trained=True, probe="random")
+        chain = _value(next(iter(_by_layer(part, trained=True, probe="chain").values()), None))
+        rows = [
+            [str(layer), _interval(row), _value(untrained.get(layer)), _value(random.get(layer)), chain]
+            for layer, row in own.items()
+        ]
+        columns = ["layer", f"{metric} [95% interval]", "untrained", "random map", "chain of words"]
+        show_table(columns, rows, f"Structural probe of {structure} in the {stack}: {metric}")
+        show()
 
 
 def _show_pairs(frame: "pd.DataFrame") -> None:
@@ -241,6 +250,7 @@ _SHOWN = {
     "probe_scores": _show_scores,
     "probe_codelength": _show_bits,
     "probe_mixing": _show_mixing,
-    "probe_trees": _show_metrics("Structural probe"),
+    "probe_depth": _show_depth,
+    "probe_trees": _show_trees,
     "minimal_pairs": _show_pairs,
 }

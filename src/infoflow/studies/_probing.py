@@ -8,6 +8,7 @@ from infoflow.foundation import SilentDisplay, use_display
 from infoflow.probing import (
     MINIMAL_PAIRS_TASK,
     Codelength,
+    EdgeDepth,
     EdgeProbe,
     MinimalPairs,
     Probe,
@@ -30,7 +31,8 @@ def probing_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
     sentences = plan.probing_sentences
     found: list[AbstractMeasure] = []
     for task in dict.fromkeys(task for task in plan.probe_tasks if task != MINIMAL_PAIRS_TASK):
-        found += [_probe(task, probe, sentences) for probe in dict.fromkeys(plan.probes) if probe != OF_TREES]
+        for probe in dict.fromkeys(plan.probes):
+            found += _probe(task, probe, sentences)
     if OF_TREES in plan.probes:
         found.append(StructuralProbe(sentences=sentences))
     if MINIMAL_PAIRS_TASK in plan.probe_tasks:
@@ -38,12 +40,14 @@ def probing_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
     return found
 
 
-def _probe(task: str, probe: str, sentences: int) -> AbstractMeasure:
+def _probe(task: str, probe: str, sentences: int) -> list[AbstractMeasure]:
+    if probe == OF_TREES:
+        return []
     if probe == "edge":
-        return EdgeProbe(task, sentences=sentences)
+        return [EdgeProbe(task, sentences=sentences), EdgeDepth(task, sentences=sentences)]
     if probe in ("online", "variational"):
-        return Codelength(task, code=probe, sentences=sentences)
-    return Probe(task, probe=probe, sentences=sentences)
+        return [Codelength(task, code=probe, sentences=sentences)]
+    return [Probe(task, probe=probe, sentences=sentences)]
 
 
 def probed_corpus(options: "AnalyzeOptions") -> Corpus:
