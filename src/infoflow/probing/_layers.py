@@ -23,9 +23,9 @@ TEST_SHARE, DEV_SHARE = 0.2, 0.2
 
 def probe_layers(
     x: Rows,
-    y: Int[np.ndarray, " example"],
-    sentences: Int[np.ndarray, " example"],
-    types: Shaped[np.ndarray, " example"] | None = None,
+    y: Int[np.ndarray, " label"],
+    sentences: Int[np.ndarray, " sentence"],
+    types: Shaped[np.ndarray, " type"] | None = None,
     *,
     settings: ProbeSettings | None = None,
     seeds: Sequence[int] = (0, 1, 2),
