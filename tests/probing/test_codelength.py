@@ -323,3 +323,11 @@ def test_bad_input(changes, message):
     given = {"x": np.zeros((50, 3), dtype=np.float32), "y": np.zeros(50, dtype=int), "classes": CLASSES} | changes
     with pytest.raises(UserError, match=message):
         online_codelength(**given)
+
+
+def test_codes_are_the_same_where_a_pass_has_closed_gradients():
+    x, y = problem(150)
+    settings = {"hidden": (4,), "schedule": Schedule(epochs=2)}
+    with torch.inference_mode():
+        closed = online_codelength(torch.from_numpy(x).clone(), y, CLASSES, **settings)
+    np.testing.assert_array_equal(closed.bits, online_codelength(x, y, CLASSES, **settings).bits)

@@ -136,6 +136,18 @@ def test_variational_codelength_and_legacy_units(reader, corpus, tmp_path):
     np.testing.assert_allclose(task["value"], direct.model_bits, rtol=1e-3)
 
 
+def test_examples_that_do_not_fit_are_left_out_and_told(reader):
+    choice, told = TaskChoice(name="upos", sentences=2000, examples=4000, seed=0), Notes()
+    with use_display(told):
+        probed = probed_task(choice, reader, OPTIONS, held=4 * 3 * 36 * 100)
+    assert 0 < len(probed.examples("train")) <= 100
+    assert any("100 examples" in text for text in told.notes)
+    more = probed_task(choice, reader, OPTIONS).examples("train")
+    whole = set(zip(more.sentence.tolist(), more.first[:, 0].tolist(), strict=True))
+    part = probed.examples("train")
+    assert set(zip(part.sentence.tolist(), part.first[:, 0].tolist(), strict=True)) < whole
+
+
 def first_rows(probed, part):
     examples = probed.examples(part)
     return probed.features[part].spans(examples.sentence, examples.first)[0]

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -123,3 +124,8 @@ def test_bad_input():
         expected_layer([1.0])
     with pytest.raises(UserError, match="sum to 1"):
         center_of_gravity([0.5, 0.2])
+
+
+def test_tensors_and_lists_are_alike():
+    values = [1.0, 3.0, 4.0]
+    assert expected_layer(torch.tensor(values)) == expected_layer(values) == expected_layer(np.array(values))

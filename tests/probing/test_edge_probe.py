@@ -63,7 +63,11 @@ class PlainProbe(nn.Module):
 
 def plain(train, dev, test, seed, highest, settings):
     probe = PlainProbe(seed, highest, settings, 1 if train.second is None else 2)
-    optimiser = torch.optim.Adam(probe.parameters(), lr=settings.schedule.rate, foreach=False)
+    mix = [probe.mix, probe.scale]
+    others = [each for each in probe.parameters() if not any(each is one for one in mix)]
+    rate = settings.schedule.rate
+    groups = [{"params": mix, "lr": settings.mix_speed * rate}, {"params": others}]
+    optimiser = torch.optim.Adam(groups, lr=rate, foreach=False)
     plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimiser, factor=settings.schedule.factor, patience=0)
     generator = torch.Generator().manual_seed(hash64("edge-dropout", seed) % 2**63)
     best, kept = math.inf, None
@@ -93,7 +97,7 @@ def plain(train, dev, test, seed, highest, settings):
 @pytest.mark.parametrize("pairs", [True, False])
 def test_agrees_with_one_plain_probe_after_another(pairs):
     train, dev, test = (spans(num, seed, pairs=pairs) for seed, num in enumerate((60, 30, 40)))
-    settings = EdgeSettings(width=5, hidden=7, batch=16, schedule=Schedule(rate=0.02, epochs=4))
+    settings = EdgeSettings(width=5, hidden=7, batch=16, mix_speed=3.0, schedule=Schedule(rate=0.02, epochs=4))
     found = edge_probe(train, dev, test, CLASSES, [0, 3], settings)
     assert found.predicted.shape == (2, LAYERS, 40)
     for s, seed in enumerate((0, 3)):

@@ -81,7 +81,8 @@ def test_the_identity_is_exact_on_exact_metrics():
     sentences, states = treebank(20)
     identity = np.eye(WIDTH, dtype=np.float32)[None, None].repeat(2, axis=1)
     for structure, scores in (("distance", distance_scores), ("depth", depth_scores)):
-        exact = scored(StructuralMaps(maps=identity, structure=structure), states, sentences, 1, scores)
+        found = StructuralMaps(maps=identity, structure=structure).predict(states, sentences)
+        exact = scores(sentences, [each[0, 1].round(3) for each in found])  # rounding errors would break ties
         assert (exact.hits == exact.asked).all()
         np.testing.assert_allclose(exact.spearman, 1)
 

@@ -68,6 +68,10 @@ class Several:
     axes: int
     """Of the features: 2 for one layer."""
 
+    def __post_init__(self) -> None:
+        if len(self.seeds) == 0:
+            raise UserError("seed must be a number, or several. Got none.")
+
     @property
     def seeds(self) -> list[int]:
         return [self.seed] if isinstance(self.seed, int) else list(self.seed)

@@ -138,7 +138,7 @@ class Codelength(Intervention):
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         choice = TaskChoice(name=self.task, sentences=self.sentences, examples=self.examples, seed=self.seed)
-        probed = probed_task(choice, reader, options)
+        probed = probed_task(choice, reader, options, held=options.sample_bytes)
         if probed is None:
             return pd.DataFrame(columns=self.table.column_names)
         inputs = scaled_inputs(probed)

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
+from torch import Tensor
 
-from infoflow.foundation import UserError, as_written
+from infoflow.foundation import UserError, as_tensor, as_written
 
-Numbers = Sequence[Any] | np.ndarray
+Numbers = Sequence[Any] | np.ndarray | Tensor
 NEGATIVE_SHARE = 0.2
 """Above this share of negative differences an expected layer is unstable."""
 LEAST_GAIN = 2.0
@@ -92,7 +93,7 @@ def kl_from_uniform(weights: Numbers) -> Any:
     >>> kl_from_uniform([1.0, 0.0, 0.0, 0.0])
     2.0
     """
-    values = np.asarray(weights, dtype=np.float64)
+    values = _array(weights)
     finite = np.isfinite(values)
     known = _distribution(np.where(finite, values, 0.0))
     return _plain(np.log2(finite.sum(-1)) - _entropy(known))
@@ -147,8 +148,12 @@ def depth_warnings(scores: Numbers, least_gain: float = LEAST_GAIN, most_negativ
     return "; ".join(reasons)
 
 
+def _array(values: Numbers) -> np.ndarray:
+    return np.asarray(as_tensor(values).numpy() if isinstance(values, Tensor) else values, dtype=np.float64)
+
+
 def _layers(values: Numbers, name: str) -> np.ndarray:
-    array = np.asarray(values, dtype=np.float64)
+    array = _array(values)
     if array.ndim == 0 or array.shape[-1] < 2:
         got = as_written(array.tolist())
         raise UserError(f"{name} must have a number for each of at least two layers, 0..L. Got {got}.")

@@ -151,6 +151,7 @@ class AbstractEdgeMeasure(Intervention):
         dropout: Of its output.
         batch: Examples in a step.
         rate: Adam's.
+        mix_speed: How many times as fast the scalar mix learns, so that few steps can tell layers apart.
         epochs: At most.
         seed: Of the choice of sentences, of the parts and the probes.
 
@@ -169,18 +170,20 @@ class AbstractEdgeMeasure(Intervention):
         dropout: float = 0.3,
         batch: int = 32,
         rate: float = 1e-3,
+        mix_speed: float = 10.0,
         epochs: int = 20,
         seed: int = 0,
     ) -> None:
         self.task, self.output, self.seeds, self.sentences, self.examples = task, output, seeds, sentences, examples
         self.width, self.hidden, self.dropout, self.batch = width, hidden, dropout, batch
-        self.rate, self.epochs, self.seed = rate, epochs, seed
+        self.rate, self.mix_speed, self.epochs, self.seed = rate, mix_speed, epochs, seed
         self._settings = EdgeSettings(
             width=width,
             hidden=hidden,
             dropout=dropout,
             output=output,
             batch=batch,
+            mix_speed=mix_speed,
             schedule=Schedule(rate=rate, epochs=epochs),
         )
         self._choice = TaskChoice(name=task, sentences=sentences, examples=examples, seed=seed)

@@ -58,10 +58,16 @@ class ProbedTask:
         return self.features["train"].stack
 
 
-def probed_task(choice: TaskChoice, reader: Reader, options: PassOptions) -> ProbedTask | None:
+def probed_task(choice: TaskChoice, reader: Reader, options: PassOptions, held: int | None = None) -> ProbedTask | None:
     """The task on the corpus that the reader serves, with the states that probes of the same sentences share.
 
     None where the corpus has not the columns that a task of the catalogue needs.
+
+    Args:
+        choice: The task, and how much of the corpus.
+        reader: Of the model and the corpus.
+        options: Of the pass.
+        held: Bytes that the inputs of one part's examples may take, where all are held in memory; fewer examples then.
 
     Raises:
         UserError: There is no such task, or `build_task` cannot make it of this corpus.
@@ -78,9 +84,19 @@ def probed_task(choice: TaskChoice, reader: Reader, options: PassOptions) -> Pro
         of_same = [features[other] for other in features if getattr(task, other).corpus.digest == corpus.digest]
         features[name] = of_same[0] if of_same else shared_features(reader, corpus, asked, choice.pooling, options)
     task = _with_states(task, features)
+    if held is not None:
+        choice = _held(choice, task, features["train"], held)
     return ProbedTask(
         task=replace(task, **{name: _capped(getattr(task, name), choice) for name in PARTS}), features=features
     )
+
+
+def _held(choice: TaskChoice, task: ProbeTask, features: WordFeatures, held: int) -> TaskChoice:
+    paired = task.train.examples.second is not None
+    most = max(2, held // (4 * features.num_states * features.width * (3 if paired else 1)))
+    if most < min(choice.examples, len(task.train.examples)):
+        current_display().note(f"{task.name}: at most {most:,} examples in each part (the byte budget).")
+    return replace(choice, examples=min(choice.examples, most))
 
 
 def taken(examples: Examples, index: np.ndarray) -> Examples:

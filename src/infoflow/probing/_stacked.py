@@ -34,11 +34,16 @@ class Schedule:
 class StackedAdam:
     """Adam on parameters whose first axis is the probe, each with a rate of its own.
 
+    `speeds` multiply it, one for each of the parameters; default 1.
+
     Source: [@kingma2015]; the numbers are those of `torch.optim.Adam`.
     """
 
-    def __init__(self, parameters: Sequence[Tensor], rates: Float[Tensor, " probe"]) -> None:
+    def __init__(
+        self, parameters: Sequence[Tensor], rates: Float[Tensor, " probe"], speeds: Sequence[float] | None = None
+    ) -> None:
         self.rates, self._steps = rates, 0
+        self._speeds = [1.0] * len(parameters) if speeds is None else list(speeds)
         self._first = [torch.zeros_like(each) for each in parameters]
         self._second = [torch.zeros_like(each) for each in parameters]
 
@@ -52,8 +57,8 @@ class StackedAdam:
         divisors = torch._foreach_sqrt(self._second)
         torch._foreach_div_(divisors, spread)
         torch._foreach_add_(divisors, 1e-8)
-        for value, first, divisor in zip(parameters, self._first, divisors, strict=True):
-            rates = (self.rates / unbiased).view(-1, *[1] * (value.dim() - 1))
+        for value, first, divisor, speed in zip(parameters, self._first, divisors, self._speeds, strict=True):
+            rates = (self.rates * speed / unbiased).view(-1, *[1] * (value.dim() - 1))
             value.addcdiv_(first * rates, divisor, value=-1)
 
     def keep(self, index: Int[Tensor, " kept"]) -> None:
@@ -96,6 +101,7 @@ def train_stacked(
     loss: Losses,
     development: Callable[[Sequence[Tensor], Int[Tensor, " probe"]], Tensor],
     schedule: Schedule,
+    speeds: Sequence[float] | None = None,
 ) -> list[Tensor]:
     """The parameters of each probe at its best evaluation. Probes that have stopped cost nothing more.
 
@@ -105,12 +111,13 @@ def train_stacked(
         loss: What is minimised; a probe's loss depends on its own parameters alone.
         development: What is evaluated after each epoch; not a number counts as no improvement.
         schedule: Rate, when it falls, when a probe stops.
+        speeds: By how much faster each of the parameters learns; default 1.
     """
     best = [each.detach().clone() for each in parameters]
     current = [each.detach().clone().requires_grad_() for each in parameters]
     probes = len(best[0])
     active = torch.arange(probes, device=best[0].device)
-    adam = StackedAdam(current, torch.full((probes,), schedule.rate, device=best[0].device))
+    adam = StackedAdam(current, torch.full((probes,), schedule.rate, device=best[0].device), speeds)
     plateau = Plateau(probes, schedule, best[0].device)
     for epoch in range(schedule.epochs):
         for batch in batches(epoch):
