@@ -194,7 +194,7 @@ def test_bits_stand_beside_accuracy(figures) -> None:
     assert any("on part of speech accuracy is as high (0.78 and 0.78) while" in text for text in figure.answer)
     assert figure.answer[-1] == "The variational code is shortest at the same layer in 12 of 12 cases."
     shuffled = figure.data[(figure.data["group"] == "shuffled labels") & (figure.data["metric"] == "compression")]
-    assert (shuffled["value"] < 1).all()
+    assert shuffled["value"].max() < 1
 
 
 def test_ratios_are_paired_and_have_intervals(run) -> None:
@@ -218,7 +218,7 @@ def test_mixed_units_are_left_out_or_told(tmp_path) -> None:
     assert "Units are mixed" in only.caption
     both = drawn_figures(written(tmp_path / "both", probe_codelength=[*mixed, *rows]), "probing")["probe-bits"]
     assert "Units are mixed" not in both.caption
-    assert both.data["value"].max() < 8
+    assert float(both.data["value"].max()) < 8
 
 
 def test_sizes_are_units_that_survive_else_the_model_part(tmp_path, figures) -> None:
@@ -282,7 +282,7 @@ def test_an_expected_layer_outside_the_model_is_drawn_at_the_edge(tmp_path) -> N
     word = [row for row in dots if row["label"] == "word identity" and row["group"] == "trained"]
     assert {row["layer"] for row in word} == {LAYERS + 0.5}
     assert all(row["shown"].startswith("23.9") for row in word)
-    assert figure.data["value"].max() == pytest.approx(23.9)
+    assert float(figure.data["value"].max()) == pytest.approx(23.9)
 
 
 def _is_word(row: dict) -> bool:
@@ -308,7 +308,7 @@ def test_trees_are_told_beside_chain_random_map_and_untrained(run, figures) -> N
     assert {"chain of words", "random map", "untrained"} <= strings(figure.panels[0])
     assert "chain of words" not in strings(figure.panels[2])
     assert "3 sentences without one tree are left out" in figure.caption
-    assert (figure.data["layer"] >= 0).all()
+    assert figure.data["layer"].min() == 0
 
 
 def test_one_seed_and_no_untrained_model(tmp_path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import probed
 import test_alignment
 import test_frequency
 import test_lenses
@@ -61,6 +62,7 @@ def make(folder: Path) -> InMemory:
         for row in test_similarity.grid((a, 1), (b, 1), trained)
     ]
     tables["space_similarity"] = pd.DataFrame(pairs)
+    tables |= {name: pd.DataFrame(rows(seeds=(1, 2))) for name, rows in probed.WRITERS.items()}
     test_neighbours.make_run(folder / "neighbours", seeds=(1,))
     pruning.write_run(folder / "pruned", pruning.Sweeps(), judged=False)
     dynamics.write_run(folder / "recorded", dynamics.Recordings())

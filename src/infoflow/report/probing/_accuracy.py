@@ -15,6 +15,7 @@ from ._rows import (
     against,
     alike_text,
     all_examples,
+    any_trained,
     best_layer,
     curves_with,
     left_out_note,
@@ -38,7 +39,7 @@ def accuracy_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     """A panel per task, over layers; None without accuracies."""
     scores = all_examples(one_probe(of(frame, metric="accuracy", words="all")))
     own, control = (of(scores, labels=name) for name in ("task", "control"))
-    if own.empty or not own["trained"].any():
+    if not any_trained(own):
         return None
     tasks = tasks_of(own)
     shown = most_layered(own, tasks)
@@ -90,7 +91,7 @@ def _probe_note(own: pd.DataFrame) -> str:
     )
     text = f"{probes} probes"
     if "seeds" in own:
-        text += f", means over {int(own['seeds'].max())} seeds of the probe" if own["seeds"].max() > 1 else ""
+        text += f", means over {int(own['seeds'].max())} seeds of the probe" if int(own["seeds"].max()) > 1 else ""
     if "training" in own:
         fewest, most = int(own["training"].min()), int(own["training"].max())
         text += f", trained on {fewest:,}" + (f" to {most:,}" if most > fewest else "") + " examples"

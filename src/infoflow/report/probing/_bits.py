@@ -15,6 +15,7 @@ from ._rows import (
     CONTROL_TASK,
     SHUFFLED,
     alike_text,
+    any_trained,
     best_layer,
     curves_with,
     left_out_note,
@@ -46,7 +47,7 @@ def bits_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     code = next((name for name in CODES if len(of(every, code=name, labels="task", metric="compression"))), "")
     rows = of(every, code=code)
     own = of(rows, labels="task", metric="compression")
-    if own.empty or not own["trained"].any():
+    if not any_trained(own):
         return None
     tasks = tasks_of(own)
     shown = most_layered(own, tasks, MOST_CODED)
@@ -88,7 +89,7 @@ def bits_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
 
 def in_bits(frame: pd.DataFrame) -> pd.DataFrame:
     """Without lengths in mixed units, where there are others."""
-    if "units" not in frame or not (frame["units"].astype(str) == "bits").any():
+    if "units" not in frame or not bool((frame["units"].astype(str) == "bits").any()):
         return frame
     return frame[frame["units"].astype(str) == "bits"]
 

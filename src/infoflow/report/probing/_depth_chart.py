@@ -193,7 +193,7 @@ class DepthDots(AbstractForm):
             ]
         layers += [layer for what in _SHAPES for layer in self._marks(trained[trained["what"] == what], what, x, y)]
         found = [("●", "expected layer", "expected"), ("◆", "centre of gravity", "gravity")]
-        names = [(mark, name, self.series.color) for mark, name, what in found if (trained["what"] == what).any()]
+        names = [(mark, name, self.series.color) for mark, name, what in found if bool((trained["what"] == what).any())]
         names += [("●", "untrained", "var(--control)")] if len(untrained) else []
         names += [("", "", "var(--soft)")] * (3 - len(names))  # as many rows as the bars beside have
         marks = [*layers, *self._signs(trained, x, y), *self._texts(frame, x, y), names_above(names)]

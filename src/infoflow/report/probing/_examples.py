@@ -15,7 +15,17 @@ from ..forms._hollow import HOLLOW
 from ..forms._lines import SHARE, control_lines, lines, looks_of
 from ..forms._names import names_above
 from ._methods import PROBES
-from ._rows import all_examples, best_layer, left_out_note, most_layered, of, one_probe, task_label, tasks_of
+from ._rows import (
+    all_examples,
+    any_trained,
+    best_layer,
+    left_out_note,
+    most_layered,
+    of,
+    one_probe,
+    task_label,
+    tasks_of,
+)
 
 _HEIGHT = 230
 _TOLD = 5  # tasks that the sentence names
@@ -25,7 +35,7 @@ def examples_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     """A panel per task; None where probes were trained on all examples alone."""
     own = one_probe(of(frame, metric="accuracy", words="all", labels="task"))
     sizes = own.groupby([own["task"].astype(str), "series"])["training"].nunique() if "training" in own else pd.Series()
-    if own.empty or not (sizes > 1).any() or "share" not in own:
+    if not any_trained(own) or not bool((sizes > 1).any()) or "share" not in own:
         return None
     own = own[own["task"].astype(str).isin(set(sizes[sizes > 1].index.get_level_values(0)))]
     found = {task: _at_best(of(own, task=task), cast) for task in tasks_of(own)}

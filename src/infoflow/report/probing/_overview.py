@@ -9,7 +9,7 @@ from .._figure import Figure, Panel
 from .._language import Cast, Series
 from .._numbers import listed, number
 from ._methods import GAINS
-from ._rows import all_examples, best_layer, layers_text, of, one_probe, probe_label, task_label, tasks_of
+from ._rows import all_examples, any_trained, best_layer, layers_text, of, one_probe, probe_label, task_label, tasks_of
 from ._task_map import TaskMap
 
 _COLUMNS = ["series", "task", "label", "layer", "untrained", "value", "low", "high", "baseline", "share", "best"]
@@ -19,7 +19,7 @@ _TOLD = 6  # models whose best layers are told one by one
 def overview_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     """A map for every line; None where no task is read better than by its majority class."""
     own = all_examples(one_probe(of(frame, metric="accuracy", labels="task", words="all")))
-    if own.empty or not own["trained"].any():
+    if not any_trained(own):
         return None
     table, hopeless = _cells(own, cast)
     if table.empty:

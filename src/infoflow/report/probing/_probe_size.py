@@ -12,7 +12,7 @@ from .._language import Cast
 from .._numbers import estimate_text, number
 from ._bits import CODES, MOST_CODED, coded_chart, coded_table, in_bits
 from ._methods import CODELENGTH
-from ._rows import left_out_note, most_layered, of, one_probe, task_label, tasks_of
+from ._rows import any_trained, left_out_note, most_layered, of, one_probe, task_label, tasks_of
 
 _SIZES = {
     "surviving": ("units of the probe that survive", "units"),
@@ -25,7 +25,7 @@ def size_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     """How many hidden units of a Bayesian probe are left, or else how many bits the probe itself takes."""
     metric, rows = _sized(one_probe(in_bits(frame)))
     own = of(rows, labels="task")
-    if own.empty or not own["trained"].any():
+    if not any_trained(own):
         return None
     tasks = tasks_of(own)
     shown = most_layered(own, tasks, MOST_CODED)

@@ -61,6 +61,11 @@ def tasks_of(frame: pd.DataFrame) -> list[str]:
     return sorted(found, key=lambda name: (order.index(name) if name in TASKS else len(order), found.index(name)))
 
 
+def any_trained(frame: pd.DataFrame) -> bool:
+    """Whether there are rows of trained models."""
+    return len(frame) > 0 and bool(frame["trained"].any())
+
+
 def one_probe(frame: pd.DataFrame) -> pd.DataFrame:
     """Of each task one probe and one setting of it, trained on all examples: the linear one where there is one."""
     if frame.empty:

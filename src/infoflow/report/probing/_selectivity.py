@@ -12,6 +12,7 @@ from ._methods import PROBES
 from ._rows import (
     against,
     all_examples,
+    any_trained,
     best_layer,
     control_curve,
     left_out_note,
@@ -29,7 +30,7 @@ def selectivity_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     """How far a task lies above its control, with types of words that training had and that it had not; or None."""
     scores = all_examples(one_probe(of(frame, metric="selectivity")))
     own = of(scores, words="all")
-    if own.empty or not own["trained"].any():
+    if not any_trained(own):
         return None
     tasks = tasks_of(own)
     shown = most_layered(own, tasks)

@@ -45,7 +45,7 @@ def trees_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     """A panel for each score; None without any."""
     found = {score: score.rows(frame) for score in _SCORES}
     tables = {score: _table(rows) for score, rows in found.items() if len(of(rows, probe="structural"))}
-    tables = {score: table for score, table in tables.items() if (table["group"] == "trained").any()}
+    tables = {score: table for score, table in tables.items() if bool((table["group"] == "trained").any())}
     if not tables:
         return None
     data = pd.concat(
@@ -80,7 +80,7 @@ def trees_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
 def _table(rows: pd.DataFrame) -> pd.DataFrame:
     """Curves of trained maps; of depths the baseline is the random map, which has a line."""
     own, random = of(rows, probe="structural"), of(rows, probe="random")
-    if (own["structure"].astype(str) == "depth").any() and len(random):
+    if bool((own["structure"].astype(str) == "depth").any()) and len(random):
         own = own.assign(baseline=math.nan)
     return curves_with(own, {_RANDOM: random})
 
