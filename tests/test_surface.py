@@ -10,7 +10,8 @@ from pathlib import Path
 STORED = Path(__file__).with_name("surface.txt")
 ROOMS = (
     "foundation", "results", "corpus", "models", "architectures", "objectives", "flow", "representations", "heads",
-    "probing", "training", "dynamics", "pruning", "alignment", "over_training", "findings", "report", "engine", "studies", "cli",
+    "probing", "training", "dynamics", "pruning", "alignment", "over_training", "findings", "report", "engine",
+    "studies", "cli",
 )  # fmt: skip
 
 
