@@ -76,10 +76,10 @@ def _correlation(values: np.ndarray, human: np.ndarray, shuffled: np.ndarray, bl
     with np.errstate(invalid="ignore", divide="ignore"):
         control = ((shuffled - human.mean()) @ x / spread).mean()
     replicates = _pearson(replicate_weights() @ sums.T)
-    return estimate(float(_pearson(sums.sum(axis=1))), replicates, float(control), len(x))
+    return estimate(float(_pearson(sums.sum(axis=1)[None])[0]), replicates, float(control), len(x))
 
 
-def _pearson(sums: np.ndarray) -> np.ndarray:
+def _pearson(sums: Float[np.ndarray, "draw 6"]) -> Float[np.ndarray, " draw"]:
     n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
     with np.errstate(invalid="ignore", divide="ignore"):
         return (n * xy - x * y) / np.sqrt((n * xx - x * x) * (n * yy - y * y))
