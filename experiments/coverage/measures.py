@@ -21,7 +21,7 @@ import pandas as pd
 import torch
 
 import infoflow
-from infoflow import heads, representations
+from infoflow import heads, probing, representations
 from infoflow.flow import AbstractMeasure, Activations, Measure, PassOptions, Reader
 from infoflow.foundation import NUM_BLOCKS, block_of, interval, make_display, use_display
 
@@ -62,7 +62,7 @@ def measures(scale: int = 1) -> list[AbstractMeasure]:
         heads.HeadDistance(sentences=300 * scale),
         heads.HeadLayerDistance(sentences=300 * scale),
         heads.SpecialGradient(sentences=60 * scale),
-        heads.AttentionProbe(sentences=60 * scale, epochs=1),
+        probing.AttentionProbe(sentences=60 * scale, epochs=1),
         heads.Relevance(sentences=15 * scale),
         heads.Importance(sentences=400 * scale),
         heads.Ablation(sentences=48 * scale),

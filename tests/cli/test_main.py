@@ -13,7 +13,20 @@ import pandas as pd
 import pytest
 from processes import marked_environment, processes_with, wait_until
 
-COMMANDS = ["study", "train", "analyze", "compare", "heads", "prune", "findings", "report", "merge", "data", "doctor"]
+COMMANDS = [
+    "study",
+    "train",
+    "analyze",
+    "compare",
+    "heads",
+    "fill-in",
+    "prune",
+    "findings",
+    "report",
+    "merge",
+    "data",
+    "doctor",
+]
 INFOFLOW = [sys.executable, "-c", "from infoflow.cli import main; main()"]
 HEAVY = ("torch", "transformers", "datasets", "pandas", "sklearn", "numpy", "altair")
 

@@ -7,6 +7,7 @@ from ._compare import compare
 from ._data import describe, get, list_all
 from ._doctor import doctor
 from ._dynamics import dynamics
+from ._fill_in import fill_in
 from ._findings import findings
 from ._heads import heads
 from ._merge import merge
@@ -40,7 +41,7 @@ _experiments = Group("Train and measure", sort_key=1)
 _results = Group("Results of a run", sort_key=2)
 _surroundings = Group("Data and machine", sort_key=3)
 _COMMANDS = {
-    _experiments: (study, train, analyze, compare, heads, probe, prune, over_training, view),
+    _experiments: (study, train, analyze, compare, heads, probe, fill_in, prune, over_training, view),
     _results: (dynamics, findings, over_scale, report, merge),
     _surroundings: (doctor, worker),
 }

@@ -24,6 +24,7 @@ from ._grammar import GrammarConfig as GrammarConfig
 from ._grammar import Rates as GrammarRates
 from ._leakage import Leakage as Leakage
 from ._leakage import leakage as leakage
+from ._lines import read_lines as read_lines
 from ._load import load_corpus as load_corpus
 from ._parse import PARSER as PARSER
 from ._parse import parse_corpus as parse_corpus

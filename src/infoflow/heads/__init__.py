@@ -10,7 +10,6 @@ from ._ablation_scores import loss_scores as loss_scores
 from ._ablation_transfer import ABLATION_TRANSFER as ABLATION_TRANSFER
 from ._ablation_transfer import ablation_transfer as ablation_transfer
 from ._annotation import Annotation as Annotation
-from ._attention_probe import AttentionProbe as AttentionProbe
 from ._classes import head_classes as head_classes
 from ._closed_attention import closed_attention as closed_attention
 from ._closed_attention import self_attention_blocks as self_attention_blocks
@@ -89,4 +88,5 @@ from ._transplant_tables import log_mean as log_mean
 from ._value_weighted import output_weight as output_weight
 from ._value_weighted import value_norms as value_norms
 from ._value_weighted import value_weighted_norms as value_weighted_norms
+from ._word_attention import membership as membership
 from ._word_attention import word_attention as word_attention

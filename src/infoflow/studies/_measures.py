@@ -7,7 +7,6 @@ from infoflow.flow import AbstractMeasure, PairMeasure
 from infoflow.foundation import UserError
 from infoflow.heads import (
     Ablation,
-    AttentionProbe,
     Confidence,
     Coreference,
     EncoderContext,
@@ -38,6 +37,7 @@ from infoflow.over_training import (
     SourceContribution,
     TranslationStages,
 )
+from infoflow.probing import AttentionProbe
 from infoflow.representations import (
     ChangeByFrequency,
     ContextNeighbours,

@@ -19,7 +19,7 @@ from infoflow.probing import (
 )
 
 from ._parts import at_most, distinct
-from ._probing_plan import OF_TREES, ProbingPlan
+from ._probing_plan import ProbingPlan
 
 if TYPE_CHECKING:
     from ._given import AnalyzeOptions
@@ -29,9 +29,9 @@ def probing_measures(plan: ProbingPlan) -> list[AbstractMeasure]:
     """Each task with each probe; structural probes and minimal pairs once."""
     found: list[AbstractMeasure] = []
     for task in dict.fromkeys(task for task in plan.tasks if task != MINIMAL_PAIRS_TASK):
-        for probe in dict.fromkeys(plan.probes):
+        for probe in plan.probes_of(task):
             found += _probe(plan, task, probe)
-    if OF_TREES in plan.probes:
+    if plan.trees:
         found.append(StructuralProbe(sentences=plan.sentences, seeds=plan.seeds))
     if MINIMAL_PAIRS_TASK in plan.tasks:
         found.append(MinimalPairs(pairs=plan.sentences))
@@ -40,8 +40,6 @@ def probing_measures(plan: ProbingPlan) -> list[AbstractMeasure]:
 
 def _probe(plan: ProbingPlan, task: str, probe: str) -> list[AbstractMeasure]:
     sizes = {"sentences": plan.sentences, "seeds": plan.seeds}
-    if probe == OF_TREES:
-        return []
     if probe == "edge":
         return [EdgeProbe(task, **sizes), EdgeDepth(task, **sizes)]
     if probe in ("online", "variational"):
@@ -97,7 +95,7 @@ def check_tasks(plan: ProbingPlan, corpus: Corpus) -> None:
 
 def _tasks(plan: ProbingPlan) -> list[str]:
     """The plan's tasks; structural probes need what arcs need."""
-    return [*plan.tasks, *(["arc"] if OF_TREES in plan.probes else [])]
+    return [*plan.tasks, *(["arc"] if plan.trees else [])]
 
 
 def probing_tables(plan: ProbingPlan) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from infoflow.foundation import CountOrNone, Limits, check_settings
 from ._plan_checks import one_of
 
 OF_TREES = "structural"
-"""Probes the geometry of trees: it has no task."""
+"""The probe of the geometry of trees: it has no task."""
 PROBES = ("linear", "mlp", "edge", "online", "variational", OF_TREES)
 Sizes = Annotated[tuple[Annotated[float, Limits(above=0, at_most=1)], ...], Limits(filled=True)]
 Kinds = Annotated[tuple[str, ...], Limits(filled=True)]
@@ -26,7 +26,7 @@ class ProbingPlan:
     """
 
     tasks: tuple[str, ...] = ()  # and "minimal-pairs"
-    probes: Kinds = ("linear",)  # each task with each: linear, mlp, edge, online, variational; and structural
+    probes: Kinds = ("linear",)  # linear, mlp, edge, online, variational, of all tasks or, as "mlp:upos", of one
     corpus: str = ""  # of a study: anything that `load_corpus` takes; "": the sentences that its models are analysed on
     corpus_sentences: CountOrNone = 0  # of it at most, chosen by hash; 0: all
     sentences: _Three = 2000  # of each task: three fifths train, a fifth stops, a fifth is scored
@@ -35,9 +35,21 @@ class ProbingPlan:
 
     def __post_init__(self) -> None:
         check_settings(self, "probing")
-        one_of("probing.probes", self.probes, PROBES)
+        one_of("probing.probes", tuple(probe.partition(":")[0] for probe in self.probes), PROBES)
+        if self.tasks:
+            one_of("probing.probes", tuple(of for probe in self.probes if (of := probe.partition(":")[2])), self.tasks)
 
     @property
     def on(self) -> bool:
         """Whether it probes anything."""
-        return bool(self.tasks) or OF_TREES in self.probes
+        return bool(self.tasks) or self.trees
+
+    @property
+    def trees(self) -> bool:
+        """Whether it asks for structural probes, which have no task."""
+        return OF_TREES in self.probes
+
+    def probes_of(self, task: str) -> list[str]:
+        """The probes that a task is asked with."""
+        asked = (probe.partition(":") for probe in self.probes)
+        return list(dict.fromkeys(name for name, _, of in asked if name != OF_TREES and of in ("", task)))

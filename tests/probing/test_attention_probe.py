@@ -7,9 +7,10 @@ import torch
 
 from infoflow.flow import PassOptions
 from infoflow.foundation import UserError
-from infoflow.heads import Annotation, AttentionProbe
-from infoflow.heads._attention_probe import _sentences
-from infoflow.heads._tree_probes import (
+from infoflow.heads import Annotation
+from infoflow.probing import AttentionProbe
+from infoflow.probing._attention_probe import _sentences
+from infoflow.probing._tree_probes import (
     AttentionTree,
     AttentionWordsTree,
     DistanceWordsTree,

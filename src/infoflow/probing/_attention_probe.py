@@ -10,12 +10,11 @@ from torch import Tensor
 
 from infoflow.flow import Intervention, PassOptions, Reader, Stream, forward
 from infoflow.foundation import NUM_BLOCKS, UserError, block_of, current_display, hash64, hash64_array, stream
+from infoflow.heads import Annotation, membership, word_attention
 from infoflow.models import Model, tap
 from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
 
-from ._annotation import Annotation
 from ._tree_probes import ROOT, AttentionTree, AttentionWordsTree, DistanceWordsTree, ProbeSentence, TreeProbe
-from ._word_attention import membership, word_attention
 
 PROBES = ("attention", "attention+words", "distance+words")
 _BATCH = 32  # sentences whose attention is held at a time; probes see them one by one

@@ -1,0 +1,198 @@
+"""`infoflow fill-in`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from ._measuring import run_name
+from ._options import limited, names_in
+from ._session import Device, Out, Session, run_folder, working
+from ._show import estimate, show, show_path, show_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from infoflow.foundation import UserError
+    from infoflow.models import Model
+    from infoflow.probing import Facts, FillInOptions
+
+_KIND = "fill-in"
+
+
+def fill_in(
+    *models: str,
+    facts: Annotated[
+        Path,
+        Parameter(
+            help="Relation, subject and object between tabs (.tsv), or objects with these names (.jsonl); .gz too. A "
+            "template may stand beside each. Or a folder of such files, such as LAMA's with LPAQA's prompts."
+        ),
+    ],
+    templates: Annotated[
+        tuple[Path, ...],
+        Parameter(
+            negative=(),
+            show_default=False,
+            help="File of prompts: family, relation, template between tabs, or .jsonl. May be repeated.",
+        ),
+    ] = (),
+    template: Annotated[
+        str,
+        Parameter(
+            show_default=False, help='For relations without one, such as "[X] was born in [Y] .": [X] is the subject.'
+        ),
+    ] = "",
+    training_facts: Annotated[
+        Path | None, Parameter(help="Facts to choose and weigh prompts by, about other subjects.")
+    ] = None,
+    prompts: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative=(),
+            show_default=False,
+            help="Families, such as manual,mined. Default: each there is, and all together.",
+        ),
+    ] = (),
+    facts_per_relation: Annotated[
+        int, Parameter(converter=limited("CountOrNone"), help="To ask at most, chosen by hash; 0 asks all.")
+    ] = 200,
+    prompts_per_family: Annotated[
+        int, Parameter(converter=limited("CountOrNone"), help="Of each relation, the first ones; 0 takes all.")
+    ] = 10,
+    lens: Annotated[
+        Path | None, Parameter(help="A tuned lens (of TunedLens.save), to be read beside the logit lens; one model.")
+    ] = None,
+    tokenizer: Annotated[str | None, Parameter(help="Folder or name. Default: the one beside the weights.")] = None,
+    device: Device = None,
+    out: Out = None,
+    session: Session = Session(),  # noqa: B008 (frozen)
+) -> None:
+    """Show which facts a model fills into blanks, layer by layer: "Paris is the capital of [Y] ."
+
+    Several models choose among the same words: objects that are one token of each.
+
+    Args:
+        models: Folders that save_pretrained wrote, .gguf files, or names on the model hub.
+    """
+    with working(session):
+        from infoflow.models import load_model
+        from infoflow.probing import FillInOptions, read_facts
+
+        _check(models, lens)
+        read = read_facts(facts, prompts=templates, train=training_facts, template=template)
+        options = FillInOptions(
+            prompts=names_in("--prompts", prompts),
+            facts_per_relation=facts_per_relation,
+            prompts_per_family=prompts_per_family,
+        )
+        folder = run_folder(out, run_name("fill-in", *models))
+        loaded = {name: load_model(name, tokenizer, device or "auto") for name in models}
+        frame = _asked(loaded, read, options, lens)
+        path = _written(folder, frame, read, models)
+        for name in models:
+            _show(frame[frame["model"] == name], name if len(models) > 1 else "")
+        show_path("Table", path)
+
+
+def _check(models: tuple[str, ...], lens: Path | None) -> None:
+    if not models:
+        raise _user_error("fill-in needs a model. Got none. Give a folder, a .gguf file, or a name on the model hub.")
+    if len(set(models)) < len(models):
+        raise _user_error(f"Each model must be given once. Got {', '.join(models)}.")
+    if lens is not None and len(models) > 1:
+        raise _user_error(f"--lens reads one model, the one that it was trained on. Got {len(models)} models.")
+
+
+def _user_error(text: str) -> "UserError":
+    from infoflow.foundation import UserError
+
+    return UserError(text)
+
+
+def _asked(models: "dict[str, Model]", facts: "Facts", options: "FillInOptions", lens: Path | None) -> "pd.DataFrame":
+    import pandas as pd
+
+    from infoflow.probing import common_objects, fill_in
+    from infoflow.representations import TunedLens
+    from infoflow.training import trained_objective
+
+    common = common_objects(list(models.values()), facts.objects)
+    frames = []
+    for name, model in models.items():
+        tuned = TunedLens.load(lens, model) if lens is not None else None
+        found = fill_in(model, facts, options, vocabulary=common, lens=tuned, trained=trained_objective(name))
+        frames.append(found.assign(model=name))
+    return pd.concat(frames, ignore_index=True)
+
+
+def _written(folder: Path, frame: "pd.DataFrame", facts: "Facts", models: tuple[str, ...]) -> Path:
+    """The table in a run folder of its own."""
+    from infoflow.flow import MODEL
+    from infoflow.foundation import provenance
+    from infoflow.probing import FILL_IN
+    from infoflow.results import RunFolder
+
+    run = RunFolder(folder)
+    if (kind := run.read().get("kind", _KIND)) != _KIND:
+        raise _user_error(f"{folder} was written by infoflow {kind}. Choose another --out.")
+    run.update(
+        kind=_KIND,
+        title="Facts filled in",
+        plan={"models": list(models), "facts": facts.digest, "left_out": dict(facts.left_out)},
+        provenance=provenance(),
+    )
+    return run.tables.write(frame, FILL_IN.with_keys(MODEL))
+
+
+def _show(frame: "pd.DataFrame", name: str) -> None:
+    """Print the curve over layers, then each relation at the top and at its best layer."""
+    macro = frame[frame["average"] == "macro"]
+    ways = list(dict.fromkeys(zip(macro["lens"], macro["prompts"], macro["ensemble"], strict=True)))
+    top = int(macro["layer"].max())
+    first = macro[macro["layer"] == top].iloc[0]
+    show(f"{name}: " * bool(name) + f"{first['vocabulary']:,} candidates; {first['left_out']:,} facts not asked.")
+    columns = [" ".join([*([lens] if lens != "logit" else []), family, how]) for lens, family, how in ways]
+    rows = [
+        [str(layer), *(_cell(macro[(macro["layer"] == layer) & _is(macro, way)]) for way in ways)]
+        for layer in range(top + 1)
+    ]
+    show_table(["layer", *columns], rows, "P@1 by layer, mean over relations [95% interval]")
+    rows = []
+    for way, column in zip(ways, columns, strict=True):
+        last = frame[_is(frame, way) & (frame["layer"] == top)]
+        rows += [[column, *_averages(row)] for row in last[last["average"] != "relation"].to_dict("records")]
+    show()
+    show_table(["prompts", "average", "P@1", "majority", "no subject", "facts"], rows, "At the top layer")
+    show()
+    _show_relations(frame[_is(frame, ways[0]) & (frame["average"] == "relation")], top, columns[0])
+
+
+def _is(frame: "pd.DataFrame", way: tuple[str, str, str]) -> "pd.Series":
+    lens, family, how = way
+    return (frame["lens"] == lens) & (frame["prompts"] == family) & (frame["ensemble"] == how)
+
+
+def _cell(rows: "pd.DataFrame") -> str:
+    row = rows.iloc[0]
+    return estimate(row["value"], row["low"], row["high"])
+
+
+def _averages(row: dict) -> list[str]:
+    return [row["average"], estimate(row["value"], row["low"], row["high"]), *_controls(row)]
+
+
+def _controls(row: dict) -> list[str]:
+    blind = row["without_subject"]
+    return [f"{row['baseline']:.3f}", "–" if blind != blind else f"{blind:.3f}", f"{row['count']:,}"]
+
+
+def _show_relations(frame: "pd.DataFrame", top: int, column: str) -> None:
+    rows = []
+    for relation, own in frame.groupby("relation", sort=False):
+        best = own.loc[own["value"].idxmax()]
+        last = own[own["layer"] == top].iloc[0].to_dict()
+        value = estimate(last["value"], last["low"], last["high"])
+        rows.append([str(relation), value, *_controls(last), f"{best['layer']} ({best['value']:.3f})"])
+    headings = ["relation", "P@1 at the top", "majority", "no subject", "facts", "best layer"]
+    show_table(headings, rows, f"Relations, prompts: {column}")
