@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from ._questions import Ask, AskedSentence, Kind, Question, always
 from ._subtrees import above, universal
 
-WORD_TYPES = 1000
+WORD_TYPES = 200
 """Types that `word` tells apart: the most frequent of the training sentences."""
 POSITIONS = 50
 """Places that `position` tells apart."""
