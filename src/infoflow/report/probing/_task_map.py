@@ -11,7 +11,6 @@ from ..forms._frame import AbstractForm, Frame
 from ..forms._grid import cells, squares
 
 _ROW = 26  # pixels of a row
-_MOST_NUMBERED = 9  # layers across; more leave no room for numbers
 _GAP, _UNTRAINED = "", "untr."
 _FRAME = (("paper", 3.4), ("ink", 1.5))
 
@@ -26,6 +25,7 @@ class TaskMap(AbstractForm):
 
     table: pd.DataFrame
     labels: list[str]  # from top to bottom, of all panels that stand side by side
+    most_numbered: int = 9  # layers across; more leave no room for numbers
     chosen: Frame | None = None
 
     @property
@@ -59,7 +59,7 @@ class TaskMap(AbstractForm):
             y,
             "share",
             color=color_if("datum.untrained", "var(--control)", "var(--heat-2)"),
-            text="text:N" if len(layers) <= _MOST_NUMBERED else None,
+            text="text:N" if len(layers) <= self.most_numbered else None,
             size=9.5,
             exponent=3,
             tooltip=tips(
