@@ -13,7 +13,6 @@ from ._rows import all_examples, any_trained, best_layer, layers_text, of, one_p
 from ._task_map import TaskMap
 
 _COLUMNS = ["series", "task", "label", "layer", "untrained", "value", "low", "high", "baseline", "share", "best"]
-_ALONE = 16  # layers across that leave room for numbers in a panel that has the whole width
 _TOLD = 6  # models whose best layers are told one by one
 
 
@@ -28,17 +27,13 @@ def overview_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     labels = list(dict.fromkeys(table["label"]))
     series = cast.present(table)
     nothing = [f" No model does better than the majority class on {listed(hopeless)}."] if hopeless else []
-    room = {"most_numbered": _ALONE} if len(series) == 1 else {}
     return Figure(
         id="where-is-what",
         question="Where in the network is what?",
         answer=[*_where(own, table, series), *_from_the_start(table), *_untrained(table)],
-        panels=[
-            Panel.of(TaskMap(table=table[table["series"] == one.key], labels=labels, **room), one.label)
-            for one in series
-        ],
-        caption="Colours, and numbers where there is room: 100 × the share of what any layer of these models gains over "
-        f"the majority class; framed: each model's best layer.{_beside(table)}{_seeds(own)}{''.join(nothing)}",
+        panels=[Panel.of(TaskMap(table=table[table["series"] == one.key], labels=labels), one.label) for one in series],
+        caption="Colours, and numbers where there is room: 100 × the share of what any layer of these models gains "
+        f"over the majority class; framed: each model's best layer.{_beside(table)}{_seeds(own)}{''.join(nothing)}",
         how_to_read=[
             "A row is a task, a column a layer, 0 = embeddings. The stronger the colour, the more of the task a "
             "linear probe reads from that layer: blank is no more than the majority class, 100 the best of all layers "
