@@ -1,5 +1,6 @@
 """At which depth tasks are solved: mixing weights, what each layer adds, expected layer and centre of gravity."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -82,7 +83,7 @@ def _places(depth: pd.DataFrame | None) -> pd.DataFrame:
     warned = depth[depth["warning"].astype(str) != ""]
     told = warned.groupby(["series", "trained", warned["task"].astype(str)], sort=False)["warning"].first()
     keys = zip(found["series"], found["group"] == "trained", found["task"], strict=True)
-    warnings = [str(told.get(key, "")) for key in keys]
+    warnings = [re.sub(r"-(?=\d)", "−", str(told.get(key, ""))) for key in keys]
     found["warning"] = [
         text if name == "expected_layer" else "" for text, name in zip(warnings, found["statistic"], strict=True)
     ]

@@ -32,8 +32,8 @@ def overview_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         question="Where in the network is what?",
         answer=[*_where(own, table, series), *_from_the_start(table), *_untrained(table)],
         panels=[Panel.of(TaskMap(table=table[table["series"] == one.key], labels=labels), one.label) for one in series],
-        caption="Numbers: 100 × the share of what any layer of these models gains over the majority class; framed: "
-        f"each model's best layer.{_beside(table)}{_seeds(own)}{''.join(nothing)}",
+        caption="Colours, and numbers where there is room: 100 × the share of what any layer of these models gains "
+        f"over the majority class; framed: each model's best layer.{_beside(table)}{_seeds(own)}{''.join(nothing)}",
         how_to_read=[
             "A row is a task, a column a layer, 0 = embeddings. The stronger the colour, the more of the task a "
             "linear probe reads from that layer: blank is no more than the majority class, 100 the best of all layers "

@@ -6,12 +6,12 @@ from typing import Any, final
 import altair as alt
 import pandas as pd
 
-from ..forms._chart import color_if, finished, tips
+from ..forms._chart import color_if, finished, opacity_if, tips
 from ..forms._frame import AbstractForm, Frame
 from ..forms._grid import cells, squares
 
 _ROW = 26  # pixels of a row
-_MOST_NUMBERED = 9  # layers across; more leave no room for numbers
+_NUMBER = 19  # pixels of a square that has room for its number
 _GAP, _UNTRAINED = "", "untr."
 _FRAME = (("paper", 3.4), ("ink", 1.5))
 
@@ -49,7 +49,9 @@ class TaskMap(AbstractForm):
             place=place, text=[f"{100 * share:.0f}" for share in self.table["share"]]
         )
         order = [*layers, *([_GAP, _UNTRAINED] if beside else [])]
-        x = cells(alt.X, "place", "layer (0 = embeddings)", order, labelOverlap=False)
+        roomy = f"width >= {_NUMBER * len(order)} || isNaN(datum.value)"
+        names = f"{roomy} || datum.value % 2 === 0 ? datum.label : ''"
+        x = cells(alt.X, "place", "layer (0 = embeddings)", order, labelOverlap=False, labelExpr=names)
         x["scale"] = alt.Scale(domain=order)
         y = cells(alt.Y, "label", None, self.labels, labelLimit=150)
         y["scale"] = alt.Scale(domain=self.labels)
@@ -59,13 +61,13 @@ class TaskMap(AbstractForm):
             y,
             "share",
             color=color_if("datum.untrained", "var(--control)", "var(--heat-2)"),
-            text="text:N" if len(layers) <= _MOST_NUMBERED else None,
             size=9.5,
             exponent=3,
             tooltip=tips(
                 "label:N|task", "layer:O|layer", "shown:N|accuracy", "share:Q|share of what can be gained|.2f"
             ),
         )
+        marks[-1] = marks[-1].encode(opacity=opacity_if(f"width >= {_NUMBER * len(order)}", 1, 0))
         marks[1:1] = self._frames(rows, x, y)
         return finished(marks, _ROW * len(self.labels) + 4)
 
