@@ -31,6 +31,7 @@ from ._plan_sections import EnginePlan as EnginePlan
 from ._plan_sections import PruningPlan as PruningPlan
 from ._probing import probing_measures as probing_measures
 from ._probing import probing_tables as probing_tables
+from ._probing_plan import ProbingPlan as ProbingPlan
 from ._run import Run as Run
 from ._run_stages import run_stages as run_stages
 from ._scores import TASK_SCORES as TASK_SCORES
