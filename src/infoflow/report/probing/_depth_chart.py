@@ -111,9 +111,9 @@ class MixingBars(AbstractForm):
 
     @staticmethod
     def _unit(own: pd.DataFrame) -> float:
-        """What of a row a difference of 1 takes, so that the largest and the smallest find room."""
-        deltas = own.loc[own["what"] == "delta", "value"]
-        up, down = max(float(deltas.max()), 0.0), max(float(-deltas.min()), 0.0)
+        """What of a row a difference of 1 takes, so that all of them find room with their intervals."""
+        deltas = own.loc[own["what"] == "delta", ["value", "low", "high"]]
+        up, down = max(float(deltas.max().max()), 0.0), max(float(-deltas.min().min()), 0.0)
         units = [room / size for room, size in ((_ABOVE, up), (_BELOW, down)) if size > 0]
         return min(units, default=0.0)
 
