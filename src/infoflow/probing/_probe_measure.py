@@ -8,18 +8,17 @@ import numpy as np
 import pandas as pd
 
 from infoflow.flow import Intervention, PassOptions, Reader
-from infoflow.foundation import UserError, current_display, hash64_array
+from infoflow.foundation import UserError, current_display
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._batched import ProbeSettings
 from ._controls import PARTS, control_arcs, control_labels, example_types, is_arcs
-from ._examples import Examples, Part, ProbeTask
+from ._examples import Part, ProbeTask
 from ._features import POOLINGS, WordFeatures
 from ._layers import check_classes, scored
 from ._probe_inputs import ExampleRows
 from ._probe_problem import AskedPart, ProbeProblem
-from ._shared_features import shared_features
-from ._tasks import build_task
+from ._probed_task import asked_task, chosen_sentences, features_of, with_states
 
 PROBES = ("linear", "mlp")
 
@@ -162,8 +161,10 @@ class Probe(Intervention):
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
         rows = chosen_sentences(reader, self.sentences, self.seed)
-        task = build_task(self.task, reader.corpus, rows, seed=self.seed)
-        problems = self._problems(task, _features(task, reader, rows, self.pooling, options))
+        task = asked_task(self.task, reader, rows, self.seed)
+        if task is None:
+            return pd.DataFrame(columns=self.table.column_names)
+        problems = self._problems(task, features_of(task, reader, rows, self.pooling, options))
         facts = {
             "task": task.name,
             "unit": task.unit,
@@ -183,12 +184,12 @@ class Probe(Intervention):
 
     def _problems(self, task: ProbeTask, features: Mapping[str, WordFeatures]) -> list[ProbeProblem]:
         """The task with its control: one problem, but two where the control asks about other examples."""
-        task = _askable(task, features)
+        task = with_states(task, features)
         check_classes(task.train.examples.label)
         if self.control and is_arcs(task):
             own = {name: control_arcs(getattr(task, name), task.names, self.seed) for name in PARTS}
             parts = {name: Part(corpus=getattr(task, name).corpus, examples=own[name]) for name in PARTS}
-            control = _askable(replace(task, **parts), features)
+            control = with_states(replace(task, **parts), features)
             sets = {"control": [0] * self.seeds}
             return [self._problem(task, features, False), self._problem(control, features, False, sets)]
         return [self._problem(task, features, self.control)]
@@ -218,52 +219,3 @@ class Probe(Intervention):
                 types=types.of[name],
             )
         return ProbeProblem(**parts, classes=len(task.names), sets=sets)
-
-
-def chosen_sentences(reader: Reader, most: int, seed: int) -> np.ndarray:
-    """At most so many of the sentences that have tokens, the first by hash."""
-    ids = reader.corpus.content_ids[reader.rows]
-    return reader.rows[np.argsort(hash64_array(("probe", seed), ids), kind="stable")[:most]]
-
-
-def _features(
-    task: ProbeTask, reader: Reader, rows: np.ndarray, pooling: Any, options: PassOptions
-) -> dict[str, WordFeatures]:
-    """By part; parts of one corpus share one pass, as do the probes of a model that ask about the same sentences."""
-    found: dict[str, WordFeatures] = {}
-    of_corpus: dict[str, WordFeatures] = {}
-    for name in PARTS:
-        corpus = getattr(task, name).corpus
-        if corpus.digest not in of_corpus:
-            asked = rows if corpus.digest == reader.corpus.digest else np.arange(len(corpus))
-            of_corpus[corpus.digest] = shared_features(reader, corpus, asked, pooling, options)
-        found[name] = of_corpus[corpus.digest]
-    return found
-
-
-def _askable(task: ProbeTask, features: Mapping[str, WordFeatures]) -> ProbeTask:
-    """The task without examples whose words the model does not read; how many these are is told."""
-    parts, missing = {}, 0
-    for name in PARTS:
-        part: Part = getattr(task, name)
-        kept = features[name].kept(part.examples)
-        missing += int((~kept).sum())
-        if not kept.any():
-            raise UserError(
-                f"The task {task.name} needs examples in the parts {', '.join(PARTS)}, and the part {name} has none "
-                "whose words the model reads. Give more sentences, raise max_length or sample_bytes."
-            )
-        parts[name] = Part(corpus=part.corpus, examples=_taken(part.examples, kept))
-    if missing:
-        current_display().note(
-            f"{missing:,} examples of {task.name} are left out: their words are cut off, have no token, or are beyond "
-            "the byte budget."
-        )
-    return replace(task, **parts)
-
-
-def _taken(examples: Examples, kept: np.ndarray) -> Examples:
-    second = None if examples.second is None else examples.second[kept]
-    return Examples(
-        sentence=examples.sentence[kept], first=examples.first[kept], second=second, label=examples.label[kept]
-    )

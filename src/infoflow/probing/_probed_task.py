@@ -11,7 +11,6 @@ from infoflow.foundation import UserError, block_of, current_display, hash64_arr
 from ._controls import PARTS
 from ._examples import Examples, Part, ProbeTask
 from ._features import Pooling, WordFeatures
-from ._probe_measure import chosen_sentences
 from ._shared_features import shared_features
 from ._tasks import build_task, tasks
 
@@ -72,23 +71,48 @@ def probed_task(choice: TaskChoice, reader: Reader, options: PassOptions, held: 
     Raises:
         UserError: There is no such task, or `build_task` cannot make it of this corpus.
     """
-    named, possible = ({task.name for task in tasks(corpus)} for corpus in (None, reader.corpus))
-    if choice.name in named - possible:
-        return None
     rows = chosen_sentences(reader, choice.sentences, choice.seed)
-    task = build_task(choice.name, reader.corpus, rows, seed=choice.seed)
-    features: dict[str, WordFeatures] = {}
-    for name in PARTS:
-        corpus = getattr(task, name).corpus
-        asked = rows if corpus.digest == reader.corpus.digest else np.arange(len(corpus))
-        of_same = [features[other] for other in features if getattr(task, other).corpus.digest == corpus.digest]
-        features[name] = of_same[0] if of_same else shared_features(reader, corpus, asked, choice.pooling, options)
-    task = _with_states(task, features)
+    task = asked_task(choice.name, reader, rows, choice.seed)
+    if task is None:
+        return None
+    features = features_of(task, reader, rows, choice.pooling, options)
+    task = with_states(task, features)
     if held is not None:
         choice = _held(choice, task, features["train"], held)
     return ProbedTask(
         task=replace(task, **{name: _capped(getattr(task, name), choice) for name in PARTS}), features=features
     )
+
+
+def chosen_sentences(reader: Reader, most: int, seed: int) -> np.ndarray:
+    """At most so many of the sentences that have tokens, the first by hash."""
+    ids = reader.corpus.content_ids[reader.rows]
+    return reader.rows[np.argsort(hash64_array(("probe", seed), ids), kind="stable")[:most]]
+
+
+def asked_task(name: str, reader: Reader, rows: np.ndarray, seed: int) -> ProbeTask | None:
+    """The task on these sentences of the corpus that the reader serves.
+
+    None where the corpus has not the columns that a task of the catalogue needs.
+
+    Raises:
+        UserError: There is no such task, or `build_task` cannot make it of this corpus.
+    """
+    named, possible = ({task.name for task in tasks(corpus)} for corpus in (None, reader.corpus))
+    return None if name in named - possible else build_task(name, reader.corpus, rows, seed=seed)
+
+
+def features_of(
+    task: ProbeTask, reader: Reader, rows: np.ndarray, pooling: Pooling, options: PassOptions
+) -> dict[str, WordFeatures]:
+    """By part; parts of one corpus share one pass, as do the probes of a model that ask about the same sentences."""
+    found: dict[str, WordFeatures] = {}
+    for name in PARTS:
+        corpus = getattr(task, name).corpus
+        asked = rows if corpus.digest == reader.corpus.digest else np.arange(len(corpus))
+        of_same = [found[other] for other in found if getattr(task, other).corpus.digest == corpus.digest]
+        found[name] = of_same[0] if of_same else shared_features(reader, corpus, asked, pooling, options)
+    return found
 
 
 def _held(choice: TaskChoice, task: ProbeTask, features: WordFeatures, held: int) -> TaskChoice:
@@ -118,7 +142,7 @@ def _capped(part: Part, choice: TaskChoice) -> Part:
     return Part(corpus=part.corpus, examples=taken(part.examples, np.flatnonzero(fits)))
 
 
-def _with_states(task: ProbeTask, features: dict[str, WordFeatures]) -> ProbeTask:
+def with_states(task: ProbeTask, features: dict[str, WordFeatures]) -> ProbeTask:
     """The task without examples that lack the state of a word; they are told."""
     parts, lost = {}, 0
     for name in PARTS:
@@ -128,9 +152,13 @@ def _with_states(task: ProbeTask, features: dict[str, WordFeatures]) -> ProbeTas
         if not kept.any():
             raise UserError(
                 f"Probes of {task.name} need words that the model reads. No example of the part {name} has states: its "
-                "sentences were cut or are beyond the byte budget. Raise max_length or sample_bytes."
+                "sentences are cut, their words have no token, or they are beyond the byte budget. Give more "
+                "sentences, raise max_length or sample_bytes."
             )
         parts[name] = Part(corpus=part.corpus, examples=taken(part.examples, np.flatnonzero(kept)))
     if lost:
-        current_display().note(f"{task.name}: {lost:,} examples were left out, for a word without a state.")
+        current_display().note(
+            f"{lost:,} examples of {task.name} are left out: their words are cut off, have no token, or are beyond the "
+            "byte budget."
+        )
     return replace(task, **parts)

@@ -14,7 +14,7 @@ from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._features import WordFeatures
 from ._over_probe_seeds import SEED_COLUMNS, block_sums, replicated, seed_estimate
-from ._probe_measure import chosen_sentences
+from ._probed_task import chosen_sentences
 from ._shared_features import shared_features
 from ._stacked import Schedule
 from ._structural_probe import STRUCTURES, StructuralMaps, Structure, random_maps, structural_probe
