@@ -39,7 +39,10 @@ MISTAKES = {
     "broken CoNLL-U": (["analyze", "MODEL", "--corpus=broken.conllu"], "broken.conllu, line 2"),
     "unknown measure": (["analyze", "MODEL", "--corpus=one.txt", "--only=magic"], "mutual_information"),
     "shard beyond the last": (["analyze", "MODEL", "--shard=2/2"], "--shard must be i/n"),
-    "setting that an analysis does not have": (["analyze", "MODEL", "--set=model.width=3"], "the analysis only"),
+    "setting that an analysis does not have": (
+        ["analyze", "MODEL", "--set=model.width=3"],
+        "analysis and of probes only",
+    ),
     "one model to compare": (["compare", "MODEL"], "at least two models"),
     "nothing to merge": (["merge"], "`infoflow analyze --shard i/n`"),
     "merge of no shards": (["merge", "."], "is not a run folder"),

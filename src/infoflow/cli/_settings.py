@@ -8,6 +8,9 @@ if TYPE_CHECKING:
     from infoflow.studies import StudyPlan
 
 
+_SECTIONS = {"analysis": "analysis", "probing": "probes"}
+
+
 def with_settings(plan: "StudyPlan", settings: Sequence[str]) -> "StudyPlan":
     """The plan with `name=value` settings changed; values are written as in TOML, quotes may be left out.
 
@@ -40,8 +43,9 @@ def measuring_settings(settings: Sequence[str], sections: tuple[str, ...] = ("an
     from infoflow.studies import StudyPlan
 
     if foreign := [setting for setting in settings if setting.partition(".")[0] not in sections]:
+        named = " and of ".join(_SECTIONS[one] for one in sections)
         raise UserError(
-            f"Here --set changes settings of the sections {' and '.join(sections)} only. Got {foreign[0][:80]}.\n"
+            f"Here --set changes settings of the {named} only. Got {foreign[0][:80]}.\n"
             "Write for example --set analysis.clusters=100."
         )
     return with_settings(StudyPlan(), settings)
