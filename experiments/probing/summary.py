@@ -33,7 +33,10 @@ def main() -> None:
     run = Run.open(parser.parse_args().run)
     for name, keys in KEYS.items():
         if name in run.tables:
-            over_seeds(run.tables[name], keys).to_csv(HERE / f"{name}.csv", index=False)
+            frame = run.tables[name]
+            if name == "probe_scores":  # words of seen and unseen types, and macro-F1, stay in the run
+                frame = frame[(frame["words"] == "all") & (frame["metric"] != "macro_f1")]
+            over_seeds(frame, keys).to_csv(HERE / f"{name}.csv", index=False)
     found = run.findings[run.findings["id"].str.startswith("probing:")]
     columns = [
         "id",
