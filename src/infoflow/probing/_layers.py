@@ -16,9 +16,7 @@ from ._controls import PARTS, ExampleTypes, control_labels
 from ._probe_inputs import ChosenRows, Rows
 from ._probe_problem import AskedPart, ProbeProblem
 from ._probe_scores import Answers, score_rows
-from ._tasks import MOST_CLASSES
-
-TEST_SHARE, DEV_SHARE = 0.2, 0.2
+from ._tasks import DEV_SHARE, MOST_CLASSES, TEST_SHARE
 
 
 def probe_layers(

@@ -18,10 +18,10 @@ from ._probed_task import chosen_sentences
 from ._shared_features import shared_features
 from ._stacked import Schedule
 from ._structural_probe import STRUCTURES, StructuralMaps, Structure, random_maps, structural_probe
+from ._tasks import DEV_SHARE, TEST_SHARE
 from ._tree_scores import TreeScores, chain, depth_scores, distance_scores, macro_average
 from ._tree_sentences import TreeSentence, is_syntax, tree_sentence
 
-_TEST, _DEV = 0.2, 0.2  # shares of the sentences
 _SCORES = {"distance": distance_scores, "depth": depth_scores}
 _HITS = {"distance": "uuas", "depth": "root"}
 
@@ -204,7 +204,7 @@ def _trees(reader: Reader, features: WordFeatures, seed: int) -> _Trees:
         if tree is None:
             no_tree += 1
             continue
-        name = "test" if numbers[place] < _TEST else "dev" if numbers[place] < _TEST + _DEV else "train"
+        name = "test" if numbers[place] < TEST_SHARE else "dev" if numbers[place] < TEST_SHARE + DEV_SHARE else "train"
         parts[name].append(tree)
         if name == "test":
             tested.append(place)

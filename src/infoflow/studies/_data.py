@@ -24,7 +24,7 @@ from infoflow.training import ExampleRows, PairRows, TrainingData, WindowRows
 from ._parts import Parts, at_most, cut_up, distinct, like, read, usable, without
 from ._plan import StudyPlan
 from ._plan_sections import CorpusPlan
-from ._probing import check_tasks, task_corpus
+from ._probing import task_corpus
 
 _VERSION = 1  # raise when the same plan gives other data
 _WHOLE_SENTENCE = 512  # tokens: as `Corpus.encode` cuts
@@ -201,9 +201,7 @@ def _probed(analysed: Corpus, plan: StudyPlan) -> Corpus | None:
         return None
     asked = plan.probing
     named = asked.corpus and distinct(usable(task_corpus(asked, asked.corpus), plan.corpus))
-    corpus = at_most(named or analysed, asked.corpus_sentences)
-    check_tasks(asked, corpus)
-    return corpus
+    return at_most(named or analysed, asked.corpus_sentences)
 
 
 def _other_domain(corpus: Corpus, parts: Parts, plan: CorpusPlan, parallel: bool) -> Corpus | None:

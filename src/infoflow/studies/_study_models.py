@@ -36,6 +36,7 @@ from infoflow.training import (
 
 from ._data import StudyData, prepare
 from ._plan import StudyPlan
+from ._probing import check_tasks
 from ._workbench import Workbench
 
 TRAINED = "trained"  # where the workbench keeps facts of finished trainings
@@ -63,6 +64,8 @@ class StudyModels:
         else:
             self.data_key = self.data.key
             self.other_domain, self.probed = _digest(self.data.other_domain), _digest(self.data.probed)
+            if self.data.probed is not None:
+                check_tasks(plan.probing, self.data.probed)
             self._write_note()
 
     @cached_property

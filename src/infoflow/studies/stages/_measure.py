@@ -3,11 +3,11 @@
 import shutil
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -187,6 +187,9 @@ class AbstractStudyMeasure(AbstractMeasureStage):
         return measured
 
 
+StudyStage = TypeVar("StudyStage", bound=AbstractStudyMeasure)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AbstractScoredMeasure(AbstractStudyMeasure):
     """A model of a study, scored too."""
@@ -229,21 +232,12 @@ class MeasureModel(AbstractScoredMeasure):
             part = pair_key(models, first, second)
             parts[first].append(part)
             parts[second].append(part)
-        stages: list[MeasureModel] = []
-        alike: dict[str, str] = {}  # the first control of equal states: the others wait for it, and find all but scores
-        for subject in subjects:
-            states = models.states_key(subject)
-            before_it = train_stage_key(models, subject.recipe) if subject.trained else alike.get(states)
-            stage = cls(
-                models=models,
-                subject=subject,
-                bench=models.bench,
-                compared_in=tuple(parts[subject]),
-                needs=(before_it,) if before_it else (),
-            )
-            alike.setdefault(states, stage.key)
-            stages.append(stage)
-        return stages
+        return behind_each_other(
+            [
+                cls(models=models, subject=subject, bench=models.bench, compared_in=tuple(parts[subject]))
+                for subject in subjects
+            ]
+        )
 
     @property
     def estimate(self) -> float:
@@ -294,3 +288,17 @@ def measured_subjects(models: StudyModels, recipes: Sequence[Recipe]) -> list[Su
     plain = [one for one in trained if not one.recipe.objective.variant]
     controls = [one.before_training() for one in plain] if models.plan.analysis.untrained else []
     return [*controls, *trained]
+
+
+def behind_each_other(stages: Sequence[StudyStage]) -> list[StudyStage]:
+    """Trained models behind their training; of controls of equal states the first, then the others, which find all but
+    scores."""
+    first: dict[str, str] = {}
+    found: list[StudyStage] = []
+    for stage in stages:
+        models, subject = stage.models, stage.subject
+        states = models.states_key(subject)
+        before = train_stage_key(models, subject.recipe) if subject.trained else first.get(states)
+        found.append(replace(stage, needs=(before,)) if before else stage)
+        first.setdefault(states, stage.key)
+    return found

@@ -12,10 +12,10 @@ from .._measures import measures_by_table
 from .._probing import probing_measures
 from .._study_models import StudyModels
 from .._workbench import Schemas
-from ._measure import AbstractStudyMeasure, measured_subjects
+from ._measure import AbstractStudyMeasure, behind_each_other, measured_subjects
 from ._pairs import described
 from ._stage import AbstractStage
-from ._train import Train, train_stage_key
+from ._train import Train
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -30,15 +30,8 @@ class ProbeModel(AbstractStudyMeasure):
         if not models.plan.probing.on:
             return []
         trained = [stage.recipe for stage in before if isinstance(stage, Train)]
-        stages: list[ProbeModel] = []
-        alike: dict[str, str] = {}
-        for subject in measured_subjects(models, trained):
-            states = models.states_key(subject)
-            first = train_stage_key(models, subject.recipe) if subject.trained else alike.get(states)
-            stage = cls(models=models, subject=subject, bench=models.bench, needs=(first,) if first else ())
-            alike.setdefault(states, stage.key)
-            stages.append(stage)
-        return stages
+        subjects = measured_subjects(models, trained)
+        return behind_each_other([cls(models=models, subject=each, bench=models.bench) for each in subjects])
 
     @property
     def label(self) -> str:
