@@ -39,7 +39,7 @@ _HOMES = {
 }
 _ROOMS = (
     "alignment", "dynamics", "heads", "objectives", "over_training", "probing", "pruning", "representations", "models",
-    "architectures", "training", "findings", "report",
+    "architectures", "training", "adaptation", "findings", "report",
 )  # fmt: skip
 
 __all__ = sorted([*_HOMES, "alignment", "dynamics", "heads", "objectives", "probing", "pruning", "representations"])
