@@ -1,11 +1,12 @@
-from infoflow.corpus import Corpus, describe_corpus, generate_grammar, list_corpora, printable
+from infoflow.corpus import Corpus, describe_corpus, generate_grammar, list_corpora, load_corpus, printable
 
 
-def test_both_built_in_corpora_are_listed():
-    tatoeba, grammar = list_corpora()
+def test_the_built_in_corpora_are_listed():
+    tatoeba, grammar, facts = list_corpora()
     assert (tatoeba.name, tatoeba.sentences, tatoeba.ready) == ("tatoeba-en-fr", 178_009, False)
     assert "CC-BY 2.0 FR" in tatoeba.licence
     assert (grammar.name, grammar.ready) == ("grammar", True)
+    assert (facts.name, facts.sentences, facts.ready) == ("facts", len(load_corpus("facts")), True)
 
 
 def test_description_counts(write):

@@ -49,8 +49,11 @@ def test_labels_of_tables_frames_and_datasets(tmp_path):
     assert [s.label for s in Corpus.from_dataset(named, "t", label="l")] == ["no", "yes"]
     with pytest.raises(UserError, match="has no column z"):
         load_corpus(tmp_path / "a.csv", text_column="t", label_column="z")
-    with pytest.raises(UserError, match=r"a label must be text or a whole number\. Got 0\.5"):
-        Corpus.from_frame(frame.assign(l=[0.5, 1.0]), "t", label="l")
+    assert [s.label for s in Corpus.from_frame(frame.assign(l=[0.5, 1.0]), "t", label="l")] == ["0.5", "1.0"]
+    with pytest.raises(UserError, match=r"a label must be text or a number\. Got inf"):
+        Corpus.from_frame(frame.assign(l=[0.5, float("inf")]), "t", label="l")
+    with pytest.raises(UserError, match=r"a label must be text or a number\. Got \[1\]"):
+        Corpus.from_frame(frame.assign(l=[[1], [2]]), "t", label="l")
 
 
 def test_a_file_of_labels_must_have_one_for_each_sentence(tmp_path):

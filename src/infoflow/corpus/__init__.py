@@ -12,6 +12,7 @@ from ._catalogue import describe_corpus as describe_corpus
 from ._catalogue import list_corpora as list_corpora
 from ._categories import CategoryParts as CategoryParts
 from ._categories import split_category as split_category
+from ._columns import WHOLE_COLUMNS as WHOLE_COLUMNS
 from ._corpus import Corpus as Corpus
 from ._corpus import CorpusSplit as CorpusSplit
 from ._documents import most_of_document as most_of_document
@@ -19,13 +20,21 @@ from ._documents import stretches as stretches
 from ._encoded import Encoded as Encoded
 from ._encoded import token_frequencies as token_frequencies
 from ._encoded import tokenizer_digest as tokenizer_digest
+from ._facts import Fact as Fact
+from ._facts import FactConfig as FactConfig
+from ._facts import FactWorld as FactWorld
+from ._facts import Question as Question
+from ._generated import fact_corpus as fact_corpus
+from ._generated import generate_facts as generate_facts
 from ._generated import generate_grammar as generate_grammar
 from ._grammar import GrammarConfig as GrammarConfig
 from ._grammar import Rates as GrammarRates
 from ._leakage import Leakage as Leakage
 from ._leakage import leakage as leakage
+from ._leakage import repeated as repeated
 from ._lines import read_lines as read_lines
 from ._load import load_corpus as load_corpus
+from ._load import load_world as load_world
 from ._parse import PARSER as PARSER
 from ._parse import parse_corpus as parse_corpus
 from ._printable import printable as printable
@@ -39,6 +48,7 @@ from ._sentence_ends import sentences_of as sentences_of
 from ._split import SPLIT_RULES as SPLIT_RULES
 from ._split import SplitRule as SplitRule
 from ._split import split_numbers as split_numbers
+from ._tables import table_columns as table_columns
 from ._tatoeba import load_tatoeba as load_tatoeba
 from ._tokenizers import SPECIAL_TOKENS as SPECIAL_TOKENS
 from ._tokenizers import load_tokenizer as load_tokenizer

@@ -7,7 +7,7 @@ import numpy as np
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from infoflow.foundation import UserError, current_display
+from infoflow.foundation import UserError, current_display, shown_by
 
 from ._content_ids import content_ids, text_hashes
 from ._documents import document_hashes, stretches
@@ -50,6 +50,8 @@ class AbstractSentences:
     def __iter__(self) -> Iterator[Sentence]:
         for part in self._batches(np.arange(len(self)), 1024):
             yield from sentences_in(part)
+
+    _repr_html_ = shown_by("infoflow.report", "corpus_shown")
 
     def __repr__(self) -> str:
         return f"Corpus({self.name!r}, {len(self):,} sentences, columns: {', '.join(sorted(self.columns))})"

@@ -8,9 +8,11 @@ import numpy as np
 
 from infoflow.foundation import UserError
 
+from ._columns import WHOLE_COLUMNS
 from ._corpus import Corpus
+from ._facts import FactConfig, FactWorld, num_language, num_queries
 from ._leakage import Leakage, leakage
-from ._load import GRAMMAR, GRAMMAR_SENTENCES
+from ._load import FACTS, GRAMMAR, GRAMMAR_SENTENCES
 from ._printable import printable
 from ._split import SPLIT_RULES, SplitRule, split_numbers
 from ._tatoeba import TATOEBA, is_tatoeba_cached, tatoeba_folder
@@ -49,7 +51,20 @@ def list_corpora() -> list[CatalogueEntry]:
             ready=True,
             location="",
         ),
+        CatalogueEntry(
+            name=FACTS,
+            description="generated facts in words, to be stored or looked up (facts:ENTITIES)",
+            sentences=_fact_sentences(),
+            licence="none needed",
+            ready=True,
+            location="",
+        ),
     ]
+
+
+def _fact_sentences() -> int:
+    world = FactWorld(FactConfig(), 0)
+    return num_queries(world) + num_language(world, num_queries(world))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,7 +150,7 @@ def _word_types(corpus: Corpus) -> set[str]:
 
 
 def _tag_columns(corpus: Corpus) -> set[str]:
-    return corpus.columns - {"text", "document", "translation", "label", "bad", "part", "words", "head", "lemma"}
+    return corpus.columns - WHOLE_COLUMNS - {"words", "head", "lemma"}
 
 
 def _tag_counts(corpus: Corpus, name: str) -> dict[str, int]:

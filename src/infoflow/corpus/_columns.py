@@ -13,6 +13,12 @@ _TYPES: dict[str, pa.DataType] = {
     "document": pa.int64(),
     "translation": pa.string(),
     "label": pa.string(),
+    "second": pa.string(),
+    "question": pa.string(),
+    "choices": pa.list_(pa.string()),
+    "answers": pa.list_(pa.string()),
+    "answer_starts": pa.list_(pa.int32()),
+    "references": pa.list_(pa.string()),
     "bad": pa.string(),
     "part": pa.string(),
     "words": pa.list_(pa.string()),
@@ -22,6 +28,8 @@ _TYPES: dict[str, pa.DataType] = {
 }
 NAMED_COLUMNS = frozenset(_TYPES)
 """Columns that are fields of `Sentence`; every other column is a per-word tag."""
+WHOLE_COLUMNS = NAMED_COLUMNS - {"words", "upos", "head", "deprel"}
+"""Columns with one value of a whole row: texts, labels, what is asked."""
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:

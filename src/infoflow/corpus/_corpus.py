@@ -1,7 +1,7 @@
 """`Corpus`: sentences with their annotation, on Arrow, of any size."""
 
 import hashlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -17,13 +17,14 @@ from ._abstract_sentences import AbstractSentences
 from ._columns import Row
 from ._conllu import CONLLU_COLUMNS, read_conllu
 from ._documents import number_documents
-from ._extended import joined_rows, labelled_rows
+from ._extended import joined_rows, labelled_rows, replaced_rows
 from ._hf_dataset import one_split, read_dataset
 from ._lines import check_readable, file_state, unchanged
 from ._memory import is_pair, read_frame, read_sentences
 from ._plain_text import read_documents, read_labelled, read_minimal_pairs, read_pair, read_table, read_text
 from ._sentence_ends import Lines, cut_facts, cut_lines
 from ._split import SplitRule, split_rows
+from ._squad import QUESTION_COLUMNS, read_squad, read_word_answers
 from ._store import store
 from ._tables import read_columns
 from ._tagged import read_tagged, tagged_columns
@@ -121,12 +122,15 @@ class Corpus(AbstractSentences):
         return cls._from_files([path], read_tagged(path, tags), tagged_columns(tags), facts, name)
 
     @classmethod
-    def from_labelled(cls, path: str | Path, columns: tuple[int, int] = (0, 1), name: str | None = None) -> "Corpus":
-        """`label<TAB>sentence` lines: the class of each whole sentence is its `label`.
+    def from_labelled(
+        cls, path: str | Path, columns: tuple[int, int] | tuple[int, int, int] = (0, 1), name: str | None = None
+    ) -> "Corpus":
+        """`label<TAB>sentence` lines, or `label<TAB>first<TAB>second`: the class of each is its `label`.
 
         Args:
             path: A tab-separated file without a header, plain or .gz.
-            columns: Those of the label and of the sentence, from 0; below 0 from the last.
+            columns: Those of the label, of the sentence, and of the other sentence of a pair where there is one, from
+                0; below 0 from the last.
             name: Of the corpus.
 
         Raises:
@@ -134,7 +138,8 @@ class Corpus(AbstractSentences):
         """
         path = Path(path)
         facts: dict[str, Any] = {"reader": "labelled", "columns": columns}
-        return cls._from_files([path], read_labelled(path, columns), ("text", "label"), facts, name)
+        named = ("text", "label", *(("second",) if len(columns) > 2 else ()))
+        return cls._from_files([path], read_labelled(path, columns), named, facts, name)
 
     @classmethod
     def from_minimal_pairs(
@@ -159,6 +164,41 @@ class Corpus(AbstractSentences):
         return cls._from_files([path], read_minimal_pairs(path, columns), named, facts, name)
 
     @classmethod
+    def from_squad(cls, path: str | Path, name: str | None = None) -> "Corpus":
+        """Questions about passages in SQuAD's format, 1.1 or 2.0: `text` is the passage, one row for each `question`.
+
+        `answers` are spans of the passage, `answer_starts` the characters at which they begin; both are empty where
+        the passage holds no answer (`is_impossible`). The passage stays as it is, white space included. XQuAD and
+        COVID-QA have this format too. Of a data set of the hub that has SQuAD's columns: `Corpus.from_dataset(squad,
+        text="context", question="question", answers="answers.text", answer_starts="answers.answer_start")`.
+
+        Args:
+            path: A .json file, plain or .gz.
+            name: Of the corpus.
+
+        Raises:
+            UserError: As `from_text`; it is not JSON, or not in this format.
+        """
+        path = Path(path)
+        return cls._from_files([path], read_squad(path), QUESTION_COLUMNS, {"reader": "squad"}, name)
+
+    @classmethod
+    def from_word_answers(cls, sentences: str | Path, questions: str | Path, name: str | None = None) -> "Corpus":
+        """Questions about single sentences with answers as ranges of words, as QAMR has them; columns as `from_squad`.
+
+        Args:
+            sentences: `id<TAB>sentence`, words separated by blanks.
+            questions: `line<TAB>question<TAB>ranges`: the line of the sentence, from 0, and the answers of several
+                people as `first-last` word, from 0, separated by blanks.
+            name: Of the corpus.
+
+        Raises:
+            UserError: As `from_text`; a line or a word does not exist.
+        """
+        paths = [Path(sentences), Path(questions)]
+        return cls._from_files(paths, read_word_answers(*paths), QUESTION_COLUMNS, {"reader": "word answers"}, name)
+
+    @classmethod
     def from_table(
         cls,
         path: str | Path,
@@ -169,19 +209,40 @@ class Corpus(AbstractSentences):
         lines: Lines = "sentences",
         label: str | None = None,
         bad: str | None = None,
+        second: str | None = None,
+        question: str | None = None,
+        choices: str | None = None,
+        answers: str | None = None,
+        answer_starts: str | None = None,
+        references: str | None = None,
     ) -> "Corpus":
         """Sentences of a named column of a table: .csv, .tsv with a header, .jsonl, .json, .parquet.
 
         `"translation.en"` reaches into an object. A row with a blank or missing cell is left out. The column `document`
         names the document of each row; rows of one follow each other. `lines`: as `from_text`. `label` names the column
-        of each sentence's class, `bad` that of what makes a minimal pair of it (see `from_minimal_pairs`).
+        of each sentence's class, `bad` that of what makes a minimal pair of it (see `from_minimal_pairs`), `second`
+        that of the other text of a pair, `question` that of what is asked about the text (which may then be a list, the
+        turns of a dialogue), `choices` that of the answers to choose from, a list of texts.
+
+        `answers` and `answer_starts` name the columns of answers that stand in the text and of their first characters
+        (lists; see `from_squad`), `references` that of further texts that would be right to write. With it the text may
+        be a list of sentences, or of facts (`subject | relation | object && …`), and the translation a list, of which
+        the first counts; what is left of it are further references where both name one column:
+
+        | set       | columns                                                             |
+        |-----------|---------------------------------------------------------------------|
+        | AESLC     | `text="body", translation="subject", references="references"`       |
+        | SciTLDR   | `text="source", translation="target", references="target"`          |
+        | WebNLG    | `text="triples", translation="texts", references="texts"`           |
+        | DialogSum | `text="dialogue", translation="summary"`                            |
 
         Raises:
             UserError: As `from_text`; a column is not named or not there, or holds something else than text.
         """
         path = Path(path)
         named = [text, translation, *([document] if document else [])]
-        beside = _named(label, bad)
+        beside = _named(label=label, bad=bad, second=second, question=question, choices=choices)
+        beside |= _named(answers=answers, answer_starts=answer_starts, references=references)
         facts = {"reader": "table", "kind": path.suffix.lower(), "columns": named, **cut_facts(lines), **beside}
         read = read_columns(path, text, translation, document, **beside)
         rows, columns = _shaped(read, translation, document, lines, str(path), beside=beside)
@@ -203,6 +264,17 @@ class Corpus(AbstractSentences):
         return cls(store(rows, columns, name), name)
 
     @classmethod
+    def from_rows(cls, rows: Iterable[Row], columns: Sequence[str], name: str = "rows") -> "Corpus":
+        """Sentences with any columns of a corpus: each row has `text` and a value for each of `columns`.
+
+        A column that the corpus does not know holds a tag for each word.
+
+        Raises:
+            UserError: There are no rows.
+        """
+        return cls(store(rows, columns, name), name)
+
+    @classmethod
     def from_frame(
         cls,
         frame: Any,
@@ -213,13 +285,20 @@ class Corpus(AbstractSentences):
         lines: Lines = "sentences",
         label: str | None = None,
         bad: str | None = None,
+        second: str | None = None,
+        question: str | None = None,
+        choices: str | None = None,
+        answers: str | None = None,
+        answer_starts: str | None = None,
+        references: str | None = None,
     ) -> "Corpus":
         """Sentences of a named column of a pandas or polars frame; the other arguments as `from_table`.
 
         Raises:
             UserError: A column is not there, or holds something else than text.
         """
-        beside = _named(label, bad)
+        beside = _named(label=label, bad=bad, second=second, question=question, choices=choices)
+        beside |= _named(answers=answers, answer_starts=answer_starts, references=references)
         read = read_frame(frame, text, translation, document, **beside)
         rows, columns = _shaped(read, translation, document, lines, name, beside=beside)
         return cls(store(rows, columns, name), name)
@@ -237,18 +316,25 @@ class Corpus(AbstractSentences):
         lines: Lines = "sentences",
         label: str | None = None,
         bad: str | None = None,
+        second: str | None = None,
+        question: str | None = None,
+        choices: str | None = None,
+        answers: str | None = None,
+        answer_starts: str | None = None,
+        references: str | None = None,
     ) -> "Corpus":
         """One split of a Hugging Face dataset; arguments name its columns (`"translation.en"` reaches into a dict).
 
         Class labels become their names. With `text=None` the text is the words joined by spaces. `document`,
-        `lines`, `label` and `bad`: as `from_table`.
+        `lines`, `label` and what follows: as `from_table`.
 
         Raises:
             UserError: A column is absent, a column of words or tags holds no lists, or `dataset` still has splits.
         """
         named = {"text": text, "translation": translation, "words": words, "document": document}
         columns = {column: source for column, source in named.items() if source} | {tag: tag for tag in tags}
-        columns |= _named(label, bad)
+        columns |= _named(label=label, bad=bad, second=second, question=question, choices=choices)
+        columns |= _named(answers=answers, answer_starts=answer_starts, references=references)
         dataset = one_split(dataset, columns)
         fingerprint = getattr(dataset, "_fingerprint", None) if isinstance(dataset, Dataset) else None
         facts = [columns, cut_facts(lines)] if lines == "paragraphs" else [columns]
@@ -282,6 +368,15 @@ class Corpus(AbstractSentences):
         """
         rows, columns = labelled_rows(self, labels)
         return Corpus(store(rows, columns, name or self.name), name or self.name)
+
+    def with_column(self, name: str, values: Sequence[Any]) -> "Corpus":
+        """The same sentences with other values of a column that they have, such as labels that changed places.
+
+        Raises:
+            UserError: There is no such column, or there are not as many values as sentences.
+        """
+        rows, columns = replaced_rows(self, name, values)
+        return Corpus(store(rows, columns, self.name), self.name)
 
     def with_test(self, test: "Corpus", name: str | None = None) -> "Corpus":
         """These sentences and those of `test` behind them, the column `part` saying which is which (see
@@ -386,6 +481,6 @@ def _shaped(
     return cut_lines(number_documents(rows, where) if document else rows, lines), columns
 
 
-def _named(label: str | None, bad: str | None) -> dict[str, str]:
+def _named(**columns: str | None) -> dict[str, str]:
     """The columns beside the text that were named."""
-    return {name: column for name, column in (("label", label), ("bad", bad)) if column}
+    return {name: column for name, column in columns.items() if column}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +33,19 @@ def labelled_rows(corpus: AbstractSentences, labels: Sequence[str] | str | Path)
         {**row, "label": str(label).strip() or None} for row, label in zip(_rows(corpus, columns), found, strict=True)
     )
     return rows, [*columns, "label"]
+
+
+def replaced_rows(corpus: AbstractSentences, name: str, values: Sequence[Any]) -> tuple[Iterator[Row], list[str]]:
+    """Rows with other values in one column, and their columns.
+
+    Raises:
+        UserError: The corpus has no such column, or there are not as many values as sentences.
+    """
+    corpus.require(name)
+    if len(values) != len(corpus):
+        raise UserError(f"A column of {corpus.name} must have {len(corpus):,} values. Got {len(values):,}.")
+    columns = sorted(corpus.columns)
+    return ({**row, name: value} for row, value in zip(_rows(corpus, columns), values, strict=True)), columns
 
 
 def joined_rows(first: AbstractSentences, test: AbstractSentences) -> tuple[Iterator[Row], list[str]]:

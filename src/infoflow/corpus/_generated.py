@@ -1,8 +1,9 @@
-"""`generate_grammar`: the built-in corpus for controlled experiments."""
+"""`generate_grammar`, `generate_facts`: the built-in corpora for controlled experiments."""
 
 from infoflow.foundation import UserError, current_display, digest
 
 from ._corpus import Corpus
+from ._facts import FACT_COLUMNS, FACTS_VERSION, FactConfig, FactWorld, fact_rows, num_queries
 from ._grammar import GRAMMAR_COLUMNS, GRAMMAR_VERSION, GrammarConfig, grammar_rows
 from ._store import store
 
@@ -24,3 +25,30 @@ def generate_grammar(num: int, seed: int = 0, config: GrammarConfig | None = Non
     key = digest(["grammar", GRAMMAR_VERSION, num, seed, config])
     current_display().note(f"Generating {num:,} sentences of the built-in grammar (seed {seed}).")
     return Corpus(store(grammar_rows(num, seed, config), GRAMMAR_COLUMNS, "grammar", key), "grammar")
+
+
+def generate_facts(config: FactConfig | None = None, seed: int = 0) -> FactWorld:
+    """A world of facts: entities, relations, what is trained, held out, withheld, changed later; needs no network.
+
+    Everything is a function of (`seed`, `config`), and a larger world begins with the smaller one. `fact_corpus` makes
+    its training text; its passages and questions are methods of the world.
+
+    Raises:
+        UserError: No fact would be in training, with these shares and this seed.
+    """
+    world = FactWorld(config or FactConfig(), seed)
+    if not num_queries(world):
+        raise UserError(
+            f"A world of facts needs one that is trained. Got none of {len(world.facts):,} with held_out = "
+            f"{world.config.held_out}, withheld = {world.config.withheld}.\nLower these shares, or add entities."
+        )
+    return world
+
+
+def fact_corpus(world: FactWorld) -> Corpus:
+    """The training text of a world: queries about trained facts by their weight, sentences of a language between them.
+
+    Columns: text, words, entity (the role of each word: subject, relation, object), label (the fact's number).
+    """
+    key = digest(["facts", FACTS_VERSION, world.seed, world.config])
+    return Corpus(store(fact_rows(world), FACT_COLUMNS, "facts", key), "facts")

@@ -1,6 +1,6 @@
 """Reads a dataset of the Hugging Face `datasets` library."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,11 +9,11 @@ from datasets import ClassLabel, Dataset, DatasetDict, IterableDataset, Iterable
 
 from infoflow.foundation import UserError, as_written
 
-from ._columns import Row
+from ._columns import WHOLE_COLUMNS, Row
+from ._tables import LISTED, beside_value, completed, readers
 from ._values import label, look_up, plain_text, sentence
 
-_OF_SENTENCES = {"text", "translation", "bad"}
-_NOT_OF_WORDS = _OF_SENTENCES | {"document", "label"}
+_OF_SENTENCES = {"text", "translation", "bad", "second", "question"}
 
 Getter = tuple[str, ...]
 """The keys that lead from a row of a dataset to a value: `translation.en` is `("translation", "en")`."""
@@ -32,13 +32,14 @@ def read_dataset(dataset: Dataset | IterableDataset, columns: Mapping[str, str])
     paths = {name: tuple(source.split(".")) for name, source in columns.items()}
     # Columns that nobody asked for may need libraries for images or sound.
     chosen = dataset.select_columns(list(dict.fromkeys(path[0] for path in paths.values())))
+    read = readers(columns)
     for number, record in enumerate(_records(chosen), start=1):
-        row: Row = {name: _value(record, name, path, labels[name], number) for name, path in paths.items()}
+        row: Row = {name: _value(record, name, path, labels[name], number, read) for name, path in paths.items()}
         if "text" not in row:
             row["text"] = " ".join(row["words"] or ())
         if _holds_sentence(row):
             _check_words(row, number)
-            yield row
+            yield completed(row, "the dataset", number)
         else:
             yield None
 
@@ -79,7 +80,14 @@ def _label_names(dataset: Dataset | IterableDataset, source: str) -> list[str] |
     return feature.names if isinstance(feature, ClassLabel) else None
 
 
-def _value(record: Mapping[str, Any], name: str, path: Getter, labels: list[str] | None, number: int) -> Any:
+def _value(
+    record: Mapping[str, Any],
+    name: str,
+    path: Getter,
+    labels: list[str] | None,
+    number: int,
+    read: Mapping[str, Callable[..., str | None]],
+) -> Any:
     value = look_up(record, ".".join(path))
     if name == "document":
         return value
@@ -87,8 +95,10 @@ def _value(record: Mapping[str, Any], name: str, path: Getter, labels: list[str]
         if labels is not None and value is not None:
             return labels[value] if 0 <= value < len(labels) else None
         return label(value, "the dataset", number)
+    if name in LISTED:
+        return beside_value(name, value, "the dataset", number, ".".join(path))
     if name in _OF_SENTENCES:
-        return sentence(value, "the dataset", number, ".".join(path))
+        return read.get(name, sentence)(value, "the dataset", number, ".".join(path))
     if value is None:
         return None
     if not isinstance(value, list | tuple | np.ndarray):
@@ -117,7 +127,7 @@ def _head(head: Any, words: int, column: str, number: int) -> int:
 def _check_words(row: Row, number: int) -> None:
     """Every list has one value per word."""
     for name, values in row.items():
-        if name not in _NOT_OF_WORDS and "words" in row and len(values or ()) != len(row["words"]):
+        if name not in WHOLE_COLUMNS and "words" in row and len(values or ()) != len(row["words"]):
             raise UserError(
                 f"The column of {name} must hold one value per word. In row {number} it has {len(values or ())}, of "
                 f"{len(row['words'])} words.\nCorrect the row, or leave the column out."
@@ -125,4 +135,4 @@ def _check_words(row: Row, number: int) -> None:
 
 
 def _holds_sentence(row: Row) -> bool:
-    return all(row[name] for name in ("text", "words", "translation", "bad") if name in row)
+    return all(row[name] for name in ("text", "words", "translation") if name in row)

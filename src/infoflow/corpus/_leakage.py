@@ -7,7 +7,7 @@ from itertools import compress
 import numpy as np
 
 from ._corpus import Corpus
-from ._near_duplicates import nearly_repeats, repeats
+from ._near_duplicates import nearly_repeats, normalised, repeats
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,6 +32,22 @@ def leakage(held_out: Corpus, train: Corpus) -> Leakage:
     assert equal[0] is not None
     assert near[0] is not None
     return Leakage(sources=equal[0], targets=equal[1], near_sources=near[0], near_targets=near[1])
+
+
+def repeated(texts: Iterable[str], others: Callable[[], Iterable[str]]) -> tuple[int, int, int]:
+    """How many distinct texts there are, how many of them stand in `others`, and how many do or nearly do; see
+    `Corpus.split` for what counts as equal and as near.
+
+    Args:
+        texts: Those that are looked for.
+        others: Streams the texts that they may stand in, from the start at every call.
+    """
+    distinct = list({normalised(text): text for text in texts}.values())
+    counts = []
+    for found in (repeats, nearly_repeats):
+        touched = found(others(), distinct)
+        counts.append(int(found(distinct, compress(others(), touched)).sum()))
+    return len(distinct), counts[0], counts[1]
 
 
 def _share(

@@ -10,7 +10,8 @@ from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 from infoflow.foundation import UserError, as_written, patient_hub
 
 from ._corpus import Corpus
-from ._generated import generate_grammar
+from ._facts import FactConfig, FactWorld
+from ._generated import fact_corpus, generate_facts, generate_grammar
 from ._memory import is_frame
 from ._printable import printable, shortened
 from ._sentence_ends import Lines
@@ -20,10 +21,12 @@ from ._tatoeba import TATOEBA, load_tatoeba
 GRAMMAR = "grammar"
 GRAMMAR_SENTENCES = 20_000
 """Sentences of `load_corpus("grammar")`."""
+FACTS = "facts"
 
 _HUB = "hf:"
 _HUB_NAME = re.compile(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?")
-_NAMES = f"Names are {TATOEBA}, {GRAMMAR}, {GRAMMAR}:SIZE and hf:NAME; two aligned files are written train.en,train.de."
+_SIZES = f"{GRAMMAR}, {GRAMMAR}:SIZE, {FACTS}, {FACTS}:ENTITIES"
+_NAMES = f"Names are {TATOEBA}, {_SIZES} and hf:NAME; two aligned files are written train.en,train.de."
 
 
 def load_corpus(
@@ -34,6 +37,12 @@ def load_corpus(
     document_column: str | None = None,
     label_column: str | None = None,
     bad_column: str | None = None,
+    second_column: str | None = None,
+    question_column: str | None = None,
+    choices_column: str | None = None,
+    answers_column: str | None = None,
+    answer_starts_column: str | None = None,
+    references_column: str | None = None,
     documents: bool = False,
     lines: Lines = "sentences",
     **options: Any,
@@ -44,6 +53,7 @@ def load_corpus(
     |------------------------------|---------------------------------------------------------------|
     | `tatoeba-en-fr`              | real sentence pairs, fetched once                             |
     | `grammar`, `grammar:5000`    | generated sentences (20,000, or as many as given)             |
+    | `facts`, `facts:256`         | sentences of a generated world of so many entities            |
     | `hf:name`, `hf:name:split`   | a dataset of the Hugging Face hub (`config=` names its config) |
     | `treebank.conllu`            | `Corpus.from_conllu`                                          |
     | `pairs.tsv`                  | `Corpus.from_parallel`, two columns                           |
@@ -62,8 +72,14 @@ def load_corpus(
         text_column: The column of the sentences, in a table or dataset; of datasets `text` by default.
         translation_column: The column of their translations.
         document_column: The column that names the document of each; rows of one follow each other.
-        label_column: The column of each sentence's class.
+        label_column: The column of each sentence's class, or of the number that it is to be given.
         bad_column: The column of the sentence that makes a minimal pair of each.
+        second_column: The column of the other text of a pair.
+        question_column: The column of what is asked about each text.
+        choices_column: The column of the answers to choose from, lists of texts.
+        answers_column: The column of the answers that stand in each text, lists of texts.
+        answer_starts_column: The column of the characters at which they begin, lists of whole numbers.
+        references_column: The column of further right texts beside the translation, lists of texts.
         documents: Read the documents of a text file, which blank lines divide, or of CoNLL-U, which `# newdoc` begins.
         lines: What a line of a text file, or a cell of `text_column`, is: `"paragraphs"` are cut into sentences.
         options: As the reader takes them.
@@ -73,6 +89,8 @@ def load_corpus(
     """
     named = {"text": text_column, "translation": translation_column, "document": document_column}
     named |= {"label": label_column, "bad": bad_column}
+    named |= {"second": second_column, "question": question_column, "choices": choices_column}
+    named |= {"answers": answers_column, "answer_starts": answer_starts_column, "references": references_column}
     columns = {name: column for name, column in named.items() if column}
     options |= {"lines": lines} if lines != "sentences" else {}
     if isinstance(source, str | Path):
@@ -100,7 +118,7 @@ def _by_name(source: str | Path, columns: dict[str, str], options: dict[str, Any
         return _from_hub(name.removeprefix(_HUB), {**columns, **options})
     if not name:
         raise UserError(f"No corpus was named.\n{_NAMES}")
-    built_in = name in (TATOEBA, GRAMMAR) or name.startswith(f"{GRAMMAR}:")
+    built_in = name in (TATOEBA, GRAMMAR, FACTS) or name.startswith((f"{GRAMMAR}:", f"{FACTS}:"))
     there = not built_in and _is_there(path)
     if there and is_table(path) and (columns or needs_columns(path)):
         _check_documents(name, options, table=True)
@@ -114,8 +132,10 @@ def _by_name(source: str | Path, columns: dict[str, str], options: dict[str, Any
         _no_paragraphs(name, options)
     if name == TATOEBA:
         return load_tatoeba(**options)
+    if built_in and (world := load_world(name, **options)):
+        return fact_corpus(world)
     if built_in:
-        return generate_grammar(**{"num": _grammar_size(name), **options})
+        return generate_grammar(**{"num": _size(name) or GRAMMAR_SENTENCES, **options})
     return reader(source, **options) if reader else _from_pair(name, columns, options)
 
 
@@ -159,13 +179,28 @@ def _is_there(path: Path) -> bool:
         return "," not in str(path)
 
 
-def _grammar_size(name: str) -> int:
-    size = name.partition(":")[2].replace(",", "").replace("_", "")
-    if name != GRAMMAR and not (size.isascii() and size.isdecimal() and len(size) <= 12):
+def load_world(name: str, seed: int = 0, **settings: Any) -> FactWorld | None:
+    """The world of facts called `facts` or `facts:ENTITIES`; None where the name is another.
+
+    Raises:
+        UserError: The number of entities is none, or a setting of `FactConfig` lies beyond its bound.
+    """
+    if name.partition(":")[0] != FACTS:
+        return None
+    size = _size(name)
+    return generate_facts(FactConfig(**({"entities": size} if size else {}), **settings), seed)
+
+
+def _size(name: str) -> int | None:
+    """The number behind the colon of a generated corpus; None without one."""
+    kind, colon, given = name.partition(":")
+    size = given.replace(",", "").replace("_", "")
+    if colon and not (size.isascii() and size.isdecimal() and 1 <= len(size) <= 12 and int(size)):
+        what, example = ("sentences", "grammar:5000") if kind == GRAMMAR else ("entities", "facts:256")
         raise UserError(
-            f"Write grammar:SIZE with a number of sentences, such as grammar:5000. Got {shortened(printable(name))}."
+            f"Write {kind}:SIZE with a number of {what}, such as {example}. Got {shortened(printable(name))}."
         )
-    return int(size) if size else GRAMMAR_SENTENCES
+    return int(size) if colon else None
 
 
 def _reader(path: Path) -> Callable[..., Corpus]:

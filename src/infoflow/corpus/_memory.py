@@ -1,6 +1,6 @@
 """Reads sentences that are in memory: lists, and frames of pandas or polars."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy as np
 from infoflow.foundation import UserError, as_written
 
 from ._columns import Row
-from ._tables import beside_text, check_columns
+from ._tables import beside_text, check_columns, readers
 from ._values import pair, sentence
 
 
@@ -68,7 +68,7 @@ def read_frame(
     """
     where = f"the {type(frame).__module__.partition('.')[0]} frame"
     check_columns(where, list(frame.columns), text, translation, document, *beside.values())
-    rows = _read_cells(frame, where, str(text), translation)
+    rows = _read_cells(frame, where, str(text), translation, readers(beside))
     if beside:
         rows = _beside(rows, {name: frame[column] for name, column in beside.items()}, where)
     if document is None:
@@ -83,11 +83,13 @@ def _beside(rows: Iterator[Row | None], columns: dict[str, Any], where: str) -> 
         yield row and beside_text(row, dict(zip(columns, values, strict=True)), where, number)
 
 
-def _read_cells(frame: Any, where: str, text: str, translation: str | None) -> Iterator[Row | None]:
+def _read_cells(
+    frame: Any, where: str, text: str, translation: str | None, read: Mapping[str, Callable[..., str | None]]
+) -> Iterator[Row | None]:
     if translation is None:
         for number, value in enumerate(frame[text], start=1):
-            found = sentence(value, where, number, text)
+            found = read["text"](value, where, number, text)
             yield {"text": found} if found else None
         return
     for number, (left, right) in enumerate(zip(frame[text], frame[translation], strict=True), start=1):
-        yield pair(sentence(left, where, number, text), sentence(right, where, number, translation))
+        yield pair(read["text"](left, where, number, text), read["translation"](right, where, number, translation))

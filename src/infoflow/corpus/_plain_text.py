@@ -52,16 +52,17 @@ def read_table(path: Path, columns: tuple[int, int]) -> Iterator[Row | None]:
         yield _pair(cells[columns[0]], cells[columns[1]]) if cells else None
 
 
-def read_labelled(path: Path, columns: tuple[int, int]) -> Iterator[Row | None]:
-    """Sentences with the label of each, from two tab-separated columns (counted from 0) of one file.
+def read_labelled(path: Path, columns: Sequence[int]) -> Iterator[Row | None]:
+    """Sentences, or pairs of them, with the label of each, from tab-separated columns (counted from 0) of one file.
 
     Raises:
         UserError: A line has too few columns.
     """
     for number, line in read_lines(path):
         cells = _cells(path, number, line, columns)
-        text = cells[columns[1]].strip() if cells else ""
-        yield {"text": text, "label": cells[columns[0]].strip() or None} if text else None
+        label, *texts = (cells[column].strip() for column in columns) if cells else ("", "")
+        row = dict(zip(("text", "second"), texts, strict=False))
+        yield {**row, "label": label or None} if all(texts) else None
 
 
 def read_minimal_pairs(path: Path, columns: tuple[int, ...]) -> Iterator[Row | None]:

@@ -18,6 +18,12 @@ class Sentence:
     document: int | None = None  # number of the document that it is of
     translation: str | None = None
     label: str | None = None  # of the whole sentence: its class, or the phenomenon of a minimal pair
+    second: str | None = None  # of a pair of texts, the other one
+    question: str | None = None  # what is asked about the text
+    choices: list[str] | None = None  # answers to the question, one of them right
+    answers: list[str] | None = None  # right answers that stand in the text; empty: it holds none
+    answer_starts: list[int] | None = None  # where in the text each of them begins, in characters
+    references: list[str] | None = None  # what else than `translation` would be right to write
     bad: str | None = None  # what `text` becomes where a minimal change makes it unacceptable
     part: str | None = None  # `test` in a corpus that says which sentences are to be tested on, else `train`
     words: list[str] | None = None

@@ -2,21 +2,28 @@
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from infoflow.foundation import UserError, as_written, json_fault
+from infoflow.foundation import UserError, as_written, current_display, json_fault
 
 from ._columns import Row
 from ._lines import check_readable, open_bytes, read_lines
-from ._values import label, look_up, pair, sentence
+from ._values import first_text, label, listed, look_up, pair, passage, places, sentence, texts
 
 LARGEST_JSON = 100_000_000
 """Bytes of a JSON document at most: it is read as a whole, unlike JSON lines."""
+
+NEEDED = frozenset({"bad", "second", "question", "choices"})
+"""Columns beside the text that every row must have something in."""
+ASKED = frozenset({"question", "choices", "references"})
+"""Columns of what is asked about a text, or of further texts to write: the text itself may then be a list."""
+LISTED = frozenset({"choices", "answers", "answer_starts", "references"})
+"""Columns with a list in each row."""
 
 _HEADERS = {
     *("id", "label", "lang", "language", "sentence", "sentence1", "sentence2", "source", "src", "target", "text"),
@@ -47,25 +54,42 @@ def needs_columns(path: Path) -> bool:
     return first != "" and {cell.strip().lower() for cell in first.split("\t")} <= _HEADERS
 
 
+def table_columns(path: Path) -> list[str]:
+    """The names of a table's columns; none of a file that is no table.
+
+    Raises:
+        UserError: The file is damaged.
+    """
+    check_readable(path)
+    return [str(column) for column in _READERS[_suffix(path)](path).columns] if is_table(path) else []
+
+
 def read_columns(
     path: Path, text: str | None, translation: str | None, document: str | None = None, **beside: str
 ) -> Iterator[Row | None]:
     """Sentences of the column `text`, their translations, the names of their documents, and what `beside` names
-    (`label`, `bad`); None where a sentence is missing or blank.
+    (`label`, `bad`, `second`, ...); None where a sentence is missing or blank. A text that something is asked about may
+    be a list: the turns of a dialogue.
+
+    A table may lack the column of `references`, as the training part of a set with one text for each does.
 
     Raises:
         UserError: The columns are not named or not there, or the file is damaged.
     """
     check_readable(path)
     table = _READERS[_suffix(path)](path)
-    check_columns(str(path), table.columns, text, translation, document, *beside.values())
+    needed = {name: column for name, column in beside.items() if name != "references" or column in table.columns}
+    if needed.keys() != beside.keys():
+        current_display().note(f"{path} has no column {beside['references']}: there is one text to write for each.")
+    check_columns(str(path), table.columns, text, translation, document, *needed.values())
     assert text is not None  # the check says so otherwise
-    for number, record in table.records([c for c in (text, translation, document, *beside.values()) if c]):
-        source = sentence(look_up(record, text), str(path), number, text)
+    read = readers(beside)
+    for number, record in table.records([c for c in (text, translation, document, *needed.values()) if c]):
+        source = read["text"](look_up(record, text), str(path), number, text)
         if translation is None:
             row: Row | None = {"text": source} if source else None
         else:
-            row = pair(source, sentence(look_up(record, translation), str(path), number, translation))
+            row = pair(source, read["translation"](look_up(record, translation), str(path), number, translation))
         if row and beside:
             row = beside_text(
                 row, {name: look_up(record, column) for name, column in beside.items()}, str(path), number
@@ -73,17 +97,48 @@ def read_columns(
         yield {**row, "document": look_up(record, document)} if row and document else row
 
 
+def readers(beside: Collection[str]) -> dict[str, Callable[..., str | None]]:
+    """How the text and its translation are read, which may be lists where these columns stand beside them."""
+    asked, several = not ASKED.isdisjoint(beside), "references" in beside
+    return {"text": passage if asked else sentence, "translation": first_text if several else sentence}
+
+
 def beside_text(row: Row, values: Mapping[str, Any], where: str, number: int) -> Row | None:
-    """The row with its `label` and `bad` sentence; None where the latter is missing.
+    """The row with its `label`, `bad` sentence and the like; None where one is missing that it cannot do without.
 
     Raises:
-        UserError: A label is neither text nor a number, or the bad sentence is no text.
+        UserError: A label is neither text nor a number, or another value is no text, or no list of texts.
     """
-    found = {
-        name: label(v, where, number) if name == "label" else sentence(v, where, number, name)
-        for name, v in values.items()
-    }
-    return {**row, **found} if found.get("bad", "there") else None
+    return completed(
+        {**row, **{name: beside_value(name, v, where, number) for name, v in values.items()}}, where, number
+    )
+
+
+def completed(row: Row, where: str, number: int) -> Row | None:
+    """The row, of whose `references` the translation is none; None where it lacks what it cannot do without.
+
+    Raises:
+        UserError: There are not as many answers as places of answers.
+    """
+    if not all(row[name] for name in NEEDED & row.keys()):
+        return None
+    if {"answers", "answer_starts"} <= row.keys() and len(row["answers"]) != len(row["answer_starts"]):
+        raise UserError(
+            f"{where}, {number}: each answer begins somewhere. Got {len(row['answers'])} answers and "
+            f"{len(row['answer_starts'])} places.\nCorrect the row, or leave the places out."
+        )
+    if "references" in row:
+        row["references"] = [text for text in dict.fromkeys(row["references"]) if text != row.get("translation")]
+    return row
+
+
+def beside_value(name: str, value: Any, where: str, number: int, column: str = "") -> Any:
+    """The value of a column beside the text, as a corpus has it."""
+    column = column or name
+    if name == "label":
+        return label(value, where, number)
+    read = {"choices": texts, "answers": listed, "answer_starts": places, "references": listed}.get(name, sentence)
+    return read(value, where, number, column)
 
 
 def check_columns(
@@ -158,13 +213,17 @@ def _json_lines(path: Path) -> RecordTable:
     def records(_: Sequence[str] = ()) -> Records:
         for number, line in read_lines(path):
             if line.strip():
-                yield number, _object(_parsed(line, f"{path}, line {number}"), f"{path}, line {number}")
+                yield number, _object(parsed_json(line, f"{path}, line {number}"), f"{path}, line {number}")
 
     return RecordTable(columns=_keys(records()), records=records)
 
 
-def _json(path: Path) -> RecordTable:
-    """A list of objects, alone or as the only list of an object; or JSON lines under the wrong name."""
+def read_document(path: Path) -> str:
+    """The text of a JSON document, plain or .gz.
+
+    Raises:
+        UserError: The file cannot be read, is too large, or is not UTF-8.
+    """
     with open_bytes(path) as file:
         content = file.read(LARGEST_JSON + 1)
     if len(content) > LARGEST_JSON:
@@ -173,13 +232,18 @@ def _json(path: Path) -> RecordTable:
             "Write one object per line, as .jsonl."
         )
     try:
-        text = content.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 at byte {error.start}.\nConvert the file.") from None
+
+
+def _json(path: Path) -> RecordTable:
+    """A list of objects, alone or as the only list of an object; or JSON lines under the wrong name."""
+    text = read_document(path)
     first, _, rest = text.lstrip().partition("\n")
     if rest.strip() and _is_object(first):
         return _json_lines(path)
-    value = _parsed(text, str(path))
+    value = parsed_json(text, str(path))
     lists = [each for each in value.values() if isinstance(each, list)] if isinstance(value, dict) else [value]
     if len(lists) != 1 or not isinstance(lists[0], list):
         raise UserError(f"{path}: a list of objects was expected.\nWrite [{{...}}, {{...}}], or one object per line.")
@@ -237,7 +301,7 @@ def _is_object(line: str) -> bool:
         return False
 
 
-def _parsed(text: str, where: str) -> Any:
+def parsed_json(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -41,14 +41,68 @@ def plain_text(value: Any, where: str, number: int, column: str = "") -> str:
 
 
 def label(value: Any, where: str, number: int) -> str | None:
-    """A class: text, or a whole number or truth value as text; None where there is none."""
+    """A class, or the number that a regression asks for: text, or a number or truth value as text; None where there is
+    none."""
     if is_missing(value) or isinstance(value, str):
         return sentence(value, where, number, "label") or None
     if isinstance(value, bool | np.bool_ | int | np.integer):
         return str(value)
+    if isinstance(value, float | np.floating) and np.isfinite(value):
+        return repr(float(value))
     raise UserError(
-        f"{where}, {number}: a label must be text or a whole number. Got {as_written(value)}.\nName another column."
+        f"{where}, {number}: a label must be text or a number. Got {as_written(value)}.\nName another column."
     )
+
+
+def texts(value: Any, where: str, number: int, column: str = "") -> list[str]:
+    """A list of texts, none of them blank.
+
+    Raises:
+        UserError: It is no list, or an entry is no text or a blank one.
+    """
+    entries = list(value) if isinstance(value, list | tuple | np.ndarray) else None
+    found = [sentence(entry, where, number, column) for entry in entries or ()]
+    if entries is None or not all(found):
+        got = as_written(value) if entries is None else "a blank one among them"
+        raise UserError(
+            f"{where}, {number}{f', column {column}' if column else ''}: a list of texts was expected. Got {got}.\n"
+            "Correct the row, or name another column."
+        )
+    return [text for text in found if text]
+
+
+def passage(value: Any, where: str, number: int, column: str = "") -> str | None:
+    """A text, or the turns of a dialogue or the sentences of a passage as one, a blank between them; or facts, each a
+    list of texts, as `subject | relation | object && ...`."""
+    if not isinstance(value, list | tuple | np.ndarray):
+        return sentence(value, where, number, column)
+    if len(value) and all(isinstance(entry, list | tuple | np.ndarray) for entry in value):
+        return " && ".join(" | ".join(listed(entry, where, number, column)) for entry in value)
+    return " ".join(listed(value, where, number, column))
+
+
+def first_text(value: Any, where: str, number: int, column: str = "") -> str | None:
+    """A text, or the first of a list of texts; None where there is none."""
+    found = listed(value, where, number, column)
+    return found[0] if found else None
+
+
+def listed(value: Any, where: str, number: int, column: str = "") -> list[str]:
+    """The texts of a list that are not blank, or the one that stands alone; none where there is none."""
+    entries = value if isinstance(value, list | tuple | np.ndarray) else [value]
+    return [text for entry in entries if (text := sentence(entry, where, number, column))]
+
+
+def places(value: Any, where: str, number: int, column: str = "") -> list[int]:
+    """Characters of a text at which something begins: a list of whole numbers, or one alone."""
+    entries = list(value) if isinstance(value, list | tuple | np.ndarray) else [] if is_missing(value) else [value]
+    for entry in entries:
+        if isinstance(entry, bool) or not isinstance(entry, int | np.integer) or not 0 <= entry < 1 << 31:
+            raise UserError(
+                f"{where}, {number}{f', column {column}' if column else ''}: characters from 0 were expected. Got "
+                f"{as_written(entry)}.\nCorrect the row, or name another column."
+            )
+    return [int(entry) for entry in entries]
 
 
 def pair(text: str | None, translation: str | None) -> Row | None:

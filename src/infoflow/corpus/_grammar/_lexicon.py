@@ -68,7 +68,7 @@ def make_lexicon(vocabulary: int = 1000) -> Lexicon:
     entries: dict[WordClass, tuple[Entry, ...]] = {}
     for word_class, real in _words.ENGLISH.items():
         size = max(5, round(SHARES[word_class] * vocabulary)) if word_class in SHARES else len(real)
-        invented = _invented_words(word_class)
+        invented = invented_words(word_class)
         lemmas = [*real[:size], *islice(invented, max(0, size - len(real)))]
         entries[word_class] = tuple(_entry(word_class, lemma, targets) for lemma in lemmas)
     return Lexicon(entries)
@@ -94,7 +94,7 @@ def add_s(lemma: str) -> str:
     return f"{lemma}s"
 
 
-def _invented_words(word_class: WordClass) -> Iterator[str]:
+def invented_words(word_class: WordClass) -> Iterator[str]:
     """English-looking words without end, in an order that hides how they are made; no word is in two classes."""
     number = sorted(SHARES).index(word_class)
     ending = {"manner": "ly", "frequency": "times"}.get(word_class, "")

@@ -1,0 +1,12 @@
+"""The generated world of facts `facts`: what a model may store in its weights, and what it can only look up."""
+
+from ._config import FACTS_VERSION as FACTS_VERSION
+from ._config import FactConfig as FactConfig
+from ._fact import Fact as Fact
+from ._fact import Question as Question
+from ._rows import FACT_COLUMNS as FACT_COLUMNS
+from ._rows import fact_rows as fact_rows
+from ._rows import num_language as num_language
+from ._rows import num_queries as num_queries
+from ._words import FactWords as FactWords
+from ._world import FactWorld as FactWorld

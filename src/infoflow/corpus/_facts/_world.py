@@ -1,0 +1,165 @@
+"""`FactWorld`: entities, their facts, the passages that hold them and the questions that ask for them."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, final
+
+import numpy as np
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+from .._tokenizers import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, UNK
+from ._config import FactConfig
+from ._draw import changed_object, draw_facts, draw_names
+from ._fact import Fact, Kind, Question
+from ._sentences import TEST_WORDINGS, TRAINING_WORDINGS, passage_wordings, query_wording, sentence
+from ._words import FactWords, language_words, words_of
+
+Part = Literal["train", "test"]
+
+
+@final
+@dataclass(frozen=True)
+class FactWorld:
+    """A world of facts, a function of (config, seed); a larger one begins with the smaller one.
+
+    | kind     | in training queries | in a passage           | share               |
+    |----------|---------------------|------------------------|---------------------|
+    | trained  | yes                 | yes                    | 70 %, `changed` too |
+    | changed  | yes                 | another object, edited | 1 of 7 of these     |
+    | held out | no                  | yes                    | 15 %                |
+    | withheld | no                  | no                     | 15 %                |
+    | later    | no                  | in the edited index    | all of 10 % of the entities |
+
+    A passage's number is its place in `passages()`; the edited index keeps it, and later entities stand at the end.
+    """
+
+    config: FactConfig
+    seed: int
+
+    @cached_property
+    def facts(self) -> tuple[Fact, ...]:
+        """Every fact, by its number."""
+        return tuple(draw_facts(self.config, self.seed))
+
+    @cached_property
+    def words(self) -> FactWords:
+        """What things are called."""
+        return words_of(self.config)
+
+    @cached_property
+    def names(self) -> tuple[tuple[str, str], ...]:
+        """First and family name of each entity."""
+        drawn = draw_names(self.config, self.seed)
+        return tuple((self.words.given[first], self.words.family[last]) for first, last in drawn)
+
+    def of_kind(self, *kinds: Kind) -> list[Fact]:
+        """The facts of these kinds; without one, all."""
+        return [fact for fact in self.facts if not kinds or fact.kind in kinds]
+
+    def answer(self, fact: Fact, edited: bool = False) -> str:
+        """The words of a fact's object, now or in the edited index."""
+        return " ".join(self.words.object_words(fact.relation, fact.edited if edited else fact.object))
+
+    def answers(self, relation: int) -> list[str]:
+        """The words of every object that the relation may have, by the object's number."""
+        return [" ".join(self.words.object_words(relation, one)) for one in range(self.config.choices(relation))]
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    def questions(self, facts: Collection[Fact], part: Part = "test") -> list[Question]:
+        """The sentences that ask for facts, in the wordings of a part: two for testing, eight for training."""
+        wordings = TEST_WORDINGS if part == "test" else TRAINING_WORDINGS
+        return [self._sentence(fact, query_wording(one, self.config)) for fact in facts for one in wordings]
+
+    def _sentence(self, fact: Fact, wording: tuple[int, int], chosen: int | None = None) -> Question:
+        answer = self.words.object_words(fact.relation, fact.object if chosen is None else chosen)
+        return sentence(fact.number, self.names[fact.entity], fact.relation, answer, wording, self.words)
+
+    # -- passages -----------------------------------------------------------------------------------------------------
+
+    def passages(self, edited: bool = False) -> list[dict[str, Any]]:
+        """Rows `title, text, entity, facts` of the index, now or edited."""
+        return [self._passage(group, edited) for group in self._groups if edited or group[0].kind != "later"]
+
+    def gold(self, fact: Fact, edited: bool = False) -> int:
+        """The number of the passage that holds a fact; −1: none does."""
+        return self._gold.get(fact.number, -1) if edited or fact.kind != "later" else -1
+
+    def distractors(self, fact: Fact) -> list[int]:
+        """The other passages that name the fact's entity: they answer other questions."""
+        name, gold = fact.entity, self.gold(fact)
+        here = [number for number, group in enumerate(self._groups) if any(one.entity == name for one in group)]
+        return [number for number in here if number != gold and self._groups[number][0].kind != "later"]
+
+    def conflict_passage(self, fact: Fact) -> dict[str, Any]:
+        """The passage of a fact, with another object in it: for one query, in no index."""
+        other = changed_object(fact.object, self.config.choices(fact.relation), fact.number, self.seed, "conflict")
+        return self._passage(self._groups[self._gold[fact.number]], edited=False, instead={fact.number: other})
+
+    @cached_property
+    def _groups(self) -> list[list[Fact]]:
+        """The facts of each passage, without those that are withheld; the later entities' last."""
+        groups: dict[Any, list[Fact]] = defaultdict(list)
+        together: dict[tuple[bool, int], list[int]] = defaultdict(list)
+        partner: dict[int, int] = {}
+        if self.config.passages == "pairs":
+            for entity in range(self.config.entities):
+                together[self._is_later(entity), 0].append(entity)
+            for entities in together.values():
+                partner |= {entity: place // 2 for place, entity in enumerate(entities)}
+        for fact in self.facts:
+            if fact.kind == "withheld":
+                continue
+            later = fact.kind == "later"
+            about = (partner[fact.entity], fact.relation) if partner else (fact.entity, fact.relation // 2)
+            groups[later, *about].append(fact)
+        return [groups[key] for key in sorted(groups)]
+
+    def _is_later(self, entity: int) -> bool:
+        return self.facts[entity * self.config.relations].kind == "later"
+
+    @cached_property
+    def _gold(self) -> dict[int, int]:
+        return {fact.number: number for number, group in enumerate(self._groups) for fact in group}
+
+    @cached_property
+    def _wordings(self) -> list[tuple[int, int]]:
+        return passage_wordings(np.arange(len(self.facts)), self.seed)
+
+    def _passage(self, group: list[Fact], edited: bool, instead: dict[int, int] | None = None) -> dict[str, Any]:
+        chosen = {fact.number: fact.edited if edited else fact.object for fact in group} | (instead or {})
+        texts = [f"{self._sentence(one, self._wordings[one.number], chosen[one.number]).text} ." for one in group]
+        names = [" ".join(self.names[entity]) for entity in dict.fromkeys(fact.entity for fact in group)]
+        return {
+            "title": " , ".join(names),
+            "text": " ".join(texts),
+            "entity": names[0],
+            "facts": [fact.number for fact in group],
+        }
+
+    # -- tokens -------------------------------------------------------------------------------------------------------
+
+    def tokenizer(self, max_length: int = 128) -> PreTrainedTokenizerFast:
+        """One token a word, of facts and of the language beside them; the special tokens are 0..4."""
+        words = dict.fromkeys([*SPECIAL_TOKENS, *self.words.vocabulary(), *language_words()])
+        tokenizer = Tokenizer(models.WordLevel({word: id for id, word in enumerate(words)}, unk_token=UNK))
+        tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"{CLS} $A {SEP}",
+            pair=f"{CLS} $A {SEP} $B:1 {SEP}:1",
+            special_tokens=[(token, SPECIAL_TOKENS.index(token)) for token in (CLS, SEP)],
+        )
+        names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), _SPECIAL, strict=True))
+        return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=max_length, **names)
+
+    def training_sentences(self) -> Iterator[Question]:
+        """Each trained fact in every wording of training, as often as its weight says."""
+        for fact in self.facts:
+            for _ in range(fact.weight):
+                yield from self.questions([fact], "train")
+
+
+_SPECIAL = (PAD, UNK, CLS, SEP, MASK)
