@@ -1,0 +1,185 @@
+"""Passages with questions: what was collected for testing retrieval, as files have it."""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infoflow.corpus import FactWorld, read_lines
+from infoflow.foundation import UserError
+
+from ._answers import contains_answer
+from ._passages import Passages
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Benchmark:
+    """Passages, questions and which passages answer them."""
+
+    name: str
+    passages: Passages
+    questions: tuple[str, ...]
+    relevant: tuple[frozenset[int], ...]  # ids of the passages that answer each question
+    answers: tuple[tuple[str, ...], ...] | None = None  # of each question in words, where they are known
+
+
+def load_benchmark(folder: Path | str) -> Benchmark:
+    """The benchmark in a folder, by the files in it.
+
+    | files                                          | layout                                                   |
+    |------------------------------------------------|----------------------------------------------------------|
+    | `corpus.jsonl`, `queries.jsonl`, `qrels/test.tsv` | BEIR: `_id, title, text`; scores above 0 are relevant |
+    | `test.candidates.txt`, `test.queries.tsv`      | ReQA: a passage a line; question, its passages' lines from 0 |
+    | `docs.jsonl`, `queries.jsonl`, `qrels.tsv`     | `id, title, text`; query, passage, relevance, no header  |
+
+    Each file may be `.gz`. Questions without a relevant passage are left out.
+
+    Raises:
+        UserError: There is none of these layouts, a line is malformed, or judgements name passages that are not there.
+    """
+    folder = Path(folder)
+    if _find(folder, "test.candidates.txt"):
+        return _read_reqa(folder)
+    if _find(folder, "corpus.jsonl"):
+        return _read_judged(folder, "corpus.jsonl", _find(folder, "qrels/test.tsv"), "_id", header=True)
+    if _find(folder, "docs.jsonl"):
+        return _read_judged(folder, "docs.jsonl", _find(folder, "qrels.tsv"), "id", header=False)
+    raise UserError(
+        f"{folder} holds no benchmark of retrieval: neither corpus.jsonl (BEIR), test.candidates.txt (ReQA) nor "
+        "docs.jsonl.\nName a folder with one of these layouts."
+    )
+
+
+def is_benchmark(folder: Path) -> bool:
+    """Whether a folder has one of the layouts of `load_benchmark`."""
+    return any(_find(folder, name) for name in ("test.candidates.txt", "corpus.jsonl", "docs.jsonl"))
+
+
+def facts_benchmark(world: FactWorld, edited: bool = False) -> Benchmark:
+    """The passages of a world and the test questions of every fact that one of them holds, by their gold passage."""
+    facts = [fact for fact in world.facts if world.gold(fact, edited) >= 0]
+    asked = [(fact, question) for fact in facts for question in world.questions([fact])]
+    return Benchmark(
+        name="facts",
+        passages=Passages.from_rows(world.passages(edited)),
+        questions=tuple(question.masked() for _, question in asked),
+        relevant=tuple(frozenset([world.gold(fact, edited)]) for fact, _ in asked),
+        answers=tuple((world.answer(fact, edited),) for fact, _ in asked),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredQuestion:
+    """A question whose answers are known, and no passage."""
+
+    question: str
+    answers: tuple[str, ...]  # any of them is right
+    pattern: re.Pattern[str] | None = None  # what a right answer looks like, instead of answers
+
+    def answered_by(self, passage: str) -> bool:
+        """Whether an answer stands in the passage."""
+        return bool(self.pattern.search(passage)) if self.pattern else contains_answer(passage, self.answers)
+
+
+def load_questions(path: Path | str) -> list[AnsweredQuestion]:
+    """Questions with answers: `.jsonl` of `question, answers`, or `.tsv` of a question and a regular expression.
+
+    Whether a passage answers one is then decided by its text (`answered_by`); say so beside the numbers.
+
+    Raises:
+        UserError: The file cannot be read, a line is malformed, or an expression is none.
+    """
+    path = Path(path)
+    if Path(path.name.removesuffix(".gz")).suffix == ".tsv":
+        return [_by_pattern(path, number, line) for number, line in read_lines(path)]
+    rows = _json_lines(path, "question", "answers")
+    return [AnsweredQuestion(str(row["question"]), tuple(map(str, row["answers"]))) for row in rows]
+
+
+def _by_pattern(path: Path, number: int, line: str) -> AnsweredQuestion:
+    question, tab, expression = line.partition("\t")
+    try:
+        pattern = re.compile(expression, re.IGNORECASE)
+    except re.error as error:
+        raise UserError(f"{path}, line {number}: no regular expression ({error}). Got {line}.") from None
+    if not tab or not expression:
+        raise UserError(f"{path}, line {number}: a question, a tab and a regular expression. Got {line}.")
+    return AnsweredQuestion(question, (), pattern)
+
+
+def _find(folder: Path, name: str) -> Path | None:
+    return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
+
+
+def _require(folder: Path, name: str) -> Path:
+    path = _find(folder, name)
+    if path is None:
+        raise UserError(f"{folder} lacks {name} (plain or .gz).\nGive the benchmark whole.")
+    return path
+
+
+def _read_reqa(folder: Path) -> Benchmark:
+    texts = [line for _, line in read_lines(_require(folder, "test.candidates.txt"))]
+    kept = [line for line, text in enumerate(texts) if text.strip()]  # as the store keeps them
+    ids = {line: id for id, line in enumerate(kept)}
+    questions, relevant = [], []
+    path = _require(folder, "test.queries.tsv")
+    for number, line in read_lines(path):
+        question, _, listed = line.partition("\t")
+        places = listed.replace(",", " ").split()
+        if not places or not all(place.isdecimal() and int(place) in ids for place in places):
+            raise UserError(
+                f"{path}, line {number}: a question, a tab and lines of candidates from 0 to {len(texts) - 1}. "
+                f"Got {line}."
+            )
+        questions.append(question)
+        relevant.append(frozenset(ids[int(place)] for place in places))
+    passages = Passages.from_rows(texts)
+    return Benchmark(name=folder.name, passages=passages, questions=tuple(questions), relevant=tuple(relevant))
+
+
+def _read_judged(folder: Path, docs: str, judged: Path | None, key: str, header: bool) -> Benchmark:
+    rows = [row for row in _json_lines(_require(folder, docs), key, "text") if str(row["text"] or "").strip()]
+    places = {str(row[key]): place for place, row in enumerate(rows)}
+    passages = Passages.from_rows({"title": row.get("title"), "text": row["text"]} for row in rows)
+    if judged is None:
+        raise UserError(f"{folder} has no judgements (qrels).\nGive the benchmark whole.")
+    found: dict[str, set[int]] = defaultdict(set)
+    for number, (query, passage, score) in _judgements(judged, header):
+        if passage not in places:
+            raise UserError(f"{judged}, line {number}: there is no passage {passage} in {docs}.")
+        if score > 0:
+            found[query].add(places[passage])
+    asked = [row for row in _json_lines(_require(folder, "queries.jsonl"), key, "text") if found.get(str(row[key]))]
+    return Benchmark(
+        name=folder.name,
+        passages=passages,
+        questions=tuple(str(row["text"]) for row in asked),
+        relevant=tuple(frozenset(found[str(row[key])]) for row in asked),
+    )
+
+
+def _json_lines(path: Path, *keys: str) -> Iterator[dict[str, Any]]:
+    for number, line in read_lines(path):
+        try:
+            row = json.loads(line)
+            _ = [row[key] for key in keys]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise UserError(f"{path}, line {number}: an object with {' and '.join(keys)}. Got {line}.") from None
+        yield row
+
+
+def _judgements(path: Path, header: bool) -> Iterator[tuple[int, tuple[str, str, float]]]:
+    for number, line in read_lines(path):
+        if header and number == 1:
+            continue
+        try:
+            query, passage, score = line.split("\t")
+            yield number, (query, passage, float(score))
+        except ValueError:
+            raise UserError(
+                f"{path}, line {number}: query, passage and relevance, with tabs between them. Got {line}."
+            ) from None

@@ -1,0 +1,191 @@
+r"""Answers of a sequence-to-sequence reader with several passages: RAG-Token and RAG-Sequence decoding.
+
+| decoding               | what is sought                                                                         |
+|------------------------|----------------------------------------------------------------------------------------|
+| `rag_token_answer`     | one beam search with \(\sum_z \pi(z) \, p(y_i \mid x, z, y_{<i})\)                     |
+| `rag_sequence_answer`  | a beam search per passage, then \(\sum_z \pi(z) \, p(y \mid x, z)\) of every hypothesis |
+
+Source: [@lewis2020rag]. Hugging Face's RAG classes are not used: their sequence likelihood loses the prior of an answer
+of one token, and their thorough decoding adds up logarithms instead of probabilities.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from infoflow.foundation import UserError
+
+from ._hypotheses import Decoding, rescore_hypotheses
+
+NextTokens = Callable[[Int[Tensor, "prefix token"]], Float[Tensor, "passage prefix vocabulary"]]
+"""log p of every next token, under each passage, of prefixes of equal length that begin with the start token."""
+
+
+class Answer(NamedTuple):
+    """A decoded answer."""
+
+    tokens: tuple[int, ...]  # without start and end
+    log_probability: float  # of the marginal; of RAG-Token the product over tokens
+
+
+class SearchLimits(NamedTuple):
+    """What a search may do."""
+
+    start: int  # id that every decoder input begins with
+    end: int
+    beams: int = 4
+    max_tokens: int = 32  # of an answer, its end not counted
+
+
+@torch.no_grad()
+def rag_token_answer(next_tokens: NextTokens, prior: Tensor, limits: SearchLimits) -> Answer:
+    """The best answer that a beam search finds where the passage is summed out at each token.
+
+    Args:
+        next_tokens: The reader with the passages, see `reader_with_passages`.
+        prior: (passage,), sums to 1.
+        limits: Start, end, and how wide and far to search.
+
+    Raises:
+        UserError: No beam, or no token.
+    """
+    log_prior = prior.log()[:, None, None]
+
+    def mixed(prefixes: Tensor) -> Tensor:
+        return (log_prior + next_tokens(prefixes)).logsumexp(dim=0)
+
+    return _beam_search(mixed, limits)[0]
+
+
+@torch.no_grad()
+def rag_sequence_answer(
+    next_tokens: NextTokens, prior: Tensor, limits: SearchLimits, decoding: Decoding = "thorough"
+) -> Answer:
+    """The best of the hypotheses that each passage brings, by the likelihood with the passage summed out.
+
+    Arguments and errors as `rag_token_answer`; `decoding` as `rescore_hypotheses`.
+    """
+    beams: list[list[Answer]] = []
+    for passage in range(len(prior)):
+        beams.append(_beam_search(lambda prefixes, one=passage: next_tokens(prefixes)[one], limits))
+    hypotheses = sorted({answer.tokens for beam in beams for answer in beam})
+    generated = torch.tensor([[one in {answer.tokens for answer in beam} for one in hypotheses] for beam in beams])
+    if decoding == "fast":  # what the beams know already is all that counts
+        known = [{answer.tokens: answer.log_probability for answer in beam} for beam in beams]
+        logs = torch.tensor([[beam.get(one, float("nan")) for one in hypotheses] for beam in known], dtype=prior.dtype)
+    else:
+        logs = torch.stack([_sequence_logs(next_tokens, one, limits) for one in hypotheses], dim=1).to(prior.dtype)
+    found = rescore_hypotheses(prior.cpu(), logs.cpu(), generated, decoding)
+    best = int(found.argmax())
+    return Answer(hypotheses[best], float(found[best].log()))
+
+
+def reader_with_passages(
+    model: Any, input_ids: Int[Tensor, "passage token"], attention_mask: Int[Tensor, "passage token"] | None = None
+) -> NextTokens:
+    """An encoder-decoder of Hugging Face that has read a question with each passage; the encoder runs once.
+
+    Args:
+        model: For conditional generation.
+        input_ids: The question with each passage.
+        attention_mask: 0 at padding.
+    """
+    with torch.no_grad():
+        encoded = model.get_encoder()(input_ids=input_ids, attention_mask=attention_mask, return_dict=True)
+    states, num = encoded.last_hidden_state, len(input_ids)
+
+    def next_tokens(prefixes: Tensor) -> Tensor:
+        # Every prefix with every passage: (passage, prefix) flattened.
+        read = states.repeat_interleave(len(prefixes), dim=0)
+        mask = None if attention_mask is None else attention_mask.repeat_interleave(len(prefixes), dim=0)
+        output = model(
+            encoder_outputs=type(encoded)(last_hidden_state=read),
+            attention_mask=mask,
+            decoder_input_ids=prefixes.to(states.device).repeat(num, 1),
+            use_cache=False,
+        )
+        return output.logits[:, -1].log_softmax(dim=-1).unflatten(0, (num, len(prefixes)))
+
+    return next_tokens
+
+
+def sequence_log_likelihoods(
+    model: Any,
+    input_ids: Int[Tensor, "query candidate token"],
+    attention_mask: Int[Tensor, "query candidate token"],
+    answers: Int[Tensor, "query target"],
+    start: int,
+) -> Float[Tensor, "query candidate target"]:
+    r"""\(\log p(y_j \mid z, x, y_{<j})\) of an encoder-decoder, with its gradient, for `marginal_log_likelihood`.
+
+    Args:
+        model: For conditional generation.
+        input_ids: Each question with each of its passages.
+        attention_mask: 0 at padding.
+        answers: Token ids, their end included; what pads them is masked by `tokens` of the marginal.
+        start: Id that the decoder's input begins with.
+    """
+    num_queries, num_candidates = input_ids.shape[:2]
+    shifted = torch.cat([answers.new_full((num_queries, 1), start), answers[:, :-1]], dim=1)
+    logits = model(
+        input_ids=input_ids.flatten(0, 1),
+        attention_mask=attention_mask.flatten(0, 1),
+        decoder_input_ids=shifted.repeat_interleave(num_candidates, dim=0),
+        use_cache=False,
+    ).logits
+    predicted = logits.log_softmax(dim=-1).unflatten(0, (num_queries, num_candidates))
+    wanted = answers[:, None, :, None].expand(-1, num_candidates, -1, -1)
+    return predicted.gather(-1, wanted)[..., 0]
+
+
+def _beam_search(next_tokens: Callable[[Tensor], Tensor], limits: SearchLimits) -> list[Answer]:
+    """Finished answers by falling log-probability, at most as many as beams.
+
+    No length penalty; ties go to the lower token. An answer that reaches the limit is ended there.
+    """
+    if limits.beams < 1 or limits.max_tokens < 1:
+        raise UserError(f"beams and max_tokens must be at least 1. Got {limits.beams} and {limits.max_tokens}.")
+    live: list[Answer] = [Answer((), 0.0)]
+    finished: list[Answer] = []
+    for length in range(limits.max_tokens + 1):
+        prefixes = torch.tensor([[limits.start, *one.tokens] for one in live])
+        logs = next_tokens(prefixes).double().cpu()
+        finished += [_ended(one, float(row[limits.end])) for one, row in zip(live, logs, strict=True)]
+        finished = sorted(finished, key=_rank)[: limits.beams]
+        live = _extended(live, logs, limits) if length < limits.max_tokens else []
+        # No continuation can overtake: probabilities only fall.
+        enough = len(finished) == limits.beams
+        live = [one for one in live if not enough or one.log_probability > finished[-1].log_probability]
+        if not live:
+            break
+    return finished
+
+
+def _extended(live: Sequence[Answer], logs: Tensor, limits: SearchLimits) -> list[Answer]:
+    """The best continuations that do not end."""
+    scores = logs + torch.tensor([one.log_probability for one in live], dtype=logs.dtype)[:, None]
+    scores[:, limits.end] = float("-inf")
+    values, places = scores.flatten().sort(descending=True, stable=True)
+    kept = zip(values[: limits.beams].tolist(), places[: limits.beams].tolist(), strict=True)
+    width = logs.shape[1]
+    return [Answer((*live[place // width].tokens, place % width), value) for value, place in kept if value > -1e300]
+
+
+def _ended(answer: Answer, log_probability: float) -> Answer:
+    return Answer(answer.tokens, answer.log_probability + log_probability)
+
+
+def _rank(answer: Answer) -> tuple[float, tuple[int, ...]]:
+    return -answer.log_probability, answer.tokens
+
+
+def _sequence_logs(next_tokens: NextTokens, tokens: tuple[int, ...], limits: SearchLimits) -> Tensor:
+    """log p of a whole answer, its end included, under each passage."""
+    total: Any = 0.0
+    for place, token in enumerate((*tokens, limits.end)):
+        prefix = torch.tensor([[limits.start, *tokens[:place]]])
+        total = total + next_tokens(prefix)[:, 0, token].double()
+    return total

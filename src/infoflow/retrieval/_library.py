@@ -1,0 +1,133 @@
+"""A library: passages as a model's tokens, and the indexes that find them."""
+
+import hashlib
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from infoflow.corpus import Vocabulary
+
+from ._bm25 import LexicalIndex
+from ._candidates import NULL, candidates
+from ._dense_index import Backend, DenseIndex
+from ._found import Excluded, Found
+from ._passages import Passages
+from ._retriever import Tower
+
+_BATCH = 256
+
+
+@final
+class Library:
+    """Passages for one tokenizer. A special token written in a passage is ordinary text: it becomes the unknown one
+    (`num_specials` counts them), and longer passages are cut at their end when they are read.
+    """
+
+    def __init__(self, passages: Passages, tokenizer: Any, max_tokens: int = 128, backend: Backend = "torch") -> None:
+        """
+        Args:
+            passages: The store.
+            tokenizer: Of reader and retriever.
+            max_tokens: Of title and text as the retriever reads them, with their three special tokens.
+            backend: Of dense search.
+        """
+        self.passages, self.vocabulary = passages, Vocabulary.from_tokenizer(tokenizer)
+        self.max_tokens, self._backend = max_tokens, backend
+        self.dense: DenseIndex | None = None
+        """The index that candidates are chosen from; whoever trains refreshes it."""
+        self.num_specials = 0
+        self._unknown = tokenizer.unk_token_id if tokenizer.unk_token_id is not None else self.vocabulary.pad
+        texts, titles = list(passages.texts()), [passages[id].title for id in range(len(passages))]
+        self._bodies = self._encoded(tokenizer, texts)
+        self._titles = self._encoded(tokenizer, titles)
+
+    def __len__(self) -> int:
+        return len(self.passages)
+
+    @property
+    def digest(self) -> str:
+        """Sixteen hex digits of the passages."""
+        return self.passages.digest
+
+    def body(self, id: int) -> np.ndarray:
+        """Tokens that a reader sees of a passage, without special ones; none of the null passage."""
+        return self._bodies[id] if id != NULL else np.empty(0, dtype=np.int64)
+
+    def encoded(self, id: int) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens `[CLS] title [SEP] body [SEP]` that a retriever sees, and their segments."""
+        title = self._titles[id] if id != NULL else np.empty(0, dtype=np.int64)
+        room = self.max_tokens - 3
+        title = title[:room]
+        body = self.body(id)[: room - len(title)]
+        start, end = [self.vocabulary.start], [self.vocabulary.end]
+        ids = np.concatenate([start, title, end, body, end]).astype(np.int64)
+        return ids, np.repeat([0, 1], [len(title) + 2, len(body) + 1])
+
+    def vectors(self, tower: Tower, ids: Sequence[int]) -> Tensor:
+        """The vectors of passages, (passage, width), with the gradient that the context allows."""
+        rows = [self.encoded(id) for id in ids]
+        longest = max(len(tokens) for tokens, _ in rows)
+        shape = (len(rows), longest)
+        tokens, segments = np.full(shape, self.vocabulary.pad, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+        real = np.zeros(shape, dtype=np.int64)
+        for row, (one, parts) in enumerate(rows):
+            tokens[row, : len(one)], segments[row, : len(one)], real[row, : len(one)] = one, parts, 1
+        device = next(tower.parameters()).device
+        parts = [torch.from_numpy(array).to(device) for array in (tokens, real, segments)]
+        return tower(*parts)
+
+    @torch.no_grad()
+    def embed(self, tower: Tower) -> DenseIndex:
+        """An index of every passage by this encoder, as it is without dropout."""
+        training = tower.training
+        tower.eval()
+        try:
+            parts = [
+                self.vectors(tower, range(start, min(start + _BATCH, len(self)))).float().cpu()
+                for start in range(0, len(self), _BATCH)
+            ]
+        finally:
+            tower.train(training)
+        return DenseIndex(torch.cat(parts), self._backend)
+
+    @cached_property
+    def lexical(self) -> LexicalIndex:
+        """BM25 over the tokens of the bodies."""
+        return LexicalIndex([body.tolist() for body in self._bodies])
+
+    def by_words(self, queries: Sequence[np.ndarray], k: int, exclude: Excluded) -> Found:
+        """k candidates of each query (tokens without special ones) by BM25."""
+        terms = [query.tolist() for query in queries]
+        return candidates(
+            lambda wanted, out: self.lexical.search(terms, wanted, out), k, exclude, self.passages.text_keys
+        )
+
+    def by_vectors(self, queries: Tensor, k: int, exclude: Excluded) -> Found:
+        """k candidates of each query vector by the dense index."""
+        assert self.dense is not None, "the index is built before it is searched"
+        index, asked = self.dense, queries.detach().float().cpu()
+        return candidates(lambda wanted, out: index.search(asked, wanted, out), k, exclude, self.passages.text_keys)
+
+    def _encoded(self, tokenizer: Any, texts: list[str]) -> list[np.ndarray]:
+        rows = tokenizer(texts, add_special_tokens=False, split_special_tokens=True, verbose=False).input_ids
+        return [self._plain(np.array(row, dtype=np.int64)) for row in rows]
+
+    def _plain(self, tokens: np.ndarray) -> np.ndarray:
+        special = self.vocabulary.is_special[tokens] & (tokens != self._unknown)
+        self.num_specials += int(special.sum())
+        return np.where(special, self._unknown, tokens)
+
+
+def vectors_digest(index: DenseIndex) -> str:
+    """Sixteen hex digits of an index's vectors."""
+    return hashlib.sha256(index.vectors.numpy().tobytes()).hexdigest()[:16]
+
+
+def overlap(first: np.ndarray, second: np.ndarray) -> float:
+    """Mean share of each query's passages that are found in both rankings, (query, k) each."""
+    shared = [len({*a} & {*b} - {NULL}) / len(a) for a, b in zip(first.tolist(), second.tolist(), strict=True)]
+    return float(np.mean(shared))

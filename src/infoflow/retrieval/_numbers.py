@@ -1,0 +1,9 @@
+"""What the room's functions take as numbers: a tensor, an array, or lists."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+Numbers = Tensor | np.ndarray | Sequence[Any]

@@ -1,0 +1,160 @@
+"""`PassageIndex`: passages and the index that finds them in one folder; what `infoflow data index` builds and asks."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+import torch
+
+from infoflow.corpus import Corpus, load_corpus, load_tokenizer, load_world
+from infoflow.foundation import UserError
+
+from ._benchmarks import is_benchmark, load_benchmark
+from ._bm25 import LexicalIndex
+from ._dense_index import DenseIndex
+from ._found import Found
+from ._index_folder import Index, index_kind, load_index, save_index
+from ._library import Library
+from ._passages import Passages
+from ._retriever import Retriever, Tower
+from ._terms import terms_name, terms_of
+
+_PASSAGES, _INDEX = "passages", "index"
+
+
+class PassageIndex(NamedTuple):
+    """Passages, their index, and for a dense one the retriever with its tokenizer."""
+
+    passages: Passages
+    index: Index
+    retriever: Retriever | None = None
+    tokenizer: Any = None
+
+    @torch.no_grad()
+    def search(self, questions: Sequence[str], k: int) -> Found:
+        """The k best passages of each question."""
+        if isinstance(self.index, LexicalIndex):
+            return self.index.search(terms_of(questions), k)
+        assert self.retriever is not None
+        asked = self.tokenizer(list(questions), padding=True, truncation=True, return_tensors="pt")
+        vectors = self.retriever.eval().queries(asked["input_ids"], asked["attention_mask"])
+        return self.index.search(vectors, k)
+
+    def look_up(self, questions: Sequence[str], k: int = 5) -> pd.DataFrame:
+        """Columns `question, rank, passage, score, title, text`: one row for each passage found."""
+        found = self.search(questions, k)
+        rows = [
+            {"question": question, "rank": rank, "passage": int(id), "score": float(score)}
+            | {"title": self.passages[int(id)].title, "text": self.passages[int(id)].text}
+            for question, ids, scores in zip(questions, *found, strict=True)
+            for rank, (id, score) in enumerate(zip(ids, scores, strict=True), start=1)
+            if id >= 0
+        ]
+        return pd.DataFrame(rows, columns=["question", "rank", "passage", "score", "title", "text"])
+
+
+def build_passage_index(
+    source: str | Path | Passages, folder: Path | str, retriever: Path | None = None
+) -> PassageIndex:
+    """Passages and their index, written to `folder`.
+
+    Args:
+        source: A store; a folder with a benchmark (see `load_benchmark`); `facts`, `facts:256`; or a corpus by name or
+            path, whose documents, or else sentences, become passages.
+        folder: An old store and index there are replaced.
+        retriever: A folder with a `Retriever` and its tokenizer makes a dense index; None: BM25 over words.
+
+    Raises:
+        UserError: The source cannot be read or holds no passage, the retriever cannot be loaded, or `folder` cannot be
+            written.
+    """
+    folder = Path(folder)
+    loaded = None if retriever is None else _load_retriever(retriever)
+    if isinstance(source, Passages):
+        source.save(folder / _PASSAGES)
+        passages = source
+    else:
+        passages = Passages.build(_rows(source), folder / _PASSAGES)
+    if loaded is None:
+        index: Index = LexicalIndex(terms_of(_whole(passages)))
+        save_index(index, passages, terms_name(), folder / _INDEX)
+        return PassageIndex(passages, index)
+    model, tokenizer = loaded
+    index = Library(passages, tokenizer, model.config.max_position_embeddings).embed(model.passages)
+    save_index(index, passages, tower_digest(model.passages), folder / _INDEX)
+    return PassageIndex(passages, index, model, tokenizer)
+
+
+def open_passage_index(folder: Path | str, retriever: Path | None = None) -> PassageIndex:
+    """What `build_passage_index` wrote, once every file is found to be as it was written.
+
+    Args:
+        folder: As it was named there.
+        retriever: That of a dense index.
+
+    Raises:
+        UserError: There is none, a file is missing or damaged, or the retriever is missing or another one.
+    """
+    folder = Path(folder)
+    passages = Passages.load(folder / _PASSAGES)
+    dense = index_kind(folder / _INDEX) == "dense"
+    if dense != (retriever is not None):
+        raise UserError(
+            f"The index in {folder} is {'dense: name the retriever that made it' if dense else 'lexical'}. Got "
+            f"{'no retriever' if retriever is None else 'a retriever'}.\n"
+            f"{'Give' if dense else 'Leave out'} --retriever FOLDER."
+        )
+    if retriever is None:
+        return PassageIndex(passages, load_index(folder / _INDEX, passages, terms_name()).index)
+    model, tokenizer = _load_retriever(retriever)
+    stored = load_index(folder / _INDEX, passages, tower_digest(model.passages))
+    assert isinstance(stored.index, DenseIndex)
+    return PassageIndex(passages, stored.index, model, tokenizer)
+
+
+def tower_digest(tower: Tower) -> str:
+    """Sixteen hex digits of an encoder's weights."""
+    hashed = hashlib.sha256()
+    for name, tensor in tower.state_dict().items():
+        hashed.update(name.encode())
+        hashed.update(tensor.detach().float().cpu().contiguous().numpy().data)
+    return hashed.hexdigest()[:16]
+
+
+def _whole(passages: Passages) -> Iterator[str]:
+    """Title and text of each."""
+    return (f"{one.title} {one.text}".strip() for one in passages)
+
+
+def _load_retriever(folder: Path) -> tuple[Retriever, Any]:
+    try:
+        model = Retriever.from_pretrained(folder)
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise UserError(
+            f"No retriever could be loaded from {folder}: {reason}\n"
+            "Name a folder that training with inverse-cloze left, or Retriever.save_pretrained."
+        ) from error
+    return model.eval(), load_tokenizer(folder)
+
+
+def _rows(source: str | Path) -> Iterator[dict[str, Any] | str]:
+    """Passages of a benchmark, of the world of facts, or of a corpus."""
+    if world := load_world(str(source)):
+        yield from world.passages()
+    elif is_benchmark(Path(source)):
+        yield from ({"title": one.title, "text": one.text} for one in load_benchmark(source).passages)
+    else:
+        yield from _of_corpus(load_corpus(source))
+
+
+def _of_corpus(corpus: Corpus) -> Iterator[str]:
+    if "document" not in corpus.columns:
+        yield from corpus.column("text")
+        return
+    numbered = zip(corpus.require_documents().tolist(), corpus.column("text"), strict=True)
+    for _, rows in groupby(numbered, key=lambda row: row[0]):
+        yield " ".join(text for _, text in rows)

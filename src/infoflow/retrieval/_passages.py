@@ -1,0 +1,214 @@
+"""`Passages`: what may be looked up, in Arrow, of any size; a file that is not as it was written is refused."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import pyarrow as pa
+from datasets import Dataset
+
+from infoflow.foundation import UserError, atomic_folder, file_digest, hash64, json_fault
+
+_SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("title", pa.string()),
+        ("text", pa.string()),
+        ("entity", pa.string()),
+        ("facts", pa.list_(pa.int64())),
+    ]
+)
+_VERSION = 1
+_BATCH = 4096
+_DATA, _ABOUT = "passages.arrow", "passages.json"
+
+Row = Mapping[str, Any]
+"""`text`, and where there are any `title`, `entity` and the numbers of the `facts` that it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One passage."""
+
+    id: int  # its place in the store
+    title: str
+    text: str
+    entity: str
+    facts: tuple[int, ...]
+
+
+@final
+class Passages:
+    """Passages by id, 0..n − 1.
+
+    Make them with `from_rows`, `build` (straight to disk, for more than memory holds) or `load`. A passage without
+    text is left out (`num_empty`); one that another repeats stays, and is counted (`num_repeated`).
+    """
+
+    def __init__(self, dataset: Dataset, digest: str, num_empty: int, num_repeated: int) -> None:
+        self.dataset = dataset
+        self.digest = digest
+        """Sixteen hex digits of the content."""
+        self.num_empty, self.num_repeated = num_empty, num_repeated
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[Row | str]) -> "Passages":
+        """Passages in memory, from rows or plain texts.
+
+        Raises:
+            UserError: There is none, or a row has no text.
+        """
+        batches = _Batches(rows)
+        table = pa.Table.from_batches(list(batches), schema=_SCHEMA)
+        return cls(Dataset(table), *batches.about())
+
+    @classmethod
+    def build(cls, rows: Iterable[Row | str], folder: Path | str) -> "Passages":
+        """Write passages to `folder` as they come, and open them there, mapped into memory.
+
+        Raises:
+            UserError: As `from_rows`; the folder cannot be written.
+        """
+        batches = _Batches(rows)
+        with atomic_folder(Path(folder)) as temporary:
+            with pa.OSFile(str(temporary / _DATA), "wb") as file, pa.ipc.new_stream(file, _SCHEMA) as writer:
+                for batch in batches:
+                    writer.write_batch(batch)
+            _write_about(temporary, *batches.about())
+        return cls.load(folder)
+
+    def save(self, folder: Path | str) -> None:
+        """Write the store; an old one is replaced as a whole.
+
+        Raises:
+            UserError: The folder cannot be written.
+        """
+        with atomic_folder(Path(folder)) as temporary:
+            with pa.OSFile(str(temporary / _DATA), "wb") as file, pa.ipc.new_stream(file, _SCHEMA) as writer:
+                for batch in self.dataset.data.table.to_batches():
+                    writer.write_batch(batch)
+            _write_about(temporary, self.digest, self.num_empty, self.num_repeated)
+
+    @classmethod
+    def load(cls, folder: Path | str) -> "Passages":
+        """The store in a folder, once its files are found to be as they were written.
+
+        Raises:
+            UserError: There is none, it is of another version, or a file is missing or damaged.
+        """
+        folder = Path(folder)
+        about = _read_about(folder)
+        path = folder / _DATA
+        if not path.is_file() or file_digest(path) != about["sha256"]:
+            raise UserError(
+                f"{path} is {'damaged: it is not what was written' if path.exists() else 'missing'}.\n"
+                f"Build the store again: infoflow data index CORPUS --out {folder}."
+            )
+        return cls(Dataset.from_file(str(path)), about["digest"], about["empty"], about["repeated"])
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, id: int) -> Passage:
+        if not 0 <= id < len(self):  # −1 stands for no passage, and must not read the last one
+            raise IndexError(f"passage {id} of {len(self)}")
+        row = self.dataset[int(id)]
+        return Passage(row["id"], row["title"], row["text"], row["entity"], tuple(row["facts"]))
+
+    def __iter__(self) -> Iterator[Passage]:
+        for row in self.dataset:
+            yield Passage(row["id"], row["title"], row["text"], row["entity"], tuple(row["facts"]))  # type: ignore[index]
+
+    def texts(self, size: int = 1024) -> Iterator[str]:
+        """Every text, streamed."""
+        for start in range(0, len(self), size):
+            yield from self.dataset[start : start + size]["text"]
+
+    @cached_property
+    def text_keys(self) -> np.ndarray:
+        """A hash of each text, int64 (passage,): equal for exact duplicates."""
+        return np.fromiter((_key(text) for text in self.texts()), dtype=np.int64, count=len(self))
+
+    def holding(self, sentence: str) -> list[int]:
+        """Ids of the passages that hold a sentence word for word: for a query made of it they are trivial."""
+        wanted = f" {' '.join(sentence.split())} "
+        return [id for id, text in enumerate(self.texts()) if wanted in f" {' '.join(text.split())} "]
+
+
+def _key(text: str) -> int:
+    return hash64("passage", text) >> 1
+
+
+class _Batches:
+    """Record batches of rows, counted and hashed as they pass."""
+
+    def __init__(self, rows: Iterable[Row | str]) -> None:
+        self._rows = rows
+        self._hash = hashlib.sha256()
+        self._empty = self._repeated = self._count = 0
+        self._seen: set[int] = set()
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        kept = self._kept()
+        while part := list(islice(kept, _BATCH)):
+            self._hash.update(json.dumps(part, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+            columns = [list(column) for column in zip(*part, strict=True)]
+            yield pa.record_batch(columns, schema=_SCHEMA)
+        if not self._count:
+            raise UserError(
+                f"An index needs at least one passage with text. Got none ({self._empty} without text).\n"
+                "Give a corpus with text in it."
+            )
+
+    def about(self) -> tuple[str, int, int]:
+        """Digest, rows without text, rows whose text another has."""
+        return self._hash.hexdigest()[:16], self._empty, self._repeated
+
+    def _kept(self) -> Iterator[list[Any]]:
+        for number, row in enumerate(self._rows):
+            fields = {"text": row} if isinstance(row, str) else row
+            text = fields.get("text")
+            if not isinstance(text, str):
+                raise UserError(f"Passage {number} must have a text. Got {type(text).__name__}.")
+            if not text.strip():
+                self._empty += 1
+                continue
+            key = _key(text)
+            self._repeated += key in self._seen
+            self._seen.add(key)
+            title, entity = (str(fields.get(name) or "") for name in ("title", "entity"))
+            yield [self._count, title, text, entity, [int(fact) for fact in fields.get("facts") or ()]]
+            self._count += 1
+
+
+def _write_about(folder: Path, digest: str, num_empty: int, num_repeated: int) -> None:
+    about = {"version": _VERSION, "digest": digest, "empty": num_empty, "repeated": num_repeated}
+    about["sha256"] = file_digest(folder / _DATA)
+    (folder / _ABOUT).write_text(json.dumps(about), encoding="utf-8")
+
+
+def _read_about(folder: Path) -> dict[str, Any]:
+    path = folder / _ABOUT
+    if not path.is_file():
+        raise UserError(
+            f"{folder} holds no passages: there is no {_ABOUT}.\n"
+            f"Name a folder that infoflow data index wrote, or build one: infoflow data index CORPUS --out {folder}."
+        )
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+        if about["version"] != _VERSION:
+            raise UserError(
+                f"{folder} was written by another version of infoflow ({about['version']}).\nBuild the store again."
+            )
+        return {name: about[name] for name in ("digest", "sha256", "empty", "repeated")}
+    except (ValueError, RecursionError) as error:
+        fault = json_fault(error)
+    except (KeyError, TypeError):
+        fault = "a field is missing"
+    raise UserError(f"{path} is damaged: {fault}.\nBuild the store again.")

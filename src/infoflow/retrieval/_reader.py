@@ -1,0 +1,244 @@
+"""`RetrievalModel`: a masked LM that reads a query with each of its candidates, and what weighs the candidates."""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, final
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from transformers import BertConfig, BertForMaskedLM, PreTrainedModel
+
+from infoflow.foundation import UserError
+
+from ._candidates import NULL
+from ._library import Library
+from ._retriever import Retriever
+
+Source = Literal["none", "gold", "random", "bm25", "frozen", "learned"]
+"""Where candidates come from; all but "learned" have scores that are not trained."""
+
+_NULL_LOGIT = -2.0
+"""Start of the null passage's logit: at 0 it takes half of the early gradient, and still .19 after 2,000 updates."""
+
+
+class Choice(NamedTuple):
+    """The candidates of a batch of queries; the last one is the null passage."""
+
+    ids: np.ndarray  # int64 (query, candidate)
+    there: np.ndarray  # bool (query, candidate)
+    scores: np.ndarray  # float (query, candidate): of the source, 0 where it has none
+
+
+@final
+class RetrievalModel(PreTrainedModel):
+    """A reader, and beside it as its source of candidates needs: a retriever; the scale a and the null logit b.
+
+    Logits of candidates that a source without a learned score found are \\(\\exp(a) \\, s(x, z)\\), that of the null
+    passage is b. A learned retriever scores the null passage like any other: as empty title and text.
+    """
+
+    config_class = BertConfig
+    base_model_prefix = "reader"
+    _supports_sdpa = True
+    _supports_attention_backend = True
+
+    def __init__(self, reader: BertForMaskedLM, source: Source, retriever: Retriever | None = None) -> None:
+        """
+        Args:
+            reader: Taken as it is; its weights are not copied.
+            source: Where candidates come from.
+            retriever: For `"frozen"` and `"learned"`.
+
+        Raises:
+            UserError: A retriever is missing, or there is one without use.
+        """
+        super().__init__(reader.config)
+        if (retriever is not None) != (source in ("frozen", "learned")):
+            raise UserError(
+                f"A retriever belongs to the sources frozen and learned, and they need one. Got source = {source} "
+                f"{'with' if retriever is not None else 'without'} one."
+            )
+        self.reader, self.source = reader, source
+        self.retriever = retriever.requires_grad_(source == "learned") if retriever is not None else None
+        if source in ("bm25", "frozen"):
+            self.scale = nn.Parameter(torch.zeros(()))
+        if source not in ("none", "learned"):
+            self.null_logit = nn.Parameter(torch.tensor(_NULL_LOGIT))
+        self.library: Library | None = None
+        self.retriever_frozen = False
+        """Whether scores carry no gradient just now, so that the retriever stays as it is."""
+        self.record: list[dict[str, float]] | None = None
+        """Where the loss says what it was made of; None: nowhere."""
+
+    # -- candidates ---------------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def choose(
+        self,
+        input_ids: Int[Tensor, "query token"],
+        attention_mask: Int[Tensor, "query token"] | None,
+        k: int,
+        gold: np.ndarray,
+        draws: np.ndarray,
+        exclude: Sequence[Sequence[int]],
+        null_only: np.ndarray,
+    ) -> Choice:
+        """The candidates of each query, selected without gradient.
+
+        Args:
+            input_ids: `[CLS] x [SEP]`, masked.
+            attention_mask: 0 at padding.
+            k: Passages of each query, for sources that search.
+            gold: int64 (query,), the passage that answers it; −1: none does.
+            draws: int64 (query,), from which a random passage follows.
+            exclude: Ids that each query must not read.
+            null_only: Bool (query,), whether it reads the null passage alone.
+        """
+        num = len(input_ids)
+        ids, scores = np.empty((num, 0), dtype=np.int64), np.empty((num, 0))
+        if self.source == "gold":
+            ids = gold[:, None]
+        elif self.source == "random":
+            ids = self._drawn(draws, gold)[:, None]
+        elif self.source != "none" and not null_only.all():
+            ids, scores = self._searched(input_ids, attention_mask, k, exclude)
+        if scores.shape != ids.shape:
+            scores = np.zeros(ids.shape)
+        there = (ids != NULL) & ~null_only[:, None]
+        null = np.full((num, 1), NULL)
+        return Choice(
+            ids=np.concatenate([np.where(there, ids, NULL), null], axis=1),
+            there=np.concatenate([there, np.ones((num, 1), dtype=bool)], axis=1),
+            scores=np.concatenate([np.where(there, scores, 0.0), np.zeros((num, 1))], axis=1),
+        )
+
+    def _drawn(self, draws: np.ndarray, gold: np.ndarray) -> np.ndarray:
+        """A passage of each query, uniform among those that do not answer it; −1 where there is none."""
+        num = len(self._library())
+        others = num - (gold != NULL)
+        drawn = draws % np.maximum(others, 1)
+        drawn = drawn + ((gold != NULL) & (drawn >= gold))
+        return np.where(others > 0, drawn, NULL)
+
+    def _searched(
+        self, input_ids: Tensor, attention_mask: Tensor | None, k: int, exclude: Sequence[Sequence[int]]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        library = self._library()
+        if self.source == "bm25":
+            special = library.vocabulary.is_special
+            found = library.by_words([row[~special[row]] for row in input_ids.cpu().numpy()], k, exclude)
+        else:
+            assert self.retriever is not None
+            if library.dense is None:
+                library.dense = library.embed(self.retriever.passages)
+            training = self.retriever.training
+            vectors = self.retriever.eval().queries(input_ids, attention_mask)
+            self.retriever.train(training)
+            found = library.by_vectors(vectors, k, exclude)
+            found = found._replace(scores=found.scores / vectors.shape[-1] ** 0.5)
+        return found.ids, found.scores
+
+    def _library(self) -> Library:
+        if self.library is None:
+            raise UserError(
+                f"A model whose passages come from {self.source} needs a library. Got none.\n"
+                "Set model.library = Library(passages, tokenizer) before training or scoring."
+            )
+        return self.library
+
+    # -- scores and likelihoods ---------------------------------------------------------------------------------------
+
+    def logits(
+        self, input_ids: Int[Tensor, "query token"], attention_mask: Int[Tensor, "query token"] | None, choice: Choice
+    ) -> Float[Tensor, "query candidate"]:
+        """f(x, z) of each candidate, with fresh weights and their gradient; anything at masked candidates."""
+        device = input_ids.device
+        if self.source == "learned" and choice.there[:, :-1].any():
+            with torch.set_grad_enabled(torch.is_grad_enabled() and not self.retriever_frozen):
+                return self._learned(input_ids, attention_mask, choice)
+        dtype = next(self.reader.parameters()).dtype
+        scores = torch.from_numpy(choice.scores).to(device, dtype)
+        if self.source in ("bm25", "frozen"):
+            scores = self.scale.exp() * scores
+        if self.source in ("none", "learned"):
+            return scores
+        return torch.cat([scores[:, :-1], self.null_logit.to(dtype).expand(len(scores), 1)], dim=1)
+
+    def _learned(self, input_ids: Tensor, attention_mask: Tensor | None, choice: Choice) -> Tensor:
+        assert self.retriever is not None
+        queries = self.retriever.queries(input_ids, attention_mask)
+        distinct, places = np.unique(choice.ids, return_inverse=True)
+        vectors = self._library().vectors(self.retriever.passages, distinct.tolist())
+        chosen = vectors[torch.from_numpy(places.reshape(choice.ids.shape)).to(vectors.device)]
+        return (queries[:, None] * chosen).sum(dim=-1) / queries.shape[-1] ** 0.5
+
+    def log_likelihoods(
+        self,
+        input_ids: Int[Tensor, "query token"],
+        attention_mask: Int[Tensor, "query token"] | None,
+        labels: Int[Tensor, "query token"],
+        choice: Choice,
+    ) -> tuple[Float[Tensor, "query candidate target"], Bool[Tensor, "query target"]]:
+        r"""\(\log p(y_j \mid z, x)\) of each masked token with each candidate, and which targets there are.
+
+        The reader sees `[CLS] x [SEP] z [SEP]`, segments 0 and 1; only candidates that are there cost a pass.
+        """
+        lengths = _lengths(input_ids, attention_mask)
+        queries = [row[:length] for row, length in zip(input_ids.cpu().numpy(), lengths, strict=True)]
+        pairs = np.argwhere(choice.there)
+        tokens, segments, real = self._pairs(queries, pairs, choice.ids)
+        device = input_ids.device
+        inputs = [torch.from_numpy(array).to(device) for array in (tokens, real, segments)]
+        names = ("input_ids", "attention_mask", "token_type_ids")
+        states = self.reader.bert(**dict(zip(names, inputs, strict=True))).last_hidden_state
+        asked = labels != _UNSUPERVISED
+        num_targets = max(int(asked.sum(dim=1).max()), 1)
+        return self._gathered(states, labels, asked, pairs, (*choice.ids.shape, num_targets))
+
+    def _pairs(
+        self, queries: list[np.ndarray], pairs: np.ndarray, ids: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Tokens, segments and what is no padding of each (query, candidate) that is read."""
+        limit, pad, end = int(self.config.max_position_embeddings), 0, None
+        rows = []
+        for query, candidate in pairs:
+            x = queries[query]
+            end = x[-1]  # the query's own [SEP] closes the passage too
+            id = int(ids[query, candidate])
+            body = self._library().body(id) if id != NULL else np.empty(0, dtype=np.int64)
+            rows.append((x, np.append(body[: max(limit - len(x) - 1, 0)], end)))
+        longest = max(len(x) + len(z) for x, z in rows)
+        pad = int(self.config.pad_token_id or 0)
+        tokens = np.full((len(rows), longest), pad, dtype=np.int64)
+        segments, real = np.zeros_like(tokens), np.zeros_like(tokens)
+        for row, (x, z) in enumerate(rows):
+            tokens[row, : len(x)], tokens[row, len(x) : len(x) + len(z)] = x, z
+            segments[row, len(x) : len(x) + len(z)] = 1
+            real[row, : len(x) + len(z)] = 1
+        return tokens, segments, real
+
+    def _gathered(
+        self, states: Tensor, labels: Tensor, asked: Tensor, pairs: np.ndarray, shape: tuple[int, int, int]
+    ) -> tuple[Tensor, Tensor]:
+        of_pair, candidate = (torch.from_numpy(column.copy()).to(states.device) for column in pairs.T)
+        asked_of_pair = asked[of_pair]  # (pair, token of the query)
+        pair, place = asked_of_pair.nonzero(as_tuple=True)
+        predicted = self.reader.cls(states[pair, place]).float().log_softmax(dim=-1)
+        if states.dtype == torch.float64:
+            predicted = self.reader.cls(states[pair, place]).log_softmax(dim=-1)
+        values = predicted.gather(1, labels[of_pair[pair], place][:, None])[:, 0]
+        rank = asked.cumsum(dim=1) - 1  # which target of its query a masked token is
+        index = (of_pair[pair], candidate[pair], rank[of_pair[pair], place])
+        logs = values.new_zeros(shape).index_put(index, values)
+        targets = torch.arange(shape[2], device=states.device) < asked.sum(dim=1, keepdim=True)
+        return logs, targets
+
+
+_UNSUPERVISED = -100  # as in `objectives`, a room below which this one lies
+
+
+def _lengths(input_ids: Tensor, attention_mask: Tensor | None) -> list[int]:
+    if attention_mask is None:
+        return [input_ids.shape[1]] * len(input_ids)
+    return attention_mask.sum(dim=1).tolist()

@@ -1,0 +1,99 @@
+"""`data index`: build, look up, and what is told when it cannot."""
+
+import json
+
+import pytest
+
+pytest.importorskip("bm25s")
+
+
+@pytest.fixture
+def built(infoflow, tmp_path):
+    (tmp_path / "own.txt").write_text("ada lund lives in oslo\nben roth is a baker\n\nben roth is a baker\n")
+    answer = infoflow("data", "index", "own.txt", "--out", "found")
+    assert answer.code == 0, answer.err
+    assert answer.out == "found: 3 passages, 1 repeated\n"
+    return tmp_path / "found"
+
+
+def test_build_and_look_up(infoflow, built):
+    answer = infoflow("data", "index", "found", "--ask", "Where does Ada live?", "--ask", "unicorn", "--top", "1")
+    assert answer.code == 0
+    assert "ada lund lives in oslo" in answer.out
+    assert "baker" not in answer.out
+    assert "unicorn: no passage shares a word with it" in answer.out
+    assert infoflow("data", "index", "found").out == "found: 3 passages, 1 repeated\n"
+
+
+def test_facts_and_benchmarks_are_indexed(infoflow, tmp_path):
+    answer = infoflow("data", "index", "facts:20", "--out", "facts", "--ask", "the birthplace of ada lund")
+    assert answer.code == 0
+    assert answer.out.startswith("facts: ")
+    (tmp_path / "beir").mkdir()
+    (tmp_path / "beir" / "corpus.jsonl").write_text(json.dumps({"_id": "x", "title": "T", "text": "a line"}) + "\n")
+    (tmp_path / "beir" / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": "line?"}) + "\n")
+    (tmp_path / "beir" / "qrels").mkdir()
+    (tmp_path / "beir" / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\tx\t1\n")
+    answer = infoflow("data", "index", "beir", "--out", "b", "--ask", "line")
+    assert "T: a line" in answer.out
+
+
+def test_documents_become_passages(infoflow, tmp_path):
+    rows = "said,book\none two,x\nthree,x\nfour,y\n"
+    (tmp_path / "own.csv").write_text(rows)
+    from infoflow.corpus import load_corpus
+    from infoflow.retrieval._passage_index import _of_corpus
+
+    corpus = load_corpus(tmp_path / "own.csv", text_column="said", document_column="book")
+    assert list(_of_corpus(corpus)) == ["one two three", "four"]
+
+
+def test_a_dense_index_needs_its_retriever(infoflow, tmp_path):
+    from infoflow.corpus import generate_facts
+    from infoflow.retrieval import RetrieverConfig, build_retriever
+
+    tokenizer = generate_facts().tokenizer(max_length=32)
+    shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    config = RetrieverConfig(vocab_size=len(tokenizer), max_position_embeddings=32, vector_width=4, **shape)
+    for seed in (0, 1):
+        build_retriever(config, seed).save_pretrained(tmp_path / f"r{seed}")
+        tokenizer.save_pretrained(tmp_path / f"r{seed}")
+    ask = ["--ask", "the birthplace of ada lund", "--top", "2"]
+    answer = infoflow("data", "index", "facts:20", "--out", "dense", "--retriever", "r0", *ask)
+    assert answer.code == 0, answer.err
+    again = infoflow("data", "index", "dense", "--retriever", "r0", *ask)
+    assert answer.out.split("\n", 1)[1] == again.out
+    for wrong, told in (
+        ([], "--retriever"),
+        (["--retriever", "r1"], "digest"),
+        (["--retriever", "own"], "No retriever"),
+    ):
+        refused = infoflow("data", "index", "dense", *wrong, *ask)
+        assert refused.code == 2
+        assert told in refused.err
+
+
+@pytest.mark.parametrize("name", ["passages/passages.arrow", "index/terms.json", "index/index.json"])
+def test_a_damaged_index_is_refused(infoflow, built, name):
+    path = built / name
+    path.write_bytes(path.read_bytes()[:-3])
+    refused = infoflow("data", "index", "found", "--ask", "ada")
+    assert refused.code == 2
+    assert "damaged" in refused.err
+    assert "Traceback" not in refused.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["nowhere"], "holds no passages"),
+        (["nowhere", "--out", "x"], "No corpus"),
+        (["facts:x", "--out", "x"], "facts:256"),
+        (["found", "--top", "0"], "--top"),
+        (["found", "--retriever", "r"], "--retriever"),
+    ],
+)
+def test_mistakes_are_told(infoflow, built, arguments, told):
+    answer = infoflow("data", "index", *arguments)
+    assert answer.code == 2
+    assert told in answer.err
