@@ -28,7 +28,7 @@ _HEAD = (
 )
 
 TASK_SCORES = TableSchema(
-    name="task_scores",
+    name="tuned_scores",  # a study's `task_scores` are of pretraining
     version=1,
     description="How well tuned models do: one row a metric, part and seed of tuning.",
     columns=(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -96,3 +96,8 @@ class AbstractTask(AbstractObjective):
     @abstractmethod
     def scores(self, predictions: Predictions, corpus: Corpus, train: Corpus) -> list[Score]:
         """The task's metrics, the main one first; `train` is what a guess without reading may know."""
+
+    def right(self, predictions: Predictions, corpus: Corpus) -> Bool[np.ndarray, " example"]:
+        """Which answers count as right, by default those that are what was wanted, to the letter."""
+        pairs = zip(predictions.said, predictions.wanted, strict=True)
+        return np.array([said == wanted for said, wanted in pairs], dtype=bool)

@@ -1,0 +1,65 @@
+"""Loss change allocation for every seed that `tune` trains."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from infoflow.dynamics import Recording
+from infoflow.foundation import UserError, current_display
+from infoflow.models import Model
+from infoflow.training import TrainingData, TrainingHook
+
+from ._task import AbstractTask, TaskData
+from ._task_model import task_model
+from ._task_parts import task_tokenizer, task_vocabulary
+from ._tune_config import TuneConfig
+from ._tuned import TunedModel
+from ._tuning_allocation import TuningAllocation, tuning_allocation
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class AllocationHooks:
+    """What `tune` takes as `hooks` for full tuning: who learned the task, with each seed.
+
+    Where learning rates are chosen, with the first seed, that seed is not recorded unless it is the only one: of all
+    its trainings only one stays, and a recording costs about as much as a training.
+    """
+
+    model: Model
+    data: TaskData
+    task: AbstractTask
+    config: TuneConfig
+    folder: Path
+    """Where recordings are kept."""
+    tokens: int = 1024
+    """Of the training examples on which the loss is taken."""
+
+    def __call__(self, seed: int, rate: float) -> Sequence[TrainingHook]:
+        """The recorder of one training; none where its parameters have no known parts, which is told."""
+        if len(self.config.rates) > 1 and len(self.config.seeds) > 1 and seed == self.config.seeds[0]:
+            return ()
+        module = task_model(self.model, self.task, seed)
+        try:
+            return (
+                TuningAllocation(self.task, self._training(), module, tokens=self.tokens, out=self._path(seed, rate)),
+            )
+        except UserError as error:
+            current_display().note(f"Nothing is said of who learned {self.task.task} in {self.model.name}: {error}")
+            return ()
+
+    def table(self, models: Sequence[TunedModel]) -> pd.DataFrame | None:
+        """The table TUNING_ALLOCATION without the columns of TUNED; None where nothing was recorded."""
+        recorded = [(one, self._path(one.seed, one.learning_rate)) for one in models]
+        frames = [tuning_allocation(Recording.read(path), one.seed) for one, path in recorded if path.is_dir()]
+        return pd.concat(frames, ignore_index=True) if frames else None
+
+    def _path(self, seed: int, rate: float) -> Path:
+        return self.folder / f"seed-{seed}-rate-{rate}"
+
+    def _training(self) -> TrainingData:
+        tokenizer, longest = task_tokenizer(self.model), self.model.max_tokens
+        length = self.config.max_length if longest is None else min(self.config.max_length, longest)
+        rows = self.task.rows(self.data.train, tokenizer, length)
+        return TrainingData(source=rows, vocabulary=task_vocabulary(tokenizer), tokenizer=tokenizer)

@@ -1,0 +1,64 @@
+"""Where in a passage an answer stands: at the character that is given, or else nearby."""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from infoflow.corpus import Corpus, Sentence
+from infoflow.foundation import UserError, current_display
+
+NOWHERE = "answer not in the passage"
+
+
+class Place(NamedTuple):
+    """Characters of a passage, from `start` to before `end`."""
+
+    start: int
+    end: int
+
+
+def place_of(text: str, answer: str, start: int) -> Place | None:
+    """The place of `answer` at `start`; where it is not there the nearest one, without regard to case and spacing.
+
+    None where the passage holds it nowhere. White space around the answer is no part of its place.
+    """
+    words = answer.split()
+    start += len(answer) - len(answer.lstrip())
+    if not words:
+        return None
+    if text.startswith(answer.strip(), start):
+        return Place(start, start + len(answer.strip()))
+    pattern = re.compile(r"\s+".join(map(re.escape, words)), re.IGNORECASE)
+    found = [Place(*match.span()) for match in pattern.finditer(text)]
+    return min(found, key=lambda place: abs(place.start - start), default=None)
+
+
+def first_place(sentence: Sentence) -> Place | None:
+    """The place of the first of a question's answers that the passage holds."""
+    starts = sentence.answer_starts or [0] * len(sentence.answers or ())
+    places = (
+        place_of(sentence.text, answer, start) for answer, start in zip(sentence.answers or (), starts, strict=True)
+    )
+    return next((place for place in places if place is not None), None)
+
+
+def askable_spans(corpus: Corpus) -> tuple[Corpus, Mapping[str, int]]:
+    """The questions whose answer stands in the passage, or that have none, and how many others there are, by reason.
+
+    Raises:
+        UserError: The corpus has no questions with answers, or no answer stands in its passage.
+    """
+    corpus.require("question", "answers")
+    kept = np.array([not one.answers or first_place(one) is not None for one in corpus])
+    if not kept.any():
+        raise UserError(
+            f"The answers of {corpus.name} must stand in its passages. None of {len(corpus):,} does, such as "
+            f"{(corpus[0].answers or [''])[0][:60]!r}.\nGive the passage as text; or tune a model that writes answers."
+        )
+    if kept.all():
+        return corpus, {}
+    left_out = int((~kept).sum())
+    current_display().note(f"{corpus.name}: {left_out} questions whose answer the passage does not hold were left out.")
+    return corpus.select(kept), {NOWHERE: left_out}

@@ -1,0 +1,89 @@
+"""Other tasks as writing: what is asked and the answer in words, for models that only write."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from infoflow.corpus import Corpus, Sentence
+from infoflow.foundation import UserError
+
+from ._choice import right_places
+from ._task import Shape, TaskData
+
+NO_ANSWER = "no answer"
+"""What is to be written where a passage does not hold the answer."""
+
+
+def as_text(data: TaskData) -> TaskData:
+    """The task as one of generation: `text` says what is asked, `translation` is the answer in words.
+
+    | shape          | text                                               | to write                        |
+    |----------------|----------------------------------------------------|---------------------------------|
+    | classification | the text, or `first: … second: …`                  | the label                       |
+    | regression     | likewise                                           | the number, to the nearest 0.2  |
+    | choice         | `question: … choices: (1) … (2) … context: …`      | the right choice                |
+    | span           | `question: … context: …`                           | the answer, or "no answer"      |
+
+    What is asked at all is said by `Generation.prefix`, such as "sentiment: ". The metric that fits is exact match:
+    `make_task(as_text(data), main="exact_match")`.
+
+    Raises:
+        UserError: Tags of words are no text; other shapes are not known.
+
+    Source: [@raffel2020exploring].
+    """
+    if data.shape == "generation":
+        return data
+    if data.shape not in (*_WAYS, "choice"):
+        raise UserError(
+            f"A task of the shape {data.shape} cannot be asked for as a text. Got {data.name}.\n"
+            f"Shapes that can: {', '.join(_WAYS)}, choice. Tag words with a model that has a head for it."
+        )
+    parts = {part: _written(getattr(data, part), data.shape) for part in ("train", "dev", "test")}
+    return replace(data, shape="generation", labels=(), **parts)
+
+
+def _written(corpus: Corpus, shape: Shape) -> Corpus:
+    if shape == "choice":
+        asked = [_chosen(*each) for each in zip(corpus, right_places(corpus).tolist(), strict=True)]
+    else:
+        asked = [_WAYS[shape](sentence) for sentence in corpus]
+    columns: dict[str, Any] = {
+        "text": [text for text, _ in asked],
+        "translation": [answers[0] for _, answers in asked],
+        "references": [answers[1:] for _, answers in asked],
+    }
+    frame = pd.DataFrame(columns)
+    return Corpus.from_frame(frame, translation="translation", references="references", name=f"{corpus.name} as text")
+
+
+def _classified(sentence: Sentence) -> tuple[str, list[str]]:
+    return _texts(sentence), [str(sentence.label)]
+
+
+def _measured(sentence: Sentence) -> tuple[str, list[str]]:
+    return _texts(sentence), [f"{round(float(str(sentence.label)) * 5) / 5:.1f}"]
+
+
+def _chosen(sentence: Sentence, right: int) -> tuple[str, list[str]]:
+    choices = sentence.choices or []
+    listed = " ".join(f"({number}) {choice}" for number, choice in enumerate(choices, start=1))
+    return f"question: {sentence.question} choices: {listed} context: {sentence.text}", [choices[right]]
+
+
+def _answered(sentence: Sentence) -> tuple[str, list[str]]:
+    text = f"question: {sentence.question} context: {sentence.text}"
+    return text, list(dict.fromkeys(sentence.answers or [])) or [NO_ANSWER]
+
+
+def _texts(sentence: Sentence) -> str:
+    return sentence.text if sentence.second is None else f"first: {sentence.text} second: {sentence.second}"
+
+
+_WAYS: dict[Shape, Callable[[Sentence], tuple[str, list[str]]]] = {
+    "classification": _classified,
+    "regression": _measured,
+    "span": _answered,
+}

@@ -1,0 +1,127 @@
+"""A model's body: all that pretraining and tuning share, without the heads that predict."""
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+from transformers import EncoderDecoderModel, PreTrainedModel
+
+from infoflow.foundation import UserError
+from infoflow.models import FastLinear, Model, ParameterGroup, load_model, without_cache
+
+from ._forward import has_segments
+from ._task_part import TaskBatch
+from ._task_rows import SEGMENTS
+
+_OF_HEADS = ("head", "pooler")  # a pooler is made anew where the pretrained model lacks one
+EMBEDDINGS = ("embeddings", "positions", "segments")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BodyGroup:
+    """One group of parameters of a body, by the name that it has in every model with this body."""
+
+    name: str
+    group: ParameterGroup
+
+    @property
+    def layer(self) -> int:
+        """Block, from 0; -1 outside of the blocks."""
+        return -1 if self.group.layer is None else self.group.layer
+
+    @property
+    def component(self) -> str:
+        """As in the anatomy; of cross-attention with "cross" in front."""
+        return f"cross {self.group.component}" if self.group.kind == "cross" else self.group.component
+
+    @property
+    def of_embeddings(self) -> bool:
+        """Whether it lies below the blocks."""
+        return self.layer < 0 and (self.group.component in EMBEDDINGS or "emb" in self.name)
+
+
+def body_groups(model: Model) -> list[BodyGroup]:
+    """The parameter groups of a model's body."""
+    every = dict(model.module.named_parameters())
+    # By identity: a matrix that is tied to an output matrix may bear that one's name.
+    inside = {parameter: name for name, parameter in model.module.base_model.named_parameters()}
+    found = [(inside.get(every[group.slice.parameter]), group) for group in model.anatomy.parameter_groups]
+    return [BodyGroup(name=name, group=group) for name, group in found if name and group.component not in _OF_HEADS]
+
+
+def body_parameters(model: Model) -> dict[str, nn.Parameter]:
+    """A body's parameters by the name that they have in every model with this body."""
+    parameters = dict(model.module.base_model.named_parameters())
+    return {one.name: parameters[one.name] for one in body_groups(model)}
+
+
+def began_as(before: Model, after: Sequence[Model]) -> Model:
+    """What the tuning of these models began from: `before`, or of two models in one (`EncoderDecoderModel`) the
+    encoder, where that alone was tuned. It shares its weights with `before`.
+
+    Raises:
+        UserError: A tuned model has another body.
+    """
+    start, module = before, before.module
+    if isinstance(module, EncoderDecoderModel) and not any(
+        isinstance(one.module, EncoderDecoderModel) for one in after
+    ):
+        start = replace(load_model(module.encoder, tokenizer=before.tokenizer), name=before.name)
+    for one in after:
+        check_bodies(start, one)
+    return start
+
+
+def check_bodies(before: Model, after: Model) -> None:
+    """Refuse models that were not tuned from `before`.
+
+    Raises:
+        UserError: Their bodies differ in their parameters, or in the shape of one.
+    """
+    ours, theirs = ({name: tuple(p.shape) for name, p in body_parameters(one).items()} for one in (before, after))
+    if ours == theirs:
+        return
+    odd = next(name for name in [*ours, *theirs] if ours.get(name) != theirs.get(name))
+    raise UserError(
+        f"A tuned model is compared with the one that its tuning began from. {odd} has the shape "
+        f"{ours.get(odd, 'none')} in {before.name} and {theirs.get(odd, 'none')} in {after.name}. Give the pretrained "
+        "model that was tuned; adapters must be merged into the weights."
+    )
+
+
+def run_body(model: Model, batch: TaskBatch) -> None:
+    """Run the stacks, without any head, on what the task's examples say; look at them with a `tap`."""
+    body = model.module.base_model
+    with FastLinear():
+        if len(model.anatomy.stacks) > 1 and "decoder_input_ids" not in batch.inputs:
+            encoder = model.module.get_encoder()
+            encoder(**_accepted(encoder, batch.inputs))
+            return
+        body(**_accepted(body, batch.inputs), **without_cache(body))
+
+
+def _accepted(module: PreTrainedModel, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    names = set(inspect.signature(module.forward).parameters) - (set() if has_segments(module) else {SEGMENTS})
+    return {name: value for name, value in inputs.items() if name in names}
+
+
+@contextmanager
+def with_weights(model: Model, values: Mapping[str, Tensor]) -> Iterator[None]:
+    """The model with other values of some of its body's parameters inside a `with` block; afterwards its own, bit for
+    bit, also after an error."""
+    parameters = body_parameters(model)
+    saved = {name: parameters[name].detach().clone() for name in values}
+    try:
+        _write(parameters, values)
+        yield
+    finally:
+        _write(parameters, saved)
+
+
+@torch.no_grad()
+def _write(parameters: Mapping[str, nn.Parameter], values: Mapping[str, Tensor]) -> None:
+    for name, value in values.items():
+        parameters[name].copy_(value)

@@ -1,0 +1,95 @@
+"""Labels of a part as numbers, and what is wrong with them."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from infoflow.corpus import Corpus
+from infoflow.foundation import UserError, as_written
+
+SEVERAL = "|"
+"""Between the labels of an example that has several."""
+
+
+def label_indices(corpus: Corpus, labels: Sequence[str]) -> Int[np.ndarray, " example"]:
+    """Which class each example is of.
+
+    Raises:
+        UserError: An example without a label, or with one that is not among `labels`.
+    """
+    places = {label: place for place, label in enumerate(labels)}
+    found = list(corpus.column("label"))
+    check_known(found, places, corpus)
+    return np.array([places[label] for label in found], dtype=np.int64)
+
+
+def label_sets(corpus: Corpus, labels: Sequence[str]) -> Float[np.ndarray, "example label"]:
+    """Which labels each example has, 1 or 0; an example may have none.
+
+    Raises:
+        UserError: A label that is not among `labels`.
+    """
+    places = {label: place for place, label in enumerate(labels)}
+    found = [several(label) for label in corpus.column("label")]
+    check_known([label for each in found for label in each], places, corpus)
+    chosen = np.zeros((len(found), len(labels)), dtype=np.float32)
+    for row, each in enumerate(found):
+        chosen[row, [places[label] for label in each]] = 1.0
+    return chosen
+
+
+def label_numbers(corpus: Corpus) -> Float[np.ndarray, " example"]:
+    """The number that each example is labelled with.
+
+    Raises:
+        UserError: A label is missing or no number.
+    """
+    found = list(corpus.column("label"))
+    values = [number(label) for label in found]
+    if (wrong := next((row for row, value in enumerate(values) if value is None), None)) is not None:
+        raise UserError(
+            f"A regression needs a number as the label of every example. {corpus.name}, example {wrong + 1}, has "
+            f"{as_written(found[wrong])}.\nName the column of the numbers (label=), or ask for classes: "
+            'shape="classification".'
+        )
+    return np.array(values, dtype=np.float64)
+
+
+def number(label: str | None) -> float | None:
+    """The number that a label is, None where it is none."""
+    try:
+        value = float(label or "")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def several(label: str | None) -> list[str]:
+    """The labels of an example that may have several: `A|B` has two, none has none."""
+    return [part for part in (piece.strip() for piece in (label or "").split(SEVERAL)) if part]
+
+
+def check_known(found: Iterable[str | None], known: Iterable[str], corpus: Corpus) -> None:
+    """Raise a UserError that names the labels of a part that the task does not know."""
+    known = dict.fromkeys(known)
+    found = list(found)
+    unknown = list(dict.fromkeys(label for label in found if label is not None and label not in known))
+    if unknown:
+        times = sum(label in set(unknown) for label in found)
+        raise UserError(
+            f"Every label of {corpus.name} must occur in training. {times:,} of its labels do not: "
+            f"{_listed(unknown)}; those of training are {_listed(list(known))}.\n"
+            "Correct them, leave those examples out, or name another column (label=)."
+        )
+    if missing := sum(label is None for label in found):
+        raise UserError(
+            f"Every example must have a label. {missing:,} of {corpus.name} have none.\n"
+            "Leave them out, or name another column (label=)."
+        )
+
+
+def _listed(labels: Sequence[str]) -> str:
+    more = f" and {len(labels) - 6:,} more" if len(labels) > 6 else ""
+    return ", ".join(as_written(label) for label in labels[:6]) + more

@@ -1,0 +1,182 @@
+"""Part of the tuned layers taken back to what they were: what the task loses, and what pretraining regains."""
+
+# K bootstrap block (64), L blocks of all stacks
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from torch import Tensor
+
+from infoflow.corpus import Corpus
+from infoflow.flow import PassOptions, Reader
+from infoflow.foundation import NUM_BLOCKS
+from infoflow.heads import SentenceScorer, loss_scores, no_loss
+from infoflow.models import Model
+from infoflow.results import ratio_estimate
+
+from ._body import BodyGroup, began_as, body_groups, body_parameters, with_weights
+from ._seeds import mean_estimate, without_tuned
+from ._tables import LAYER_SWAPS
+from ._task import AbstractTask, TaskData
+from ._task_part import TaskPart
+
+Rewound = Literal["none", "lower", "upper", "all"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Swap:
+    """Which blocks are those of the model before tuning; the blocks of an encoder come before those of its decoder."""
+
+    rewound: Rewound
+    blocks: int
+
+
+def layer_swaps(
+    before: Model,
+    after: Sequence[Model],
+    task: AbstractTask,
+    data: TaskData,
+    options: PassOptions | None = None,
+    *,
+    pretraining: Corpus | None = None,
+    examples: int = 300,
+    sentences: int = 128,
+    points: int = 6,
+) -> pd.DataFrame:
+    """The table `LAYER_SWAPS` without the columns of `TUNED`: numbers are means over seeds.
+
+    With `rewound` "lower" the embeddings and the first blocks are those from before, with "upper" the last blocks and
+    the norm above them, with "all" the whole body; the rest is tuned. The score is that of the tuned head on that body.
+    The pretraining loss is that of the pretrained head on it, in nats per predicted token; an output matrix that is
+    tied to the embeddings stays tied. Baselines: for the score the whole body from before under the tuned head, for the
+    loss the pretrained model. The models are as they were afterwards.
+
+    Args:
+        before: The pretrained model.
+        after: The models tuned from it.
+        task: What they were tuned on.
+        data: Its parts; scored is `test`.
+        options: Seed, longest text, size of batches, noise of the pretraining objective.
+        pretraining: Text for the pretraining loss; without it, or without a language-model head, that is left out.
+        examples: At most so many of `test`, chosen by hash.
+        sentences: At most so many of `pretraining`.
+        points: At most so many numbers of blocks between none and all.
+
+    Raises:
+        UserError: The models have other bodies.
+    """
+    options = options or PassOptions()
+    start = began_as(before, after)
+    part = TaskPart(task, data.test, start, options, most=examples)
+    text = _PretrainingText.of(before, pretraining, options, sentences)
+    rows = []
+    for swap in swaps(start, points):
+        scores, losses = [], []
+        for one in after:
+            with with_weights(one, _taken(start, swap, from_before=True)):
+                scores.append(part_score(one, part, data.train))
+            if text is not None:
+                with with_weights(start, _taken(one, swap, from_before=False)):
+                    losses.append(text.loss())
+        named = {"rewound": swap.rewound, "blocks": swap.blocks}
+        rows.append({**named, "quantity": "score", **mean_estimate(scores)})
+        if text is not None:
+            sums, counts = np.mean([each[0] for each in losses], axis=0), losses[0][1]
+            rows.append({**named, "quantity": "pretraining-loss", **ratio_estimate(sums, counts, float("nan"))})
+    schema = without_tuned(LAYER_SWAPS)
+    return schema.conform(_with_baselines(pd.DataFrame(rows, columns=schema.column_names)))
+
+
+def swaps(model: Model, points: int) -> list[Swap]:
+    """Nothing rewound, some lower and upper blocks (at most `points` numbers of them), and all."""
+    blocks = sum(len(stack.layers) for stack in model.anatomy.stacks)
+    between = np.unique(np.linspace(1, blocks - 1, min(points, blocks - 1)).round().astype(int)) if blocks > 1 else []
+    inner = [Swap(rewound=side, blocks=int(num)) for side in ("lower", "upper") for num in between]
+    return [Swap(rewound="none", blocks=0), *inner, Swap(rewound="all", blocks=blocks)]
+
+
+def rewound_names(model: Model, swap: Swap) -> set[str]:
+    """Names of the body's parameters that are those from before."""
+    first = {stack.name: sum(len(one.layers) for one in model.anatomy.stacks[:place])
+             for place, stack in enumerate(model.anatomy.stacks)}  # fmt: skip
+    blocks = sum(len(stack.layers) for stack in model.anatomy.stacks)
+
+    def is_rewound(one: BodyGroup) -> bool:
+        if swap.rewound in ("none", "all"):
+            return swap.rewound == "all"
+        if one.layer < 0:
+            return one.of_embeddings == (swap.rewound == "lower")
+        place = first[one.group.stack or model.anatomy.stacks[0].name] + one.layer
+        return place < swap.blocks if swap.rewound == "lower" else place >= blocks - swap.blocks
+
+    return {one.name for one in body_groups(model) if is_rewound(one)}
+
+
+def _taken(model: Model, swap: Swap, from_before: bool) -> dict[str, Tensor]:
+    """What the other model is given of this one: the rewound parameters, or all others."""
+    rewound = rewound_names(model, swap)
+    return {
+        name: parameter.detach()
+        for name, parameter in body_parameters(model).items()
+        if (name in rewound) == from_before
+    }
+
+
+def part_score(model: Model, part: TaskPart, train: Corpus) -> dict[str, Any]:
+    """The estimate columns of the task's main metric on a part."""
+    task = part.task
+    said = task.predict(model.module, part.rows, part.corpus, part.vocabulary, part.options.tokens_per_batch)
+    return dict(task.scores(said, part.corpus, train)[0].row)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _PretrainingText:
+    """Sentences that the pretraining loss is taken on, with noise that is the same for all bodies."""
+
+    scorer: SentenceScorer
+    rows: np.ndarray
+    options: PassOptions
+
+    @classmethod
+    def of(cls, model: Model, corpus: Corpus | None, options: PassOptions, sentences: int) -> "_PretrainingText | None":
+        """None where there is no text, no head, or no translation for a decoder."""
+        if corpus is None or no_pretraining_loss(model, corpus):
+            return None
+        trained = options.corruption
+        one_text = trained is not None and trained.layout == "encoder-decoder" and not trained.needs_translation
+        reader = Reader(
+            model,
+            corpus,
+            max_length=options.max_length,
+            seed=options.seed,
+            decoder=model.task == "seq2seq",
+            corruption=trained,
+            decoder_side="text" if one_text else "translation",
+        )
+        scorer = SentenceScorer(reader)
+        return cls(scorer=scorer, rows=scorer.choose(sentences, "layer-swaps"), options=options)
+
+    def loss(self) -> tuple[Float[np.ndarray, " block"], Float[np.ndarray, " block"]]:
+        """Summed nats and predicted tokens of each bootstrap block, with the weights that the model has now."""
+        sums = loss_scores(self.scorer, self.rows, [], options=self.options).sums_VKS[0]
+        assert sums.shape == (NUM_BLOCKS, 2)
+        return sums[:, 0], sums[:, 1]
+
+
+def no_pretraining_loss(model: Model, corpus: Corpus) -> str | None:
+    """Why the pretraining loss cannot be taken on this text, or None."""
+    if reason := no_loss(model):
+        return reason
+    if model.task == "seq2seq" and "translation" not in corpus.columns:
+        return f"its decoder needs translations to read, and {corpus.name} has none"
+    return None
+
+
+def _with_baselines(frame: pd.DataFrame) -> pd.DataFrame:
+    """The value of the model before tuning beside every one of the same quantity."""
+    whole = frame[frame["rewound"] == "all"].set_index("quantity")["value"]
+    return frame.assign(baseline=frame["quantity"].map(whole))

@@ -1,0 +1,254 @@
+"""`load_task`: the three parts of a task from files or corpora, checked."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from infoflow.corpus import Corpus
+from infoflow.foundation import UserError, as_written, current_display, hash64
+
+from ._answer_places import askable_spans
+from ._choice import right_places
+from ._labels import check_known, label_numbers, number, several
+from ._read_part import check_named, read_part
+from ._tags import check_tags, tag_column, tags_of
+from ._task import SHAPES, Shape, TaskData
+
+DEV_SHARE, TEST_SHARE = 0.1, 0.2
+"""Of the distinct texts of training, where there is no dev or no test part."""
+_MOST_CLASSES = 20
+"""Whole numbers of more values than this are taken for a regression."""
+_TEXTS: Mapping[Shape, tuple[str, ...]] = {
+    "classification": ("text", "label"),
+    "regression": ("text", "label"),
+    "tagging": ("words",),
+    "choice": ("text", "question", "choices", "label"),
+    "span": ("text", "question", "answers"),
+    "generation": ("text", "translation"),
+}
+"""The columns that a shape needs."""
+LabelReader = Callable[[Corpus], Iterable[Sequence[str]]]
+"""The labels that each example of a part has; of a shape without classes none."""
+
+
+def load_task(
+    name: str,
+    *,
+    train: Any,
+    dev: Any = None,
+    test: Any = None,
+    shape: Shape | None = None,
+    tags: str | None = None,
+    labels: Sequence[str] | None = None,
+    multi: bool = False,
+    seed: int = 0,
+    **columns: str | int | None,
+) -> TaskData:
+    """A task's parts, each a corpus or what one is read from: a file, a frame, a data set, `hf:NAME:SPLIT`.
+
+    | file                                                     | read as                                              |
+    |----------------------------------------------------------|------------------------------------------------------|
+    | `label<TAB>text`                                         | classification or regression                         |
+    | `label<TAB>first<TAB>second`                             | the same of pairs                                    |
+    | `class<TAB>number<TAB>first<TAB>second` (SICK)           | of pairs; the number where `shape` is `"regression"` |
+    | `word<TAB>tag`, blank lines between sentences; `.conllu` | tagging                                              |
+    | SQuAD's `.json`                                          | span: answers that stand in passages                 |
+    | `.jsonl`, `.csv`, `.parquet`, `.tsv` with a header       | by usual or given names of columns                   |
+
+    Where `shape` is not given it is read off the columns of training: `choices` make a choice, `answers` a span, a
+    label a classification or regression, tags of words a tagging, a `translation` a generation. Labels are taken for
+    numbers, so that a regression is meant, where all are and one has a fraction or they are more than 20; a note says
+    so.
+
+    A part that is missing is split off training by the content of the texts (`Corpus.split`): 0.1 of the texts for dev,
+    0.2 for test, and near duplicates of theirs leave training; a note says so. Examples without a label are left
+    out, and questions whose answers their passages do not hold.
+
+    Args:
+        name: Of the task, for tables.
+        train: The part to train on.
+        dev: The part to choose on.
+        test: The part to report on.
+        shape: What is asked.
+        tags: The column of the tags, of words.
+        labels: The classes in their order; default: those of training, first seen first.
+        multi: An example may have several labels, joined by `|`, or none.
+        seed: Of the split.
+        columns: Names of columns, or numbers from 0 of a file without names: `text`, `second`, `label`, `question`,
+            `choices`, `answers`, `answer_starts`, `translation`, `references`.
+
+    Raises:
+        UserError: A part cannot be read, lacks a column, or has labels that training lacks; fewer than two classes; a
+            class without examples; a label that is no number where numbers are needed.
+    """
+    named = check_named(columns)
+    check_shape(shape)
+    left_out: Counter[str] = Counter()
+    parts = {
+        part: read_part(source, shape, named, tags)
+        for part, source in (("train", train), ("dev", dev), ("test", test))
+        if source is not None
+    }
+    shape = shape or _shape_of(parts["train"], name)
+    for corpus in parts.values():
+        _check_columns(corpus, shape)
+    if shape in ("classification", "regression", "choice") and not multi:
+        parts = {part: _labelled(corpus, part, left_out) for part, corpus in parts.items()}
+    if shape == "span":
+        parts = {part: _askable(corpus, part, left_out) for part, corpus in parts.items()}
+    read_labels = _label_reader(shape, parts["train"], multi, tags)
+    parts = _split(parts, name, seed, left_out, read_labels)
+    classes = _classes(parts, shape, labels, read_labels)
+    return TaskData(name=name, shape=shape, labels=classes, left_out=dict(left_out), **parts)
+
+
+def check_shape(shape: str | None) -> None:
+    """Raise a UserError unless there is such a shape, or none was named."""
+    if shape is not None and shape not in SHAPES:
+        raise UserError(f"shape must be one of {', '.join(SHAPES)}. Got {as_written(shape)}.")
+
+
+def _shape_of(corpus: Corpus, name: str) -> Shape:
+    columns = corpus.columns
+    if "choices" in columns:
+        return "choice"
+    if "answers" in columns:
+        return "span"
+    if "label" in columns:
+        return _of_labels(corpus, name)
+    if "words" in columns:
+        return "tagging"
+    if "translation" in columns:
+        return "generation"
+    raise UserError(
+        f"What is asked of {corpus.name} cannot be told from its columns, {', '.join(sorted(columns))}.\n"
+        "Name the column of the labels (label=), or give shape=."
+    )
+
+
+def _of_labels(corpus: Corpus, name: str) -> Shape:
+    found = {label for label in corpus.column("label") if label is not None}
+    values = [number(label) for label in found]
+    numbers = [value for value in values if value is not None]
+    if len(numbers) < len(values) or (len(found) <= _MOST_CLASSES and all(value == value // 1 for value in numbers)):
+        return "classification"
+    current_display().note(
+        f'{name}: its labels are numbers, so it is taken for a regression (shape="classification" for classes).'
+    )
+    return "regression"
+
+
+def _check_columns(corpus: Corpus, shape: Shape) -> None:
+    needed = _TEXTS.get(shape, ("text",))
+    if missing := [column for column in needed if column not in corpus.columns]:
+        how = (
+            "Tags are of words: read word<TAB>tag lines, CoNLL-U, or a data set with words=."
+            if shape == "tagging"
+            else ("Name its columns: " + ", ".join(f"{column}=" for column in missing) + ".")
+        )
+        raise UserError(
+            f"A task of the shape {shape} needs {', '.join(needed)}. {corpus.name} has "
+            f"{', '.join(sorted(corpus.columns))}.\n{how}"
+        )
+
+
+def _labelled(corpus: Corpus, part: str, left_out: Counter[str]) -> Corpus:
+    """The examples that have a label."""
+    rows = [row for row, label in enumerate(corpus.column("label")) if label is not None]
+    if len(rows) < len(corpus):
+        left_out[f"{part}: without a label"] += len(corpus) - len(rows)
+    if not rows:
+        raise UserError(
+            f"No example of {corpus.name} has a label.\nName the column of the labels (label=), or leave this part out."
+        )
+    return corpus if len(rows) == len(corpus) else corpus.select(rows)
+
+
+def _askable(corpus: Corpus, part: str, left_out: Counter[str]) -> Corpus:
+    """The questions whose answer stands in the passage, or that have none."""
+    kept, reasons = askable_spans(corpus)
+    left_out.update({f"{part}: {reason}": count for reason, count in reasons.items()})
+    return kept
+
+
+def _split(
+    parts: dict[str, Corpus], name: str, seed: int, left_out: Counter[str], read_labels: LabelReader
+) -> dict[str, Corpus]:
+    """All three parts; those that are missing are split off training, without labels that are then left in none of
+    it."""
+    missing = [part for part in ("dev", "test") if part not in parts]
+    if not missing:
+        return parts
+    shares = [share if part in missing else 0.0 for part, share in (("dev", DEV_SHARE), ("test", TEST_SHARE))]
+    # Training may be what another split left: by the same numbers none of it would fall into a part.
+    apart = hash64("task-parts", seed, *missing) % 2**31
+    split = parts["train"].split(seed=apart, validation=shares[0], test=shares[1])
+    for part, reasons in split.left_out.items():
+        for reason, count in reasons.items():
+            left_out[f"{'dev' if part == 'validation' else part}: {reason}"] += count
+    found = {"train": split.train, "dev": split.validation or parts.get("dev"), "test": split.test or parts.get("test")}
+    parts = {part: corpus for part, corpus in found.items() if corpus is not None}
+    known = {label for labels in read_labels(parts["train"]) for label in labels}
+    for part in missing:
+        asked = np.array([known.issuperset(labels) for labels in read_labels(parts[part])])
+        if not asked.all():
+            left_out[f"{part}: a label that training lacks"] += int((~asked).sum())
+            parts[part] = parts[part].select(asked)
+    sizes = ", ".join(f"{part} {len(corpus):,}" for part, corpus in parts.items())
+    current_display().note(
+        f"{name}: {' and '.join(missing)} split off training by the content of the texts ({split.rule}): {sizes}."
+    )
+    return parts
+
+
+def _label_reader(shape: Shape, train: Corpus, multi: bool, tags: str | None) -> LabelReader:
+    if shape == "tagging":
+        column = tag_column(train, tags)
+        return lambda corpus: tags_of(corpus, column)
+    if shape == "classification" and multi:
+        return lambda corpus: map(several, corpus.column("label"))
+    if shape == "classification":
+        return lambda corpus: ([str(label)] for label in corpus.column("label"))
+    return lambda corpus: ([] for _ in range(len(corpus)))
+
+
+def _classes(
+    parts: Mapping[str, Corpus], shape: Shape, labels: Sequence[str] | None, read_labels: LabelReader
+) -> tuple[str, ...]:
+    for corpus in parts.values():
+        if shape == "regression":
+            label_numbers(corpus)
+        if shape == "choice":
+            right_places(corpus)
+    if shape not in ("classification", "tagging"):
+        return ()
+    found = {part: [label for each in read_labels(corpus) for label in each] for part, corpus in parts.items()}
+    classes = _known(parts["train"], found["train"], labels, shape)
+    for part in ("dev", "test"):
+        check_known(found[part], classes, parts[part])
+    return classes
+
+
+def _known(train: Corpus, found: Sequence[str], labels: Sequence[str] | None, shape: Shape) -> tuple[str, ...]:
+    """The classes or tags of training; those that were given must all occur."""
+    classes = tuple(dict.fromkeys(found))
+    what = "class" if shape == "classification" else "tag"
+    if labels is not None:
+        check_known(found, labels, train)
+        if empty := [label for label in labels if label not in set(classes)]:
+            raise UserError(
+                f"Every {what} must have an example in training. {train.name} has none of "
+                f"{', '.join(map(as_written, empty))}.\nLeave it out of labels, or give examples."
+            )
+        classes = tuple(labels)
+    if shape == "tagging":
+        check_tags(classes)
+    if len(classes) < 2:
+        kinds = {"class": "A classification needs at least two classes", "tag": "Tagging needs at least two tags"}
+        raise UserError(
+            f"{kinds[what]}. {train.name} has {len(classes)}: {', '.join(map(as_written, classes)) or 'none'}.\n"
+            f"Name another column ({'label=' if what == 'class' else 'tags='}), or give more data."
+        )
+    return classes

@@ -1,0 +1,70 @@
+"""`make_task`: the objective of a task's data."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from infoflow.foundation import UserError
+
+from ._choice import Choice
+from ._classification import Classification
+from ._generation import Generation
+from ._regression import Regression
+from ._span_extraction import SpanExtraction
+from ._tagging import Tagging
+from ._tags import tag_column
+from ._task import AbstractTask, Shape, TaskData
+
+
+def make_task(data: TaskData, **options: Any) -> AbstractTask:
+    """The task that asks what `data` asks, an objective for `training.train`; `options` are fields of its class.
+
+    Raises:
+        UserError: No class of the shape, or no such option.
+    """
+    if data.shape not in MAKERS:
+        raise UserError(f"No task of the shape {data.shape} can be made. Shapes: {', '.join(MAKERS)}.")
+    task: Any = MAKERS[data.shape](data)
+    known = [field.name for field in fields(task)]
+    if unknown := [option for option in options if option not in known]:
+        raise UserError(
+            f"A task of the shape {data.shape} has no option {unknown[0]}. Its options: {', '.join(known)}."
+        )
+    return replace(task, **options)
+
+
+def _classification(data: TaskData) -> Classification:
+    known = {*data.labels}
+    several = any(label is None or label not in known for label in data.train.column("label"))
+    return Classification(task=data.name, labels=data.labels, multi=several)
+
+
+def _regression(data: TaskData) -> Regression:
+    return Regression.of(data.name, data.train)
+
+
+def _tagging(data: TaskData) -> Tagging:
+    return Tagging(task=data.name, labels=data.labels, column=tag_column(data.train, None, data.labels))
+
+
+def _choice(data: TaskData) -> Choice:
+    return Choice(task=data.name)
+
+
+def _span(data: TaskData) -> SpanExtraction:
+    return SpanExtraction(task=data.name, nullable=any(not answers for answers in data.train.column("answers")))
+
+
+def _generation(data: TaskData) -> Generation:
+    return Generation(task=data.name)
+
+
+MAKERS: Mapping[Shape, Callable[[TaskData], AbstractTask]] = {
+    "classification": _classification,
+    "regression": _regression,
+    "tagging": _tagging,
+    "choice": _choice,
+    "span": _span,
+    "generation": _generation,
+}
+"""How a task of each shape is made of its data."""

@@ -1,0 +1,104 @@
+"""The model that further pretraining begins from, and whether an objective fits it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transformers import EncoderDecoderModel, PreTrainedModel, PreTrainedTokenizerBase, T5ForConditionalGeneration
+
+from infoflow.architectures import Layout
+from infoflow.foundation import UserError
+from infoflow.models import Model, Task, load_model
+from infoflow.objectives import AbstractObjective, Vocabulary
+
+from ._extended_vocabulary import ExtendedVocabulary, add_tokens
+
+_TASKS: Mapping[Layout, tuple[Task, str, str]] = {
+    "encoder": ("masked-lm", "an encoder with a head for masked language modelling", "AutoModelForMaskedLM"),
+    "decoder": ("causal-lm", "a decoder with a language-model head", "AutoModelForCausalLM"),
+    "encoder-decoder": ("seq2seq", "an encoder and a decoder (EncoderDecoderModel or T5)", "AutoModelForSeq2SeqLM"),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Parent:
+    """A model to train on, with its tokenizers."""
+
+    module: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    target_tokenizer: PreTrainedTokenizerBase | None  # of what it writes, where that is another language
+    digest: str
+    """Of its weights and configuration as they were found."""
+    positions: int
+    """Tokens of a text at most."""
+
+    def extended(self, vocabulary: ExtendedVocabulary, objective: AbstractObjective) -> "Parent":
+        """The parent with new tokens, its module changed in place; the digest stays that of what was found.
+
+        A model that translates gets them for what it reads alone.
+        """
+        add_tokens(self.module, vocabulary, decoder=not objective.needs_translation)
+        return Parent(
+            module=self.module,
+            tokenizer=vocabulary.tokenizer,
+            target_tokenizer=self.target_tokenizer,
+            digest=self.digest,
+            positions=self.positions,
+        )
+
+
+def load_parent(source: str | Path, objective: AbstractObjective, positions: int = 512) -> Parent:
+    """The model in a folder or of that name, on the CPU, to be trained with `objective` on texts of `positions` tokens,
+    or of as many as it can read.
+
+    A tokenizer without a padding token, as GPT-2's, pads with its last one: padding lies on the right, where no causal
+    position sees it and nothing is asked.
+
+    Raises:
+        UserError: It cannot be loaded, or the objective does not fit it.
+    """
+    model = load_model(source, device="cpu")
+    own: Any = model.require_tokenizer()
+    if own.pad_token_id is None and own.eos_token_id is not None:
+        own.pad_token = own.eos_token
+    limits = [limit for limit in (model.max_tokens, model.max_target_tokens) if limit is not None]
+    positions = min([positions, *limits])
+    check_fits(objective, model, positions)
+    return Parent(
+        module=model.module.train(),
+        tokenizer=own,
+        target_tokenizer=model.target_tokenizer or (own if objective.needs_translation else None),
+        digest=model.digest,
+        positions=positions,
+    )
+
+
+def check_fits(objective: AbstractObjective, model: Model, positions: int) -> None:
+    """Raise a UserError where the objective cannot go on training the model, on texts of so many tokens."""
+    if objective.layout not in _TASKS or objective.teacher or objective.exports_a_part:
+        raise UserError(
+            f"{objective.name} trains more than a model folder holds, so it cannot start from one. Got {model.name}.\n"
+            "Start an objective of one model, such as masked-lm or causal-lm; in a study, [domain] continues any."
+        )
+    task, wanted, loader = _TASKS[objective.layout]
+    stacks = isinstance(model.module, EncoderDecoderModel | T5ForConditionalGeneration)
+    if model.task != task or (task == "seq2seq" and not stacks):
+        raise UserError(
+            f"{objective.name} trains {wanted}. {model.name} is a {type(model.module).__name__}.\n"
+            f"Start from a model that {loader} loads, or choose an objective that fits: {_fitting(model.task)}."
+        )
+    vocabulary = Vocabulary.from_tokenizer(model.require_tokenizer())
+    if task == "masked-lm" and vocabulary.mask is None:
+        raise UserError(f"{objective.name} needs a mask token. The tokenizer of {model.name} has none. Give another.")
+    needed, have = objective.num_sentinels(positions), len(vocabulary.sentinels)
+    if needed > have:
+        raise UserError(
+            f"{objective.name} needs {needed} sentinel tokens (<extra_id_0>, ...). The tokenizer of {model.name} has "
+            f"{have}.\nStart from a model that was trained with them, as T5 was, or lower model.positions."
+        )
+
+
+def _fitting(task: str) -> str:
+    examples = {"masked-lm": "masked-lm", "causal-lm": "causal-lm", "seq2seq": "translation, bart, mass"}
+    return examples.get(task, "none: it has no language-model head")

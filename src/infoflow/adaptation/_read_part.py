@@ -1,0 +1,162 @@
+"""Reads one labelled part of a task: a file whose layout its first lines tell, or whose columns are named."""
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from infoflow.corpus import Corpus, load_corpus, read_lines, table_columns
+from infoflow.foundation import UserError, as_written
+
+from ._labels import number
+from ._task import Shape
+
+COLUMNS = (
+    *("text", "second", "label", "question", "choices"),
+    *("answers", "answer_starts", "translation", "references"),
+)
+"""What of a part can be named: the columns of a corpus."""
+_USUAL: Mapping[str, tuple[str, ...]] = {
+    "text": (
+        *("text", "sentence", "sentence1", "premise", "first", "question1", "sentence_A", "passage", "context"),
+        *("dialogue", "document", "content", "review"),
+    ),
+    "second": ("second", "sentence2", "hypothesis", "question2", "sentence_B"),
+    "label": ("label", "labels", "gold_label", "class", "category", "score", "answer", "stars"),
+    "question": ("question",),
+    "choices": ("choices", "options", "endings"),
+}
+"""The names that tables usually have for the columns, the first that is there is taken."""
+_USUAL_OF: Mapping[Shape, Mapping[str, tuple[str, ...]]] = {
+    "span": {
+        "text": ("context", "passage", "text", "paragraph", "document"),
+        "question": ("question",),
+        "answers": ("answers", "answer"),
+        "answer_starts": ("answer_starts", "answer_start"),
+    },
+    "generation": {
+        "text": ("source", "text", "body", "document", "article", "dialogue", "triples", "facts"),
+        "translation": ("target", "translation", "summary", "subject", "title", "texts", "highlights"),
+        "references": ("references",),
+    },
+}
+"""The same of shapes that label nothing."""
+_SNIFFED = 2000  # lines
+
+
+def read_part(source: Any, shape: Shape | None, named: Mapping[str, Any], tags: str | None) -> Corpus:
+    """A part of a task: a corpus as it is, a file, a frame, a data set, or `hf:NAME`.
+
+    Args:
+        source: What `load_corpus` takes.
+        shape: What is asked, where that is known.
+        named: The columns that were named, by the corpus's name for them: a name, or a number from 0.
+        tags: The column of the tags, where it was named.
+
+    Raises:
+        UserError: There is no such file, or its layout is none of those that are known.
+    """
+    if isinstance(source, Corpus):
+        return source
+    if isinstance(source, str | Path) and not str(source).startswith("hf:"):
+        path = Path(source)
+        if any(isinstance(column, int) for column in named.values()):
+            return _by_number(path, named)
+        suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+        if suffix in (".tagged", ".tags"):
+            return Corpus.from_tagged(path, (tags or "tag",))
+        if suffix in (".tsv", ".txt", "") and not named and path.is_file():
+            return _by_layout(path, shape, tags)
+        if suffix in (".conllu", ".conll"):
+            return load_corpus(path)
+        found = _columns_of(path)
+        if "paragraphs" in found and suffix == ".json" and not named:
+            return Corpus.from_squad(path)
+        named = _all_named(found, named, shape)
+    elif hasattr(source, "columns") or hasattr(source, "column_names"):
+        found = getattr(source, "column_names", None) or list(source.columns)
+        named = _all_named(found, named, shape)
+    return load_corpus(source, **{f"{name}_column": column for name, column in named.items()})
+
+
+def _by_number(path: Path, named: Mapping[str, Any]) -> Corpus:
+    places = [named.get(name) for name in ("label", "text", "second")]
+    used = [place for place in places if place is not None]
+    if None in places[:2] or len(used) != len(named) or not all(isinstance(place, int) for place in used):
+        given = ", ".join(f"{name}={column}" for name, column in named.items())
+        raise UserError(
+            "Columns by number are those of label and text, and of the second text of a pair. "
+            f"Got {given}.\nWrite label=0, text=1 (and second=2), counted from 0; a table with a header has names."
+        )
+    columns: Any = tuple(used)
+    return Corpus.from_labelled(path, columns)
+
+
+def _by_layout(path: Path, shape: Shape | None, tags: str | None) -> Corpus:
+    """A tab-separated file without names for its columns, by what its first lines look like."""
+    lines = [line for _, line in islice(read_lines(path), _SNIFFED)]
+    rows = [line.split("\t") for line in lines if line.strip()]
+    if not rows:
+        raise UserError(f"{path} holds no lines.\nGive a file with labelled text.")
+    header = _usual(rows[0], {})
+    if {"text", "label"} <= header.keys():
+        return load_corpus(path, **{f"{name}_column": column for name, column in header.items()})
+    if shape in (None, "tagging") and is_tagged(lines):
+        return Corpus.from_tagged(path, (tags or "tag",))
+    width = min(len(cells) for cells in rows)
+    full = sum(all(cell.strip() for cell in cells[:width]) for cells in rows) > len(rows) // 2
+    if width == 2 and full:
+        return Corpus.from_labelled(path)
+    if width == 3 and full:
+        return Corpus.from_labelled(path, (0, 1, 2))
+    if width == 4 and full and all(number(cells[1]) is not None for cells in rows):  # SICK: a class and a number
+        return Corpus.from_labelled(path, (1 if shape == "regression" else 0, 2, 3))
+    raise UserError(
+        f"{path} has a layout that is not known: {width} tab-separated columns"
+        f"{'' if full else ', most lines with a blank one'}. Known are label and text; label, first "
+        "and second text; class, number, first and second text; one word and its tag a line, with blank lines between "
+        "sentences.\nName the columns by number, from 0: label=0, text=1 (and second=2)."
+    )
+
+
+def is_tagged(lines: Sequence[str]) -> bool:
+    """Whether lines are `word<TAB>tag` with blank lines between sentences."""
+    rows = [line.split("\t") for line in lines if line.strip()]
+    blank = any(not line.strip() for line in lines)
+    return blank and all(len(cells) == 2 and not any(" " in cell for cell in cells[1:]) for cells in rows)
+
+
+def _columns_of(path: Path) -> list[str]:
+    """The names of a table's columns; none of what is no table, or is not there."""
+    return table_columns(path) if path.is_file() else []
+
+
+def _all_named(columns: Sequence[str], named: Mapping[str, Any], shape: Shape | None) -> dict[str, Any]:
+    """The columns that were named, and the others under usual names; of texts to write a list may hold the references
+    too."""
+    named = {**_usual(columns, named, _USUAL_OF.get(shape, _USUAL) if shape else _USUAL), **named}
+    if "translation" in named:
+        named.setdefault("references", named["translation"])
+    return named
+
+
+def _usual(
+    columns: Sequence[str], named: Mapping[str, Any], usual: Mapping[str, tuple[str, ...]] = _USUAL
+) -> dict[str, str]:
+    """The columns that a table has under usual names; those that were named are not looked for."""
+    found = {
+        name: next((column for column in names if column in columns and column not in named.values()), None)
+        for name, names in usual.items()
+        if name not in named
+    }
+    return {name: column for name, column in found.items() if column is not None}
+
+
+def check_named(columns: Mapping[str, Any], known: Sequence[str] = COLUMNS) -> dict[str, Any]:
+    """The columns that were named; a UserError for one that no task has."""
+    for name, column in columns.items():
+        if name not in known:
+            raise UserError(f"A task has no column {name}. It can have: {', '.join(known)}.")
+        if column is not None and not isinstance(column, str | int):
+            raise UserError(f"{name} must be the name or the number of a column. Got {as_written(column)}.")
+    return {name: column for name, column in columns.items() if column is not None}

@@ -1,0 +1,200 @@
+"""Extractive question answering: where in a passage the answer to a question begins and ends."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from infoflow.corpus import Corpus, Vocabulary
+from infoflow.foundation import Count, UserError
+from infoflow.objectives import SENTENCE_FIELDS, Batch, Corrupted, Example, Field, LossTerm, Noise
+
+from ._answer_match import answer_f1, exact_match
+from ._causal import reads_left_only
+from ._forward import answered, task_inputs
+from ._guesses import guess_score, mean_of, mean_score
+from ._options import check_options
+from ._span_answers import Answer, best_spans, joined, probabilities, with_null
+from ._span_rows import LEFT_OUT, SpanRows, Window, WindowSize
+from ._task import AbstractTask, Predictions, Score, Shape
+from ._task_rows import SEGMENTS
+from ._whole_text import as_read
+
+
+@final
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpanExtraction(AbstractTask):
+    """The answer to a question as a span of a passage, by the recipe of BERT ([@devlin2019bert]).
+
+    A model reads the question and a window of the passage and scores each token as the answer's start and its end. A
+    window without the answer is to point at [CLS]. What the windows of a passage say is joined: a start counts in the
+    window in which its token has most context, the best sum of start and end is the answer, and "no answer" has the
+    lowest score that a window gives [CLS].
+    """
+
+    name: ClassVar[str] = "span-extraction"
+    shape: ClassVar[Shape] = "span"
+    head: ClassVar[str] = "AutoModelForQuestionAnswering"
+    term_weights: ClassVar[dict[str, float]] = {"span": 1.0}
+    fields: ClassVar[dict[str, Field]] = {
+        **SENTENCE_FIELDS,
+        SEGMENTS: Field(),
+        "start": Field(),
+        "end": Field(),
+    }
+
+    task: str
+    labels: tuple[str, ...] = ()
+    nullable: bool = False  # whether "no answer" is an answer, as in SQuAD 2.0
+    null_threshold: float = 0.0  # by how much the score of "no answer" must exceed that of the best span
+    doc_stride: Count = 128  # tokens from the beginning of a window to that of the next
+    query_length: Count = 64  # tokens of the question that are read
+    best: Count = 20  # answers of each question that are ranked
+    answer_length: Count = 30  # tokens of an answer at most
+    causal_spans: bool = False  # let a decoder point at spans although it does not see what follows a token
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+    def rows(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, max_length: int) -> SpanRows:
+        """Windows of the passages; `SpanRows.examples` says of which question each is.
+
+        Raises:
+            UserError: As `SpanRows`.
+        """
+        return SpanRows(corpus, tokenizer, WindowSize(max_length, self.doc_stride, self.query_length))
+
+    def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
+        """The window as it is, with its segments and the places of the answer's first and last token."""
+        return as_read(example)
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        """Windows whose answer, or lack of one, is known."""
+        return {"span": int((batch["start"] != LEFT_OUT).sum())}
+
+    def loss(
+        self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0
+    ) -> dict[str, LossTerm]:
+        """Mean of the cross-entropies of start and end, over the tokens of a window."""
+        losses = self._losses(module, batch, label_smoothing)
+        return {"span": LossTerm(total=losses.sum(), count=self.counts(batch)["span"])}
+
+    def example_losses(self, module: PreTrainedModel, batch: Batch) -> Float[Tensor, " example"]:
+        """Loss of each window, 0 where nothing is asked."""
+        return self._losses(module, batch, 0.0)
+
+    def predict(
+        self, module: PreTrainedModel, rows: SpanRows, corpus: Corpus, vocabulary: Vocabulary, batch_tokens: int
+    ) -> Predictions:
+        """The best answer to every question, "" for none, with its probability among the `best`."""
+        spans: list[list[Answer]] = [[] for _ in range(len(corpus))]
+        nulls = np.full(len(corpus), np.inf)
+        texts = list(corpus.column("text"))
+        for window, start, end in self._scored(module, rows, vocabulary, batch_tokens):
+            found = best_spans(window, texts[window.example], start, end, self.best, self.answer_length)
+            spans[window.example] += found
+            nulls[window.example] = min(nulls[window.example], start[window.null] + end[window.null])
+        ranked = [joined(each, self.best) for each in spans]
+        if self.nullable:
+            pairs = zip(ranked, nulls.tolist(), strict=True)
+            ranked = [with_null(each, null, self.null_threshold)[: self.best] for each, null in pairs]
+        ranked = [each or [Answer("", 0.0)] for each in ranked]
+        chances = [probabilities(each) for each in ranked]
+        return Predictions(
+            said=tuple(each[0].text for each in ranked),
+            wanted=tuple((answers or [""])[0] for answers in corpus.column("answers")),
+            values=np.array([each[0] for each in chances]),
+            alternatives=tuple(
+                tuple((answer.text, chance) for answer, chance in zip(*each, strict=True))
+                for each in zip(ranked, chances, strict=True)
+            ),
+        )
+
+    def scores(self, predictions: Predictions, corpus: Corpus, train: Corpus) -> list[Score]:
+        """F1 and exact match as SQuAD has them.
+
+        With `nullable` also F1 of the questions that have an answer, and the share of the others where none is given.
+        The baseline is the best of three guesses, chosen on `train`: no answer, the first sentence of the passage, the
+        most frequent answer.
+
+        Source: [@rajpurkar2016], [@rajpurkar2018].
+        """
+        scores = []
+        for metric, score in (("f1", answer_f1), ("exact_match", exact_match)):
+            values = np.array([score(*each) for each in zip(predictions.said, _wanted(corpus), strict=True)])
+            baseline = guess_score(mean_of(score), _wanted, corpus, train, nothing=True)
+            scores.append(mean_score(metric, values, corpus, baseline))
+        return [*scores, *self._by_kind(predictions, corpus)]
+
+    def right(self, predictions: Predictions, corpus: Corpus) -> Bool[np.ndarray, " example"]:
+        """Which answers match one of the right ones exactly, as SQuAD normalises."""
+        pairs = zip(predictions.said, _wanted(corpus), strict=True)
+        return np.array([exact_match(*each) == 1 for each in pairs], dtype=bool)
+
+    def _by_kind(self, predictions: Predictions, corpus: Corpus) -> list[Score]:
+        """F1 of questions with an answer, and of those without; the baseline never and always says "no answer"."""
+        has_answer = np.array([bool(answers) for answers in _wanted(corpus)])
+        if not self.nullable or has_answer.all() or not has_answer.any():
+            return []
+        scores = []
+        for metric, kept, baseline in (("answerable_f1", has_answer, 0.0), ("unanswerable_accuracy", ~has_answer, 1.0)):
+            part = corpus.select(kept)
+            said = [predictions.said[row] for row in np.flatnonzero(kept)]
+            values = np.array([answer_f1(*each) for each in zip(said, _wanted(part), strict=True)])
+            scores.append(mean_score(metric, values, part, baseline))
+        return scores
+
+    def _losses(self, module: PreTrainedModel, batch: Batch, label_smoothing: float) -> Float[Tensor, " window"]:
+        start, end = self._logits(module, batch)
+        options: dict[str, Any] = {"ignore_index": LEFT_OUT, "reduction": "none", "label_smoothing": label_smoothing}
+        return (F.cross_entropy(start, batch["start"], **options) + F.cross_entropy(end, batch["end"], **options)) / 2
+
+    def _logits(
+        self, module: PreTrainedModel, batch: Batch
+    ) -> tuple[Float[Tensor, "window token"], Float[Tensor, "window token"]]:
+        """Scores of each token as start and as end, float32 also under autocast; the lowest float at padding.
+
+        Raises:
+            UserError: The model has no such head, or does not see what follows a token.
+        """
+        self._check(module)
+        output = module(**task_inputs(module, batch))
+        lowest = torch.finfo(torch.float32).min
+        start, end = (one.float().masked_fill(~batch.real, lowest) for one in (output.start_logits, output.end_logits))
+        return start, end
+
+    def _check(self, module: PreTrainedModel) -> None:
+        kind = type(module).__name__
+        if not hasattr(module, "qa_outputs") and "QuestionAnswering" not in kind:
+            raise UserError(
+                f"A span task needs a model with scores for starts and ends. Got a {kind}.\n"
+                f"Load it with transformers.{self.head}."
+            )
+        if not self.causal_spans and reads_left_only(module):
+            raise UserError(
+                f"A span task needs a model that sees the whole passage. {kind} is a decoder: its state at a word "
+                "knows nothing of what follows, so it cannot tell where the answer begins.\n"
+                "Use an encoder or an encoder–decoder, let the decoder write the answer (as_text), or set causal_spans "
+                "to try it nevertheless."
+            )
+
+    def _scored(
+        self, module: PreTrainedModel, rows: SpanRows, vocabulary: Vocabulary, batch_tokens: int
+    ) -> Iterator[tuple[Window, np.ndarray, np.ndarray]]:
+        """Every window with the scores of its tokens as start and as end."""
+        for piece, batch in answered(self, module, rows, vocabulary, batch_tokens):
+            start, end = (one.cpu().numpy().astype(np.float64) for one in self._logits(module, batch))
+            for place, row in enumerate(piece.tolist()):
+                window = rows.windows[row]
+                length = len(window.input_ids)
+                yield window, start[place, :length], end[place, :length]
+
+
+def _wanted(corpus: Corpus) -> list[list[str]]:
+    return list(corpus.column("answers"))

@@ -1,0 +1,164 @@
+"""States of a task's examples in every layer, from one pass of a body over them."""
+
+# N word or example, S state (embeddings, then each block), D width
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float32, Int
+from torch import Tensor
+
+from infoflow.foundation import hash64_array
+from infoflow.models import Model, tap
+from infoflow.objectives import UNSUPERVISED
+
+from ._body import run_body
+from ._task_part import TaskBatch, TaskPart
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class States:
+    """What one model's layers hold of the examples of one part."""
+
+    words: Mapping[str, Float32[np.ndarray, "word state width"]]
+    """By stack, of the words that `Places` chose."""
+    texts: Float32[np.ndarray, "row state width"]
+    """Of each row of the part the mean over its text tokens, in the stack that reads."""
+    labelled: Float32[np.ndarray, "label state width"]
+    """Of each token with a label of its own; empty where whole texts are labelled."""
+
+
+class Places:
+    """Which words of a part are looked at: the same of every model.
+
+    Args:
+        part: The examples.
+        words: At most so many text tokens of each stack, the first by the hash of (seed, text, place).
+        tags: Whether tokens have labels: their states are then wanted too.
+    """
+
+    def __init__(self, part: TaskPart, words: int, tags: bool) -> None:
+        self.part, self.tags = part, tags
+        self.chosen = {stack: self._choose(stack, words) for stack in part.batches[0].text}
+
+    def _choose(self, stack: str, words: int) -> list[Bool[Tensor, "row token"]]:
+        """Of each batch which tokens."""
+        keys = [self._keys(batch, stack) for batch in self.part.batches]
+        every = np.sort(np.concatenate([key[batch.text[stack].cpu().numpy()] for key, batch in self._with(keys)]))
+        limit = every[min(words, len(every)) - 1] if len(every) else 0
+        return [batch.text[stack] & torch.from_numpy(key <= limit).to(batch.text[stack].device)
+                for key, batch in self._with(keys)]  # fmt: skip
+
+    def _with(self, keys: list[np.ndarray]) -> list[tuple[np.ndarray, TaskBatch]]:
+        return list(zip(keys, self.part.batches, strict=True))
+
+    def _keys(self, batch: TaskBatch, stack: str) -> Int[np.ndarray, "row token"]:
+        ids = np.repeat(self.part.sentence_ids[batch.index], batch.rows_each)
+        of_text = hash64_array(("tuning-words", self.part.options.seed), ids)
+        number, width = np.arange(len(ids)) % batch.rows_each, batch.tokens(stack).shape[1]
+        place = number[:, None] * (1 << 20) + np.arange(width)
+        mixed = (of_text[:, None] ^ hash64_array(("tuning-places",), place.ravel()).reshape(place.shape)) >> np.uint64(
+            1
+        )
+        return mixed.astype(np.int64)
+
+    @cached_property
+    def blocks(self) -> dict[str, Int[np.ndarray, " word"]]:
+        """Bootstrap block of each word, by stack."""
+        return {stack: self._of_rows(stack, self.part.blocks) for stack in self.chosen}
+
+    @cached_property
+    def tokens(self) -> dict[str, Int[np.ndarray, " word"]]:
+        """Token id of each word, by stack."""
+        return {
+            stack: np.concatenate([b.tokens(stack)[m].cpu().numpy() for b, m in self._masks(stack)])
+            for stack in self.chosen
+        }
+
+    @cached_property
+    def following(self) -> dict[str, Int[np.ndarray, " word"]]:
+        """The text token after each word, by stack; −1 where the text ends."""
+        found = {}
+        for stack in self.chosen:
+            parts = []
+            for batch, mask in self._masks(stack):
+                after = batch.tokens(stack).roll(-1, dims=1)
+                has = batch.text[stack].roll(-1, dims=1)
+                has[:, -1] = False
+                parts.append(after.masked_fill(~has, -1)[mask].cpu().numpy())
+            found[stack] = np.concatenate(parts)
+        return found
+
+    @cached_property
+    def labels(self) -> np.ndarray:
+        """The labels of the part: of its rows, or of its tokens in the order of `States.labelled`."""
+        if self.tags:
+            return np.concatenate([b.batch.labels[labelled(b)].cpu().numpy() for b in self.part.batches])
+        labels = [np.asarray(b.batch.labels.cpu().numpy()) for b in self.part.batches]
+        order = np.argsort(np.concatenate([b.index for b in self.part.batches]))
+        return np.concatenate(labels)[order]
+
+    @cached_property
+    def label_blocks(self) -> Int[np.ndarray, " label"]:
+        """Bootstrap block of each label."""
+        if not self.tags:
+            return self.part.blocks
+        return np.concatenate(
+            [self.part.blocks[b.index][labelled(b).nonzero()[:, 0].cpu().numpy()] for b in self.part.batches]
+        )
+
+    def _masks(self, stack: str) -> list[tuple[TaskBatch, Tensor]]:
+        return list(zip(self.part.batches, self.chosen[stack], strict=True))
+
+    def _of_rows(self, stack: str, values: np.ndarray) -> np.ndarray:
+        found = []
+        for batch, mask in self._masks(stack):
+            of_row = np.repeat(values[batch.index], batch.rows_each)
+            found.append(of_row[mask.nonzero()[:, 0].cpu().numpy()])
+        return np.concatenate(found)
+
+
+def labelled(batch: TaskBatch) -> Bool[Tensor, "row token"]:
+    """Which tokens have a label of their own."""
+    return batch.batch.labels != UNSUPERVISED
+
+
+def read_states(model: Model, places: Places) -> States:
+    """The states of a model's body at these places, in one pass; neither batches nor padding change them."""
+    words: dict[str, list[np.ndarray]] = {stack: [] for stack in places.chosen}
+    texts, tagged, index = [], [], []
+    reads = model.anatomy.reads.name
+    with torch.inference_mode(), tap(model, hidden=True) as seen:
+        for number, batch in enumerate(places.part.batches):
+            run_body(model, batch)
+            for stack, masks in places.chosen.items():
+                words[stack].append(_picked(seen.hidden[stack], masks[number]))
+            texts.append(_means(seen.hidden[reads], batch))
+            index.append(batch.index)
+            if places.tags:
+                tagged.append(_picked(seen.hidden[reads], labelled(batch)))
+    order = np.argsort(np.concatenate(index))
+    together = np.concatenate(texts)[order]
+    none = np.zeros((0, *together.shape[1:]), dtype=np.float32)
+    return States(
+        words={stack: np.concatenate(parts) for stack, parts in words.items()},
+        texts=together,
+        labelled=np.concatenate(tagged) if tagged else none,
+    )
+
+
+def _picked(layers: list[Tensor], mask: Tensor) -> Float32[np.ndarray, "word state width"]:
+    return torch.stack([layer[mask].float() for layer in layers], dim=1).cpu().numpy()
+
+
+def _means(layers: list[Tensor], batch: TaskBatch) -> Float32[np.ndarray, "row state width"]:
+    """Of each example the mean over its text tokens (over its answers too, where there are some); 0 without any."""
+    (mask,) = (batch.text[stack] for stack in list(batch.text)[:1])
+    weights = mask.to(layers[0].dtype).unsqueeze(-1)
+    of_example = (len(batch.batch), batch.rows_each, *mask.shape[1:])
+    counts = weights.unflatten(0, of_example[:2]).sum((1, 2)).clamp(min=1)
+    means = [(layer * weights).unflatten(0, of_example[:2]).sum((1, 2)) / counts for layer in layers]
+    return torch.stack(means, dim=1).float().cpu().numpy()

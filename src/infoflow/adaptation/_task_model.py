@@ -1,0 +1,189 @@
+"""A pretrained body with a fresh head for a task."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor
+from transformers import EncoderDecoderModel, PreTrainedModel
+from transformers.utils import logging
+
+from infoflow.foundation import UserError, current_display, hash64
+from infoflow.models import CausalBertConfig, Model
+
+from ._task import AbstractTask
+
+_READS_THE_START = ("AutoModelForSequenceClassification", "AutoModelForMultipleChoice")
+"""Heads that BERT's relatives put on the first token, which sees no other one in a causal model."""
+_PROBLEMS = {
+    ("classification", False): "single_label_classification",
+    ("classification", True): "multi_label_classification",
+}
+_NO_CLASSES = ("span", "choice", "generation")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class FreshModel:
+    """A model for a task before tuning."""
+
+    module: PreTrainedModel
+    fresh: frozenset[str]
+    """Parameters that the pretrained model lacks: of the head, and of a pooler that it had none of."""
+
+    @property
+    def head(self) -> frozenset[str]:
+        """What stands on the body's last states: all that is fresh, and a pooler that was pretrained."""
+        poolers = {name for name, _ in self.module.named_parameters() if _of_pooler(name)} if self.fresh else set()
+        return self.fresh | poolers
+
+
+def task_model(model: Model, task: AbstractTask, seed: int = 0) -> PreTrainedModel:
+    """The body of `model` under a freshly initialised head for `task`, as `task.head` of transformers has it.
+
+    The body is the pretrained one bit for bit; the head is a function of `seed`. What pretraining had beside the body
+    (its head for words) is left out; a pooler that it lacked is fresh too, and a note says so. For understanding tasks
+    a sequence-to-sequence model whose stacks are two models (`EncoderDecoderModel`) gives its encoder; a text is
+    written by the whole model, whose head is the pretrained one. A causal BERT reads the class from its last token.
+
+    Raises:
+        UserError: The family has no such head, or its configuration does not describe its weights.
+    """
+    built = fresh_model(model, task, seed)
+    tell_of_pooler(built, model, task)
+    return built.module
+
+
+def tell_of_pooler(built: FreshModel, model: Model, task: AbstractTask) -> None:
+    """Note that a pooler begins at random, where it does."""
+    if any(map(_of_pooler, built.fresh)):
+        current_display().note(f"{model.name} has no pooler: it begins at random, like the head for {task.task}.")
+
+
+def _of_pooler(name: str) -> bool:
+    return "pooler" in name.split(".")
+
+
+def fresh_model(model: Model, task: AbstractTask, seed: int) -> FreshModel:
+    """As `task_model`, with the names of what is fresh."""
+    if task.shape == "generation":
+        return FreshModel(module=_writer(model, task), fresh=frozenset())
+    source = model.module
+    if isinstance(source, EncoderDecoderModel):
+        source = source.encoder
+    config = _config(model, source, task)
+    family = _family(model, config, task)
+    module, fresh = _built(family, config, source, seed, model.name)
+    return FreshModel(module=module, fresh=fresh)
+
+
+def _writer(model: Model, task: AbstractTask) -> PreTrainedModel:
+    """A copy of a model that writes text."""
+    if model.task not in ("seq2seq", "causal-lm"):
+        raise UserError(
+            f"{model.name} ({type(model.module).__name__}) writes no text, so it cannot be tuned for {task.task}. "
+            "Give a model with a decoder: T5, BART, a translation model, GPT-2."
+        )
+    module = copy.deepcopy(model.module).float()
+    for parameter in module.parameters():
+        parameter.requires_grad_(True)
+    return module
+
+
+def _config(model: Model, source: PreTrainedModel, task: AbstractTask) -> Any:
+    config: Any = copy.deepcopy(source.config)
+    if _is_causal_bert(config) and task.head in _READS_THE_START:
+        config = CausalBertConfig.from_dict(config.to_dict() | {"model_type": CausalBertConfig.model_type})
+    config.pad_token_id = padding_id(model)  # GPT-2 finds a text's last token by it
+    if task.shape == "regression":
+        config.num_labels, config.problem_type = 1, "regression"
+    elif task.shape not in _NO_CLASSES:
+        config.id2label = dict(enumerate(task.labels))
+        config.label2id = {label: index for index, label in enumerate(task.labels)}
+        config.problem_type = _PROBLEMS.get((task.shape, getattr(task, "multi", False)))
+    return config
+
+
+def padding_id(model: Model) -> int:
+    """The token that fills batches up: the tokenizer's, the model's, or where neither has one the end of text."""
+    tokenizer, config = model.tokenizer, model.module.config
+    candidates = (
+        getattr(tokenizer, "pad_token_id", None),
+        getattr(config, "pad_token_id", None),
+        getattr(tokenizer, "eos_token_id", None),
+        getattr(config, "eos_token_id", None),
+    )
+    return next((token for token in candidates if isinstance(token, int) and token >= 0), model.pad_token_id)
+
+
+def _is_causal_bert(config: Any) -> bool:
+    return config.model_type == "bert" and config.is_decoder
+
+
+def _family(model: Model, config: Any, task: AbstractTask) -> Any:
+    families = getattr(transformers, task.head)._model_mapping
+    if type(config) not in families:
+        raise UserError(
+            f"{model.name} ({config.model_type}) has no head for {task.task}: transformers has no {task.head} of its "
+            f"family. Tune it for a task of another shape than {task.shape}, or tune another model."
+        )
+    if getattr(config, "is_decoder", False) and not _may_be_causal(config, task):
+        raise UserError(
+            f"{model.name} sees no later token, and a {config.model_type} reads the class of a text from its first "
+            "one. Tune it for tagging, or tune a causal BERT or GPT-2, which read the last one."
+        )
+    family = families[type(config)]
+    return family[0] if isinstance(family, tuple | list) else family
+
+
+def _may_be_causal(config: Any, task: AbstractTask) -> bool:
+    return task.head not in _READS_THE_START or isinstance(config, CausalBertConfig)
+
+
+def _built(
+    family: Any, config: Any, source: PreTrainedModel, seed: int, name: str
+) -> tuple[PreTrainedModel, frozenset[str]]:
+    weights = {key: tensor.detach().clone() for key, tensor in source.state_dict().items()}
+    if source.base_model is not source and source.base_model_prefix != family.base_model_prefix:
+        weights = _renamed(weights, source.base_model_prefix, family.base_model_prefix)
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()
+    bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        with torch.random.fork_rng():
+            torch.manual_seed(hash64("task-head", seed) % 2**63)
+            module, report = family.from_pretrained(
+                None, config=config, state_dict=weights, dtype=torch.float32, output_loading_info=True
+            )
+    except RuntimeError as error:  # shapes
+        raise _misfit(name, str(error).partition("\n")[0]) from error
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+    module.config.name_or_path = ""
+    fresh = frozenset(report["missing_keys"])
+    _check_body(module, fresh, name)
+    return module, fresh
+
+
+def _renamed(weights: Mapping[str, Tensor], before: str, after: str) -> dict[str, Tensor]:
+    start = f"{before}."
+    return {f"{after}.{key.removeprefix(start)}" if key.startswith(start) else key: w for key, w in weights.items()}
+
+
+def _check_body(module: PreTrainedModel, fresh: frozenset[str], name: str) -> None:
+    """Everything in the body but a pooler was pretrained."""
+    start = f"{module.base_model_prefix}."
+    if lost := sorted(key for key in fresh if key.startswith(start) and not _of_pooler(key)):
+        raise _misfit(name, f"{lost[0]} is not there")
+
+
+def _misfit(name: str, reason: str) -> UserError:
+    return UserError(
+        f"The weights of {name} are not those that its configuration describes ({reason}), so no head can be put on "
+        "its body. Tune a model as save_pretrained wrote it: one whose heads were cut off is tuned before cutting."
+    )

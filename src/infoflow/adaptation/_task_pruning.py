@@ -1,0 +1,87 @@
+"""Which heads a tuned model can do without."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from infoflow.flow import PassOptions
+from infoflow.foundation import stream
+from infoflow.heads import Head, ablate, all_heads
+from infoflow.models import Model
+
+from ._layer_swaps import part_score
+from ._seeds import mean_estimate, without_tuned
+from ._tables import TASK_PRUNING
+from ._task import AbstractTask, TaskData
+from ._task_losses import task_importance
+from ._task_part import TaskPart
+
+SHARES = (0.25, 0.5, 0.75)
+"""Of all heads, that are taken away."""
+
+
+def task_pruning(
+    after: Sequence[Model],
+    task: AbstractTask,
+    data: TaskData,
+    options: PassOptions | None = None,
+    *,
+    shares: Sequence[float] = SHARES,
+    draws: int = 2,
+    ranked_on: int = 128,
+    examples: int = 300,
+) -> pd.DataFrame:
+    """The table `TASK_PRUNING` without the columns of `TUNED`: the score at each number of heads taken away.
+
+    Heads go in the order of `task_importance` on `dev`, least important first, or in random orders, of which every
+    tuned model has its own; scored is `test`. A head that is gone puts out 0, as if it were cut out of the weights.
+    Numbers are means over seeds (and draws).
+
+    Args:
+        after: Models tuned on one task.
+        task: The task.
+        data: Its parts.
+        options: Seed, longest text, size of batches.
+        shares: Of all heads.
+        draws: Random orders for each model.
+        ranked_on: At most so many examples of `dev`, chosen by hash.
+        examples: At most so many of `test`.
+    """
+    options = options or PassOptions()
+    ranked = TaskPart(task, data.dev, after[0], options, most=ranked_on)
+    scored = TaskPart(task, data.test, after[0], options, most=examples)
+    heads = all_heads(after[0].anatomy)
+    numbers = sorted({max(1, round(share * len(heads))) for share in shares})
+    whole = [part_score(one, scored, data.train) for one in after]
+    baseline = float(np.mean([row["value"] for row in whole]))
+    rows = []
+    for order, orders in (
+        ("importance", [[_by_importance(one, ranked)] for one in after]),
+        ("random", [[_at_random(heads, place, draw) for draw in range(draws)] for place in range(len(after))]),
+    ):
+        rows.append({"order": order, "removed": 0, **mean_estimate(whole, baseline=baseline)})
+        for number in numbers:
+            found = [
+                _without(one, scored, data, each[:number])
+                for one, own in zip(after, orders, strict=True)
+                for each in own
+            ]
+            rows.append({"order": order, "removed": number, **mean_estimate(found, baseline=baseline)})
+    schema = without_tuned(TASK_PRUNING)
+    return schema.conform(pd.DataFrame(rows).assign(heads=len(heads)))
+
+
+def _by_importance(model: Model, part: TaskPart) -> list[Head]:
+    worth = task_importance(model, part)
+    return sorted(worth, key=lambda head: (worth[head], head))
+
+
+def _at_random(heads: Sequence[Head], model: int, draw: int) -> list[Head]:
+    return [heads[place] for place in stream("task-pruning", model, draw).permutation(len(heads))]
+
+
+def _without(model: Model, part: TaskPart, data: TaskData, heads: Sequence[Head]) -> dict[str, Any]:
+    with ablate(model, heads):
+        return part_score(model, part, data.train)

@@ -1,0 +1,103 @@
+"""Which labelled examples are trained on: fewer of them, or with labels that changed places."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+
+from infoflow.corpus import WHOLE_COLUMNS, Corpus
+from infoflow.foundation import UserError, hash64_array, stream
+
+from ._task import TaskData
+
+_PER_EXAMPLE = {"classification": ("label",), "regression": ("label",), "choice": ("label",)} | {
+    "generation": ("translation", "references")
+}
+
+
+def training_part(data: TaskData, examples: int, control: str) -> Corpus:
+    """The training part of a task as a model is tuned on it.
+
+    Args:
+        data: The task.
+        examples: How many, chosen by content: the same ones for every model, all of them in a larger subset; of a task
+            with classes each has its share. 0 takes all.
+        control: "shuffled-labels" permutes the labels over the examples (the tags over the words; over passages, where
+            in them the answer stands).
+
+    Raises:
+        UserError: There are fewer examples than were asked for.
+    """
+    corpus = data.train
+    if examples > len(corpus):
+        raise UserError(
+            f"tune.examples must be at most the {len(corpus):,} training examples of {data.name}. Got {examples:,}. "
+            "Lower it, or leave it out for all."
+        )
+    if examples:
+        corpus = corpus.select(np.sort(subset_order(data)[:examples]), f"{corpus.name}[{examples}]")
+    return shuffled(replace(data, train=corpus)) if control else corpus
+
+
+def subset_order(data: TaskData) -> np.ndarray:
+    """Rows of the training part, int64 (example,): the first n of them are the subset of n.
+
+    Examples are ordered by a hash of their content. With classes, the k-th of the n of a class stands at
+    (k + 1/2) / n, so that every subset has each class's share, up to one example.
+    """
+    hashes = hash64_array(("labelled-subset",), data.train.content_ids)
+    if data.shape != "classification":
+        return np.argsort(hashes, kind="stable")
+    labels = np.array(list(data.train.column("label")), dtype=str)
+    places = np.empty(len(labels))
+    for label in np.unique(labels):
+        rows = np.flatnonzero(labels == label)
+        places[rows[np.argsort(hashes[rows], kind="stable")]] = (np.arange(len(rows)) + 0.5) / len(rows)
+    return np.lexsort((hashes, places))
+
+
+def shuffled(data: TaskData) -> Corpus:
+    """The training part with labels that changed places, by content and not by the order of lines."""
+    corpus = data.train
+    order = np.argsort(corpus.content_ids, kind="stable")
+    drawn = stream("shuffled-labels", data.name)
+    if data.shape == "tagging":
+        return _shuffled_tags(corpus, order, drawn)
+    if data.shape == "span":
+        return _shuffled_spans(corpus, order, drawn)
+    source = np.empty(len(corpus), dtype=np.int64)
+    source[order] = order[drawn.permutation(len(corpus))]
+    for name in _PER_EXAMPLE[data.shape]:
+        if name in corpus.columns:
+            values = list(corpus.column(name))
+            corpus = corpus.with_column(name, [values[row] for row in source])
+    return corpus
+
+
+def _shuffled_tags(corpus: Corpus, order: np.ndarray, drawn: np.random.Generator) -> Corpus:
+    """Tags permuted over all words, each column by the same permutation."""
+    words = list(corpus.column("words"))
+    ends = np.cumsum([len(words[row]) for row in order])
+    permutation = drawn.permutation(int(ends[-1]))
+    for name in sorted(corpus.columns - WHOLE_COLUMNS - {"words"}):
+        values = list(corpus.column(name))
+        flat = [value for row in order for value in values[row]]
+        mixed = [flat[place] for place in permutation]
+        new: list[list] = [[] for _ in values]
+        for row, end in zip(order, ends, strict=True):
+            new[row] = mixed[end - len(values[row]) : end]
+        corpus = corpus.with_column(name, new)
+    return corpus
+
+
+def _shuffled_spans(corpus: Corpus, order: np.ndarray, drawn: np.random.Generator) -> Corpus:
+    """Answers of as many words, anywhere in the passage; questions without an answer stay so."""
+    texts, answers, starts = (list(corpus.column(name)) for name in ("text", "answers", "answer_starts"))
+    for row in order:
+        words = [(found.start(), found.end()) for found in re.finditer(r"\S+", texts[row])]
+        for place, answer in enumerate(answers[row]):
+            length = min(max(len(answer.split()), 1), len(words))
+            first = int(drawn.integers(len(words) - length + 1))
+            begin, end = words[first][0], words[first + length - 1][1]
+            answers[row][place], starts[row][place] = texts[row][begin:end], begin
+    return corpus.with_column("answers", answers).with_column("answer_starts", starts)

@@ -1,0 +1,310 @@
+"""Tune a model for a task: a grid of learning rates, several seeds, resumed where it was killed."""
+
+import json
+import math
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from transformers import PreTrainedModel
+
+from infoflow.foundation import UserError, atomic_folder, atomic_write, current_display, locked, name_of, sweep_partial
+from infoflow.models import Model, load_model
+from infoflow.training import LengthBucketSampler, TrainConfig, TrainingHook, TrainResult, save_model, train
+
+from ._feature_store import FeatureStore
+from ._frozen_body import frozen_body
+from ._lora import merge_adapters
+from ._make_task import make_task
+from ._methods import prepare
+from ._predictions import answer_rows, predictions_of
+from ._tables import TASK_ANSWERS, TASK_SCORES
+from ._task import AbstractTask, Predictions, TaskData
+from ._task_model import fresh_model, tell_of_pooler
+from ._task_parts import TaskParts, task_tokenizer
+from ._training_part import training_part
+from ._tune_config import TuneConfig
+from ._tuned import TASK_FILE, Tuned, load_tuned, task_to, write_facts
+
+Hooks = Callable[[int, float], Sequence[TrainingHook]]
+"""What looks on at the training of a seed with a learning rate."""
+_KEY, _WORK, _RESULTS = "tuning.json", ".work", "results.json"
+_MICRO_TOKENS = 8192
+_MOST_BATCH_TOKENS = 10**8
+
+
+def tune(
+    model: Model | str | Path,
+    data: TaskData,
+    config: TuneConfig | None = None,
+    out: Path | str = "tuned",
+    *,
+    task: AbstractTask | None = None,
+    strategy: str = "as-is",
+    hooks: Hooks | None = None,
+    features: Path | None = None,
+) -> Tuned:
+    """Tune a model for a task with every seed, at the learning rate that does best on dev with the first seed.
+
+    ```
+    out/<task>/<method>/seed-0/       plain Hugging Face folder, tokenizer beside; task.json: labels, metric, recipe
+        ...            /tuning.json   what all seeds depend on, and what each learning rate reached on dev
+    out/features/                     what a frozen body computed of texts, shared over tasks, seeds and rates
+    ```
+
+    A method that is asked for with fewer examples or a control has a folder of its own (`full-200-shuffled-labels`).
+    Called again, it continues: a training that was killed ends with the weights of an uninterrupted one, bit for bit,
+    and seeds that are there are read. All that was trained for the choice of the rate alone is removed.
+
+    Args:
+        model: What tuning begins from, or where `load_model` finds it.
+        data: The task's parts.
+        config: How it is tuned.
+        out: Where the folders come to lie.
+        task: The objective; default: what `make_task` makes of `data`.
+        strategy: For tables: what came before, see `STRATEGIES`.
+        hooks: Makes what looks on at the training of each (seed, learning rate), the rates that are not chosen too.
+        features: Where the features of frozen bodies are kept instead of `out/features`; may be removed afterwards.
+
+    Raises:
+        UserError: The model has no head for the task, or the folder holds a tuning with other settings.
+    """
+    loaded = model if isinstance(model, Model) else load_model(model)
+    config = config or TuneConfig()
+    work = _Tuning(loaded, data, config, Path(out), task or make_task(data), hooks, features)
+    with locked(work.home):
+        return work.run(strategy)
+
+
+class _Tuning:
+    """One model and one task, between their folder and the trainings of all seeds."""
+
+    def __init__(
+        self,
+        model: Model,
+        data: TaskData,
+        config: TuneConfig,
+        out: Path,
+        task: AbstractTask,
+        hooks: Hooks | None,
+        features: Path | None,
+    ) -> None:
+        self.model, self.config, self.task, self.hooks = model, config, task, hooks
+        self._told = False
+        more = [str(config.examples)] if config.examples else []
+        self.home = out / task.task / "-".join([config.method, *more, *([config.control] if config.control else [])])
+        self.features = features or out / "features"
+        self.parts = TaskParts(
+            task=task,
+            train=training_part(data, config.examples, config.control),
+            dev=data.dev,
+            test=data.test,
+            tokenizer=task_tokenizer(model),
+            target_tokenizer=model.target_tokenizer,
+            max_length=_longest(model, config),
+        )
+        self.key = {
+            "model": model.digest,
+            "train": data.train.digest,
+            "dev": data.dev.digest,
+            "test": data.test.digest,
+            **task_to(task),
+            **config.key(),
+            "max_length": self.parts.max_length,
+        }
+
+    def run(self, strategy: str) -> Tuned:
+        """Every seed, from the folder or from training."""
+        sweep_partial(self.home)
+        self._open()
+        first = self.config.seeds[0]
+        for seed in self.config.seeds:
+            folder = self.home / f"seed-{seed}"
+            if not (folder / TASK_FILE).exists():
+                self._finish(seed, self._choose(first), folder)
+        shutil.rmtree(self.home / _WORK, ignore_errors=True)
+        return self._tuned(strategy)
+
+    # -- folder -------------------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        """Begin the folder, or check that it is this tuning's."""
+        saved = self._saved()
+        if saved is None:
+            self._save({})
+            return
+        wanted = json.loads(json.dumps(self.key))
+        known = saved["key"]
+        if changed := [name for name in {**known, **wanted} if known.get(name) != wanted.get(name)]:
+            listed = "; ".join(f"{name} was {known.get(name)}, is {wanted.get(name)}" for name in changed[:4])
+            raise UserError(
+                f"{self.home} holds models tuned with other settings: {listed}.\n"
+                "Give another output folder, or the old settings to continue."
+            )
+
+    def _saved(self) -> dict[str, Any] | None:
+        path = self.home / _KEY
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+    def _save(self, rates: dict[str, float]) -> None:
+        with atomic_write(self.home / _KEY) as temporary:
+            temporary.write_text(json.dumps({"key": self.key, "rates": rates}, indent=2) + "\n", encoding="utf-8")
+
+    # -- training -----------------------------------------------------------------------------------------------------
+
+    def _choose(self, seed: int) -> float:
+        """The learning rate with the best main metric on dev; of equals the first."""
+        rates = self.config.rates
+        if len(rates) == 1:
+            return rates[0]
+        found: dict[str, float] = (self._saved() or {})["rates"]
+        if len(found) < len(rates):
+            for rate in rates:
+                if str(rate) not in found:
+                    with self._trained(seed, rate) as (module, _):
+                        found[str(rate)] = self._main(module)
+                    self._save(found)
+                    self._drop_all_but_best(seed, found)
+            self._tell(found)
+        return _best(found)
+
+    def _main(self, module: PreTrainedModel) -> float:
+        """The main metric on dev; a constant guess, which correlates with nothing, is the worst."""
+        score = self.task.scores(self._predictions(module, "dev"), self.parts.dev, self.parts.train)[0]
+        value = float(score.row["value"])
+        return value if math.isfinite(value) else -1e9
+
+    def _drop_all_but_best(self, seed: int, found: dict[str, float]) -> None:
+        best = _best(found)
+        for rate in map(float, found):
+            if rate != best:
+                shutil.rmtree(self._work(seed, rate), ignore_errors=True)
+
+    def _tell(self, found: dict[str, float]) -> None:
+        listed = ", ".join(f"{rate} {value:.3f}" for rate, value in found.items())
+        current_display().note(
+            f"{self.task.task}, {self.config.method}: learning rate {_best(found)} is the best on dev ({listed})"
+        )
+
+    def _work(self, seed: int, rate: float) -> Path:
+        return self.home / _WORK / f"seed-{seed}-rate-{rate}"
+
+    @contextmanager
+    def _trained(self, seed: int, rate: float) -> Iterator[tuple[PreTrainedModel, TrainResult]]:
+        """A model trained with a seed and a rate; of a frozen one the body is looked up meanwhile."""
+        built = fresh_model(self.model, self.task, seed)
+        if not self._told:
+            tell_of_pooler(built, self.model, self.task)
+            self._told = True
+        module = prepare(built, self.task, self.config, seed)
+        hooks = self.hooks(seed, rate) if self.hooks else ()
+        settings = self._settings(seed, rate)
+        if self.config.method != "frozen":
+            yield module, train(self.task, settings, self.parts.training, module, self._work(seed, rate), hooks=hooks)
+            return
+        with frozen_body(module, FeatureStore(self.features / self.model.digest)):
+            yield module, train(self.task, settings, self.parts.training, module, self._work(seed, rate), hooks=hooks)
+
+    def _settings(self, seed: int, rate: float) -> TrainConfig:
+        config, lengths = self.config, np.asarray(self.parts.training.source.lengths)
+        tokens = min(int(lengths.max()) * config.batch_examples, _MOST_BATCH_TOKENS)
+        batches = LengthBucketSampler(lengths, seed, tokens, config.batch_examples).num_batches
+        return TrainConfig(
+            updates=config.passes * batches,
+            batch_tokens=tokens,
+            batch_sentences=config.batch_examples,
+            micro_tokens=_MICRO_TOKENS,
+            seed=seed,
+            learning_rate=rate,
+            warmup=config.warmup,
+            betas=(0.9, 0.999),
+            weight_decay=config.weight_decay,
+            decay_norms=False,
+            clip=config.clip,
+            precision="fp32" if config.method == "frozen" else config.precision,
+            device=config.device,
+            save_every=config.save_every or batches,
+            keep_last=1,
+        )
+
+    # -- results ------------------------------------------------------------------------------------------------------
+
+    def _finish(self, seed: int, rate: float, folder: Path) -> None:
+        """Train with a seed, measure, and leave the model's folder."""
+        with self._trained(seed, rate) as (module, result):
+            if self.config.method == "lora":
+                merge_adapters(module)
+            predictions = {part: self._predictions(module, part) for part in ("dev", "test")}
+        scores = {part: self._scores(found, part) for part, found in predictions.items()}
+        answers = answer_rows(self.task, predictions["test"], self.parts.test, self.config.answers)
+        with atomic_folder(folder) as temporary:
+            save_model(module.cpu(), temporary, self.parts.tokenizer, self.parts.target_tokenizer)
+            write_facts(temporary, self.task, self._facts(seed, rate, result.updates, scores))
+            results = {"scores": [row for rows in scores.values() for row in rows], "answers": answers}
+            (temporary / _RESULTS).write_text(json.dumps(results), encoding="utf-8")
+        shutil.rmtree(self._work(seed, rate), ignore_errors=True)
+
+    def _predictions(self, module: PreTrainedModel, part: str) -> Predictions:
+        corpus = getattr(self.parts, part)
+        return predictions_of(self.task, module, self.parts.rows(part), corpus, self.parts.vocabulary)
+
+    def _scores(self, predictions: Predictions, part: str) -> list[dict[str, Any]]:
+        found = self.task.scores(predictions, getattr(self.parts, part), self.parts.train)
+        return [
+            {"part": part, "metric": score.metric, "main": place == 0, **score.row} for place, score in enumerate(found)
+        ]
+
+    def _facts(self, seed: int, rate: float, updates: int, scores: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+        return {
+            "shape": self.task.shape,
+            "labels": list(self.task.labels),
+            "metric": scores["dev"][0]["metric"],
+            "dev": scores["dev"][0]["value"],
+            "test": scores["test"][0]["value"],
+            "model": {"name": name_of(self.model.name), "digest": self.model.digest},
+            "examples": len(self.parts.train),
+            "recipe": {**self.config.key(), "max_length": self.parts.max_length},
+            "rates": (self._saved() or {})["rates"],
+            "seed": seed,
+            "learning_rate": rate,
+            "updates": updates,
+        }
+
+    def _tuned(self, strategy: str) -> Tuned:
+        models = tuple(load_tuned(self.home / f"seed-{seed}") for seed in self.config.seeds)
+        rows: dict[str, list[dict[str, Any]]] = {"scores": [], "answers": []}
+        for tuned in models:
+            common = {
+                "task": self.task.task,
+                "shape": self.task.shape,
+                "strategy": strategy,
+                "method": self.config.method,
+                "examples": len(self.parts.train),
+                "control": self.config.control,
+                "tuning_seed": tuned.seed,
+            }
+            results = json.loads((tuned.folder / _RESULTS).read_text(encoding="utf-8"))
+            trained = {"learning_rate": tuned.learning_rate, "updates": tuned.updates}
+            rows["scores"] += [{**common, **trained, **row} for row in results["scores"]]
+            rows["answers"] += [{**common, **row} for row in results["answers"]]
+        return Tuned(
+            task=self.task,
+            models=models,
+            train=self.parts.train,
+            scores=pd.DataFrame(rows["scores"], columns=[column.name for column in TASK_SCORES.columns]),
+            answers=pd.DataFrame(rows["answers"], columns=[column.name for column in TASK_ANSWERS.columns]),
+        )
+
+
+def _best(found: dict[str, float]) -> float:
+    return float(max(found, key=lambda rate: found[rate]))
+
+
+def _longest(model: Model, config: TuneConfig) -> int:
+    """Tokens of an input at most: what was asked for, or what the model has positions for."""
+    limit = model.max_tokens
+    return config.max_length if limit is None else min(config.max_length, limit)

@@ -1,0 +1,163 @@
+"""What tuning did to each head: its attention, its confidence, its roles, and what it is worth."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from infoflow.corpus import Corpus
+from infoflow.flow import AbstractMeasure, PassOptions, measure
+from infoflow.heads import (
+    Ablation,
+    Confidence,
+    Head,
+    PositionalScores,
+    RareTokenScores,
+    RelationScores,
+    SurfaceStatistics,
+    all_heads,
+    head_roles,
+    no_loss,
+)
+from infoflow.models import Model
+from infoflow.results import ratio_estimate
+
+from ._attention_change import js_changes
+from ._body import began_as
+from ._seeds import without_tuned
+from ._tables import TUNING_HEADS
+from ._task import AbstractTask
+from ._task_losses import HeadCosts, head_costs
+from ._task_part import TaskPart
+
+_KEYS = ["stack", "kind", "layer", "head"]
+_TREES = {"words", "head", "deprel"}
+_NOT_READ = dict.fromkeys(("js", "js_low", "js_high"), float("nan"))  # a decoder that the task gives nothing to read
+SEPARATOR = ", "
+"""Between the roles of a head that has several; the one that it exceeds most is the first."""
+
+
+def tuning_heads(
+    before: Model,
+    after: Sequence[Model],
+    task: AbstractTask,
+    corpus: Corpus,
+    options: PassOptions | None = None,
+    *,
+    pretraining: Corpus | None = None,
+    texts: int = 200,
+    costs_on: int = 128,
+    sentences: int = 64,
+) -> pd.DataFrame:
+    """The table `TUNING_HEADS` without the columns of `TUNED`, a row for each head.
+
+    Divergences are those of `js_changes`, on the examples as the task has them read; confidence and roles are those of
+    `Confidence` and `head_roles` (positional, rarest token, first token, SEP, punctuation; relations where the corpus
+    has trees) on the column `text` alone. After tuning, numbers are means over seeds, and a head has the roles that it
+    has in at least half of them. `cost_before` is that of `Ablation` on the pretraining text, NaN without one or
+    without a language-model head; `value` is the rise of the task's loss on some test examples (`head_costs`).
+
+    Args:
+        before: The pretrained model, with its head where it has one.
+        after: The models tuned from it.
+        task: What they were tuned on.
+        corpus: Its test part.
+        options: Seed, longest text, sizes, and the noise of the pretraining objective.
+        pretraining: Text for `cost_before`.
+        texts: At most so many examples for attention, chosen by hash.
+        costs_on: At most so many examples for `value`, chosen by hash.
+        sentences: At most so many of the pretraining text.
+
+    Raises:
+        UserError: The models have other bodies.
+    """
+    options = options or PassOptions()
+    start = began_as(before, after)
+    read = TaskPart(task, corpus, start, options, most=texts)
+    changes = _mean_changes(start, after, read)
+    few = TaskPart(task, corpus, start, options, most=costs_on)
+    costs = [head_costs(one, few) for one in after]
+    before_costs = _pretraining_costs(before, pretraining, sentences, options)
+    roles = [_Attending.of(one, read.corpus, options) for one in (start, *after)]
+    rows = []
+    for place, head in enumerate(all_heads(start.anatomy)):
+        rows.append(
+            dict(zip(_KEYS, head, strict=True))
+            | changes.get(head, _NOT_READ)
+            | _roles(head, roles)
+            | {"cost_before": before_costs.get(head, float("nan"))}
+            | _cost(costs, place)
+        )
+    schema = without_tuned(TUNING_HEADS)
+    return schema.conform(pd.DataFrame(rows, columns=schema.column_names))
+
+
+def _mean_changes(before: Model, after: Sequence[Model], part: TaskPart) -> dict[Head, dict[str, float]]:
+    """Of each head the divergence, mean over seeds, and its interval."""
+    every = js_changes(before, after, part)
+    found = {}
+    for (stack, kind, layer), first in every[0].items():
+        sums = np.mean([one[stack, kind, layer] for one in every], axis=0)
+        for head in range(first.shape[1]):
+            row = ratio_estimate(sums[:, head, 0], sums[:, head, 1], 0.0, scale="positive")
+            found[stack, kind, layer, head] = {"js": row["value"], "js_low": row["low"], "js_high": row["high"]}
+    return found
+
+
+class _Attending:
+    """Confidence and roles of one model's heads."""
+
+    def __init__(self, confidence: Mapping[Head, float], roles: Mapping[Head, list[str]]) -> None:
+        self.confidence, self.roles = confidence, roles
+
+    @classmethod
+    def of(cls, model: Model, corpus: Corpus, options: PassOptions) -> "_Attending":
+        measures: list[AbstractMeasure] = [
+            Confidence(),
+            PositionalScores(offsets=(-2, -1, 1, 2)),
+            SurfaceStatistics(),
+            RareTokenScores(),
+        ]
+        tables = measure(
+            model, corpus, [*measures, RelationScores()] if corpus.columns >= _TREES else measures, options
+        )
+        held = head_roles(tables)
+        held = held[held["holds"]].assign(margin=lambda frame: frame["value"] - frame["limit"])
+        roles: dict[Head, list[str]] = {}
+        for row in held.sort_values("margin", ascending=False, kind="stable").to_dict("records"):
+            roles.setdefault(_head_of(row), []).append(row["role"])
+        return cls({_head_of(row): row["value"] for row in tables["head_confidence"].to_dict("records")}, roles)
+
+
+def _head_of(row: Mapping[Any, Any]) -> Head:
+    return str(row["stack"]), str(row["kind"]), int(row["layer"]), int(row["head"])
+
+
+def _roles(head: Head, models: Sequence[_Attending]) -> dict[str, Any]:
+    """Confidence and roles of the model before and of the tuned ones."""
+    before, *after = ([*one.roles.get(head, [])] for one in models)
+    votes = [role for roles in after for role in roles]
+    kept = [role for role in dict.fromkeys(votes) if 2 * votes.count(role) >= len(after)]
+    confidence = [one.confidence.get(head, float("nan")) for one in models]
+    return {
+        "confidence_before": confidence[0],
+        "confidence_after": float(np.mean(confidence[1:])),
+        "role_before": SEPARATOR.join(before),
+        "role_after": SEPARATOR.join(kept),
+    }
+
+
+def _pretraining_costs(model: Model, corpus: Corpus | None, sentences: int, options: PassOptions) -> dict[Head, float]:
+    """The rise of the pretraining loss without each head; none where there is no such loss."""
+    unread = model.task == "seq2seq" and corpus is not None and "translation" not in corpus.columns
+    if corpus is None or no_loss(model) or unread:
+        return {}
+    table = measure(model, corpus, [Ablation(others=False, sentences=sentences)], options)["head_ablation"]
+    return {_head_of(row): row["value"] for row in table.to_dict("records")}
+
+
+def _cost(costs: Sequence[HeadCosts], place: int) -> dict[str, Any]:
+    """The estimate columns of one head, mean over seeds."""
+    sums = np.mean([one.sums[:, place] for one in costs], axis=0)
+    return ratio_estimate(sums, costs[0].counts, 0.0)

@@ -1,0 +1,122 @@
+"""How well a model predicts what is to be written: with an encoder for the source, or one stack for both."""
+
+# B example, T token, V vocabulary
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from infoflow.foundation import UserError
+from infoflow.models import accepts, without_cache
+from infoflow.objectives import UNSUPERVISED, prefix_mask
+
+from ._causal import reads_left_only
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Asked:
+    """Sources with what is to be written after them."""
+
+    sources: Int[Tensor, "example source_token"]
+    real: Tensor
+    """Bool (example, source token): not padding, which lies on the right."""
+    targets: Int[Tensor, "example target_token"]
+    """As the tokenizer writes them, UNSUPERVISED at padding."""
+    begins: Int[Tensor, " example"]
+    """Tokens at the start of each target that stand before its text."""
+
+
+def has_encoder(module: PreTrainedModel) -> bool:
+    """Whether the model reads the source with an encoder of its own.
+
+    Raises:
+        UserError: It writes no text.
+    """
+    if module.config.is_encoder_decoder and module.can_generate():
+        return True
+    kind = type(module).__name__
+    if not module.can_generate():
+        raise UserError(
+            f"Writing needs a decoder, alone or beside an encoder. Got a {kind}, which writes no text.\n"
+            "Load it with transformers.AutoModelForSeq2SeqLM or AutoModelForCausalLM, or choose another task."
+        )
+    if not reads_left_only(module):
+        raise UserError(
+            f"A stack that writes must not see what follows. {kind} does: it would read what it is to write.\n"
+            "Load it as a decoder (is_decoder in its configuration), or take a model trained as one."
+        )
+    return False
+
+
+def written_losses(
+    module: PreTrainedModel, asked: Asked, two_sided: bool = False, label_smoothing: float = 0.0
+) -> Float[Tensor, " example"]:
+    r"""Sum over the target's tokens, its end included, of $-\log p(y_t \mid y_{<t}, x)$, nats.
+
+    With one stack `two_sided` lets the tokens of the source see each other from both sides, as a prefix language model
+    does.
+
+    Raises:
+        UserError: The model writes no text, or source and target together exceed its positions.
+    """
+    if has_encoder(module):
+        logits, labels = _beside(module, asked)
+    else:
+        logits, labels = _after(module, asked, two_sided)
+    losses = F.cross_entropy(
+        logits.float().transpose(1, 2),
+        labels,
+        ignore_index=UNSUPERVISED,
+        reduction="none",
+        label_smoothing=label_smoothing,
+    )
+    return losses.sum(dim=1)
+
+
+def _beside(module: Any, asked: Asked) -> tuple[Float[Tensor, "B T V"], Int[Tensor, "B T"]]:
+    """The decoder reads the target shifted as the family shifts it; where a target begins with the token that starts
+    the decoder ([CLS] of a matched model), that is read and not asked for."""
+    reads, labels = module.prepare_decoder_input_ids_from_labels(labels=asked.targets), asked.targets
+    if bool((asked.begins > 0).all() and (reads[:, 0] == labels[:, 0]).all()):
+        reads, labels = labels[:, :-1].masked_fill(labels[:, :-1] == UNSUPERVISED, int(labels[0, 0])), labels[:, 1:]
+    mask = None if bool(asked.real.all()) else asked.real.long()
+    output = module(
+        input_ids=asked.sources, attention_mask=mask, decoder_input_ids=reads.contiguous(), **without_cache(module)
+    )
+    return output.logits, labels
+
+
+def _after(module: Any, asked: Asked, two_sided: bool) -> tuple[Float[Tensor, "B T V"], Int[Tensor, "B T"]]:
+    """One stack reads source and target; logits from the last token of the shortest source on."""
+    ids, labels, prefix = joined(asked)
+    positions = getattr(module.config.get_text_config(), "max_position_embeddings", None)
+    if positions is not None and ids.shape[1] > positions:
+        raise UserError(
+            f"{type(module).__name__} has {positions} positions for source and target together. Got "
+            f"{ids.shape[1]} tokens.\nLower max_length or max_target."
+        )
+    first = int(prefix.min()) - 1
+    inputs: dict[str, Any] = {"input_ids": ids, **without_cache(module)}
+    if two_sided:
+        inputs["attention_mask"] = prefix_mask(prefix, ids.shape[1])
+    if accepts(module, "logits_to_keep"):
+        inputs["logits_to_keep"] = torch.arange(first, ids.shape[1], device=ids.device)
+        return module(**inputs).logits, labels[:, first:]
+    return module(**inputs).logits[:, first:], labels[:, first:]
+
+
+def joined(asked: Asked) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B T"], Int[Tensor, " B"]]:
+    """Source and target in one row, padded on the right; the token that each position is to predict; source lengths."""
+    rows, labels = [], []
+    prefix = asked.real.sum(dim=1)
+    for row, length in enumerate(prefix.tolist()):
+        target = asked.targets[row][asked.targets[row] != UNSUPERVISED][int(asked.begins[row]) :]
+        rows.append(torch.cat([asked.sources[row, :length], target[:-1]]))
+        labels.append(torch.cat([target.new_full((length - 1,), UNSUPERVISED), target]))
+    pad = torch.nn.utils.rnn.pad_sequence
+    return pad(rows, batch_first=True), pad(labels, batch_first=True, padding_value=UNSUPERVISED), prefix

@@ -1,0 +1,53 @@
+import pytest
+
+from infoflow.adaptation._answer_places import askable_spans, first_place, place_of
+from infoflow.corpus import Corpus
+from infoflow.foundation import UserError
+
+TEXT = "Red cats, red dogs and\nRED  cats."
+
+
+@pytest.mark.parametrize(
+    ("answer", "start", "place"),
+    [
+        ("red", 10, (10, 13)),
+        ("Red", 9, (10, 13)),  # not there: the nearest, whatever its case
+        ("Red", 0, (0, 3)),
+        ("red cats", 20, (23, 32)),
+        ("  Red ", 0, (0, 3)),
+        (" red", 9, (10, 13)),
+        ("cats.", 0, (28, 33)),
+        ("birds", 0, None),
+        (" ", 0, None),
+        ("re. cats", 0, None),  # no pattern, but text
+    ],
+)
+def test_an_answer_is_where_it_says_or_nearby(answer, start, place):
+    assert place_of(TEXT, answer, start) == place
+
+
+def _corpus(*rows: tuple[str, list[str], list[int]]) -> Corpus:
+    from infoflow.corpus._store import store
+
+    named = [{"text": t, "question": "Which?", "answers": a, "answer_starts": s} for t, a, s in rows]
+    return Corpus(store(iter(named), ("text", "question", "answers", "answer_starts"), "asked"), "asked")
+
+
+def test_the_first_answer_that_is_there_counts():
+    corpus = _corpus((TEXT, ["birds", "dogs"], [0, 14]), (TEXT, [], []), (TEXT, ["birds"], [3]))
+    assert [first_place(one) for one in corpus] == [(14, 18), None, None]
+
+
+def test_questions_that_cannot_be_asked_are_counted():
+    corpus = _corpus((TEXT, ["birds"], [0]), (TEXT, [], []), (TEXT, ["dogs"], [0]))
+    kept, left_out = askable_spans(corpus)
+    assert [one.answers for one in kept] == [[], ["dogs"]]
+    assert left_out == {"answer not in the passage": 1}
+    whole, nothing = askable_spans(kept)
+    assert whole is kept
+    assert nothing == {}
+
+
+def test_a_corpus_of_which_no_answer_is_there_is_refused():
+    with pytest.raises(UserError, match=r"None of 2 does, such as 'birds'"):
+        askable_spans(_corpus((TEXT, ["birds"], [0]), (TEXT, ["mice"], [0])))

@@ -1,0 +1,120 @@
+"""Layers taken back: both ends bit for bit, and the middle by putting blocks together by hand."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from adaptation.toy_task import ToyTask, toy_before, toy_corpus, toy_data, toy_tokenizer
+
+from infoflow.adaptation import layer_swaps
+from infoflow.adaptation._body import with_weights
+from infoflow.adaptation._layer_swaps import Swap, _taken, rewound_names, swaps
+from infoflow.models import load_model
+
+
+def assembled(tuned, lower, upper):
+    """The tuned model with these blocks (and on their side embeddings) from before, copied block by block."""
+    module, before = copy.deepcopy(tuned.module), toy_before().module.bert
+    if lower:
+        module.bert.embeddings = copy.deepcopy(before.embeddings)
+    for index in range(3):
+        if index < lower or index >= 3 - upper:
+            module.bert.encoder.layer[index] = copy.deepcopy(before.encoder.layer[index])
+    return module
+
+
+@pytest.fixture(scope="module")
+def table(tuned):
+    return layer_swaps(toy_before(), tuned, ToyTask(), toy_data(), pretraining=toy_corpus(30, 5))
+
+
+def accuracy(module):
+    data, task = toy_data(), ToyTask()
+    model = load_model(module, tokenizer=toy_tokenizer())
+    rows = task.rows(data.test, model.tokenizer, 32)
+    return task.scores(task.predict(module, rows, data.test, vocabulary_of(model), 100), data.test, data.train)[0].row
+
+
+def vocabulary_of(model):
+    from infoflow.objectives import Vocabulary
+
+    return Vocabulary.from_tokenizer(model.tokenizer)
+
+
+@pytest.mark.parametrize(("rewound", "blocks"), [("none", 0), ("lower", 1), ("lower", 2), ("upper", 2), ("all", 3)])
+def test_scores_are_those_of_the_model_put_together(tuned, table, rewound, blocks):
+    row = table[(table.rewound == rewound) & (table.blocks == blocks) & (table.quantity == "score")].iloc[0]
+    lower, upper = (blocks if rewound in (side, "all") else 0 for side in ("lower", "upper"))
+    each = [accuracy(assembled(one, lower, upper))["value"] for one in tuned]
+    assert row["value"] == pytest.approx(np.mean(each))
+    assert row["baseline"] == pytest.approx(np.mean([accuracy(assembled(one, 3, 3))["value"] for one in tuned]))
+
+
+@pytest.mark.parametrize(
+    ("rewound", "lower", "upper"), [("none", 0, 0), ("all", 3, 0), ("lower", 2, 0), ("upper", 0, 2)]
+)
+def test_logits_are_equal_to_the_bit(tuned, rewound, lower, upper):
+    ids = torch.tensor([toy_tokenizer().encode("the old cat runs")])
+    wanted = assembled(tuned[0], lower, upper)(ids).logits
+    before = {name: p.clone() for name, p in tuned[0].module.named_parameters()}
+    with (
+        with_weights(tuned[0], _taken(toy_before(), Swap(rewound=rewound, blocks=lower or upper), True)),
+        torch.no_grad(),
+    ):
+        assert torch.equal(tuned[0].module(ids).logits, wanted)
+    assert all(torch.equal(p, before[name]) for name, p in tuned[0].module.named_parameters())
+
+
+def test_pretraining_loss_is_between_that_of_both_bodies(tuned, table):
+    losses = table[table.quantity == "pretraining-loss"].set_index(["rewound", "blocks"])["value"]
+    whole = toy_before().module
+    everything = {"all": whole, "none": copy.deepcopy(whole)}
+    everything["none"].bert.load_state_dict(tuned[0].module.bert.state_dict(), strict=False)
+    slow = {}
+    for name, module in everything.items():
+        model = load_model(module, tokenizer=toy_tokenizer())
+        slow[name] = masked_loss(model, toy_corpus(30, 5))
+    assert losses["all", 3] == pytest.approx(slow["all"], rel=1e-5)
+    one = layer_swaps(toy_before(), tuned[:1], ToyTask(), toy_data(), pretraining=toy_corpus(30, 5), examples=5)
+    found = one[(one.quantity == "pretraining-loss") & (one.rewound == "none")].value.item()
+    assert found == pytest.approx(slow["none"], rel=1e-5)
+    assert (table[table.quantity == "pretraining-loss"].baseline == losses["all", 3]).all()
+
+
+def masked_loss(model, corpus):
+    """Nats per masked token, sentence by sentence, with the noise that measures of heads have."""
+    from infoflow.flow import Reader
+    from infoflow.heads import SentenceScorer
+
+    scorer = SentenceScorer(Reader(model, corpus, max_length=512, seed=0, decoder=False))
+    total, count = 0.0, 0
+    for row in scorer.reader.rows:
+        batch = scorer.batch(np.array([row]))
+        stream = batch.padded.streams["encoder"]
+        with torch.no_grad():
+            logits = model.module(input_ids=stream.input_ids).logits
+        scored = batch.labels != -100
+        if scored.any():
+            total += float(torch.nn.functional.cross_entropy(logits[scored], batch.labels[scored], reduction="sum"))
+            count += int(scored.sum())
+    return total / count
+
+
+def test_names_of_both_sides_part_the_body(tuned):
+    model = tuned[0]
+    for blocks in (1, 2):
+        lower, upper = (
+            rewound_names(model, Swap(rewound=side, blocks=num))
+            for side, num in (("lower", blocks), ("upper", 3 - blocks))
+        )
+        assert not lower & upper
+        assert lower | upper == rewound_names(model, Swap(rewound="all", blocks=3))
+    assert any("embeddings" in name for name in rewound_names(model, Swap(rewound="lower", blocks=1)))
+    assert not any("embeddings" in name for name in rewound_names(model, Swap(rewound="upper", blocks=2)))
+
+
+def test_numbers_of_blocks(tuned):
+    assert [(s.rewound, s.blocks) for s in swaps(tuned[0], 6)] == [
+        ("none", 0), ("lower", 1), ("lower", 2), ("upper", 1), ("upper", 2), ("all", 3),
+    ]  # fmt: skip

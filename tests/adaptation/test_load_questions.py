@@ -1,0 +1,83 @@
+"""`load_task` of questions with answers in passages, and of texts to write."""
+
+import json
+
+import pytest
+
+from infoflow.adaptation import Generation, SpanExtraction, load_task, make_task
+from infoflow.corpus import Corpus
+from infoflow.foundation import UserError
+
+
+def _squad(path, answers: list[tuple[str, int]]):
+    qas = [
+        {"id": str(row), "question": f"Where {row}?", "answers": [{"text": text, "answer_start": start}]}
+        for row, (text, start) in enumerate(answers)
+    ]
+    paragraphs = [{"context": "Oslo lies in Norway.", "qas": qas}]
+    path.write_text(json.dumps({"version": "1.1", "data": [{"title": "", "paragraphs": paragraphs}]}))
+    return path
+
+
+def test_squad_is_known_by_its_layout(tmp_path):
+    train = _squad(tmp_path / "train.json", [("Norway", 13), ("Sweden", 0), ("Oslo", 4)])
+    test = _squad(tmp_path / "test.json", [("Oslo", 0)])
+    data = load_task("towns", train=train, dev=test, test=test)
+    assert (data.shape, data.labels) == ("span", ())
+    assert data.left_out == {"train: answer not in the passage": 1}
+    assert [one.answers for one in data.train] == [["Norway"], ["Oslo"]]
+    task = make_task(data, doc_stride=64)
+    assert isinstance(task, SpanExtraction)
+    assert (task.task, task.nullable, task.doc_stride) == ("towns", False, 64)
+
+
+def test_a_table_of_questions(tmp_path):
+    path = tmp_path / "asked.jsonl"
+    row = {"context": "Oslo lies in Norway.", "question": "Where?", "answers": ["Norway"], "answer_starts": [13]}
+    path.write_text("\n".join(json.dumps(each) for each in (row, {**row, "answers": [], "answer_starts": []})))
+    data = load_task("towns", train=path, dev=path, test=path, shape="span")
+    assert make_task(data).nullable
+    assert [one.answers for one in data.test] == [["Norway"], []]
+
+
+@pytest.mark.parametrize("named", [{"shape": "generation"}, {"text": "source", "translation": "target"}])
+def test_a_table_of_texts_to_write(tmp_path, named):
+    path = tmp_path / "rows.jsonl"
+    rows = [{"source": ["One.", "Two."], "target": ["A.", "B."]}, {"source": ["Three."], "target": ["C."]}]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    data = load_task("numbers", train=path, dev=path, test=path, **named)
+    assert data.shape == "generation"
+    assert [(one.text, one.translation, one.references) for one in data.train] == [
+        ("One. Two.", "A.", ["B."]),
+        ("Three.", "C.", []),
+    ]
+    assert isinstance(make_task(data, beams=2), Generation)
+
+
+def test_parallel_text_is_for_writing():
+    corpus = Corpus.from_sentences([("a b", "c d"), ("e f", "g h")])
+    assert load_task("pairs", train=corpus, dev=corpus, test=corpus).shape == "generation"
+
+
+def test_what_a_shape_needs_is_told():
+    corpus = Corpus.from_sentences(["a b", "c d"])
+    with pytest.raises(UserError, match="shape span needs text, question, answers"):
+        load_task("towns", train=corpus, shape="span")
+    with pytest.raises(UserError, match="shape generation needs text, translation"):
+        load_task("towns", train=corpus, shape="generation")
+
+
+def test_passages_stay_together_where_parts_are_split(tmp_path):
+    from adaptation.questions import asked
+
+    rows = [
+        (f"Town {place} lies in the land of number {place} beside river {place * 7}.", f"Which {turn}?", ["Town"], [0])
+        for place in range(60)
+        for turn in range(3)
+    ]
+    data = load_task("towns", train=asked(*rows))
+    parts = [set(part.column("text")) for part in (data.train, data.dev, data.test)]
+    assert all(parts)
+    assert not parts[0] & parts[1]
+    assert not parts[0] & parts[2]
+    assert not parts[1] & parts[2]

@@ -1,0 +1,290 @@
+"""Tasks from files of every known layout, their parts, and one clear message for what is wrong."""
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from infoflow.foundation import UserError, use_display
+
+DATA = Path("/work/shared/data")
+
+
+class Notes:
+    """A display that keeps what it is told."""
+
+    def __init__(self):
+        from infoflow.foundation import SilentDisplay
+
+        self.silent, self.said = SilentDisplay(), []
+
+    def note(self, text):
+        self.said.append(text)
+
+    def __getattr__(self, name):
+        return getattr(self.silent, name)
+
+
+@pytest.fixture
+def notes():
+    display = Notes()
+    with use_display(display):
+        yield display.said
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name, *lines):
+        path = tmp_path / name
+        data = "".join(f"{line}\n" for line in lines)
+        path.write_bytes(gzip.compress(data.encode()) if name.endswith(".gz") else data.encode())
+        return path
+
+    return write
+
+
+def parts(path):
+    return {"train": path, "dev": path, "test": path}
+
+
+def test_label_and_text(write):
+    from infoflow.adaptation import Classification, load_task, make_task
+
+    path = write("a.tsv.gz", "x\ta dog", "y\ta cat", "x\ta house", "\tno label")
+    data = load_task("t", **parts(path))
+    assert (data.shape, data.labels, len(data.train)) == ("classification", ("x", "y"), 3)
+    assert data.left_out == {"train: without a label": 1, "dev: without a label": 1, "test: without a label": 1}
+    assert make_task(data) == Classification(task="t", labels=("x", "y"))
+    assert make_task(data, main="macro_f1").main == "macro_f1"
+    assert load_task("t", **parts(path), labels=("y", "x")).labels == ("y", "x")
+    with pytest.raises(UserError, match=r"has no option column\. Its options: task, labels, multi, main"):
+        make_task(data, column="tag")
+
+
+def test_pairs_and_the_two_labels_of_sick(write):
+    from infoflow.adaptation import load_task, make_task
+
+    pairs = write("pairs.tsv", "1\ta dog\ta cat", "0\tthe dog\tthe dog")
+    data = load_task("t", **parts(pairs))
+    assert [(s.text, s.second, s.label) for s in data.dev] == [("a dog", "a cat", "1"), ("the dog", "the dog", "0")]
+    assert data.labels == ("1", "0")
+    sick = write("sick.tsv", "NEUTRAL\t4.5\ta dog\ta cat", "ENTAILMENT\t2.5\tthe dog\tthe cat")
+    assert load_task("t", **parts(sick)).labels == ("NEUTRAL", "ENTAILMENT")
+    related = load_task("t", **parts(sick), shape="regression")
+    assert (related.shape, related.labels) == ("regression", ())
+    assert [(s.text, s.second, s.label) for s in related.test] == [
+        ("a dog", "a cat", "4.5"),
+        ("the dog", "the cat", "2.5"),
+    ]
+    assert (make_task(related).mean, make_task(related).deviation) == (3.5, 1.0)
+
+
+def test_columns_by_number_and_several_labels(write):
+    from infoflow.adaptation import load_task, make_task
+
+    path = write(
+        "hoc.tsv", "doc1\t\ta dog", "doc1\tx|y\ta cat", "doc2\t\ta house", "doc2\ty\tthe dog", "doc2\t\tthe cat"
+    )
+    data = load_task("t", **parts(path), label=1, text=2, multi=True)
+    assert (data.labels, len(data.train), data.left_out) == (("x", "y"), 5, {})
+    assert make_task(data).multi
+    with pytest.raises(UserError, match=r"layout that is not known: 3 tab-separated columns, most lines with a blank"):
+        load_task("t", **parts(path))
+    with pytest.raises(UserError, match=r"Columns by number are those of label and text.* Got label=1, text=name"):
+        load_task("t", **parts(path), label=1, text="name")
+
+
+def test_words_and_tags(write):
+    from infoflow.adaptation import Tagging, load_task, make_task
+
+    path = write("ner.tsv", "a\tO", "Dog\tB-X", "", "the\tO", "big\tB-X", "dog\tI-X")
+    data = load_task("t", **parts(path))
+    assert (data.shape, data.labels, len(data.train)) == ("tagging", ("O", "B-X", "I-X"), 2)
+    assert make_task(data) == Tagging(task="t", labels=("O", "B-X", "I-X"), column="tag")
+    trees = write(
+        "a.conllu",
+        "1\ta\ta\tDET\tDT\t_\t2\tdet\t_\t_",
+        "2\tdog\tdog\tNOUN\tNN\t_\t0\troot\t_\t_",
+        "",
+        "1\tgo\tgo\tVERB\tVB\t_\t0\troot\t_\t_",
+    )
+    data = load_task("t", **parts(trees))
+    assert data.labels == ("DET", "NOUN", "VERB")
+    assert make_task(data).column == "upos"
+    fine = load_task("t", **parts(trees), tags="xpos")
+    assert fine.labels == ("DT", "NN", "VB")
+    assert make_task(fine).column == "xpos"
+    with pytest.raises(UserError, match=r"has no tags \"ner\"\. Its tags: upos, deprel, xpos"):
+        load_task("t", **parts(trees), tags="ner")
+
+
+def test_tables_by_usual_and_given_names(write):
+    from infoflow.adaptation import load_task
+
+    rows = [{"premise": "a dog", "hypothesis": "a cat", "label": 0}, {"premise": "a", "hypothesis": "b", "label": 1}]
+    path = write("a.jsonl", *map(json.dumps, rows))
+    data = load_task("t", **parts(path))
+    assert (data.shape, data.labels) == ("classification", ("0", "1"))
+    assert [(s.text, s.second) for s in data.test] == [("a dog", "a cat"), ("a", "b")]
+    odd = write("b.csv", "what,which", "a dog,x", "a cat,y")
+    assert load_task("t", **parts(odd), text="what", label="which").labels == ("x", "y")
+    with pytest.raises(UserError, match=r"so the column of its sentences must be named"):
+        load_task("t", **parts(odd))
+    header = write("c.tsv", "sentence\tlabel", "a dog\tx", "a cat\ty")
+    assert [(s.text, s.label) for s in load_task("t", **parts(header)).dev] == [("a dog", "x"), ("a cat", "y")]
+
+
+def test_questions_with_choices(write):
+    from infoflow.adaptation import Choice, load_task, make_task
+
+    row = {"dialogue": ["M: a dog?", "W: a cat."], "question": "What?", "choices": ["a dog", "a cat"], "answer": 1}
+    data = load_task("t", **parts(write("a.jsonl", json.dumps(row), json.dumps({**row, "answer": 0}))))
+    first = data.train[0]
+    assert (data.shape, first.text, first.label) == ("choice", "M: a dog? W: a cat.", "1")
+    assert (first.question, first.choices) == ("What?", ["a dog", "a cat"])
+    assert make_task(data) == Choice(task="t")
+    with pytest.raises(UserError, match=r"example 2, has \"2\" for 2 choices"):
+        load_task("t", **parts(write("c.jsonl", json.dumps(row), json.dumps({**row, "answer": 2}))))
+    with pytest.raises(UserError, match=r"a list of texts was expected. Got \"a dog\""):
+        load_task("t", **parts(write("b.jsonl", json.dumps({**row, "choices": "a dog"}))))
+
+
+def test_corpora_frames_and_datasets_in_memory(corpus_of):
+    import pandas as pd
+    from datasets import ClassLabel, Dataset
+
+    from infoflow.adaptation import load_task
+
+    columns = {"sentence": ["a dog", "a cat"], "label": [1, 0]}
+    dataset = Dataset.from_dict(columns).cast_column("label", ClassLabel(names=["no", "yes"]))
+    corpus = corpus_of(text=["a dog", "a cat"], label=["yes", "no"])
+    data = load_task("t", train=dataset, dev=corpus, test=corpus)
+    assert data.labels == ("yes", "no")
+    assert load_task("t", **parts(pd.DataFrame(columns))).labels == ("1", "0")
+
+
+def test_numbers_are_a_regression_where_they_cannot_be_classes(corpus_of, notes):
+    from infoflow.adaptation import load_task
+
+    def shape(labels):
+        corpus = corpus_of(text=[f"text {place}" for place in range(len(labels))], label=labels)
+        return load_task("t", **parts(corpus)).shape
+
+    assert shape(["1", "2", "3"]) == "classification"
+    assert shape([str(value) for value in range(20)]) == "classification"
+    assert not notes
+    assert shape(["1", "2.5", "3"]) == "regression"
+    assert notes == ['t: its labels are numbers, so it is taken for a regression (shape="classification" for classes).']
+    assert shape([str(value) for value in range(21)]) == "regression"
+    assert shape(["1.5", "2", "x"]) == "classification"
+
+
+def test_missing_parts_are_split_off_by_content_and_told(texts, corpus_of, notes):
+    from infoflow.adaptation import load_task
+
+    drawn = [f"{text} number {place} of all {place * 7} sentences" for place, text in enumerate(texts(400))]
+    labels = ["x" if len(text) % 2 else "y" for text in drawn]
+    data = load_task("t", train=corpus_of(text=drawn, label=labels))
+    sizes = [len(part) for part in (data.train, data.dev, data.test)]
+    assert sizes == pytest.approx([280, 40, 80], abs=25)
+    assert sum(sizes) + sum(data.left_out.values()) == 400
+    assert notes == [
+        f"t: dev and test split off training by the content of the texts (near-duplicates): train {sizes[0]}, "
+        f"dev {sizes[1]}, test {sizes[2]}."
+    ]
+    order = np.random.default_rng(0).permutation(400)
+    again = load_task("t", train=corpus_of(text=[drawn[i] for i in order], label=[labels[i] for i in order]))
+    assert {s.text for s in again.test} == {s.text for s in data.test}
+    given = load_task("t", train=data.train, test=data.test)
+    assert len(given.test) == sizes[2]
+    assert len(given.dev) + len(given.train) + sum(given.left_out.values()) == sizes[0]
+
+
+def test_rare_labels_of_parts_that_are_split_off_are_left_out(texts, corpus_of):
+    from infoflow.adaptation import load_task
+
+    drawn = [f"{text} number {place} of all {place * 7} sentences" for place, text in enumerate(texts(60))]
+    labels = [f"rare {place}" if place % 3 == 0 else "xy"[place % 2] for place in range(60)]
+    data = load_task("t", train=corpus_of(text=drawn, label=labels))
+    missed = {part: data.left_out.get(f"{part}: a label that training lacks", 0) for part in ("dev", "test")}
+    assert missed["test"] > 0
+    sizes = len(data.train), len(data.dev), len(data.test)
+    assert sum(sizes) + sum(data.left_out.values()) == 60
+    assert {s.label for s in data.test} <= {s.label for s in data.train} == set(data.labels)
+
+
+@pytest.mark.parametrize(
+    ("labels", "more", "message"),
+    [
+        ((["x", "y"], ["x", "z"]), {}, r"1 of its labels do not: \"z\"; those of training are \"x\", \"y\""),
+        ((["x", "x"], ["x", "x"]), {}, r"at least two classes. part has 1: \"x\""),
+        ((["x", "y"], ["x", "y"]), {"labels": ["x", "y", "z"]}, r"Every class must have an example.*has none of \"z\""),
+        ((["x", "y"], ["x", "y"]), {"labels": ["x"]}, r"1 of its labels do not: \"y\""),
+        ((["1", "2.5"], ["1", "x"]), {"shape": "regression"}, r"example 2, has \"x\""),
+        ((["x", "y"], [None, None]), {}, r"No example of part has a label"),
+        (
+            (["x", "y"], ["x", "y"]),
+            {"shape": "tagging"},
+            r"tagging needs words. part has label, text.\nTags are of words",
+        ),
+        ((["x", "y"], ["x", "y"]), {"shape": "choice"}, r"choice needs text, question, choices, label"),
+        ((["x", "y"], ["x", "y"]), {"kind": "label"}, r"A task has no column kind"),
+    ],
+)
+def test_what_is_wrong_is_said(labels, more, message, corpus_of):
+    from infoflow.adaptation import load_task
+
+    train, test = (corpus_of("part", text=["a dog", "a cat"], label=each) for each in labels)
+    with pytest.raises(UserError, match=message):
+        load_task("t", train=train, dev=train, test=test, **more)
+
+
+def test_a_shape_that_there_is_not():
+    from infoflow.adaptation._load_task import check_shape
+
+    with pytest.raises(UserError, match=r"shape must be one of classification.* Got \"song\""):
+        check_shape("song")
+
+
+def test_what_is_wrong_with_tags_is_said(tagged):
+    from infoflow.adaptation import load_task
+
+    words = [["a", "dog"], ["go"]]
+    train = tagged(words, [["O", "B-X"], ["O"]])
+    with pytest.raises(
+        UserError, match=r"Every label of other must occur in training. 1 of its labels do not: \"B-Y\""
+    ):
+        load_task("t", train=train, dev=train, test=tagged(words, [["O", "B-Y"], ["O"]], name="other"))
+    with pytest.raises(UserError, match=r"at least two tags. tagged has 1"):
+        load_task("t", **parts(tagged(words, [["O", "O"], ["O"]])))
+    with pytest.raises(UserError, match=r"A tag is a name without white space. Got \"B X\""):
+        load_task("t", **parts(tagged(words, [["O", "B X"], ["O"]])))
+    with pytest.raises(UserError, match=r"Every tag must have an example.*has none of \"I-X\""):
+        load_task("t", **parts(train), labels=["O", "B-X", "I-X"])
+    with pytest.raises(UserError, match=r"cannot be told from its columns, text"):
+        load_task("t", **parts(train.__class__.from_sentences(["a dog", "a cat"])))
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the real data sets are not here")
+@pytest.mark.parametrize(
+    ("folder", "kind", "more", "shape", "classes", "sizes"),
+    [
+        ("classify/acl-arc", "tsv.gz", {}, "classification", 6, (1688, 114, 139)),
+        ("classify/hoc", "tsv.gz", {"label": 1, "text": 2, "multi": True}, "classification", 10, (14005, 1768, 1691)),
+        ("pairs/mrpc", "tsv.gz", {}, "classification", 2, (3576, 500, 1725)),
+        ("pairs/sick", "tsv.gz", {}, "classification", 3, (4500, 500, 4927)),
+        ("pairs/sick", "tsv.gz", {"shape": "regression"}, "regression", 0, (4500, 500, 4927)),
+        ("ner/wnut17", "tsv.gz", {}, "tagging", 13, (3394, 1009, 1287)),
+        ("qa/dream", "jsonl.gz", {}, "choice", 0, (6116, 2040, 2041)),
+    ],
+)
+def test_real_files(folder, kind, more, shape, classes, sizes):
+    from infoflow.adaptation import load_task, make_task
+
+    files = {part: DATA / folder / f"{part}.{kind}" for part in ("train", "dev", "test")}
+    data = load_task(folder, **files, **more)
+    assert (data.shape, len(data.labels)) == (shape, classes)
+    assert (len(data.train), len(data.dev), len(data.test)) == sizes
+    assert make_task(data).shape == shape

@@ -1,0 +1,124 @@
+"""Metrics and their bootstrap, beside scikit-learn, SciPy and seqeval on the resampled examples."""
+
+import numpy as np
+import pytest
+from scipy.stats import pearsonr, spearmanr
+from seqeval.metrics import f1_score as entity_f1
+from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef, r2_score
+
+from infoflow.adaptation._scoring import (
+    class_scores,
+    entity_score,
+    number_scores,
+    set_scores,
+    share_right,
+    weighted_ranks,
+)
+from infoflow.foundation import NUM_BLOCKS, replicate_weights, stream
+
+N = 150
+REPLICATES = (0, 17, 199)
+
+
+@pytest.fixture
+def blocks():
+    return stream("scoring-blocks").integers(NUM_BLOCKS, size=N)
+
+
+def resampled(blocks, replicate):
+    """The examples of a replicate, as often as their block is drawn."""
+    return np.repeat(np.arange(len(blocks)), replicate_weights()[replicate][blocks].astype(int))
+
+
+def agree(score, metric, examples_of, blocks):
+    every = np.arange(len(blocks))
+    assert score.row["value"] == pytest.approx(examples_of(every), abs=1e-12)
+    for replicate in REPLICATES:
+        chosen = resampled(blocks, replicate)
+        assert score.row["replicates"][replicate] == pytest.approx(examples_of(chosen), abs=1e-9), metric
+    assert score.metric == metric
+    assert score.row["low"] < score.row["value"] < score.row["high"]
+
+
+def test_classes_agree_with_scikit_learn_on_every_resample(blocks):
+    rng = stream("scoring-classes")
+    wanted = rng.choice(4, size=N, p=[0.6, 0.3, 0.07, 0.03])  # the rare one is missing from some resamples
+    said = np.where(rng.random(N) < 0.6, wanted, rng.integers(4, size=N))
+    accuracy, macro, correlation = class_scores(wanted, said, 0, 4, blocks)
+    agree(accuracy, "accuracy", lambda x: accuracy_score(wanted[x], said[x]), blocks)
+    agree(macro, "macro_f1", lambda x: f1_score(wanted[x], said[x], average="macro"), blocks)
+    agree(correlation, "matthews", lambda x: matthews_corrcoef(wanted[x], said[x]), blocks)
+    guess = np.zeros(N, dtype=int)
+    assert accuracy.row["baseline"] == pytest.approx(accuracy_score(wanted, guess))
+    assert macro.row["baseline"] == pytest.approx(f1_score(wanted, guess, average="macro", zero_division=0))
+    assert correlation.row["baseline"] == matthews_corrcoef(wanted, guess) == 0
+
+
+def test_an_answer_that_is_no_class_is_wrong_and_no_class_of_the_mean(blocks):
+    rng = stream("scoring-unread")
+    wanted = rng.integers(3, size=N)
+    said = np.where(rng.random(N) < 0.3, 3, wanted)
+    accuracy, macro, _ = class_scores(wanted, said, 0, 3, blocks)
+    assert accuracy.row["value"] == pytest.approx((said != 3).mean())
+    agree(macro, "macro_f1", lambda x: f1_score(wanted[x], said[x], labels=[0, 1, 2], average="macro"), blocks)
+
+
+def test_constant_answers_correlate_with_nothing(blocks):
+    wanted = stream("scoring-constant").integers(2, size=N)
+    scores = class_scores(wanted, np.zeros(N, dtype=int), 0, 2, blocks)
+    assert scores[2].row["value"] == 0
+    assert not np.any(scores[2].row["replicates"])
+    values = wanted.astype(float)
+    pearson, spearman, _ = number_scores(values, np.full(N, 3.0), 3.0, blocks)
+    assert pearson.row["value"] == spearman.row["value"] == 0
+    assert not np.any(pearson.row["replicates"])
+
+
+def test_numbers_agree_with_scipy_on_every_resample(blocks):
+    rng = stream("scoring-numbers")
+    wanted = rng.integers(1, 6, size=N) + 1000.0  # many ties, far from 0
+    said = wanted + rng.normal(size=N).round(1)
+    pearson, spearman, explained = number_scores(wanted, said, float(wanted.mean()) + 0.1, blocks)
+    agree(pearson, "pearson", lambda x: pearsonr(wanted[x], said[x]).statistic, blocks)
+    agree(spearman, "spearman", lambda x: spearmanr(wanted[x], said[x]).statistic, blocks)
+    agree(explained, "r2", lambda x: r2_score(wanted[x], said[x]), blocks)
+    assert explained.row["baseline"] == pytest.approx(r2_score(wanted, np.full(N, wanted.mean() + 0.1)))
+
+
+def test_ranks_of_a_resample():
+    values, weights = np.array([3.0, 1.0, 3.0, 2.0]), np.array([[1.0, 2.0, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
+    ranks = weighted_ranks(values, weights)
+    np.testing.assert_allclose(ranks[0, :3], [3.5, 1.5, 3.5])  # of 1 1 3 3
+    np.testing.assert_allclose(ranks[1], [3.5, 1, 3.5, 2])
+
+
+def test_sets_agree_with_scikit_learn_on_every_resample(blocks):
+    rng = stream("scoring-sets")
+    wanted = rng.random((N, 3)) < [0.5, 0.2, 0.1]
+    said = wanted ^ (rng.random((N, 3)) < 0.2)
+    guess = np.array([True, False, False])
+    micro, macro, exact = set_scores(wanted, said, guess, blocks)
+    agree(micro, "micro_f1", lambda x: f1_score(wanted[x], said[x], average="micro"), blocks)
+    agree(macro, "macro_f1", lambda x: f1_score(wanted[x], said[x], average="macro"), blocks)
+    agree(exact, "accuracy", lambda x: accuracy_score(wanted[x], said[x]), blocks)
+    guessed = np.broadcast_to(guess, wanted.shape)
+    assert micro.row["baseline"] == pytest.approx(f1_score(wanted, guessed, average="micro"))
+
+
+def test_entities_agree_with_seqeval_on_every_resample(blocks):
+    rng = stream("scoring-entities")
+    tags = ["O", "B-X", "I-X", "B-Y", "I-Y"]
+    wanted = [rng.choice(tags, size=rng.integers(1, 9), p=[0.5, 0.2, 0.15, 0.1, 0.05]).tolist() for _ in range(N)]
+    said = [[tag if rng.random() < 0.8 else str(rng.choice(tags)) for tag in each] for each in wanted]
+    score = entity_score(wanted, said, "O", blocks)
+    agree(score, "entity_f1", lambda x: entity_f1([wanted[i] for i in x], [said[i] for i in x]), blocks)
+    assert score.row["baseline"] == 0
+    assert score.row["count"] == N
+
+
+def test_a_share_counts_items_of_examples_together(blocks):
+    of_items = np.repeat(blocks, 3)
+    right = stream("scoring-items").random(3 * N) < 0.7
+    score = share_right("accuracy", right, of_items, 0.5)
+    agree(score, "accuracy", lambda x: right[x].mean(), of_items)
+    assert score.row["count"] == 3 * N

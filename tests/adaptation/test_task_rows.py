@@ -1,0 +1,101 @@
+"""Texts and pairs as token ids, beside what the tokenizer says itself."""
+
+import numpy as np
+import pytest
+from transformers import PreTrainedTokenizerFast
+
+from infoflow.foundation import UserError
+
+
+@pytest.fixture(scope="module")
+def gpt_like(tokenizer):
+    """A tokenizer that puts no marks around a text, nor between two."""
+    from tokenizers import Tokenizer, processors
+
+    bare = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    bare.post_processor = processors.TemplateProcessing(single="$A", pair="$A $B:1", special_tokens=[])
+    return PreTrainedTokenizerFast(tokenizer_object=bare, eos_token="[SEP]", pad_token="[PAD]", model_max_length=64)
+
+
+@pytest.mark.parametrize("limit", [64, 9, 6])
+def test_pairs_are_those_of_the_tokenizer(tokenizer, texts, limit):
+    from infoflow.adaptation._task_rows import read_texts
+
+    first, second = texts(20), texts(20, seed=1)
+    found = read_texts(tokenizer, first, second, limit)
+    for one, *sides in zip(found, first, second, strict=True):
+        whole = tokenizer(*sides)["input_ids"]
+        wanted = tokenizer(*sides, truncation="longest_first", max_length=limit, return_token_type_ids=True)
+        assert (one.ids, one.segments) == (wanted["input_ids"], wanted["token_type_ids"])
+        assert one.cut == (len(whole) > limit)
+    assert any(one.cut for one in found) == (limit < 64)
+
+
+def test_text_that_looks_like_a_mark_is_text(tokenizer, vocabulary):
+    from infoflow.adaptation._task_rows import read_texts
+
+    (one,) = read_texts(tokenizer, ["a dog [SEP] a cat"], None, 64)
+    assert one.ids.count(vocabulary.end) == 1
+    assert one.segments is None
+
+
+def test_a_pair_gets_a_mark_between_where_the_tokenizer_has_none(gpt_like, texts):
+    from infoflow.adaptation._task_rows import read_texts
+
+    first, second = texts(20), texts(20, seed=1)
+    sides = [[gpt_like(text)["input_ids"] for text in each] for each in (first, second)]
+    for one, left, right in zip(read_texts(gpt_like, first, second, 64), *sides, strict=True):
+        assert one.ids == [*left, gpt_like.eos_token_id, *right]
+        assert (one.segments, one.cut) == (None, False)
+    for one, left, right in zip(read_texts(gpt_like, first, second, 8), *sides, strict=True):
+        mark = one.ids.index(gpt_like.eos_token_id)
+        kept = len(one.ids[:mark]), len(one.ids[mark + 1 :])
+        assert (one.ids[:mark], one.ids[mark + 1 :]) == (left[: kept[0]], right[: kept[1]])
+        assert sum(kept) == min(len(left) + len(right), 7)
+        assert one.cut == (sum(kept) < len(left) + len(right))
+        if one.cut:  # no text is cut while the other is longer
+            assert all(
+                short == whole or short >= sum(kept) // 2
+                for short, whole in zip(kept, (len(left), len(right)), strict=True)
+            )
+    nameless = PreTrainedTokenizerFast(tokenizer_object=gpt_like.backend_tokenizer, pad_token="[PAD]")
+    with pytest.raises(UserError, match="neither a separator nor an end of text"):
+        read_texts(nameless, ["a"], ["b"], 64)
+
+
+@pytest.mark.parametrize("limit", [12, 7])
+def test_the_second_text_stays_as_long_as_it_fits(tokenizer, gpt_like, limit):
+    from infoflow.adaptation._task_rows import read_texts
+
+    second = ["a dog sees", "the very very very very very very very very good dog"]
+    for reader in (tokenizer, gpt_like):
+        found = read_texts(reader, ["the cat " * 10] * 2, second, limit, keep_second=True)
+        bare = [reader(text, add_special_tokens=False)["input_ids"] for text in second]
+        assert all(len(one.ids) == limit and one.cut for one in found)
+        assert " ".join(map(str, bare[0])) in " ".join(map(str, found[0].ids))
+        assert " ".join(map(str, bare[1])) not in " ".join(map(str, found[1].ids))
+
+
+def test_room_for_a_token_of_each_text(tokenizer):
+    from infoflow.adaptation._task_rows import read_texts
+
+    assert len(read_texts(tokenizer, ["the cat"], ["a dog"], 5)[0].ids) == 5
+    with pytest.raises(UserError, match=r"max_length must be at least 5: of both texts of a pair.* Got 4"):
+        read_texts(tokenizer, ["the cat"], ["a dog"], 4)
+
+
+def test_a_text_without_tokens_is_named(gpt_like):
+    from infoflow.adaptation._task_rows import read_texts
+
+    with pytest.raises(UserError, match="1 of 2 texts have none"):
+        read_texts(gpt_like, ["a dog", " "], None, 64)
+
+
+def test_rows_say_by_their_digest_what_is_asked(tokenizer, texts):
+    from infoflow.adaptation._task_rows import TaskRows, read_texts
+
+    tokens, ids = read_texts(tokenizer, texts(6), None, 64), np.arange(6)
+    rows = TaskRows(tokens, ids, labels=np.arange(6))
+    assert rows.lengths.tolist() == [len(rows.row(row)) for row in range(6)]
+    assert TaskRows(tokens, ids, labels=np.arange(6)).digest == rows.digest
+    assert TaskRows(tokens, ids, labels=np.arange(6)[::-1].copy()).digest != rows.digest
