@@ -12,6 +12,7 @@ from transplanted import Transplants
 from infoflow.findings import FINDINGS, Finding, evaluate
 from infoflow.results import END, UNTRAINED, with_keys
 
+from .adapted_tables import Adapted
 from .conftest import Study
 from .groups import with_models
 from .probed_tables import Probed
@@ -26,7 +27,19 @@ OTHERS = {
     "start": {"start": "causal-lm/seed-0"},
     "variant": {"variant": "another"},
 }
-BASES = ("curves", "heads", "pruned", "recorded", "corpora", "objectives", "context", "transplants", "probed")
+BASES = (
+    "curves",
+    "heads",
+    "pruned",
+    "recorded",
+    "corpora",
+    "objectives",
+    "context",
+    "transplants",
+    "probed",
+    "adapted",
+)
+ADAPTED = ("tuned_scores", "tuning_change", "tuning_heads", "layer_swaps", "domain_loss", "task_scores")
 TWO_AT_ONCE = "objectives:O2"  # reads two architectures, so that no row is of one
 PLACES = ("removed", "share")  # a column of floats that says what a row is about
 
@@ -47,6 +60,7 @@ def base(name: str) -> dict[str, pd.DataFrame]:
         "context": lambda: {"encoder_context": Closed().table(), "task_scores": task_scores(sweeps)},
         "transplants": lambda: Transplants().tables(),
         "probed": lambda: Probed().tables(),
+        "adapted": lambda: Adapted().tables(ADAPTED),
         "corpora": lambda: corpora(Recordings(), Recordings(corpus=1)),
     }[name]()
     return {name: keyed(frame) for name, frame in tables.items()}

@@ -28,6 +28,7 @@ Found = TypeVar("Found")
 _LEFT_OUT = ", and a plan that does not leave it out"
 _TREES = f"it needs a corpus with trees: grammar, a CoNLL-U treebank, or text parsed by spaCy{_LEFT_OUT}"
 _PRUNING, _DYNAMICS = "a plan that says [pruning] on = true makes it", "a plan that says [dynamics] on = true makes it"
+_TUNED = "a plan with tables [[tune]] makes it"
 _MADE_BY = {
     "ablation_transfer": "a plan whose [corpus] has a transfer_name, a corpus of another domain, makes it",
     "alignment": "a plan with masked-lm and translation, and [alignment] on = true, makes it",
@@ -55,6 +56,7 @@ _MADE_BY = {
         ),
         "a plan with a schedule in [checkpoints] makes it",
     ),
+    "domain_loss": "a plan with tables [[tune]] and a [domain] makes it",
     "encoder_context": "infoflow study on the run's folder makes it, without training again",
     "head_coreference": f"it needs a corpus with coreference annotation, such as CoNLL-2012 or CorefUD{_LEFT_OUT}",
     "head_probe": _TREES,
@@ -68,6 +70,7 @@ _MADE_BY = {
     **dict.fromkeys(("transplant_curves", "transplanted_heads"), "a plan that says [transplant] on = true makes it"),
     "source_contribution_over_training": "a plan with a schedule in [checkpoints] makes it, and heavy = "
     '["source_contribution"]',
+    **dict.fromkeys(("layer_swaps", "tuned_scores", "tuning_change", "tuning_heads"), _TUNED),
     "tag_neighbours": "it needs a corpus with tags, such as grammar, a CoNLL-U treebank or a .tagged file" + _LEFT_OUT,
 }
 _SEVERAL_RUNS = {

@@ -124,3 +124,19 @@ HIERARCHICAL_SYNTAX = (
     "Blevins, Levy and Zettlemoyer 2018, Deep RNNs Encode Soft Hierarchical Syntax, ACL, as Voita's slides tell it of "
     "Transformers (unverified)"
 )
+SCIBERT_PAPER = "Beltagy, Lo and Cohan 2019, SciBERT: A Pretrained Language Model for Scientific Text, EMNLP-IJCNLP"
+LEGAL_BERT_PAPER = (
+    "Chalkidis, Fergadiotis, Malakasiotis, Aletras and Androutsopoulos 2020, LEGAL-BERT: The Muppets straight out of "
+    "Law School, Findings of EMNLP (recalled, not read)"
+)
+TUNING_INSIDE = (
+    "Merchant, Rahimtoroghi, Pavlick and Tenney 2020, What Happens To BERT Embeddings During Fine-tuning?, BlackboxNLP "
+    "(recalled, not read)"
+)
+FEW_LABELS = (
+    "Howard and Ruder 2018, Universal Language Model Fine-tuning for Text Classification, ACL (abstract; recalled)"
+)
+BERT_PAPER = (
+    "Devlin, Chang, Lee and Toutanova 2019, BERT: Pre-training of Deep Bidirectional Transformers for Language "
+    "Understanding, NAACL"
+)

@@ -138,7 +138,8 @@ class Table:
         found = found.dropna(subset=[self.number]) if self.known else found
         for column, wanted in self.settings:
             if isinstance(wanted, tuple):
-                found = _first_of(found, column, wanted, self.name)
+                none = f"{self.name} has no rows with {column} {' or '.join(map(str, wanted))}"
+                found = _first_of(found, column, wanted, self._said_absent or none)
         return found
 
     def _require(self, found: pd.DataFrame, models: ModelGroup) -> None:
@@ -153,11 +154,17 @@ class Table:
                 raise Absent(self.no_model or none)
         plain = [f"{name} {value}" for name, value in self.settings if not isinstance(value, _Open)]
         which = f" with {' and '.join(plain)}" if plain else ""
-        state = "trained" if self.trained else "untrained"
         raise Absent(
-            self.absent.format(state=state)
-            or f"{self.name} has no matching rows{which} of the {state} {NAMES[self.objective]}"
+            self._said_absent or f"{self.name} has no matching rows{which} of the {self._state} {NAMES[self.objective]}"
         )
+
+    @property
+    def _state(self) -> str:
+        return "trained" if self.trained else "untrained"
+
+    @property
+    def _said_absent(self) -> str:
+        return self.absent.format(state=self._state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,8 +303,8 @@ def _chosen(frame: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
     return frame[keep]
 
 
-def _first_of(frame: pd.DataFrame, column: str, alternatives: tuple, name: str) -> pd.DataFrame:
+def _first_of(frame: pd.DataFrame, column: str, alternatives: tuple, none: str) -> pd.DataFrame:
     for wanted in alternatives:
         if (keep := frame[column] == wanted).any():
             return frame[keep]
-    raise Absent(f"{name} has no rows with {column} {' or '.join(map(str, alternatives))}")
+    raise Absent(none)

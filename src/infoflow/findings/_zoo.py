@@ -12,6 +12,7 @@ SENTENCE_ORDER, SPANBERT = Spec("masked-lm-sop"), Spec("spanbert")
 ELECTRA, ELECTRA_SELECTED = Spec("electra"), Spec("electra", "selected")
 DISTILLATION = Spec("distillation")
 DECODER_LM, DENOISE_FULL, DENOISE_MASK = Spec("seq2seq-lm"), Spec("denoise-full"), Spec("denoise-mask")
+REPLACE_SPANS, DROP_TOKENS = Spec("replace-spans"), Spec("drop-tokens")
 DESHUFFLING, BART = Spec("deshuffling"), Spec("bart")
 BART_NOISES = tuple(Spec("bart", noise) for noise in ("masking", "deletion", "infilling", "permutation", "rotation"))
 """Variants of BART with one noise each; without a name, both that its authors chose."""
@@ -32,6 +33,8 @@ NAMES = {
     DECODER_LM: "LM of a decoder beside an empty encoder",
     DENOISE_FULL: "denoising encoder",
     DENOISE_MASK: "encoder that denoises masks",
+    REPLACE_SPANS: "encoder that denoises replaced spans",
+    DROP_TOKENS: "encoder that denoises dropped tokens",
     DESHUFFLING: "deshuffling encoder",
     BART: "BART",
     **{one: f"BART with {one.variant} alone ({one.label})" for one in BART_NOISES},

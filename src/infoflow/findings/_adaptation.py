@@ -1,0 +1,265 @@
+"""Readings of what tuned models do: scores over tasks, what tuning changed by layer, heads, layers taken back."""
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from infoflow.foundation import stream
+from infoflow.results import Spec
+
+from ._model_group import NAMES, Absent
+from ._shapes import spearman
+from ._table import Reading, SeedRows, Table, check_layers, exact, together
+
+# R bootstrap replicates, K layers or models, H heads, T tasks
+
+FULL, FROZEN = "full", "frozen"
+AS_IS, CONTINUED, SCRATCH = "as-is", "continued", "scratch"
+IN_DOMAIN = (CONTINUED, SCRATCH)
+"""Pretraining on the domain: the first that a run has is the one that claims look at."""
+SHUFFLED = "shuffled-labels"
+TEXTS = ("classification", "regression", "choice")
+"""Shapes of tasks about whole texts."""
+UNDERSTANDING = (*TEXTS, "tagging", "span")
+_TEST: dict[str, Any] = {"part": "test", "main": True, "metric": ...}
+_ORDERS = 400  # random orders of heads
+_LEVEL = 0.95
+
+
+def tuned(
+    objective: Spec, method: str = FULL, strategy: str | tuple[str, ...] = AS_IS, control: str = "", **how: bool
+) -> Table:
+    """The scores of an objective's models on test examples, by each task's main metric."""
+    way = {FULL: "tuned in full", FROZEN: "read with its body frozen"}[method]
+    before = {AS_IS: "", CONTINUED: " after further pretraining on a domain", SCRATCH: " pretrained on a domain alone"}
+    domain = " pretrained on a domain" if isinstance(strategy, tuple) else before[strategy]
+    labels = " on labels that changed places" if control else ""
+    return Table(
+        "tuned_scores",
+        objective,
+        needs=("task", "shape", "tuning_seed", "examples"),
+        absent=f"no {{state}} {NAMES[objective]}{domain} was {way}{labels}",
+        **how,
+    ).where(method=method, strategy=strategy, control=control, **_TEST)
+
+
+def means(*tables: Table, shapes: Sequence[str] = ()) -> Reading:
+    """A number for each table: its scores with all labelled examples, over the tasks that all of them have, (1 + R, K).
+
+    `shapes`: of tasks that count; by default all.
+    """
+    return together(partial(_side_by_side, shapes=tuple(shapes)), *tables)
+
+
+def gain_by_size(objective: Spec) -> Reading:
+    """What pretraining gains with fewest and with most labelled examples, over tasks tuned on both, (1 + R, 2)."""
+    return together(_gains, tuned(objective), tuned(objective, trained=False))
+
+
+def no_gain_by_size(objective: Spec) -> Reading:
+    """The same of untrained models beside themselves under other seeds of tuning."""
+    return tuned(objective, trained=False).reduce(_gains_of_halves)
+
+
+def order_of_strategies(objective: Spec) -> Reading:
+    """Rank correlation over strategies of the score over tasks with how well domain text is predicted, (1 + R, 1)."""
+    loss = Table("domain_loss", objective, needs=("strategy",)).where(text="domain")
+    scores = Table("tuned_scores", objective, needs=("task", "tuning_seed", "examples", "strategy"))
+    return together(_order, loss, scores.where(method=FULL, control="", **_TEST))
+
+
+def order_of_halves(objective: Spec) -> Reading:
+    """The same of the scores under half of the seeds of tuning and those under the other half."""
+    scores = Table("tuned_scores", objective, needs=("task", "tuning_seed", "examples", "strategy"))
+    return scores.where(method=FULL, control="", **_TEST).reduce(_order_of_halves)
+
+
+def change(objective: Spec, control: str = "") -> Reading:
+    """How far tuning moved the space of layers 1..L, over tasks, (1 + R, L)."""
+    labels = " on labels that changed places" if control else ""
+    table = Table(
+        "tuning_change",
+        objective,
+        needs=("task", "layer", "examples"),
+        absent=f"no {{state}} {NAMES[objective]} tuned in full{labels} was looked at from inside",
+    )
+    places = {"method": FULL, "strategy": AS_IS, "control": control, "measure": ("pwcca", "cka", "rsa")}
+    return Reading((table.where(**places),), _change_by_layer, 1)
+
+
+def regained(objective: Spec) -> Reading:
+    """Pretraining loss with lower blocks taken back less that with as many upper ones, over tasks, by blocks."""
+    needs = ("task", "rewound", "blocks", "examples")
+    absent = f"from no {{state}} {NAMES[objective]} tuned in full were layers taken back and its pretraining loss told"
+    where = {"method": FULL, "strategy": AS_IS, "control": "", "quantity": "pretraining-loss"}
+    return Table("layer_swaps", objective, needs=needs, absent=absent).where(**where).reduce(_lower_less_upper)
+
+
+def agreement(objective: Spec, number: str = "value") -> Reading:
+    """Rank correlation between tasks of what each head is worth, the mean over pairs of tasks, (1 + R, 1)."""
+    return _heads(objective).changed(number=number)
+
+
+def chance_agreement(objective: Spec) -> Reading:
+    """What heads in random orders reach in 5 % of the orders."""
+    return Reading(_heads(objective).tables, _chance)
+
+
+def _heads(objective: Spec) -> Reading:
+    table = Table(
+        "tuning_heads",
+        objective,
+        needs=("task", "layer", "head", "examples"),
+        absent=f"no heads of a {{state}} {NAMES[objective]} tuned in full were taken away",
+    )
+    return table.where(method=FULL, strategy=AS_IS, control="", kind="self").reduce(_agreement)
+
+
+def _of_tasks(rows: SeedRows, shapes: Sequence[str] = ()) -> dict[str, SeedRows]:
+    """The rows of each task, tuned on the most examples that there are."""
+    found = {}
+    for task, own in rows.groups("task"):
+        if not shapes or str(own.frame["shape"].iloc[0]) in shapes:
+            examples = own.column("examples")
+            found[str(task)] = own.at(examples == examples.max())
+    return found
+
+
+def _mean(rows: SeedRows) -> np.ndarray:
+    """Over seeds of tuning, (1 + R,)."""
+    return rows.numbers.mean(axis=1)
+
+
+def _cut(found: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Of as many replicates as all have."""
+    common = min(map(len, found))
+    return [each[:common] for each in found]
+
+
+def _side_by_side(*parts: SeedRows, shapes: tuple[str, ...]) -> np.ndarray | None:
+    found = [_of_tasks(rows, shapes) for rows in parts]
+    shared = sorted(set.intersection(*(set(own) for own in found)))
+    if not shared:
+        kinds = f" of the shapes {', '.join(shapes)}" if shapes else ""
+        raise Absent(f"the models that are compared were tuned for no task{kinds} in common")
+    columns = [np.mean(_cut([_mean(own[task]) for task in shared]), axis=0) for own in found]
+    return np.stack(_cut(columns), axis=1)
+
+
+def _by_size(rows: SeedRows) -> dict[tuple[str, int], np.ndarray]:
+    return {
+        (str(task), int(size)): _mean(own)
+        for task, of_task in rows.groups("task")
+        for size, own in of_task.groups("examples")
+    }
+
+
+def _gains(trained: SeedRows, untrained: SeedRows) -> np.ndarray:
+    with_it, without = _by_size(trained), _by_size(untrained)
+    ends = []
+    for task in sorted({task for task, _ in with_it}):
+        sizes = sorted(size for name, size in with_it if name == task and (task, size) in without)
+        if len(sizes) > 1:
+            pairs = [_cut([with_it[task, size], without[task, size]]) for size in (sizes[0], sizes[-1])]
+            ends.append(np.stack(_cut([one - other for one, other in pairs]), axis=1))
+    if not ends:
+        raise Absent(
+            "no task was tuned for on few and on many labelled examples, with a pretrained and with an untrained model "
+            "(examples in [[tune]])"
+        )
+    return np.mean(_cut(ends), axis=0)
+
+
+def _halves(rows: SeedRows) -> tuple[SeedRows, SeedRows]:
+    """The rows of every other seed of tuning."""
+    seeds = sorted(set(rows.column("tuning_seed").astype(int).tolist()))
+    if len(seeds) < 2:
+        raise Absent("there is one seed of tuning, and none to compare it with")
+    first = np.isin(rows.column("tuning_seed"), seeds[::2])
+    return rows.at(first), rows.at(~first)
+
+
+def _gains_of_halves(rows: SeedRows) -> np.ndarray:
+    return _gains(*_halves(rows))
+
+
+def _of_strategies(rows: SeedRows) -> dict[str, np.ndarray]:
+    """The score of each strategy over the tasks that all of them have."""
+    found = {str(name): _of_tasks(own) for name, own in rows.groups("strategy")}
+    shared = sorted(set.intersection(*(set(own) for own in found.values())))
+    if not shared:
+        raise Absent("models as they are and models of the domain were tuned for no task in common")
+    return {name: np.mean(_cut([_mean(own[task]) for task in shared]), axis=0) for name, own in found.items()}
+
+
+def _correlation(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> np.ndarray:
+    shared = sorted(set(first) & set(second))
+    if len(shared) < 3:
+        raise Absent(
+            f"an order needs three strategies (as-is, continued, scratch), and there are {len(shared)}: "
+            f"{', '.join(shared)}"
+        )
+    one, other = (np.stack(_cut([part[name] for name in shared]), axis=1) for part in (first, second))
+    return spearman(*_cut([one, other]))
+
+
+def _order(losses: SeedRows, scores: SeedRows) -> np.ndarray:
+    return _correlation({str(name): -_mean(own) for name, own in losses.groups("strategy")}, _of_strategies(scores))
+
+
+def _order_of_halves(scores: SeedRows) -> np.ndarray:
+    first, second = _halves(scores)
+    return _correlation(_of_strategies(first), _of_strategies(second))
+
+
+def _change_by_layer(rows: SeedRows) -> np.ndarray:
+    curves = []
+    for own in _of_tasks(rows).values():
+        above = own.at(own.column("layer") > 0)
+        order = np.argsort(above.column("layer"))
+        check_layers(tuple(above.column("layer")[order].astype(int).tolist()), 1, "tuning_change")
+        curves.append(above.numbers[:, order])
+    return np.mean(_cut(curves), axis=0)
+
+
+def _lower_less_upper(rows: SeedRows) -> np.ndarray:
+    found = []
+    for own in _of_tasks(rows).values():
+        by_side = {
+            str(side): {int(num): _mean(one) for num, one in of_side.groups("blocks")}
+            for side, of_side in own.groups("rewound")
+        }
+        lower, upper = by_side.get("lower", {}), by_side.get("upper", {})
+        shared = sorted(set(lower) & set(upper))
+        if not shared:
+            raise Absent("layer_swaps has no lower and upper blocks taken back in equal number")
+        differences = [one - other for one, other in (_cut([lower[num], upper[num]]) for num in shared)]
+        found.append(np.mean(_cut(differences), axis=0))
+    return np.mean(_cut(found), axis=0)[:, None]
+
+
+def _worth(rows: SeedRows) -> list[np.ndarray]:
+    """What each head is worth for each task, (1 + R, H), heads in the same order."""
+    found = []
+    for own in _of_tasks(rows).values():
+        order = np.lexsort((own.column("head"), own.column("layer")))
+        found.append(own.numbers[:, order])
+    if len(found) < 2:
+        raise Absent("heads were taken away for one task, and agreement needs two")
+    if len({each.shape[1] for each in found}) > 1:
+        raise Absent("tuning_heads lacks heads of some tasks")
+    return _cut(found)
+
+
+def _agreement(rows: SeedRows) -> np.ndarray:
+    return np.mean([spearman(one, other) for one, other in combinations(_worth(rows), 2)], axis=0)
+
+
+def _chance(rows: SeedRows) -> np.ndarray:
+    worth, orders = [each[:1] for each in _worth(rows)], stream("adaptation", "orders of heads")
+    drawn = [orders.permuted(np.tile(each, (_ORDERS, 1)), axis=1) for each in worth]
+    reached = np.mean([spearman(one, other) for one, other in combinations(drawn, 2)], axis=0)
+    return exact([np.quantile(reached, _LEVEL)])
