@@ -39,7 +39,7 @@ def fresh(run):
         (lambda frame: frame.drop(columns="value"), "it has no column value"),
         (lambda frame: frame.assign(value="high"), "its column value must be of type float64. Got"),
         (lambda frame: frame.assign(layer=frame["layer"].astype(float)), "its column layer must be of type int64"),
-        (lambda frame: frame.assign(layer=10**9), r"its column layer must lie in -1..100,000. Got 1000000000"),
+        (lambda frame: frame.assign(layer=10**9), r"its column layer must lie in -2..100,000. Got 1000000000"),
         (lambda frame: frame.assign(layer=-7), r"its column layer must lie in .* Got -7"),
         (lambda frame: frame.assign(layer=pd.array([None] * len(frame), dtype="Int64")), "in every row. 6 have none"),
         (lambda frame: frame.assign(model=1), "its column model must be of type string"),

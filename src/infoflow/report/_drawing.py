@@ -40,8 +40,11 @@ def static_svg(panel: Panel, width: int, prefix: str) -> str:
 
 
 def _drawn(spec: dict[str, Any], width: int, prefix: str) -> ElementTree.Element:
-    """The converter's picture; it numbers gradients and clips through a whole process, here they count from 0."""
-    fitted = {**spec, "width": width, "autosize": {"type": "fit-x", "contains": "padding"}}
+    """The converter's picture, as wide as the chart itself says where `width` is 0.
+
+    It numbers gradients and clips through a whole process, here they count from 0.
+    """
+    fitted = {**spec, "width": width, "autosize": {"type": "fit-x", "contains": "padding"}} if width else spec
     root = ElementTree.fromstring(svg_of(fitted))
     names = [element.attrib["id"] for element in root.iter() if "id" in element.attrib]
     own = {name: f"{prefix}-{index}" for index, name in enumerate(dict.fromkeys(names))}

@@ -51,12 +51,39 @@ def _beside(figures: Mapping[str, Figure]) -> Figure:
     first, *others = figures.values()
     if not others:
         return first
+    said = (
+        f"Each architecture has a panel of its own, on the axes of the others; the caption is about "
+        f"{next(iter(figures))}."
+    )
+    return _joined(figures, f"{first.caption} {said}", "architecture")
+
+
+def side_by_side(figures: Mapping[str, Figure]) -> Figure:
+    """The same figure of several runs, by their names: a panel of each, on the same axes where both are by layer."""
+    caption = " ".join(f"{name}: {figure.caption}" for name, figure in figures.items())
+    if all(_has_facets(figure) for figure in figures.values()):
+        joined = _joined(figures, caption, "run")
+    else:
+        panels = [
+            replace(panel, title=f"{panel.title}, {name}" if panel.title else name)
+            for name, figure in figures.items()
+            for panel in figure.panels
+        ]
+        first = next(iter(figures.values()))
+        joined = replace(first, panels=panels, caption=caption, data=_stacked(figures, "run"))
+    answer = [f"{name}: {' '.join(figure.answer)}" for name, figure in figures.items()]
+    return replace(joined, answer=answer)
+
+
+def _joined(figures: Mapping[str, Figure], caption: str, column: str) -> Figure:
+    """The first of these figures with the panels of all on the same axes, by title and then by name."""
     panels = [(name, panel) for name, one in figures.items() for panel in one.panels]
     found = [(panel.title, name, panel.form) for name, panel in panels if panel.form is not None]
     titles = list(dict.fromkeys(title for title, _, _ in found))
     ordered = sorted(found, key=lambda each: titles.index(each[0]))
     one_scale = Frame.around(form.frame for *_, form in found) if any(form.compared for *_, form in found) else None
     frames = {title: one_scale or Frame.around(f.frame for own, _, f in found if own == title) for title in titles}
+    first = next(iter(figures.values()))
     further = [f"{name}: {' '.join(one.answer)}" for name, one in list(figures.items())[1:]]
     return replace(
         first,
@@ -64,7 +91,10 @@ def _beside(figures: Mapping[str, Figure]) -> Figure:
         panels=[
             Panel.of(form.within(frames[title]), f"{title}, {name}" if title else name) for title, name, form in ordered
         ],
-        caption=f"{first.caption} Each architecture has a panel of its own, on the axes of the others; the caption is "
-        f"about {next(iter(figures))}.",
-        data=pd.concat([one.data.assign(architecture=name) for name, one in figures.items()], ignore_index=True),
+        caption=caption,
+        data=_stacked(figures, column),
     )
+
+
+def _stacked(figures: Mapping[str, Figure], column: str) -> pd.DataFrame:
+    return pd.concat([one.data.assign(**{column: name}) for name, one in figures.items()], ignore_index=True)

@@ -74,6 +74,20 @@ class Section:
     notes: list[str] = field(default_factory=list)  # what was measured and is not drawn
     template: str = ""  # of what stands above the figures: a control that all of them follow
     payload: dict[str, Any] = field(default_factory=dict)  # what that template needs
+    names: dict[str, str] = field(default_factory=dict)  # figure's id → its name in Python, "room/noun"
+
+    def name_of(self, figure_id: str) -> str:
+        """The name of one of its figures: as stated; ids of figures for each model or stack have an ending, and so have
+        their names.
+
+        >>> Section(id="s", title="", lead="", names={"mi": "representations/information"}).name_of("mi-decoder")
+        'representations/information-decoder'
+        """
+        stated = [known for known in self.names if figure_id == known or figure_id.startswith(f"{known}-")]
+        if not stated:
+            return f"{self.id}/{figure_id}"
+        known = max(stated, key=len)
+        return self.names[known] + figure_id[len(known) :]
 
     def told_by(self, figures: Iterable[Figure | None], cast: Cast, frames: Iterable[pd.DataFrame]) -> "Section | None":
         """The section with its figures, and the lines and controls of their rows; None without any figure."""

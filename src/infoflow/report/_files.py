@@ -13,7 +13,7 @@ from ._engine import pdf_of, png_of
 from ._figure import Figure
 from ._model_tables import ModelTables
 from ._story import tell
-from .heads._map import heat_panels
+from .heads._map import heat_panels, map_sentence
 from .heads._statistics import HEAD_TABLES, head_statistics
 
 _DOTS_PER_INCH = 300
@@ -35,41 +35,58 @@ def write_figures(
     if unknown or not formats:
         got = ", ".join(unknown) or "none"
         raise UserError(f"formats must be among svg, png, pdf. Got {got}. Write for example --formats svg,pdf.")
-    if not 2 <= width_inches <= 20:
-        raise UserError(
-            f"The width must lie in 2..20 inches. Got {width_inches}. Papers use 3.3 (one column) or 6.8 (page)."
-        )
+    check_width(width_inches)
     paths = []
     for figure in _drawn_figures(run):
         svg = paper_svg(figure, width_inches)
         for kind in formats:
             path = Path(folder) / f"{figure.id.replace(' ', '-')}.{kind}"
             with atomic_write(path) as temporary:
-                temporary.write_bytes(_encode(svg, kind))
+                temporary.write_bytes(encoded(svg, kind))
             paths.append(path)
     return paths
+
+
+def check_width(inches: float) -> None:
+    """Refuse a width that no page has.
+
+    Raises:
+        UserError: It lies outside 2 to 20 inches.
+    """
+    if not 2 <= inches <= 20:
+        raise UserError(f"The width must lie in 2..20 inches. Got {inches}. Papers use 3.3 (one column) or 6.8 (page).")
 
 
 def _drawn_figures(run: RunFolder) -> list[Figure]:
     """The story's figures; one that shows a statistic or measure at a time becomes one figure for each."""
     tables = ModelTables.of(run)
-    figures = []
-    for figure in tell(run).figures:
-        if "metrics" in figure.payload:
-            metrics = figure.payload["metrics"]
-            figures += [replace(figure, id=f"{figure.id}-{metric.id}", panels=metric.panels) for metric in metrics]
-            continue
-        if figure.id != "head-map":
-            figures += [figure] if figure.panels else []  # some are tables
-            continue
-        rows, statistics = head_statistics(tables.some(HEAD_TABLES))
-        for statistic in statistics:
-            panels = heat_panels(rows, statistic, tables.cast)
-            figures.append(replace(figure, id=f"head-map-{statistic.id}", panels=panels))
-    return figures
+    return [one for figure in tell(run).figures for one in variants(figure, tables).values()]
 
 
-def _encode(svg: str, kind: str) -> bytes:
+def variants(figure: Figure, tables: ModelTables) -> dict[str, Figure]:
+    """By what they show, the figures of one that shows a statistic or measure at a time; by "" one that has no choice.
+
+    None of a figure without charts, such as a table.
+    """
+    if "metrics" in figure.payload:
+        metrics = figure.payload["metrics"]
+        return {one.id: replace(figure, id=f"{figure.id}-{one.id}", panels=one.panels) for one in metrics}
+    if figure.id != "head-map":
+        return {"": figure} if figure.panels else {}
+    rows, statistics = head_statistics(tables.some(HEAD_TABLES))
+    return {
+        one.id: replace(
+            figure,
+            id=f"head-map-{one.id}",
+            answer=[map_sentence(rows, one, tables.cast)],
+            panels=heat_panels(rows, one, tables.cast),
+        )
+        for one in statistics
+    }
+
+
+def encoded(svg: str, kind: str) -> bytes:
+    """A figure on paper (see `paper_svg`) as the content of a file of that kind."""
     if kind == "svg":
         return svg.encode()
     if kind == "pdf":

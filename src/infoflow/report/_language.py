@@ -74,6 +74,16 @@ MEASURE_TABLES = (
     "probe_mixing",
     "probe_depth",
     "probe_trees",
+    "tuned_scores",
+    "tuning_change",
+    "tuning_weights",
+    "tuning_heads",
+    "label_by_layer",
+    "probes_after_tuning",
+    "layer_swaps",
+    "tuning_allocation",
+    "task_pruning",
+    "task_answers",
 )
 
 

@@ -15,6 +15,7 @@ from ._figure import Figure, Section
 from ._language import Cast
 from ._model_tables import ModelTables
 from ._summary import Finding, scorecard
+from .adaptation._section import ADAPTATION, adaptation_section
 from .alike._alike import ALIKE, alike_section
 from .heads._heads import HEADS, heads_section
 from .knows._alignment import ALIGNMENT, alignment_section
@@ -50,6 +51,7 @@ SECTIONS = (
     (HEADS, heads_section),
     (PRUNING, pruning_section),
     (TRANSPLANT, transplant_section),
+    (ADAPTATION, adaptation_section),
     (TRAINING, training_section),
     (DYNAMICS, dynamics_section),
     (OVER_TRAINING, over_training_section),
@@ -70,31 +72,51 @@ class Story:
         return [figure for section in self.sections for figure in section.figures]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Sources:
+    """What all sections are told from: the tables of the models that are shown, and of further architectures."""
+
+    tables: ModelTables
+    others: list[ModelTables]
+
+    @classmethod
+    def of(cls, run: RunFolder) -> "Sources":
+        """The run's.
+
+        Raises:
+            UserError: A table is damaged, or none of them says which models it is about.
+        """
+        try:
+            cast = Cast.of(run)
+        except (KeyError, ValueError, TypeError) as error:
+            raise UserError(
+                f"{run.path} is damaged: its tables or run.json do not say which models they are about "
+                f"({kind_of(error)}). Run again what wrote it."
+            ) from error
+        return cls(ModelTables(run, cast), [ModelTables(run, Cast.of(run, name)) for name in cast.further])
+
+    def section(
+        self, heading: Section, build: Callable[[ModelTables], Section | None], left_out: list[str]
+    ) -> Section | None:
+        """One of `SECTIONS`, or None where the run has nothing for it; what is damaged is told in `left_out`."""
+        told = partial(_section, heading, build, self.tables, self.others)
+        with debug_mode(False):  # charts are made by us, and tested: the schema's check of each doubles their time
+            return unless_damaged(told, None, _name(build), left_out)
+
+
 def tell(run: RunFolder) -> Story:
     """The story of a run, from whichever tables it has.
 
     Raises:
         UserError: A table is damaged, or none of them says which models it is about.
     """
-    try:
-        cast = Cast.of(run)
-    except (KeyError, ValueError, TypeError) as error:
-        raise UserError(
-            f"{run.path} is damaged: its tables or run.json do not say which models they are about ({kind_of(error)}). "
-            "Run again what wrote it."
-        ) from error
     left_out: list[str] = []
-    tables = ModelTables(run, cast)
-    others = [ModelTables(run, Cast.of(run, name)) for name in cast.further]
-    with debug_mode(False):  # charts are made by us, and tested: checking every mark by the schema doubles their time
-        told = [
-            unless_damaged(partial(_section, heading, build, tables, others), None, _name(build), left_out)
-            for heading, build in SECTIONS
-        ]
+    sources = Sources.of(run)
+    told = [sources.section(heading, build, left_out) for heading, build in SECTIONS]
     sections = [section for section in told if section is not None]
     figures = [figure for section in sections for figure in section.figures]
     findings = unless_damaged(partial(scorecard, run, figures), [], "the findings", left_out)
-    return Story(cast=cast, sections=sections, findings=findings, left_out=left_out)
+    return Story(cast=sources.tables.cast, sections=sections, findings=findings, left_out=left_out)
 
 
 def _section(

@@ -87,9 +87,11 @@ def model_rows(run: RunFolder, cast: Cast) -> list[ModelRow]:
 
 def scorecard(run: RunFolder, figures: list[Figure]) -> list[Finding]:
     """The findings with their numbers in words; [] where none were tested."""
-    if "findings" not in run.tables:
-        return []
-    every = run.tables["findings"]
+    return findings_of(run.tables["findings"], figures) if "findings" in run.tables else []
+
+
+def findings_of(every: pd.DataFrame, figures: list[Figure]) -> list[Finding]:
+    """The claims of a table of findings."""
     first = every.drop_duplicates("id")  # its first row is of the first architecture, at the end of training
     elsewhere = every.drop(first.index)
     return [

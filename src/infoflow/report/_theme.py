@@ -103,7 +103,12 @@ def vega_config() -> dict[str, Any]:
 
 def on_paper(text: str) -> str:
     """The same SVG or JSON text with every CSS variable replaced by its light colour."""
-    return re.sub(r"var\(--([a-z0-9-]+)\)", lambda match: LIGHT.get(match[1], match[0]), text)
+    return coloured(text, LIGHT)
+
+
+def coloured(text: str, palette: dict[str, str]) -> str:
+    """The text with every CSS variable replaced by its colour."""
+    return re.sub(r"var\(--([a-z0-9-]+)\)", lambda match: palette.get(match[1], match[0]), text)
 
 
 def css_variables(palette: dict[str, str]) -> str:

@@ -27,12 +27,20 @@ def write_view(seen: SentenceAttention, path: Path | str) -> Path:
         UserError: `path` is no `.html`, or another's file.
     """
     path = check_view_path(path)
+    page = view_page(seen)
+    with atomic_write(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    return path
+
+
+def view_page(seen: SentenceAttention) -> str:
+    """The page that `write_view` writes."""
     scripts = [closed(asset(name)) for name in _SCRIPTS]
     environment = Environment(
         loader=PackageLoader("infoflow.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.filters["embedded"] = embedded
-    page = environment.get_template("view.html.jinja").render(
+    return environment.get_template("view.html.jinja").render(
         view=_payload(seen),
         blocks={name: packed(array) for name, array in _blocks(seen).items()},
         style=Markup(style("style.css", "attention.css")),
@@ -40,9 +48,6 @@ def write_view(seen: SentenceAttention, path: Path | str) -> Path:
         policy=policy(scripts),
         version=version("infoflow"),
     )
-    with atomic_write(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
-    return path
 
 
 def check_view_path(path: Path | str) -> Path:

@@ -24,6 +24,11 @@ ALIKE = Section(
     lead="Each objective asked something else of the same blocks: to predict what comes next, to fill in what is "
     "hidden, to translate, to tell true from false, to put damaged text right. Here is what became of them, all at "
     "once: which ended up near each other, and whether these are the ones that were asked the same kind of thing.",
+    names={
+        "objective-map": "objectives/map",
+        "objective-tree": "objectives/tree",
+        "objective-families": "objectives/families",
+    },
 )
 _METHOD = Method(
     id="objective-map",

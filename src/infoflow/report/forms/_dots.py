@@ -5,9 +5,11 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from ._chart import CONTROL, VALUE, amount, bounded, finished, lit, with_field
+from ._chart import CONTROL, VALUE, amount, bounded, finished, lit, tips, with_field
 from ._hollow import point_style
 from ._lines import ANY
+
+_CROSS: dict[str, Any] = {"shape": "cross", "filled": True, "size": 55, "color": "var(--control)", "opacity": 1}
 
 
 def interval_dots(
@@ -22,6 +24,7 @@ def interval_dots(
     more: list[alt.Chart] | None = None,
     step: int = 40,
     dim: bool = True,
+    grey: pd.DataFrame | None = None,
     **axis: Any,
 ) -> dict[str, Any]:
     """A row for each of `rows`, in their order, with `value`, `low`, `high`, and its number where they have `short`.
@@ -32,6 +35,7 @@ def interval_dots(
         look: The encodings `color` and `shape`, as far as there are.
         more: Further marks on the same rows.
         dim: Whether rows dim while another line is highlighted.
+        grey: A control's `value`, and its number as text, `shown`, in some of the rows: a grey cross.
         axis: How the axis of values is (see `amount`).
     """
     rows = bounded(rows, bounds)
@@ -50,6 +54,9 @@ def interval_dots(
         layers.append(base.mark_rule(**CONTROL).encode(x=with_field(x, "baseline"), y=top, y2=end))
     layers.append(base.mark_rule(strokeWidth=2.2).encode(x=with_field(x, "low"), x2="high:Q", y=y, **color, **light))
     layers += [chart.encode(x=x, y=y, **color) for chart in more or []]
+    if grey is not None and len(grey):
+        cross = alt.Chart(grey[[row, "value", "shown"]]).mark_point(**_CROSS)
+        layers.append(cross.encode(x=x, y=y, tooltip=tips("shown:N|control")))
     marks = base.mark_point(size=size, **point_style(rows))
     layers.append(marks.encode(x=x, y=y, **look, **light, **({"tooltip": tooltip} if tooltip else {})))
     if "short" in rows:

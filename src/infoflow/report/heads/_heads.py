@@ -38,6 +38,13 @@ HEADS = Section(
     title="What do attention heads do?",
     lead="A head is one way of looking. Some always look at a neighbour, some pick a single token, some spread "
     "over the whole sentence.",
+    names={
+        "head-map": "heads/map",
+        "head-positions": "heads/positions",
+        "heads-matter": "heads/importance",
+        "heads-removed": "heads/removed",
+        "encoder-context": "heads/context",
+    },
 )
 
 

@@ -54,7 +54,7 @@ def head_map_figure(frames: dict[str, pd.DataFrame], cast: Cast, examples: pd.Da
     return Figure(
         id="head-map",
         question="What does each head attend to, and how sharply?",
-        answer=[_sentence(rows, statistics[0], cast)],
+        answer=[map_sentence(rows, statistics[0], cast)],
         panels=heat_panels(rows, statistics[0], cast),
         caption=_caption(rows[rows["statistic"] == statistics[0].id]),
         how_to_read=_how_to_read(statistics, bool(roles), bool(shown)),
@@ -219,7 +219,7 @@ def _statistic_payload(
         "limits": limits,
         "top": float(f"{statistic.top:.3g}"),
         "change": float(f"{change:.3g}") or 1.0,
-        "sentence": _sentence(rows, statistic, cast),
+        "sentence": map_sentence(rows, statistic, cast),
     }
 
 
@@ -228,7 +228,7 @@ def _painted(rows: pd.DataFrame, statistic: Statistic, suffix: str = "") -> pd.S
     return rows[f"value{suffix}"] - rows[f"baseline{suffix}"] if statistic.margin else rows[f"value{suffix}"]
 
 
-def _sentence(rows: pd.DataFrame, statistic: Statistic, cast: Cast) -> str:
+def map_sentence(rows: pd.DataFrame, statistic: Statistic, cast: Cast) -> str:
     """Means over each model's self-attention heads of the main stack, strong heads, and the controls."""
     own = cast.main(rows[(rows["statistic"] == statistic.id) & (rows["kind"] == "self")])
     own = own if len(own) else rows[rows["statistic"] == statistic.id]

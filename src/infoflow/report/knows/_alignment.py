@@ -75,6 +75,11 @@ ALIGNMENT = Section(
     lead="A masked LM and a translation encoder give the same word different vectors. Is that a matter of "
     "coordinates, which a map undoes, or do the vectors hold different things, so that the encoder itself has to "
     "learn?",
+    names={
+        "alignment-scores": "alignment/scores",
+        "alignment-curves": "alignment/layers",
+        "alignment-bleu": "alignment/translation",
+    },
 )
 
 

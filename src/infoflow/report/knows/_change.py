@@ -25,6 +25,12 @@ CHANGES = Section(
     title="How do representations change?",
     lead="A layer may rewrite a token's vector or pass it on, and two models may end up with the same space or "
     "with different ones. Both are distances between views of the same occurrences.",
+    names={
+        "layer-change": "representations/layer-distance",
+        "change-by-rank": "representations/change-by-frequency",
+        "influence-by-rank": "representations/influence-by-frequency",
+        "model-distance": "representations/model-distance",
+    },
 )
 
 

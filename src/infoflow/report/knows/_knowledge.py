@@ -37,6 +37,14 @@ KNOWS = Section(
     title="What do representations know?",
     lead="Every layer rewrites each token's vector. What can still be read from it: the token that went in, or the "
     "token that has to come out?",
+    names={
+        "mi-input": "representations/mutual-information",
+        "mi-output": "representations/next-token-information",
+        "mi-training": "representations/hidden-token-information",
+        "mi-plane": "representations/information-plane",
+        "mi-convergence": "representations/information-convergence",
+        "identity": "representations/identity-neighbours",
+    },
 )
 
 

@@ -36,6 +36,10 @@ PREDICTS = Section(
     title="When does the prediction form?",
     lead="Only the last layer's vectors are turned into a prediction, but those of every layer can be read as if "
     "they were the last. How near is what they say to what the model will say in the end?",
+    names={
+        "lens-divergence": "representations/lens-divergence",
+        "lens-agreement": "representations/lens-agreement",
+    },
 )
 
 

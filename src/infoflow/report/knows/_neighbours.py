@@ -50,6 +50,14 @@ NEIGHBOURS = Section(
     title="What do neighbours share?",
     lead="Two occurrences of one word begin with the same vector. Layer by layer their sentences move them apart. "
     "Those that stay close tell what a layer has written into them: a place, a neighbour, a role.",
+    names={
+        "position-neighbours": "representations/position-neighbours",
+        "context-neighbours": "representations/context-neighbours",
+        "tag-neighbours": "representations/tag-neighbours",
+        "map-token": "representations/token-map",
+        "map-position": "representations/position-map",
+        "map-tag": "representations/tag-map",
+    },
 )
 
 

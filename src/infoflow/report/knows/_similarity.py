@@ -68,6 +68,9 @@ SIMILARITY = Section(
     title="How similar are the spaces?",
     lead="Two models read the same words. Here each layer of one is compared with every layer of the other: is "
     "there a layer that holds its words in the same arrangement, and is it at the same depth?",
+    names={
+        "space-similarity": "representations/space-similarity",
+    },
 )
 
 

@@ -100,6 +100,14 @@ SPACE = Section(
     title="What does the space look like?",
     lead="Vectors of one layer do not fill their space evenly. How alike are random words, the occurrences of one "
     "word, the words of one sentence, and how much of that is due to a direction that all vectors share?",
+    names={
+        "average-similarity": "representations/average-similarity",
+        "self-similarity": "representations/self-similarity",
+        "intra-sentence": "representations/intra-sentence-similarity",
+        "explainable-variance": "representations/explainable-variance",
+        "intrinsic-dimension": "representations/intrinsic-dimension",
+        "word-distances": "representations/distance-distribution",
+    },
 )
 
 

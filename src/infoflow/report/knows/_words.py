@@ -32,6 +32,9 @@ WORDS = Section(
     title="One vector for a word, or one for each sentence?",
     lead="Skip-gram, and the input of every other model, knows one vector for a word, whatever it means here. Layer by "
     "layer a model moves the word's occurrences to where their sentences want them: next to other words.",
+    names={
+        "static-contextual": "representations/word-neighbours",
+    },
 )
 _TOLD = 3
 

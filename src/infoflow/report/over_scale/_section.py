@@ -17,6 +17,9 @@ OVER_SCALE = Section(
     id="over-scale",
     title="Do the claims grow with scale?",
     lead="The same claims on models that read more, or are wider: what fails in small models may be on its way.",
+    names={
+        "findings-over-scale": "scale/claims",
+    },
 )
 _METHOD = Method(
     id="over-scale",

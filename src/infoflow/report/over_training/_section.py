@@ -28,6 +28,23 @@ OVER_TRAINING = Section(
     title="When does each layer and head become what it is?",
     lead="The same measures at many moments of training, on the same tokens: what comes first, what comes last, and "
     "what the schedule alone would explain.",
+    names={
+        "loss-over-training": "over-training/loss",
+        "phases": "over-training/phases",
+        "layers-over-training": "over-training/layers",
+        "heads-over-training": "over-training/heads",
+        "ngrams-over-training": "over-training/ngrams",
+        "loss-by-position": "over-training/loss-by-position",
+        "information-picture": "over-training/information-plane",
+        "convergence": "over-training/convergence",
+        "convergence-times": "over-training/convergence-times",
+        "translation-stages": "over-training/translation",
+        "source-contribution": "over-training/source-contribution",
+        "allocation-over-training": "over-training/allocation",
+        "prunable-over-training": "over-training/prunable-heads",
+        "findings-over-training": "over-training/claims",
+        "checkpoint-checks": "over-training/checkpoint-checks",
+    },
 )
 
 _Figures = Callable[[Course], list[Figure] | Figure | None]

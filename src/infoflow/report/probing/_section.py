@@ -16,6 +16,16 @@ PROBING = Section(
     title="What can be read from each layer?",
     lead="A probe is a small classifier that sees nothing but a layer's vectors. What it gets right stands in them. "
     "How much is that, in which layer, how hard is it to read, and how much of it would an untrained model show?",
+    names={
+        "where-is-what": "probing/overview",
+        "probe-accuracy": "probing/accuracy",
+        "probe-selectivity": "probing/selectivity",
+        "probe-examples": "probing/examples",
+        "probe-bits": "probing/codelength",
+        "probe-size": "probing/probe-size",
+        "probe-depth": "probing/depth",
+        "probe-trees": "probing/trees",
+    },
 )
 _TABLES = ("probe_scores", "probe_codelength", "probe_mixing", "probe_depth", "probe_trees")
 

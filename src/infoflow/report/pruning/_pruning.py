@@ -18,6 +18,13 @@ PRUNING = Section(
     title="Which heads can go?",
     lead="Each head gets a gate, and each open gate costs a little. The model decides which heads are worth their "
     "price; as the price rises, fewer stay.",
+    names={
+        "pruning-quality": "pruning/quality",
+        "pruning-kinds": "pruning/kinds",
+        "pruning-functions": "pruning/functions",
+        "pruning-scratch": "pruning/from-scratch",
+        "pruning-gates": "pruning/gates",
+    },
 )
 
 

@@ -29,6 +29,15 @@ DYNAMICS = Section(
     title="Which parts of the model did the learning?",
     lead="Each update moves every parameter a little, and the loss falls or rises. Loss change allocation divides "
     "that change among the parameters, so that their parts add up to it exactly.",
+    names={
+        "allocation-bars": "dynamics/components",
+        "allocation-loss": "dynamics/loss",
+        "allocation-heads": "dynamics/heads",
+        "allocation-hurting": "dynamics/hurting",
+        "allocation-histogram": "dynamics/parameters",
+        "allocation-similarity": "dynamics/objectives",
+        "allocation-corpora": "dynamics/corpora",
+    },
 )
 
 

@@ -43,6 +43,11 @@ TRAINING = Section(
     id="training",
     title="How did training make it so?",
     lead="What a model's layers hold means little before it has learned its task. These scores say whether it has.",
+    names={
+        "task-scores": "training/task-scores",
+        "learning-curves": "training/learning-curves",
+        "match": "training/cost",
+    },
 )
 
 

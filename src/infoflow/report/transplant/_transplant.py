@@ -34,6 +34,9 @@ TRANSPLANT = Section(
     title="Do heads keep what they have learned in another model?",
     lead="Heads of a trained model are put into a fresh one. If what they do is of use by itself, it learns faster "
     "than with other heads of the same model.",
+    names={
+        "transplanted-heads": "transplant/heads",
+    },
 )
 
 METHOD = Method(

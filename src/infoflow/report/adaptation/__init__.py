@@ -1,0 +1,1 @@
+"""Figures of tuned models: how well they do, and what tuning changed inside them."""

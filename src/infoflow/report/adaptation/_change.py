@@ -1,0 +1,183 @@
+"""Layer by task: how far tuning moved each layer's space, and the weights behind it."""
+
+import pandas as pd
+
+from .._figure import Figure, Panel
+from .._language import Cast
+from .._numbers import number
+from .._samples import Samples
+from ._methods import INSIDE
+from ._rows import averaged, bands, estimated, gap_text, most_examples, of, plain, tasks_of
+from ._squares import square_chart
+
+MEASURES = {"pwcca": "PWCCA", "cka": "linear CKA", "rsa": "RSA"}
+FROM_SCRATCH = "from scratch"
+COMPONENTS = (
+    "query",
+    "key",
+    "value",
+    "output",
+    "cross query",
+    "cross key",
+    "cross value",
+    "cross output",
+    "mlp_in",
+    "mlp_out",
+    "norm",
+    "cross norm",
+    "embeddings",
+    "positions",
+    "segments",
+    "head",
+    "adapter",
+    "task-head",
+)
+
+
+def change_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+    """A panel for each line, with tasks as rows; None where nothing was looked at from inside."""
+    own = most_examples(plain(frame))
+    own = own[own["measure"].isin(list(MEASURES))]
+    if own.empty or not bool(own["trained"].any()):
+        return None
+    means = averaged(own, ["task", "measure", "layer"])
+    data = estimated(means, ["task", "measure", "layer"])
+    measures = [name for name in MEASURES if name in set(data["measure"].astype(str))]
+    drawn = _drawn(data, measures)
+    series = cast.present(data[data["trained"]])
+    labels = [*tasks_of(data[data["trained"]]), *([FROM_SCRATCH] if bool(drawn["grey"].any()) else [])]
+    how = {"across": "layer", "labels": labels, "title": "layer (0 = embeddings)", "told": "distance"}
+    panels = [
+        Panel(
+            spec=square_chart(of(drawn, series=one.key), **how, strongest=float(drawn["value"].max())), title=one.label
+        )
+        for one in series
+    ]
+    return Figure(
+        id="tuning-change",
+        question="Which layers did tuning change?",
+        answer=[_sentence(of(means, series=one.key, trained=True, measure=measures[0]), one.label) for one in series],
+        panels=panels,
+        caption=f"{bands(data, 'words')} Colours, and numbers where there is room: 100 × the distance (1 − "
+        "similarity) of the layer before and after tuning; all panels on one scale."
+        + (" Last row: the untrained model after tuning, mean over tasks." if FROM_SCRATCH in labels else ""),
+        how_to_read=[
+            "A row is a task, a column a layer. The stronger the colour, the further tuning has moved the words of the "
+            "task's test texts in that layer's space. Choose the measure of distance above the picture.",
+            "Two seeds of tuning differ too: their distance is under the pointer, and change that is no larger is "
+            "nothing that the task asked for. It would be surprising if the embeddings moved as far as the top layer.",
+        ],
+        method=INSIDE,
+        data=data,
+        tables=("tuning_change",),
+        findings=("adaptation:A-1",),
+        template="evaluated.html.jinja",
+        payload={"sets": [MEASURES[name] for name in measures], "layout": "wide", "apart": True},
+    )
+
+
+def _drawn(data: pd.DataFrame, measures: list[str]) -> pd.DataFrame:
+    """With labels and texts; of untrained models the mean over tasks as one row."""
+    trained, grey = data[data["trained"]].assign(label=data["task"]), data[~data["trained"]]
+    rows = trained.assign(
+        shown=[
+            f"{told}; between seeds {number(base, 2)}"
+            for told, base in zip(trained["shown"], trained["baseline"], strict=True)
+        ]
+    )
+    if len(grey):
+        mean = grey.groupby(["series", "measure", "layer"], as_index=False, sort=False)["value"].mean()
+        rows = pd.concat([rows, mean.assign(label=FROM_SCRATCH, shown=[number(value, 2) for value in mean["value"]])])
+    rows = rows[rows["measure"].isin(measures)].sort_values("layer", kind="stable")
+    return rows.assign(
+        set=rows["measure"].map({name: place for place, name in enumerate(measures)}),
+        text=[f"{100 * value:.0f}" for value in rows["value"]],
+        grey=rows["label"] == FROM_SCRATCH,
+    )
+
+
+def _sentence(means: pd.DataFrame, name: str) -> str:
+    """The upper half of the layers against the lower half, and the layer that changed most."""
+    top = int(means["layer"].max())
+    halves = []
+    for part in (means["layer"] > (top + 1) / 2, (means["layer"] > 0) & (means["layer"] <= top / 2)):
+        halves.append(Samples.of(averaged(means[part], [])))
+    by_layer = means.groupby("layer")["value"].mean()
+    most = f"In {name}, tuning moved layer {int(str(by_layer.idxmax()))} furthest ({number(by_layer.max(), 2)})"
+    if not all(halves):
+        return f"{most}."
+    gap = (halves[0] - halves[1]).estimate()
+    more = "further than" if gap.value >= 0 else "less than"
+    size = gap if gap.value >= 0 else gap.negated()
+    return f"{most}; the upper half of the layers moved {more} the lower half by {gap_text(size)}."
+
+
+def weights_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+    """A panel for each line, blocks by components, a set for each task; None without weights."""
+    own = most_examples(plain(frame))
+    own = own[own["trained"]]
+    if own.empty:
+        return None
+    keys = ["series", "task", "layer", "component"]
+    data = own.groupby(keys, as_index=False, sort=False)[["relative", "cosine", "parameters"]].mean()
+    tasks = tasks_of(data)
+    order = [*COMPONENTS, *sorted(set(data["component"].astype(str)) - set(COMPONENTS))]
+    rows = (
+        data.assign(
+            value=data["relative"],
+            label=[block_label(layer) for layer in data["layer"]],
+            set=data["task"].map({name: place for place, name in enumerate(tasks)}),
+            text=[f"{100 * value:.0f}" for value in data["relative"]],
+            shown=[f"{100 * value:.2g}%" for value in data["relative"]],
+            place=data["component"].map({name: place for place, name in enumerate(order)}),
+        )
+        .sort_values("place", kind="stable")
+        .drop(columns="place")
+    )
+    labels = block_labels(data["layer"])
+    how = {"across": "component", "labels": labels, "title": "part of the block", "told": "change"}
+    series, most = cast.present(data), float(data["relative"].max())
+    return Figure(
+        id="tuning-weights",
+        question="Which weights did tuning move?",
+        answer=[_furthest(of(data, series=one.key), one.label) for one in series],
+        panels=[
+            Panel(spec=square_chart(of(rows, series=one.key), **how, strongest=most), title=one.label) for one in series
+        ],
+        caption="Colours, and numbers where there is room: norm of the change in percent of the norm before; means "
+        "over seeds. All panels and tasks on one scale. Nothing is a control here: a weight that moves may move at "
+        "random.",
+        how_to_read=[
+            "A row is a block, the top one first, a column one of its parts. The stronger the colour, the further its "
+            "weights moved, relative to their size. Choose the task above the picture.",
+            "How far weights move says less than what changes by it: beside the picture above, a block whose weights "
+            "moved and whose space did not has moved in directions that its input does not use.",
+        ],
+        method=INSIDE,
+        data=data,
+        tables=("tuning_weights",),
+        template="evaluated.html.jinja",
+        payload={"sets": tasks, "layout": "wide", "apart": True},
+    )
+
+
+def block_label(layer: int) -> str:
+    return {-1: "embeddings", -2: "task's head"}.get(int(layer), f"block {int(layer)}")
+
+
+def block_labels(layers: pd.Series) -> list[str]:
+    """From top to bottom: the task's head, blocks, embeddings."""
+    found = sorted({int(layer) for layer in layers}, key=lambda layer: 10**6 if layer == -2 else layer, reverse=True)
+    return [block_label(layer) for layer in found]
+
+
+def _furthest(rows: pd.DataFrame, name: str) -> str:
+    blocks = rows[rows["layer"] >= 0].groupby("layer")["relative"].mean()
+    parts = rows[rows["layer"] >= 0].groupby("component")["relative"].mean()
+    if blocks.empty:
+        return f"In {name}, no weights of blocks were compared."
+    most, least = int(str(blocks.idxmax())), int(str(blocks.idxmin()))
+    return (
+        f"In {name}, block {most} moved furthest ({number(100 * blocks.max(), 2)}% of its norm; block {least}: "
+        f"{number(100 * blocks.min(), 2)}%), and of the parts {parts.idxmax()} ({number(100 * parts.max(), 2)}%)."
+    )

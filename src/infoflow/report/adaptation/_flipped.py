@@ -1,0 +1,86 @@
+"""Examples that changed sides: what frozen features say, and what the tuned model says."""
+
+import pandas as pd
+
+from .._figure import Figure
+from .._language import Cast
+from .._numbers import number
+from ._methods import SCORES
+from ._rows import FROZEN, FULL, most_examples, plain
+
+_EACH = 4  # examples of a kind, task and line
+_MOST = 40  # examples in all
+_LETTERS = 220  # of a text
+
+
+def flipped_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+    """A table of examples that were right or wrong with frozen features and are the other after tuning; None "
+    "without."""
+    both = _both_ways(frame)
+    if both.empty:
+        return None
+    flipped = both[both["right_full"] != both["right_frozen"]]
+    if flipped.empty:
+        return None
+    parts = [own.head(_EACH) for _, own in flipped.groupby(["series", "task", "right_full"], sort=False)]
+    shown = pd.concat(parts).head(_MOST)
+    labels = {one.key: one.label for one in cast.series}
+    rows = [
+        {
+            "model": labels.get(row["series"], ""),
+            "task": str(row["task"]),
+            "text": _short(str(row["text"])),
+            "wanted": _short(str(row["wanted"])),
+            "frozen": _short(str(row["said_frozen"])),
+            "tuned": _short(str(row["said_full"])),
+            "gained": bool(row["right_full"]),
+        }
+        for row in shown.to_dict("records")
+    ]
+    return Figure(
+        id="tuned-flipped",
+        question="Which examples changed sides?",
+        answer=[_sentence(both)],
+        panels=[],
+        caption=f"{len(rows)} of {len(flipped):,} examples that changed sides, the first ones of each task; one seed "
+        "of pretraining and of tuning. They illustrate, and prove nothing.",
+        how_to_read=[
+            "Each row is a test example: its text, the right answer, what a head on frozen features of the pretrained "
+            "model answers, and what the model answers once all its weights were tuned.",
+            "Frozen features are the control: they say what pretraining alone made of the example. Where tuning is "
+            "wrong and they were right, something was lost.",
+        ],
+        method=SCORES,
+        data=shown[["series", "task", "example", "text", "wanted", "said_frozen", "said_full"]],
+        tables=("task_answers",),
+        template="flipped.html.jinja",
+        payload={"rows": rows},
+    )
+
+
+def _both_ways(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row for each example that both ways have answered, of each line's first seeds."""
+    parts = []
+    for method in (FULL, FROZEN):
+        own = most_examples(plain(frame, method))
+        own = own[own["trained"]]
+        for column in ("seed", "tuning_seed"):
+            own = own[own[column] == own.groupby(["series", "task"])[column].transform("min")] if len(own) else own
+        parts.append(own.drop_duplicates(["series", "task", "example"]))
+    keys = ["series", "task", "example", "text", "wanted"]
+    columns = [*keys, "said", "right"]
+    return parts[0][columns].merge(parts[1][columns], on=keys, suffixes=("_full", "_frozen"))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LETTERS else f"{text[:_LETTERS].rstrip()} …"
+
+
+def _sentence(both: pd.DataFrame) -> str:
+    gained = int((both["right_full"] & ~both["right_frozen"]).sum())
+    lost = int((both["right_frozen"] & ~both["right_full"]).sum())
+    share = number(100 * (gained + lost) / len(both), 0)
+    return (
+        f"Of {len(both):,} examples that both answered, tuning all weights put {gained:,} right that frozen features "
+        f"had wrong, and {lost:,} wrong that they had right ({share}% changed sides)."
+    )

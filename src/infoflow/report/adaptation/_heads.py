@@ -1,0 +1,156 @@
+"""Heads before and after tuning, on one map with a slider, and those whose importance was kept, gained or lost."""
+
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from .._figure import Figure, Panel
+from .._language import Cast
+from .._numbers import listed, number
+from ..forms._chart import finished, tips
+from ..forms._grid import cells
+from ..heads._names import kind_label
+from ._methods import HEADS
+from ._rows import most_examples, of, plain, tasks_of
+
+STEPS = 10  # of the slider
+_QUARTER = 0.25
+_KEYS = ["series", "seed", "task", "stack", "kind"]
+_MOST = 12  # maps
+_MOVED = 5  # heads that are named
+IMPORTANCE, CONFIDENCE = "importance (rank)", "confidence"
+
+
+def heads_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+    """Maps of the first seed, a set for each task and statistic; None without heads before and after tuning."""
+    own = most_examples(plain(frame))
+    own = own[own["trained"]]
+    if own.empty:
+        return None
+    ranked = with_ranks(own)
+    first = ranked[ranked["seed"] == ranked["seed"].min()]
+    rows, sets = _drawn(first)
+    if rows.empty:
+        return None
+    data = first[[*_KEYS, "layer", "head", "js", "js_low", "js_high", "confidence_before", "confidence_after",
+                  "role_before", "role_after", "cost_before", "value", "low", "high", "fate"]]  # fmt: skip
+    groups = [
+        (one, stack, kind)
+        for one in cast.present(rows)
+        for stack, kind in of(rows, series=one.key)[["stack", "kind"]]
+        .drop_duplicates()
+        .itertuples(index=False, name=None)
+    ]
+    panels = [
+        Panel(
+            spec=_chart(of(rows, series=one.key, stack=stack, kind=kind)),
+            title=f"{one.label}, {kind_label(stack, kind)}",
+        )
+        for one, stack, kind in groups[:_MOST]
+    ]
+    return Figure(
+        id="tuned-heads",
+        question="Which heads did tuning put to other work?",
+        answer=[text for one in cast.present(ranked) for text in _sentences(of(ranked, series=one.key), one.label)],
+        panels=panels,
+        caption=f"{_seeds(ranked)} The scale of colours is one for both ends of the slider. No untrained model is "
+        "drawn: its heads have no work to lose; two random quarters of the heads would share a sixteenth of them.",
+        how_to_read=[
+            "Each square is a head: layers from bottom (0) to top, heads from left to right. Move the slider, or "
+            "focus it and press the arrow keys, to go from the model before tuning to the one after: what grows "
+            "stronger matters more, what fades matters less. Choose task and statistic above the picture.",
+            "Importance is by rank: before, what the pretraining loss rises by without the head; after, what the "
+            "task's loss rises by. Confidence is the mean strongest weight of a head's attention, on the same texts. "
+            "A frame is a head that is among the most important quarter on one side only.",
+        ],
+        method=HEADS,
+        data=data,
+        tables=("tuning_heads",),
+        findings=("adaptation:A-12",),
+        template="before_after.html.jinja",
+        payload={"sets": sets, "steps": STEPS, "layout": "wide", "apart": True},
+    )
+
+
+def with_ranks(own: pd.DataFrame) -> pd.DataFrame:
+    """With ranks of importance from 0 to 1 before and after, and the head's fate, within each model and task."""
+    parts = []
+    for _, heads in own.groupby(["series", "seed", "task"], sort=False):
+        ranks = [heads[name].rank(pct=True).to_numpy() for name in ("cost_before", "value")]
+        top = [rank > 1 - _QUARTER for rank in ranks]
+        fate = np.select([top[0] & top[1], top[1], top[0]], ["kept", "gained", "lost"], "")
+        fate = fate if np.isfinite(ranks).all() else np.full(len(heads), "")  # no pretraining loss, or no task loss
+        parts.append(heads.assign(rank_before=ranks[0], rank_after=ranks[1], fate=fate))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _drawn(first: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """A row for each head, task and statistic that is known before and after."""
+    sets, parts = [], []
+    for task in tasks_of(first):
+        for name, columns in ((IMPORTANCE, ("rank_before", "rank_after")),
+                              (CONFIDENCE, ("confidence_before", "confidence_after"))):  # fmt: skip
+            rows = first[first["task"] == task].dropna(subset=list(columns))
+            if len(rows):
+                ends = rows.assign(before=rows[columns[0]], after=rows[columns[1]], set=len(sets), told=_told(rows))
+                parts.append(
+                    ends[["series", "stack", "kind", "layer", "head", "before", "after", "fate", "set", "told"]]
+                )
+                sets.append(f"{task}: {name}")
+    return (pd.concat(parts, ignore_index=True) if parts else pd.DataFrame({"series": []})), sets
+
+
+def _told(rows: pd.DataFrame) -> list[str]:
+    """Of each head its numbers and roles."""
+    return [
+        f"costs {number(row.cost_before, 3)} nats of pretraining, {number(row.value, 3)} of the task; attention moved "
+        f"by {number(row.js, 3)} nats; role {row.role_before or 'none'} → {row.role_after or 'none'}"
+        for row in rows.itertuples()
+    ]
+
+
+def _chart(rows: pd.DataFrame) -> dict[str, Any]:
+    layers = sorted((int(layer) for layer in rows["layer"].unique()), reverse=True)
+    base = alt.Chart(rows.round({"before": 3, "after": 3})).transform_filter("datum.set === shown")
+    base = base.transform_calculate(now=f"datum.before + (datum.after - datum.before) * frame / {STEPS}")
+    place = {"x": cells(alt.X, "head", "head"), "y": cells(alt.Y, "layer", "layer", layers)}
+    opacity = alt.Opacity("now:Q", scale=alt.Scale(domain=[0, 1], range=[0.03, 1], clamp=True), legend=None)
+    tooltip = tips("layer:O", "head:O", "now:Q|now|.2f", "before:Q|before|.2f", "after:Q|after|.2f", "told:N|numbers")
+    marks = base.mark_rect(cornerRadius=2, color="var(--heat-2)").encode(**place, opacity=opacity, tooltip=tooltip)
+    moved = base.transform_filter("datum.fate === 'gained' || datum.fate === 'lost'")
+    frame = moved.mark_rect(filled=False, cornerRadius=2, strokeWidth=1.6).encode(
+        **place,
+        stroke=alt.Stroke(
+            "fate:N", scale=alt.Scale(domain=["gained", "lost"], range=["var(--above)", "var(--below)"]), legend=None
+        ),
+    )
+    return finished([marks, frame], max(22 * len(layers), 66), shown=0, frame=STEPS)
+
+
+def _seeds(ranked: pd.DataFrame) -> str:
+    seeds = int(ranked["seed"].nunique())
+    drawn = f"One of {seeds} seeds of pretraining is drawn; sentences are means over all." if seeds > 1 else "One seed."
+    return f"{drawn} Numbers are means over seeds of tuning."
+
+
+def _sentences(ranked: pd.DataFrame, name: str) -> list[str]:
+    first = ranked[ranked["seed"] == ranked["seed"].min()]
+    moved = first.groupby(["layer", "head"])["js"].mean().nlargest(_MOVED)
+    heads = ", ".join(".".join(map(str, place)) for place in moved.index.to_frame().to_numpy().tolist())
+    role = (first["role_before"].astype(str) != first["role_after"].astype(str)).mean()
+    attention = f"Attention moved most in heads {heads} (layer.head)"
+    return [*_fates(ranked, name), f"{attention}; {number(100 * role, 0)}% of the heads have another role than before."]
+
+
+def _fates(ranked: pd.DataFrame, name: str) -> list[str]:
+    """Shares of heads whose importance was kept, gained and lost; none where it is not known before and after."""
+    known = ranked[ranked.groupby(["task", "seed"])["fate"].transform(lambda fates: bool((fates != "").any()))]
+    if known.empty:
+        return [f"In {name}, what heads are worth is not known both before and after."]
+    shares = known.groupby(["task", "seed"])["fate"].value_counts(normalize=True).unstack(fill_value=0.0)
+    means = {fate: float(shares[fate].mean()) if fate in shares else 0.0 for fate in ("kept", "gained", "lost")}
+    parts = [f"{number(100 * share, 0)}% {fate}" for fate, share in means.items()]
+    quarter = "their place in the most important quarter (of two random quarters 6% would be in both)"
+    return [f"In {name}, of all heads {listed(parts)} {quarter}."]

@@ -1,0 +1,73 @@
+"""Who learned the task: the change of the loss during tuning, by block and component."""
+
+import pandas as pd
+
+from .._figure import Figure, Panel
+from .._language import Cast
+from .._numbers import number
+from ._change import COMPONENTS, block_label, block_labels
+from ._methods import ALLOCATION
+from ._rows import most_examples, of, plain, tasks_of
+from ._squares import square_chart
+
+
+def learned_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+    """A panel for each line, blocks by components, a set for each task; None without a recording."""
+    own = most_examples(plain(frame))
+    own = own[own["trained"] & (own["total"] != 0)]
+    if own.empty:
+        return None
+    own = own.assign(share=own["value"] / own["total"])
+    data = own.groupby(["series", "task", "layer", "component"], as_index=False, sort=False)[
+        ["share", "value", "parameters"]
+    ].mean()
+    tasks = tasks_of(data)
+    order = [*COMPONENTS, *sorted(set(data["component"].astype(str)) - set(COMPONENTS))]
+    places = data["component"].map({name: place for place, name in enumerate(order)})
+    rows = data.assign(place=places).sort_values("place", kind="stable")
+    rows = rows.assign(
+        nats=rows["value"],
+        value=rows["share"],
+        label=[block_label(layer) for layer in rows["layer"]],
+        set=rows["task"].map({name: place for place, name in enumerate(tasks)}),
+        text=[number(100 * share, 0) for share in rows["share"]],
+        shown=[f"{number(100 * share, 1)}% of the loss change, {number(nats, 3)} nats"
+               for share, nats in zip(rows["share"], rows["value"], strict=True)],
+    )  # fmt: skip
+    series, most = cast.present(data), float(data["share"].abs().max())
+    how = {"across": "component", "labels": block_labels(data["layer"]), "title": "part of the block", "told": "share"}
+    how |= {"strongest": most, "signed": True}
+    return Figure(
+        id="tuning-learned",
+        question="Who learned the task?",
+        answer=[_sentence(of(data, series=one.key), one.label) for one in series],
+        panels=[Panel(spec=square_chart(of(rows, series=one.key), **how), title=one.label) for one in series],
+        caption="Numbers: percent of the fall of the training loss that fell to these weights; in blue what helped, in "
+        "orange what hurt. Means over seeds; no interval is known. All panels and tasks on one scale.",
+        how_to_read=[
+            "A row is a block, above them the head of the task, a column a part. The change of the loss at each step "
+            "of tuning is shared out over all weights; the square is what came to these. Choose the task above the "
+            "picture.",
+            "All shares add up to 100. The head of the task starts from random weights and so has much to learn; what "
+            "is left is what the pretrained body did. It would be surprising if the embeddings had done most.",
+        ],
+        method=ALLOCATION,
+        data=data,
+        tables=("tuning_allocation",),
+        template="evaluated.html.jinja",
+        payload={"sets": tasks, "layout": "wide", "apart": True},
+    )
+
+
+def _sentence(data: pd.DataFrame, name: str) -> str:
+    by_place = data.groupby(["task", "layer"])["share"].sum().groupby(level="layer").mean()
+    head = f"{number(100 * by_place.get(-2, 0.0), 0)}% of the fall of the loss came from the task's head"
+    blocks = by_place[by_place.index >= 0]
+    if blocks.empty:
+        return f"In {name}, {head}."
+    most = int(str(blocks.idxmax()))
+    embeddings = number(100 * by_place.get(-1, 0.0), 0)
+    return (
+        f"In {name}, {head}, {number(100 * blocks.sum(), 0)}% from the blocks, {embeddings}% from the embeddings; of "
+        f"the blocks number {most} did most ({number(100 * blocks.max(), 0)}%), means over tasks."
+    )

@@ -1,0 +1,161 @@
+"""In which layer the label can be read, and what probes of language lose and gain by tuning."""
+
+import pandas as pd
+
+from .._curves import interval_note
+from .._figure import Figure, Panel
+from .._language import Cast
+from .._numbers import estimate_text, number
+from .._samples import Samples
+from ..forms._layer_chart import LayerChart
+from ..forms._lines import SHARE
+from ..probing._rows import task_label
+from ._methods import INSIDE
+from ._rows import MOST_TASKS, averaged, bands, estimated, gap_text, left_out, most_examples, of, plain, tasks_of
+from ._squares import square_chart
+
+BEFORE = "before tuning"
+_COLUMNS = ["series", "group", "layer", "value", "low", "high", "seeds", "count", "shown"]
+
+
+def label_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+    """A panel for each task, lines after tuning; None where no label was read."""
+    own = most_examples(plain(frame))
+    own = own[(own["metric"] == "accuracy") & own["trained"]]
+    if own.empty or not bool((own["state"] == "after").any()):
+        return None
+    means = averaged(own, ["task", "state", "layer"])
+    data = estimated(means, ["task", "state", "layer"])
+    tasks = tasks_of(data)
+    tables = {task: _curves(of(data, task=task)) for task in tasks}
+    table = pd.concat([one.assign(task=task) for task, one in tables.items()], ignore_index=True)
+    panels = []
+    for task in tasks[:MOST_TASKS]:
+        series = cast.present(tables[task][tables[task]["group"] == "trained"])
+        how = {"y_title": "accuracy of a linear probe", "baseline_name": "majority class", "bounds": SHARE}
+        panels.append(Panel.of(LayerChart(table=tables[task], series=series, controls=(BEFORE,), **how), task))
+    return Figure(
+        id="label-by-layer",
+        question="In which layer does the label become readable?",
+        answer=[text for task in tasks[:MOST_TASKS] for text in _sentences(of(means, task=task), task, cast)],
+        panels=panels,
+        caption=f"{interval_note(table)} Lines: after tuning.{left_out(tasks)}",
+        how_to_read=[
+            "Across: layers, from the embeddings (0) on. Up: the share of test examples whose label a linear probe "
+            "reads rightly from that layer alone, the model frozen. The dotted line is the most frequent label.",
+            "Dash and dots in grey: the same model before tuning. Dashed grey: a model that was never trained. Where "
+            "the line leaves the grey one, tuning has put the label there; below, pretraining already had. It would be "
+            "surprising if the label were as readable from the embeddings as from the top.",
+        ],
+        method=INSIDE,
+        data=table,
+        tables=("label_by_layer",),
+        payload={"apart": True},
+    )
+
+
+def _curves(rows: pd.DataFrame) -> pd.DataFrame:
+    """After tuning as lines; before, the untrained model and the majority class as controls."""
+    groups = {"after": "trained", "before": BEFORE, "untrained": "untrained"}
+    found = rows.assign(group=rows["state"].map(groups))[_COLUMNS]
+    base = rows.groupby("layer", as_index=False)["baseline"].mean().rename(columns={"baseline": "value"})
+    floor = base.assign(series="", group="baseline", low=base["value"], high=base["value"], seeds=0, count=0)
+    return pd.concat([found, floor.assign(shown=[number(value, 2) for value in base["value"]])], ignore_index=True)
+
+
+def _sentences(means: pd.DataFrame, task: str, cast: Cast) -> list[str]:
+    """Of each line the best layer after tuning, and what tuning added at the top."""
+    told = []
+    for one in cast.present(means):
+        after, before = (of(means, series=one.key, state=state) for state in ("after", "before"))
+        top = int(after["layer"].max())
+        at_top = [Samples.of(rows[rows["layer"] == top]) for rows in (after, before)]
+        if not all(at_top):
+            continue
+        gain = gap_text((at_top[0] - at_top[1]).estimate())
+        share = estimate_text(at_top[0].estimate())
+        told.append(f"{one.label} {share} ({gain} more than before tuning; {_readable_from(after)})")
+    return [f"Of {task}, the top layer tells after tuning: {'; '.join(told)}."] if told else []
+
+
+def _readable_from(after: pd.DataFrame) -> str:
+    """The best layer, and the first with nine tenths of what it has above the majority class."""
+    means = after.groupby("layer")[["value", "baseline"]].mean()
+    above = means["value"] - means["baseline"]
+    if not above.max() > 0:
+        return "no layer is better than the majority class"
+    first, best = min(above[above >= 0.9 * above.max()].index.tolist()), above.idxmax()
+    return f"best in layer {best}, nine tenths of that gain from layer {first} on"
+
+
+def probes_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+    """A panel for each line, properties by layers, a set for each task; None without probes before and after."""
+    own = most_examples(plain(frame))
+    own = own[own["trained"]]
+    means = averaged(own, ["task", "probe", "layer", "state"])
+    data = _differences(means)
+    if data.empty:
+        return None
+    tasks = tasks_of(data)
+    probes = list(dict.fromkeys(data["probe"].astype(str)))
+    rows = data.assign(
+        label=[task_label(name) for name in data["probe"].astype(str)],
+        set=data["task"].map({name: place for place, name in enumerate(tasks)}),
+        text=[number(100 * value, 0) for value in data["value"]],
+    ).sort_values("layer", kind="stable")
+    series, most = cast.present(data), float(data["value"].abs().max())
+    how = {"across": "layer", "labels": [task_label(name) for name in probes], "title": "layer (0 = embeddings)"}
+    how |= {"told": "change of accuracy", "strongest": most, "signed": True}
+    return Figure(
+        id="probes-after-tuning",
+        question="What does the model forget about words, and what does it learn?",
+        answer=[_extremes(of(data, series=one.key), one.label) for one in series],
+        panels=[Panel(spec=square_chart(of(rows, series=one.key), **how), title=one.label) for one in series],
+        caption=f"{bands(data, 'test words')} Numbers: points of accuracy after tuning less before; in blue what is "
+        "gained, in orange what is lost; all panels and tasks on one scale.",
+        how_to_read=[
+            "A row is a property of words, a column a layer. A linear probe is trained on the frozen states of that "
+            "layer before tuning and again after; the square is the difference. Choose the task above the picture.",
+            "The model before tuning is the control. It would be surprising if tuning taught properties that the task "
+            "does not need, or changed what the embeddings hold.",
+        ],
+        method=INSIDE,
+        data=data,
+        tables=("probes_after_tuning",),
+        template="evaluated.html.jinja",
+        payload={"sets": tasks, "layout": "wide", "apart": True},
+    )
+
+
+def _differences(means: pd.DataFrame) -> pd.DataFrame:
+    """After less before, seed by seed, for each line, task, property and layer."""
+    rows = []
+    for keys, own in means.groupby(["series", "task", "probe", "layer"], sort=False):
+        after, before = (Samples.of(own[own["state"] == state]) for state in ("after", "before"))
+        if after and before:
+            found = (after - before).estimate()
+            named = dict(zip(("series", "task", "probe", "layer"), keys, strict=True))
+            ends = {
+                "value": found.value,
+                "low": found.low,
+                "high": found.high,
+                "seeds": found.seeds,
+                "count": found.count,
+            }
+            rows.append({**named, **ends, "shown": estimate_text(found)})
+    return pd.DataFrame(
+        rows, columns=["series", "task", "probe", "layer", "value", "low", "high", "seeds", "count", "shown"]
+    )
+
+
+def _extremes(data: pd.DataFrame, name: str) -> str:
+    parts = []
+    for word, place, sign in (("loses most", data["value"].idxmin(), -1), ("gains most", data["value"].idxmax(), 1)):
+        row = data.loc[place]
+        if row["low"] * sign > 0 and row["high"] * sign > 0:
+            size = str(row["shown"]).replace(" (", ", ").removesuffix(")")
+            place_text = f"of {task_label(str(row['probe']))} in layer {int(row['layer'])}"
+            parts.append(f"{word} {place_text} ({row['task']}: {size})")
+    clear = int(((data["low"] > 0) | (data["high"] < 0)).sum())
+    told = f"{name} {' and '.join(parts)}" if parts else f"{name} clearly changes nothing"
+    return f"{told[:1].upper()}{told[1:]}; {clear} of {len(data)} differences are clear of 0."

@@ -1,0 +1,113 @@
+"""Rows of the tables of tuned models as figures show them: one way of tuning, means over seeds of tuning and tasks."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .._language import Cast
+from .._numbers import estimate_text
+from .._samples import Estimate, Samples
+from ..forms._hollow import HOLLOW
+
+FULL, FROZEN, AS_IS = "full", "frozen", "as-is"
+METHODS = {
+    "full": "all weights",
+    "decay": "all, lower layers slower",
+    "top": "upper layers",
+    "lora": "low-rank adapters",
+    "frozen": "frozen features",
+}
+"""What methods are called, in reading order."""
+STRATEGIES = {"as-is": "general", "continued": "continued on the domain", "scratch": "domain alone"}
+MOST_TASKS = 12
+"""Panels of a figure; further tasks are in its data."""
+PER_TASK = ("task",)
+
+
+def tasks_of(frame: pd.DataFrame) -> list[str]:
+    return list(dict.fromkeys(frame["task"].astype(str)))
+
+
+def of(frame: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
+    """The rows with these values."""
+    keep = np.ones(len(frame), dtype=bool)
+    for column, value in wanted.items():
+        keep &= np.asarray(frame[column] == value, dtype=bool)
+    return frame[keep]
+
+
+def plain(frame: pd.DataFrame, method: str = FULL) -> pd.DataFrame:
+    """Models as they are, tuned by one method on their own labels."""
+    return of(frame, method=method, strategy=AS_IS, control="")
+
+
+def most_examples(frame: pd.DataFrame) -> pd.DataFrame:
+    """Of each task the rows with most labelled examples."""
+    if frame.empty:
+        return frame
+    return frame[frame["examples"] == frame.groupby("task")["examples"].transform("max")]
+
+
+def test_scores(frame: pd.DataFrame) -> pd.DataFrame:
+    """By the tasks' main metrics, on test examples."""
+    return frame[(frame["part"].astype(str) == "test") & frame["main"].astype(bool)].dropna(subset="value")
+
+
+def averaged(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """One row for each line, seed, state and values of `by`: the mean over seeds of tuning and whatever else there is.
+
+    Replicates are averaged too. Without them the interval is the mean of the rows' intervals.
+    """
+    keys = ["series", "seed", "trained", *by]
+    rows: list[dict[str, Any]] = []
+    for values, own in frame.groupby(keys, sort=False, dropna=False):
+        found = dict(zip(keys, values if isinstance(values, tuple) else (values,), strict=True))
+        found |= {name: float(own[name].astype(float).mean()) for name in ("value", "low", "high", "baseline")}
+        drawn = [np.asarray(one, dtype=float) for one in own["replicates"]] if "replicates" in own else []
+        common = min((len(one) for one in drawn), default=0)
+        found["replicates"] = np.mean([one[:common] for one in drawn], axis=0).tolist() if common else []
+        rows.append({**found, "count": int(own["count"].median())})
+    return pd.DataFrame(rows, columns=[*keys, "value", "low", "high", "baseline", "replicates", "count"])
+
+
+def estimated(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Mean over seeds and interval for each line, state and values of `by`; rows are those of `averaged`."""
+    keys = ["series", "trained", *by]
+    rows: list[dict[str, Any]] = []
+    for values, own in frame.groupby(keys, sort=False, dropna=False):
+        found = Samples.of(own).estimate()
+        named = dict(zip(keys, values if isinstance(values, tuple) else (values,), strict=True))
+        told = {"shown": estimate_text(found), "baseline": float(own["baseline"].mean())}
+        rows.append({**named, **asdict(found), **told, "group": "trained" if named["trained"] else "untrained"})
+    names = [*keys, "value", "low", "high", "seeds", "count", "shown", "baseline", "group"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def bands(data: pd.DataFrame, counted: str = "test examples") -> str:
+    """What intervals cover."""
+    seeds = int(data["seeds"].max()) if len(data) else 0
+    count = int(data["count"].median()) if len(data) else 0
+    behind = f"; {count:,} {counted} for a number" if count else ""
+    if seeds > 1:
+        covers = f"95% intervals over seeds and examples{behind}"
+        return f"Means over {seeds} seeds of pretraining, seeds of tuning averaged; {covers}."
+    return f"One seed of pretraining, seeds of tuning averaged; 95% intervals over examples, {HOLLOW}{behind}."
+
+
+def names_of(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+    """With the name of each line."""
+    return frame.assign(name=frame["series"].map({one.key: one.label for one in cast.series}))
+
+
+def gap_text(found: Estimate) -> str:
+    """`0.05 (0.04 to 0.06)` for use inside brackets and lists."""
+    return estimate_text(found).replace(" (", ", ").removesuffix(")")
+
+
+def left_out(tasks: Sequence[str]) -> str:
+    """What a caption says of tasks without a panel."""
+    more = len(tasks) - MOST_TASKS
+    return f" {more} further tasks: in the data." if more > 0 else ""

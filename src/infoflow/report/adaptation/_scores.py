@@ -1,0 +1,103 @@
+"""Objective by task: how well each pretrained model does once it is tuned."""
+
+from typing import Any
+
+import pandas as pd
+
+from .._figure import Figure, Panel
+from .._language import Cast
+from .._numbers import estimate_text, listed, number
+from .._samples import Samples
+from ..forms._chart import color_of, shape_of, tips
+from ..forms._dots import interval_dots
+from ._methods import SCORES
+from ._rows import (
+    MOST_TASKS,
+    averaged,
+    bands,
+    estimated,
+    left_out,
+    most_examples,
+    names_of,
+    of,
+    plain,
+    tasks_of,
+)
+
+_TOLD = 6
+
+
+def scores_figure(scores: pd.DataFrame, cast: Cast) -> Figure | None:
+    """A panel for each task; None where nothing was tuned in full."""
+    own = averaged(most_examples(plain(scores)), ["task", "examples"])
+    if not bool(own["trained"].any()):
+        return None
+    data = names_of(estimated(own, ["task", "examples"]), cast)
+    tasks = tasks_of(data)
+    return Figure(
+        id="tuned-scores",
+        question="Which pretraining serves which task?",
+        answer=[*_best(own, tasks, cast), *_from_scratch(own)],
+        panels=[Panel(spec=_chart(of(data, task=task), cast), title=_title(data, task)) for task in tasks[:MOST_TASKS]],
+        caption=f"{bands(data)} All weights tuned, most labelled examples.{left_out(tasks)}",
+        how_to_read=[
+            "A row is an objective of pretraining, across is the task's main metric on test examples, 1 the best. The "
+            "dashed tick is the best guess that reads no text.",
+            "The grey cross is the same model tuned from random weights, on the same examples: what lies between cross "
+            "and mark is what pretraining gained. It would be surprising if crosses differed much between rows, since "
+            "their models differ in nothing but whether they may look ahead.",
+        ],
+        method=SCORES,
+        data=data,
+        tables=("tuned_scores",),
+        findings=tuple(f"adaptation:A-{number}" for number in (7, 8, 9, 10)),
+        payload={"apart": True},
+    )
+
+
+def _title(data: pd.DataFrame, task: str) -> str:
+    return f"{task} ({int(of(data, task=task)['examples'].max()):,} labelled examples)"
+
+
+def _chart(rows: pd.DataFrame, cast: Cast) -> dict[str, Any]:
+    trained, scratch = (rows[rows["trained"] == which].assign(label=rows["name"]) for which in (True, False))
+    series = cast.present(trained)
+    return interval_dots(
+        trained.assign(short=[number(value, 2) for value in trained["value"]]),
+        {"color": color_of(series), "shape": shape_of(series)},
+        title="score (1: the best)",
+        tooltip=tips("label:N|pretrained for", "shown:N|score", "baseline:Q|best guess|.2f"),
+        step=32,
+        grey=scratch,
+    )
+
+
+def _best(own: pd.DataFrame, tasks: list[str], cast: Cast) -> list[str]:
+    """Of each task the highest score, and what is not told apart from it."""
+    told = []
+    for task in tasks[:_TOLD]:
+        rows = of(own, task=task, trained=True)
+        samples = {one: Samples.of(of(rows, series=one.key)) for one in cast.present(rows)}
+        best = max(samples, key=lambda one: samples[one].estimate().value)
+        alike = [one.label for one in samples if one != best and not (samples[best] - samples[one]).estimate().sign]
+        others = f" (not told apart: {listed(alike)})" if alike else ""
+        told.append(f"On {task} {best.label} does best, {estimate_text(samples[best].estimate())}{others}.")
+    return told
+
+
+def _from_scratch(own: pd.DataFrame) -> list[str]:
+    """What pretraining gains over tasks, from the least to the most of all lines."""
+    gains = {}
+    for series, rows in averaged(own, []).groupby("series", sort=False):
+        both = [Samples.of(rows[rows["trained"] == which]) for which in (True, False)]
+        if all(both):
+            gains[series] = (both[0] - both[1]).estimate()
+    if not gains:
+        return []
+    ends = sorted(gains.values(), key=lambda one: one.value)
+    if len(ends) == 1:
+        return [f"Pretraining gains {estimate_text(ends[0])} over tuning from scratch, mean over tasks."]
+    return [
+        f"Over tuning from scratch, pretraining gains least {estimate_text(ends[0])} and most "
+        f"{estimate_text(ends[-1])}, means over tasks."
+    ]

@@ -1,0 +1,84 @@
+"""The section on tuning: what came of it, and what it changed inside."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pandas as pd
+
+from .._figure import Figure, Section
+from .._language import Cast
+from .._model_tables import ModelTables
+from ._change import change_figure, weights_figure
+from ._domain import domain_figure
+from ._flipped import flipped_figure
+from ._heads import heads_figure
+from ._leakage import leaks
+from ._learned import learned_figure
+from ._pruned import pruned_figure
+from ._readable import label_figure, probes_figure
+from ._rows import test_scores
+from ._scores import scores_figure
+from ._swaps import swaps_figure
+from ._ways import ways_figure
+from ._worth import worth_figure
+
+ADAPTATION = Section(
+    id="adaptation",
+    title="What did fine-tuning change?",
+    lead="Pretrained models are tuned for tasks. How well does each do, what is pretraining worth in labelled "
+    "examples, which layers and heads does tuning change, and what does the model forget?",
+    names={
+        "tuned-scores": "adaptation/scores",
+        "tuned-ways": "adaptation/methods",
+        "tuned-domain": "adaptation/domain",
+        "tuned-worth": "adaptation/labelled-examples",
+        "tuning-change": "adaptation/change",
+        "tuning-weights": "adaptation/weights",
+        "label-by-layer": "adaptation/label",
+        "probes-after-tuning": "adaptation/probes",
+        "layer-swaps": "adaptation/layer-swaps",
+        "tuning-learned": "adaptation/allocation",
+        "tuned-heads": "adaptation/heads",
+        "tuned-pruning": "adaptation/pruning",
+        "tuned-flipped": "adaptation/flipped",
+    },
+)
+_INSIDE: tuple[tuple[str, Callable[[pd.DataFrame, Cast], Figure | None]], ...] = (
+    ("tuning_change", change_figure),
+    ("tuning_weights", weights_figure),
+    ("label_by_layer", label_figure),
+    ("probes_after_tuning", probes_figure),
+    ("layer_swaps", swaps_figure),
+    ("tuning_allocation", learned_figure),
+    ("tuning_heads", heads_figure),
+    ("task_pruning", pruned_figure),
+    ("task_answers", flipped_figure),
+)
+_OF_ONE_STACK = ("tuning_change", "label_by_layer", "probes_after_tuning", "tuning_weights", "tuning_allocation")
+
+
+def adaptation_section(tables: ModelTables) -> Section | None:
+    """The section, or None where nothing was tuned."""
+    cast = tables.cast
+    names = ("tuned_scores", "domain_loss", *(name for name, _ in _INSIDE))
+    frames = tables.some(names)
+    frames |= {name: _main(frames[name], cast) for name in _OF_ONE_STACK if name in frames}
+    figures: list[Figure | None] = []
+    scores = test_scores(frames["tuned_scores"]) if "tuned_scores" in frames else None
+    if scores is not None:
+        figures += [make(scores, cast) for make in (scores_figure, ways_figure, worth_figure)]
+    if (losses := frames.get("domain_loss")) is not None:
+        figures.append(domain_figure(losses, scores, cast))
+    figures += [make(frames[name], cast) for name, make in _INSIDE if name in frames]
+    section = ADAPTATION.told_by(figures, cast, [frame for frame in frames.values() if "series" in frame])
+    leaked = tables.of_run("task_leakage")
+    if section is None or leaked is None or not (told := leaks(leaked)):
+        return section
+    return replace(section, template="leakage.html.jinja", payload={"leaks": told})
+
+
+def _main(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+    """The stack that is compared across models, and what is of no stack: embeddings and the task's head."""
+    if "layer" not in frame:
+        return cast.main(frame)
+    return pd.concat([cast.main(frame), cast.others(frame).query("layer < 0")])

@@ -1,0 +1,99 @@
+"""How many labelled examples pretraining is worth: scores by their number, beside the same model from scratch."""
+
+import math
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from .._figure import Figure, Panel
+from .._language import Cast
+from .._numbers import listed, number
+from ..forms._chart import BASELINE, amount, finished, tips
+from ..forms._lines import control_lines, lines, looks_of
+from ..forms._names import names_above
+from ._methods import WORTH
+from ._rows import MOST_TASKS, averaged, bands, estimated, left_out, names_of, of, plain, tasks_of
+
+_HEIGHT = 230
+
+
+def worth_figure(scores: pd.DataFrame, cast: Cast) -> Figure | None:
+    """A panel for each task that models were tuned for on several numbers of examples; None without any."""
+    own = plain(scores)
+    sizes = own[own["trained"]].groupby("task")["examples"].nunique()
+    own = own[own["task"].isin(sizes[sizes > 1].index)]
+    if own.empty:
+        return None
+    data = names_of(estimated(averaged(own, ["task", "examples"]), ["task", "examples"]), cast)
+    tasks = tasks_of(data)
+    return Figure(
+        id="tuned-worth",
+        question="How many labelled examples is pretraining worth?",
+        answer=[text for task in tasks[:MOST_TASKS] for text in _sentences(of(data, task=task), task, cast)],
+        panels=[Panel(spec=_chart(of(data, task=task), cast), title=task) for task in tasks[:MOST_TASKS]],
+        caption=f"{bands(data)} All weights tuned; the examples are nested.{left_out(tasks)}",
+        how_to_read=[
+            "Across: labelled examples, each step the same factor. Up: the task's main metric on the same test "
+            "examples. The dotted line is the best guess that reads no text.",
+            "Dashed grey: the same model from random weights. The vertical gap is what pretraining gains; the "
+            "horizontal one is how many more labelled examples would do the same. It would be surprising if the gap "
+            "stayed as wide with many examples as with few.",
+        ],
+        method=WORTH,
+        data=data,
+        tables=("tuned_scores",),
+        findings=("adaptation:A-6",),
+        payload={"apart": True},
+    )
+
+
+def _chart(rows: pd.DataFrame, cast: Cast) -> dict[str, Any]:
+    series = cast.present(rows)
+    ends = [0.93 * int(rows["examples"].min()), 1.05 * int(rows["examples"].max())]
+    guess = float(rows["baseline"].mean())
+    low, high = min(guess, float(rows[["low", "value"]].min().min())), float(rows[["high", "value"]].max().max())
+    margin = 0.06 * (high - low) or 0.05
+    sizes = sorted(int(size) for size in rows["examples"].unique())
+    x = amount("examples", "labelled examples", ends, type="log", zero=alt.Undefined, format="~s", values=sizes)
+    at = {"x": alt.X(**x), "y": alt.Y(**amount("value", "score", [low - margin, high + margin]))}
+    trained, untrained = (rows[rows["group"] == group] for group in ("trained", "untrained"))
+    tooltip = tips("name:N|pretrained for", "examples:Q|examples|,", "shown:N|score")
+    names = [("●", one.label, one.color) for one in series]
+    names += [("– –", "from scratch", "var(--control)")] if len(untrained) else []
+    names.append(("⋯", "best guess", "var(--control)"))
+    drawn = lines(trained, at, looks_of(series), size=34, touch=0, tooltip=tooltip)
+    base = alt.Chart(pd.DataFrame([{"value": guess}])).mark_rule(**BASELINE).encode(y=at["y"])
+    return finished([base, *control_lines(untrained.drop(columns="shown"), at), *drawn, names_above(names)], _HEIGHT)
+
+
+def worth(trained: pd.DataFrame, untrained: pd.DataFrame) -> tuple[int, float, bool]:
+    """Fewest examples, how many times as many do the same from scratch, and whether that is only a lower bound."""
+    n = int(trained["examples"].min())
+    reached = float(trained.loc[trained["examples"] == n, "value"].iloc[0])
+    own = untrained.sort_values("examples")
+    sizes, scores = np.log(own["examples"].to_numpy(float)), np.maximum.accumulate(own["value"].to_numpy(float))
+    if reached > scores[-1]:
+        return n, math.exp(sizes[-1]) / n, True
+    after = int(np.argmax(scores >= reached))
+    if after == 0:
+        return n, math.exp(sizes[0]) / n, False
+    share = (reached - scores[after - 1]) / (scores[after] - scores[after - 1])
+    return n, math.exp(sizes[after - 1] + share * (sizes[after] - sizes[after - 1])) / n, False
+
+
+def _sentences(rows: pd.DataFrame, task: str, cast: Cast) -> list[str]:
+    told = []
+    for one in cast.present(rows[rows["trained"]]):
+        own = of(rows, series=one.key)
+        trained, untrained = own[own["trained"]], own[~own["trained"]]
+        if len(trained) < 2 or len(untrained) < 2:
+            continue
+        n, times, bound = worth(trained, untrained)
+        as_many = f"more than {number(n * times, 0)}" if bound else number(n * times, 0)
+        told.append(f"{as_many} in {one.label} ({'over ' if bound else ''}{number(times)} times as many)")
+    if not told:
+        return []
+    n = int(rows["examples"].min())
+    return [f"On {task}, {n:,} labelled examples after pretraining do what takes, from scratch, {listed(told)}."]

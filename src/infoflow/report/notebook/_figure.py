@@ -1,0 +1,230 @@
+"""A figure of the report in Python: what it says, the data behind it, its charts, its files."""
+
+import base64
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from markupsafe import Markup
+
+from infoflow.foundation import UserError, atomic_write
+from infoflow.results import Table
+
+from .._drawing import PIXELS_PER_INCH, paper_svg
+from .._engine import png_of
+from .._facets import side_by_side
+from .._figure import Figure as Told
+from .._figure import Panel
+from .._files import check_width, encoded
+from .._theme import on_paper
+from ._chart import altair_chart, beside, show_charts_offline
+from ._live import live_html
+from ._markup import paragraphs, shorter, table_html
+from ._picture import ONE_PANEL, SMALL_PANEL, lighter_png, picture
+
+_ROWS = 12  # of the data of a figure that is a table
+
+
+class Figure:
+    """A question, the picture that answers it, and what is needed to read it.
+
+    Shown in a notebook it is a picture that needs no network; `live()` is the interactive one.
+    """
+
+    def __init__(
+        self, name: str, told: Told, variants: Callable[[], Mapping[str, Told]], source: str = "", chosen: str = ""
+    ) -> None:
+        self.name = name
+        self._told, self._variants_of, self._source, self._chosen = told, variants, source, chosen
+
+    @property
+    def id(self) -> str:
+        """As the report's address has it."""
+        return self._told.id
+
+    @property
+    def question(self) -> str:
+        return self._told.question
+
+    @property
+    def answer(self) -> str:
+        """What the data say, in sentences."""
+        told = self._drawn if self._chosen else self._told
+        return " ".join(told.answer)
+
+    @property
+    def caption(self) -> str:
+        """Sample size, and what the bands are."""
+        return self._told.caption
+
+    @property
+    def how_to_read(self) -> str:
+        return "\n".join(self._told.how_to_read)
+
+    @property
+    def data(self) -> pd.DataFrame:
+        """Every number of the picture."""
+        return Table.of(self._told.data)
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """What it can show instead, one at a time: statistics of heads, measures of similarity; () where nothing."""
+        return tuple(choice for choice in self._variants if choice)
+
+    def choose(self, choice: str) -> "Figure":
+        """The same figure of another of its `choices`.
+
+        Raises:
+            UserError: It has no such choice.
+        """
+        if choice not in self.choices:
+            got = f"{self.name} shows no {shorter(choice)}."
+            raise UserError(
+                f"{got} It has no choices." if not self.choices else f"{got} Write one of: {', '.join(self.choices)}."
+            )
+        return Figure(self.name, self._told, self._variants_of, self._source, choice)
+
+    @property
+    def charts(self) -> list[Any]:
+        """Its charts, one per panel, as Altair's.
+
+        Raises:
+            UserError: The figure is a table.
+        """
+        show_charts_offline()
+        return [altair_chart(panel, self._width) for panel in self._panels]
+
+    @property
+    def chart(self) -> Any:
+        """All panels as one Altair chart: change it, save it.
+
+        Raises:
+            UserError: The figure is a table.
+        """
+        return beside(self.charts, columns=1 if len(self._panels) == 1 else 2)
+
+    def save(self, path: Path | str, width: float = 6.8) -> Path:
+        """Write the figure as svg, png, pdf or html, by the end of its name; `width` in inches.
+
+        3.3 inches is one column of a two-column paper, 6.8 its whole width. The files are those of
+        `infoflow report --figures`.
+
+        Raises:
+            UserError: Another ending, a width outside 2 to 20 inches, or the figure is a table.
+        """
+        path = Path(path)
+        kind = path.suffix.lower().removeprefix(".")
+        if kind not in ("svg", "png", "pdf", "html"):
+            raise UserError(f"A figure's file ends in .svg, .png, .pdf or .html. Got {path.name}. Write figure.pdf.")
+        check_width(width)
+        content = self.live().page().encode() if kind == "html" else encoded(paper_svg(self._drawn, width), kind)
+        with atomic_write(path) as temporary:
+            temporary.write_bytes(content)
+        return path
+
+    def live(self) -> "LiveFigure":
+        """The interactive figure, which needs no network either: half a megabyte.
+
+        Raises:
+            UserError: The figure is a table.
+        """
+        return LiveFigure(self, live_html(self._pictures, [panel.spec for panel in self._panels], self._width))
+
+    def beside(self, *others: "Figure", names: tuple[str, ...] = ()) -> "Figure":
+        """This figure and the same of other runs side by side, on the same axes where they are by layer.
+
+        Args:
+            others: Figures of the same name.
+            names: What to call each, this one first; by default the names of their runs.
+
+        Raises:
+            UserError: Figures of different names, or names that are no longer told apart.
+        """
+        every = (self, *others)
+        names = names or tuple(figure._source for figure in every)
+        if odd := [figure.name for figure in others if figure.name != self.name]:
+            raise UserError(f"Figures side by side must be of one name. Got {self.name} and {odd[0]}.")
+        if len(set(names)) < len(every) or len(names) != len(every) or not all(names):
+            told = ", ".join(name or "none" for name in names)
+            raise UserError(
+                f"Each of {len(every)} figures needs a name of its own. Got {told}. "
+                'Give them: figure.beside(other, names=("before", "after")).'
+            )
+        joined = side_by_side({name: one._drawn for name, one in zip(names, every, strict=True)})
+        return Figure(self.name, joined, lambda: {"": joined}, " and ".join(names))
+
+    @cached_property
+    def _variants(self) -> Mapping[str, Told]:
+        return self._variants_of()
+
+    @property
+    def _drawn(self) -> Told:
+        """What is drawn: the choice, or the first."""
+        if not self._variants:
+            raise UserError(f"{self.name} is a table and has no chart. Its numbers are in .data.")
+        return self._variants[self._chosen or next(iter(self._variants))]
+
+    @property
+    def _panels(self) -> list[Panel]:
+        return self._drawn.panels
+
+    @property
+    def _width(self) -> int:
+        """Pixels of a panel."""
+        return ONE_PANEL if len(self._panels) == 1 else SMALL_PANEL
+
+    @property
+    def _pictures(self) -> Markup:
+        told = [picture(panel, self._width, f"{self.question} {panel.title}") for panel in self._panels]
+        return Markup(" ").join(told)
+
+    @property
+    def _body(self) -> Markup:
+        return self._pictures if self._variants else table_html(self._told.data.head(_ROWS), len(self._told.data))
+
+    def _html_around(self, body: Markup) -> str:
+        chosen = self._chosen or next(iter(self.choices), "")
+        others = [choice for choice in self.choices if choice != chosen]
+        more = f"Shown: {chosen}. Also: {', '.join(others)} (figure.choose)." if others else ""
+        head = paragraphs(self.question, strong=True) + paragraphs(self.answer)
+        return str(head + Markup("<div>{}</div>").format(body) + paragraphs(self.caption, more, small=True))
+
+    def _repr_html_(self) -> str:
+        return self._html_around(self._body)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        """The picture as HTML, and as PNG of twice the resolution for viewers that drop HTML."""
+        bundle: dict[str, Any] = {"text/plain": repr(self), "text/html": self._repr_html_()}
+        if self._variants:
+            columns = min(2, len(self._panels))
+            svg = paper_svg(self._drawn, columns * self._width / PIXELS_PER_INCH)
+            white = on_paper(svg).replace(">", '><rect width="100%" height="100%" fill="#ffffff"/>', 1)
+            bundle["image/png"] = base64.b64encode(lighter_png(png_of(white, 2.0))).decode()
+        return bundle
+
+    def __repr__(self) -> str:
+        return "\n".join([f"Figure {self.name!r}", shorter(self.question, 120), shorter(self.answer, 200)])
+
+
+class LiveFigure:
+    """A figure that answers the pointer, as a frame over its picture."""
+
+    def __init__(self, figure: Figure, frame: Markup) -> None:
+        self._figure, self._frame = figure, frame
+
+    def _repr_html_(self) -> str:
+        return self._figure._html_around(self._frame)
+
+    def page(self) -> str:
+        """The figure as an HTML page of its own."""
+        head = Markup(
+            '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
+            '<meta name="viewport" content="width=device-width"><title>{}</title></head>'
+            '<body style="font-family:Liberation Sans,Arial,sans-serif;max-width:720px;margin:1em auto;padding:0 1em">'
+        ).format(self._figure.question)
+        return f"{head}{self._repr_html_()}</body></html>\n"
+
+    def __repr__(self) -> str:
+        return f"LiveFigure {self._figure.name!r}"

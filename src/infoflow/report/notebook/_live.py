@@ -1,0 +1,43 @@
+"""The interactive chart inside a frame that can reach neither the notebook nor a network."""
+
+import base64
+import gzip
+import json
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from .._embedding import closed, embedded
+from .._engine import javascript
+from .._theme import DARK, LIGHT, css_variables, vega_config
+
+_FRAME = (
+    '<div style="position:relative">{}<iframe sandbox="allow-scripts" title="interactive chart" loading="lazy" '
+    'style="position:absolute;top:0;left:0;width:100%;height:100%;border:0" srcdoc="{}"></iframe></div>'
+)
+
+
+def live_html(still: Markup, specs: list[dict[str, Any]], width: int) -> Markup:
+    """The charts, each at most so many pixels wide (0: as wide as it says), alive over a still picture of them.
+
+    The frame may run its own scripts and nothing else: where a notebook is not trusted it is dropped, and the picture
+    remains.
+    """
+    environment = Environment(loader=PackageLoader("infoflow.report"), autoescape=True, undefined=StrictUndefined)
+    page = environment.get_template("notebook_live.html.jinja").render(
+        engine=_engine(),
+        specs=embedded(specs),
+        config=embedded(vega_config() if any("var(--" in json.dumps(spec) for spec in specs) else {}),
+        width=width,
+        light=Markup(css_variables(LIGHT)),
+        dark=Markup(css_variables(DARK)),
+    )
+    return Markup(_FRAME).format(still, page)
+
+
+@cache
+def _engine() -> str:
+    """Vega, compressed to a third: the browser unpacks it."""
+    return base64.b64encode(gzip.compress(closed(javascript()).encode(), mtime=0)).decode()

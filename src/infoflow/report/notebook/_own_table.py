@@ -1,0 +1,152 @@
+"""A table that no section of the report knows, drawn by the same forms: by layer, as a map of heads, or as dots."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from infoflow.foundation import UserError
+from infoflow.results import KEYS, TableSchema
+
+from .._curves import curves, interval_note
+from .._figure import Figure, Method, Panel
+from .._language import Cast
+from .._model_tables import ModelTables
+from .._numbers import listed, number
+from .._trends import Wording, trend_sentences
+from ..forms._chart import color_of, shape_of
+from ..forms._dots import interval_dots
+from ..forms._layer_chart import LayerChart
+from ..heads._map import heat_panels
+from ..heads._statistics import Statistic
+from ._given import GivenRun
+
+_ESTIMATE = ("value", "low", "high", "baseline", "count", "replicates", "seeds")
+_AXES = ("layer", "head", "stack", "kind")
+_MOST_PANELS, _MOST_ROWS = 8, 40
+_METHOD = Method(id="own-table", title="A table of one's own", text="")
+
+
+def own_figure(frame: pd.DataFrame, schema: TableSchema | None, name: str) -> Figure:
+    """The figure of any table with a column `value`.
+
+    Raises:
+        UserError: It has none, its values are no numbers, or it has more groups than a figure can show.
+    """
+    rows, cast = _rows(frame)
+    unit, what = _unit(schema), name.replace("_", " ").replace("-", " ") or "value"
+    where = " of each head" if "head" in rows and "layer" in rows else " by layer" if "layer" in rows else ""
+    if "layer" in rows and "head" in rows:
+        panels, answer, form = _head_maps(rows, cast, what, unit)
+    elif "layer" in rows:
+        panels, answer, form = _by_layer(rows, cast, what, unit)
+    else:
+        panels, answer, form = _dots(rows, cast, what, unit)
+    return Figure(
+        id=name or "table",
+        question=schema.description if schema else f"{what[:1].upper()}{what[1:]}{where}",
+        answer=answer,
+        panels=panels,
+        caption=interval_note(curves(rows)) if "layer" in rows and "head" not in rows else "",
+        how_to_read=[form],
+        method=_METHOD,
+        data=frame,
+        tables=(),
+    )
+
+
+def _rows(frame: pd.DataFrame) -> tuple[pd.DataFrame, Cast]:
+    """The rows with all that the forms read, and the models they are about."""
+    if "value" not in frame:
+        raise UserError(
+            f"A table to draw needs the column value. Got {', '.join(map(str, frame.columns))}. "
+            'Rename one: plot(table.rename(columns={"accuracy": "value"})).'
+        )
+    if not pd.api.types.is_numeric_dtype(frame["value"]) or not np.isfinite(frame["value"].astype(float)).any():
+        raise UserError("The column value must hold numbers. It holds none. Turn it into numbers, or leave out rows.")
+    missing = {"low": np.nan, "high": np.nan, "baseline": np.nan, "count": 0}
+    if "model_a" in frame:
+        pairs = frame["model_a"].astype(str) + " – " + frame["model_b"].astype(str)
+        frame = frame.drop(columns=["model_a", "model_b"]).assign(model=pairs)
+    frame = frame.assign(**{column: fill for column, fill in missing.items() if column not in frame})
+    tables = ModelTables.of(GivenRun("own", frame))
+    return _grouped(tables["own"]), tables.cast
+
+
+def _grouped(rows: pd.DataFrame) -> pd.DataFrame:
+    """With a column `group`: what else tells the rows apart, in words; "" where nothing does."""
+    keys = {column.name for column in KEYS}
+    known = {*_ESTIMATE, *_AXES, *keys, "series"}
+    further = [name for name in rows if name not in known and len(set(rows[name].astype(str))) > 1]
+    words = [rows[name].map(lambda value, name=name: f"{name.replace('_', ' ')} {value}") for name in further]
+    told = pd.Series("", index=rows.index, dtype=object)
+    for each in words:
+        told = told.where(told == "", told + ", ") + each
+    stack = rows["stack"].astype(str) if "stack" in rows and len(set(rows["stack"])) > 1 else None
+    if stack is not None and "head" not in rows:
+        told = stack + told.map(lambda text: f", {text}" if text else "")
+    return rows.assign(group=told)
+
+
+def _by_layer(rows: pd.DataFrame, cast: Cast, what: str, unit: str) -> tuple[list[Panel], list[str], str]:
+    groups = _few(rows["group"], _MOST_PANELS, "panels")
+    title = f"{what} ({unit})" if unit else what
+    panels, answer = [], []
+    for group in groups:
+        own = rows[rows["group"] == group]
+        series = cast.present(own)
+        panels.append(
+            Panel.of(LayerChart(table=curves(own), series=series, y_title=title, baseline_name="control"), group)
+        )
+        answer += [
+            f"{group}: {sentence}" if group else sentence for sentence in trend_sentences(own, series, Wording(unit))
+        ]
+    return panels, answer, "Across: layers, from the embeddings (0) to the top. A line is a model, a band its interval."
+
+
+def _head_maps(rows: pd.DataFrame, cast: Cast, what: str, unit: str) -> tuple[list[Panel], list[str], str]:
+    fill = {name: word for name, word in (("stack", "model"), ("kind", "self")) if name not in rows}
+    rows = rows.assign(statistic=what, **fill)
+    top = float(rows["value"].abs().max()) or 1.0
+    statistic = Statistic(
+        id=what, label=what, unit=unit, control="", group="", top=top, signed=bool((rows["value"] < 0).any()),
+        explanation=what,
+    )  # fmt: skip
+    panels = []
+    for group in _few(rows["group"], _MOST_PANELS, "panels"):
+        own = heat_panels(rows[rows["group"] == group], statistic, cast)
+        panels += [Panel(spec=one.spec, title=", ".join(filter(None, (one.title, group)))) for one in own]
+    best = rows.loc[rows["value"].idxmax()]
+    answer = f"Most at layer {best['layer']}, head {best['head']} of {best['model']}: {number(best['value'])} {unit}"
+    return panels, [f"{answer.rstrip()}."], "A cell is a head: layers from bottom to top, heads from left to right."
+
+
+def _dots(rows: pd.DataFrame, cast: Cast, what: str, unit: str) -> tuple[list[Panel], list[str], str]:
+    series, several = cast.present(rows), len(set(rows["series"])) > 1
+    labels = rows["series"].map({line.key: line.label for line in series})
+    named = labels + rows["group"].map(lambda text: f", {text}" if text else "") if several else rows["group"]
+    untrained = rows["trained"].map({True: "", False: ", untrained"})
+    rows = rows.assign(label=named.where(named != "", labels) + untrained, short=[number(v) for v in rows["value"]])
+    _few(rows["label"], _MOST_ROWS, "rows")
+    look: dict[str, Any] = {"color": color_of(series), "shape": shape_of(series)}
+    used = ["series", "label", "value", "low", "high", "short"]
+    used += ["baseline"] if bool(rows["baseline"].notna().any()) else []
+    chart = interval_dots(rows[used], look, title=f"{what} ({unit})" if unit else what)
+    best, least = rows.loc[rows["value"].idxmax()], rows.loc[rows["value"].idxmin()]
+    sides = [f"{one['label']} ({one['short']} {unit}".rstrip() + ")" for one in (best, least)]
+    answer = f"Most: {sides[0]}; least: {sides[1]}." if len(rows) > 1 else f"{sides[0]}."
+    return [Panel(spec=chart)], [answer], "A dot is a row of the table, on its interval; a dashed tick its control."
+
+
+def _few(names: pd.Series, most: int, what: str) -> list[str]:
+    found = list(dict.fromkeys(names))
+    if len(found) > most:
+        raise UserError(
+            f"A figure shows at most {most} {what}. This table has {len(found)}: {listed(found[:3])}, … "
+            "Select some rows first: plot(table[table.side == 'input'])."
+        )
+    return found
+
+
+def _unit(schema: TableSchema | None) -> str:
+    return next((column.unit for column in schema.columns if column.name == "value"), "") if schema else ""

@@ -1,0 +1,143 @@
+"""A chart as an `<img>`: an SVG that brings its own colours of light and dark, and lets no label be cut."""
+
+import base64
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from typing import Any
+from xml.etree import ElementTree
+
+from markupsafe import Markup
+
+from .._drawing import static_svg
+from .._figure import Panel
+from .._theme import DARK, LIGHT, coloured
+
+ONE_PANEL, SMALL_PANEL = 620, 330
+"""Pixels, of a picture alone and of one beside others."""
+_WIDE_LETTER = 0.62  # of the font's size, a letter of the widest usual fonts (DejaVu Sans, Verdana) on average
+_MARGIN = 6
+_SVG = "{http://www.w3.org/2000/svg}"
+_VARIABLE = re.compile(r"var\(--([a-z0-9-]+)\)")
+
+
+def picture(panel: Panel, width: int, text: str) -> Markup:
+    """The panel as `<img>` of that many pixels, or narrower where the page is; `text` is for those who cannot see it.
+
+    Neither needs a script, so that it is shown before a notebook is trusted, and wherever a notebook is exported to.
+    """
+    svg = image_svg(panel, width)
+    address = "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+    shown = ElementTree.fromstring(svg).attrib["width"]
+    return Markup('<img src="{}" width="{}" alt="{}" style="max-width:100%;height:auto;vertical-align:top">').format(
+        address, shown, text
+    )
+
+
+def image_svg(panel: Panel, width: int) -> str:
+    """The panel, with its title, as an SVG that stands alone: its size, colours and background are its own.
+
+    `width` 0 leaves the width to the chart.
+    It follows the reader's choice of light or dark. An image gets no fonts but the viewer's, so there is room for
+    labels that come out wider than they were drawn.
+    """
+    title = {"title": {"text": panel.title, "offset": 12}} if panel.title else {}
+    spec = {**panel.spec, **title}
+    root = _in_both_colours(spec, width) if _mixes_colours(spec) else _drawn(spec, width)
+    left, right = _reach(root)
+    x, y, drawn_width, height = map(float, root.attrib["viewBox"].split())
+    left = min(x, left) - _MARGIN
+    drawn = max(x + drawn_width, right) + _MARGIN - left
+    root.set("viewBox", f"{left:.1f} {y - _MARGIN:.1f} {drawn:.1f} {height + 2 * _MARGIN:.1f}")
+    root.set("width", f"{drawn:.0f}")
+    root.set("height", f"{height + 2 * _MARGIN:.0f}")
+    text = ElementTree.tostring(root, encoding="unicode")
+    paper = f'<rect x="{left:.1f}" y="{y - _MARGIN:.1f}" width="100%" height="100%" fill="var(--paper)"/>'
+    return text.replace(">", f"><style>{_colours(text)}</style>{paper}", 1)
+
+
+def _drawn(spec: dict[str, Any], width: int, prefix: str = "p") -> ElementTree.Element:
+    return ElementTree.fromstring(static_svg(Panel(spec=spec), width, prefix))
+
+
+def _mixes_colours(part: Any) -> bool:
+    """Whether a scale mixes colours, which the drawing engine cannot do with variables."""
+    if isinstance(part, list):
+        return any(map(_mixes_colours, part))
+    if not isinstance(part, dict):
+        return False
+    own = part.get("type") == "quantitative" and "var(--" in json.dumps(part.get("scale") or {})
+    return own or any(map(_mixes_colours, part.values()))
+
+
+def _in_both_colours(spec: dict[str, Any], width: int) -> ElementTree.Element:
+    """The chart drawn twice, in light and in dark colours; a style shows one of the two."""
+    root = None
+    for name, palette in (("light", LIGHT), ("dark", DARK)):
+        drawn = _drawn(json.loads(coloured(json.dumps(spec), palette)), width, name)
+        group = ElementTree.Element(f"{_SVG}g", {"class": name})
+        group.extend(list(drawn))
+        root = drawn if root is None else root
+        for child in list(root):
+            if child.get("class") is None:
+                root.remove(child)
+        root.append(group)
+    assert root is not None
+    return root
+
+
+def _colours(svg: str) -> str:
+    """The colours that this picture uses, of light and of dark; a chart with colours of its own stays on white."""
+    used = sorted({"paper", *_VARIABLE.findall(svg)} & set(LIGHT))
+    twice = 'class="dark"' in svg
+    if used == ["paper"] and not twice:
+        return f":root{{--paper:{LIGHT['paper']};}}"
+    light, dark = ("".join(f"--{name}:{palette[name]};" for name in used) for palette in (LIGHT, DARK))
+    hidden, shown = (".dark{display:none}", ".light{display:none}.dark{display:inline}") if twice else ("", "")
+    return f":root{{{light}}}{hidden}@media (prefers-color-scheme:dark){{:root{{{dark}}}{shown}}}"
+
+
+def lighter_png(content: bytes) -> bytes:
+    """The same PNG, packed better: half the size, for pictures that stay inside a notebook."""
+    chunks, place = [], 8
+    while place < len(content):
+        size = int.from_bytes(content[place : place + 4])
+        chunks.append((content[place + 4 : place + 8], content[place + 8 : place + 8 + size]))
+        place += 12 + size
+    packed = zlib.compress(zlib.decompress(b"".join(data for kind, data in chunks if kind == b"IDAT")), 9)
+    kept = [chunk for chunk in chunks if chunk[0] != b"IDAT"]
+    kept.insert(-1, (b"IDAT", packed))
+    return content[:8] + b"".join(
+        len(data).to_bytes(4) + kind + data + zlib.crc32(kind + data).to_bytes(4) for kind, data in kept
+    )
+
+
+def _reach(root: ElementTree.Element) -> tuple[float, float]:
+    """How far left and right texts go in the widest usual font."""
+    spans = [_span(element, x, size, anchor) for element, x, size, anchor in _texts(root, 0.0, 11.0, "start")]
+    return min((low for low, _ in spans), default=0.0), max((high for _, high in spans), default=0.0)
+
+
+def _span(text: ElementTree.Element, x: float, size: float, anchor: str) -> tuple[float, float]:
+    lines = [line for line in text.itertext() if line.strip()]
+    wide = max((len(line) for line in lines), default=0) * size * _WIDE_LETTER
+    before = {"start": 0.0, "middle": wide / 2, "end": wide}[anchor]
+    return x - before, x - before + wide
+
+
+def _texts(
+    element: ElementTree.Element, x: float, size: float, anchor: str
+) -> Iterator[tuple[ElementTree.Element, float, float, str]]:
+    """Every level text, and what it inherits: its place across, size and anchor."""
+    transform = element.get("transform", "")
+    if "rotate" in transform:  # an upright text reaches up and down
+        return
+    if moved := re.search(r"translate\((-?[\d.]+)", transform):
+        x += float(moved[1])
+    size = float(element.get("font-size", f"{size}").removesuffix("px"))
+    anchor = element.get("text-anchor", anchor)
+    if element.tag == f"{_SVG}text" and element.get("opacity") != "0":
+        yield element, x + float(element.get("x", "0")), size, anchor
+    for child in element:
+        yield from _texts(child, x, size, anchor)

@@ -1,0 +1,140 @@
+"""A figure from one table: the report's own where it draws such tables, else by the columns that the table has."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from importlib import import_module
+
+import pandas as pd
+
+from infoflow.foundation import UserError
+from infoflow.results import KEYS, PAIR_KEYS, TableSchema
+
+from .._figure import Figure as Told
+from .._figure import Section
+from .._files import variants
+from .._model_tables import ModelTables
+from .._story import SECTIONS, Sources
+from ._figure import Figure
+from ._given import GivenRun
+from ._nearest import nearest
+from ._own_table import own_figure
+
+_ROOMS = ("corpus", "models", "flow", "representations", "heads", "probing", "training", "dynamics", "pruning",
+          "alignment", "adaptation", "over_training", "findings")  # fmt: skip
+
+_MODELS = {column.name for column in (*KEYS, *PAIR_KEYS)}
+
+
+def plot(table: object, figure: str = "", *, table_name: str = "") -> Figure:
+    """A figure of one table of `measure`, `compare`, `analyze`, or of your own.
+
+    What the report draws of such a table is drawn here, too, with its sentences and controls. Another table needs the
+    column `value`, better with `low` and `high`; it is drawn by `layer`, as a map of `layer` and `head`, or with a dot
+    for each row.
+
+    Args:
+        table: The table, a data frame; of several models, a mapping from their names to their tables.
+        figure: Which figure, where the table is drawn in several: a name such as "information-plane".
+        table_name: The table's name where its columns do not tell, such as "head_entropy".
+
+    Raises:
+        UserError: The table has no column `value` and no name that is known, or no such figure is made of it.
+    """
+    frame, schema = _joined(table)
+    name = table_name or (schema.name if schema else _name_by_columns(frame))
+    known = schema or _schemas().get(name)
+    if known and set(known.column_names) <= {*frame.columns, *_MODELS}:
+        run = GivenRun(name, frame, known)
+        found = _drawn_from(run, name)
+        if figure:
+            return _named(found, figure)
+        if found:
+            return next(iter(found.values()))
+    if figure:
+        raise UserError(f"The report draws no figure of this table. Got figure={figure!r}. Leave it out.")
+    told = own_figure(frame, known, name)
+    return Figure(name or "table", told, lambda: {"": told})
+
+
+def _joined(table: object) -> tuple[pd.DataFrame, TableSchema | None]:
+    """One frame with a column `model`, and its schema where it knows it."""
+    if isinstance(table, pd.DataFrame):
+        return _checked(table), getattr(table, "schema", None)
+    if not isinstance(table, Mapping) or not table:
+        raise UserError(
+            f"plot takes a table, or tables by the names of their models. Got {type(table).__name__}. "
+            'Write plot({"small": tables_a["lens"], "large": tables_b["lens"]}).'
+        )
+    schemas = [getattr(one, "schema", None) for one in table.values()]
+    if len(different := {one.name for one in schemas if one}) > 1:
+        raise UserError(
+            f"A figure shows one table of several models. Got the tables {', '.join(sorted(different)[:4])}. "
+            f"Choose one: plot(tables[{min(different)!r}])."
+        )
+    parts = [_checked(one).assign(model=str(name)) for name, one in table.items()]
+    return pd.concat(parts, ignore_index=True), schemas[0]
+
+
+def _checked(table: object) -> pd.DataFrame:
+    if not isinstance(table, pd.DataFrame):
+        raise UserError(
+            f"plot takes one table, a data frame. Got {type(table).__name__}. "
+            'Of what measure returns, choose one: plot(tables["head_confidence"]).'
+        )
+    if table.empty:
+        raise UserError("The table has no rows, so there is nothing to draw.")
+    return pd.DataFrame(table)
+
+
+def _drawn_from(run: GivenRun, name: str) -> dict[str, Figure]:
+    """The report's figures that show this table, by name."""
+    sources = Sources.of(run)
+    found = {}
+    for heading, build in SECTIONS:
+        told = sources.section(heading, build, [])
+        for one in told.figures if told else []:
+            if name in one.tables:
+                found[heading.name_of(one.id)] = _figure(heading, one, sources.tables)
+    return found
+
+
+def _figure(heading: Section, told: Told, tables: ModelTables) -> Figure:
+    told = replace(told, findings=())
+    return Figure(heading.name_of(told.id), told, lambda: variants(told, tables))
+
+
+def _named(found: Mapping[str, Figure], wanted: str) -> Figure:
+    for name, figure in found.items():
+        if wanted in (name, name.rpartition("/")[2], figure.id):
+            return figure
+    near = ", ".join(nearest(wanted, found)) or "none"
+    raise UserError(f"This table is not drawn as {wanted!r}. It is drawn as: {near}.")
+
+
+def _name_by_columns(frame: pd.DataFrame) -> str:
+    """The table of the library that has these columns; "" where there is none.
+
+    Raises:
+        UserError: There are several.
+    """
+    columns = set(frame.columns)
+    fits = {name for name, one in _schemas().items() if {column.name for column in one.columns} - _MODELS <= columns}
+    most = max((len(_schemas()[name].columns) for name in fits), default=0)
+    best = sorted(name for name in fits if len(_schemas()[name].columns) == most)
+    if len(best) > 1:
+        raise UserError(
+            f"Several tables have these columns: {', '.join(best[:8])}. Say which: plot(table, table_name={best[0]!r})."
+        )
+    return best[0] if best else ""
+
+
+@cache
+def _schemas() -> dict[str, TableSchema]:
+    """Every table that the rooms of measures describe, by name."""
+    found: dict[str, TableSchema] = {}
+    for room in _ROOMS:
+        values = vars(import_module(f"infoflow.{room}")).values()
+        tables = [getattr(value, "table", value) for value in list(values)]
+        found |= {one.name: one for one in tables if isinstance(one, TableSchema)}
+    return found

@@ -1,0 +1,311 @@
+"""The section on tuning: sentences and pictures from the data, controls, what is missing, text that is escaped."""
+
+import adapted
+import numpy as np
+import pandas as pd
+import pytest
+from drawn import drawn_figures, drawn_section
+from findings.adapted_tables import GUESS, HOSTILE, TASKS, Adapted
+
+from infoflow.report import write_report
+from infoflow.report.adaptation._heads import with_ranks
+from infoflow.report.adaptation._leakage import leaks
+from infoflow.report.adaptation._readable import _differences
+from infoflow.report.adaptation._rows import averaged, most_examples, plain
+from infoflow.report.adaptation._swaps import with_ends
+from infoflow.report.adaptation._worth import worth
+from infoflow.results import RunFolder
+
+SOME = ("causal-lm", "masked-lm")
+NOT_SURPRISING = ("tuned-domain", "tuning-weights", "tuned-heads", "tuned-flipped")
+BY_TABLE = {
+    "tuned_scores": ["tuned-scores", "tuned-ways", "tuned-worth"],
+    "tuning_change": ["tuning-change"],
+    "tuning_weights": ["tuning-weights"],
+    "label_by_layer": ["label-by-layer"],
+    "probes_after_tuning": ["probes-after-tuning"],
+    "layer_swaps": ["layer-swaps"],
+    "tuning_allocation": ["tuning-learned"],
+    "tuning_heads": ["tuned-heads"],
+    "task_pruning": ["tuned-pruning"],
+    "task_answers": ["tuned-flipped"],
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> RunFolder:
+    return adapted.write_run(tmp_path_factory.mktemp("adapted"))
+
+
+@pytest.fixture(scope="module")
+def figures(run):
+    return drawn_figures(run, "adaptation")
+
+
+def strings(panel) -> set[str]:
+    """All text that a picture draws."""
+    rows = [row for rows in panel.spec["datasets"].values() for row in rows]
+    return {str(value) for row in rows for value in row.values()}
+
+
+def rows_of(panel, **wanted) -> list[dict]:
+    rows = [row for rows in panel.spec["datasets"].values() for row in rows]
+    return [row for row in rows if all(row.get(name) == value for name, value in wanted.items())]
+
+
+def test_figures_come_in_order(figures) -> None:
+    assert list(figures) == [
+        "tuned-scores",
+        "tuned-ways",
+        "tuned-worth",
+        "tuned-domain",
+        "tuning-change",
+        "tuning-weights",
+        "label-by-layer",
+        "probes-after-tuning",
+        "layer-swaps",
+        "tuning-learned",
+        "tuned-heads",
+        "tuned-pruning",
+        "tuned-flipped",
+    ]
+
+
+def test_a_run_without_tuned_models_has_no_section(study) -> None:
+    assert drawn_section(study, "adaptation") is None
+
+
+@pytest.mark.parametrize("table", BY_TABLE)
+def test_each_table_draws_its_figures_alone(tmp_path, table) -> None:
+    given = Adapted(seeds=(1, 2), objectives=SOME)
+    alone = adapted.write_run(tmp_path, given, only=(table,))
+    assert list(drawn_figures(alone, "adaptation")) == BY_TABLE[table]
+
+
+def test_every_figure_says_how_to_read_it_and_how_it_was_made(figures) -> None:
+    for figure in figures.values():
+        assert figure.question.endswith("?")
+        assert figure.answer
+        assert all(text.endswith(".") for text in figure.answer)
+        assert len(figure.how_to_read) >= 2
+        assert "surprising" in " ".join(figure.how_to_read) or figure.id in NOT_SURPRISING
+        assert len(figure.method.text) > 200
+        assert figure.caption.endswith(".")
+        assert len(figure.data)
+
+
+def test_scores_stand_beside_from_scratch_and_a_guess(run, figures) -> None:
+    figure, table = figures["tuned-scores"], run.tables["tuned_scores"]
+    assert [panel.title for panel in figure.panels] == [f"{task} (1,000 labelled examples)" for task in TASKS]
+    own = table[(table["part"] == "test") & table["main"] & (table["method"] == "full") & (table["examples"] == 1000)]
+    own = own[(own["strategy"] == "as-is") & (own["control"] == "")]
+    means = own.groupby(["objective", "task", "trained"])["value"].mean()
+    for (objective, task, trained), mean in means.items():
+        drawn = figure.data[(figure.data["series"] == objective) & (figure.data["task"] == task)]
+        assert drawn.loc[drawn["trained"] == trained, "value"].item() == pytest.approx(mean)
+        assert drawn["baseline"].to_numpy() == pytest.approx(GUESS[task])
+    assert figure.answer[0].startswith("On opinions masked LM does best, 0.75")
+    crosses = [layer for layer in figure.panels[0].spec["layer"] if layer["mark"].get("shape") == "cross"]
+    assert len(crosses) == 1
+    assert "most 0.15" in figure.answer[-1]
+
+
+def test_frozen_and_full_general_and_domain_are_rows_of_one_table(figures) -> None:
+    figure = figures["tuned-ways"]
+    assert [panel.title for panel in figure.panels] == ["causal LM", "masked LM"]
+    assert {"general: frozen features", "general: all weights", "domain alone: all weights"} <= strings(
+        figure.panels[1]
+    )
+    assert "over frozen features 0.0" in figure.answer[1]
+    assert "“continued on the domain” differs from “general” by 0.02" in figure.answer[1]
+
+
+def test_what_pretraining_is_worth_is_read_off_the_other_curve() -> None:
+    trained = pd.DataFrame({"examples": [50, 1000], "value": [0.5, 0.8]})
+    untrained = pd.DataFrame({"examples": [50, 200, 1000], "value": [0.2, 0.4, 0.6]})
+    n, times, bound = worth(trained, untrained)
+    assert (n, bound) == (50, False)
+    assert times * 50 == pytest.approx(np.sqrt(200 * 1000))  # half of the way over the logarithm
+    assert worth(trained.assign(value=0.9), untrained) == (50, pytest.approx(20), True)
+    assert worth(trained.assign(value=0.1), untrained) == (50, pytest.approx(1.0), False)
+
+
+def test_what_pretraining_is_worth_is_told_in_examples(figures) -> None:
+    figure = figures["tuned-worth"]
+    assert figure.answer[0].startswith(
+        "On opinions, 50 labelled examples after pretraining do what takes, from scratch, "
+    )
+    assert "more than 1,000 in masked LM (over 20 times as many)" in figure.answer[0]
+    assert {"– – from scratch", "⋯ best guess"} <= strings(figures["tuned-worth"].panels[0])
+
+
+def test_loss_and_score_over_strategies(figures) -> None:
+    figure = figures["tuned-domain"]
+    assert figure.answer == [
+        "In masked LM, “continued on the domain” has the lowest loss (4.50), “domain alone” the best mean score "
+        "(0.73).",
+        "On 0 of 3 tasks every lower loss goes with a better score.",
+    ]
+    assert sorted(figure.data["strategy"].unique()) == ["as-is", "continued", "scratch"]
+
+
+def test_layers_are_squares_with_a_set_for_each_measure(run, figures) -> None:
+    figure = figures["tuning-change"]
+    assert figure.payload["sets"] == ["PWCCA", "linear CKA", "RSA"]
+    table = run.tables["tuning_change"]
+    own = table[(table["objective"] == "masked-lm") & table["trained"] & (table["measure"] == "cka")]
+    means = own.groupby(["task", "layer"])["value"].mean()
+    for (task, layer), mean in means.items():
+        (cell,) = rows_of(figure.panels[1], label=task, place=str(layer), set=1)
+        assert cell["value"] == pytest.approx(mean)
+        assert "between seeds 0.01" in cell["shown"]
+    assert len(rows_of(figure.panels[1], label="from scratch", set=0)) == 5
+    assert "the upper half of the layers moved further than the lower half by 0.17" in figure.answer[1]
+
+
+def test_weights_are_told_in_percent_of_their_norm(run, figures) -> None:
+    table = run.tables["tuning_weights"]
+    own = table[(table["objective"] == "masked-lm") & (table["layer"] == 3)]
+    mean = own.groupby("component")["relative"].mean()
+    cell = rows_of(figures["tuning-weights"].panels[1], label="block 3", place="query", set=0)[0]
+    assert cell["value"] == pytest.approx(mean["query"])
+    assert figures["tuning-weights"].answer[1].startswith("In masked LM, block 3 moved furthest")
+
+
+def test_labels_after_tuning_stand_beside_before_and_untrained(figures) -> None:
+    figure = figures["label-by-layer"]
+    assert {"before tuning", "untrained", "majority class", "masked LM"} <= strings(figure.panels[0])
+    assert figure.answer[0].startswith("Of opinions, the top layer tells after tuning: causal LM 0.80")
+
+
+def test_differences_of_probes_are_paired(run, figures) -> None:
+    means = figures["probes-after-tuning"].data
+    own = means[(means["series"] == "masked-lm") & (means["probe"] == "position") & (means["layer"] == 4)]
+    table = run.tables["probes_after_tuning"]
+    rows = table[(table["objective"] == "masked-lm") & (table["probe"] == "position") & (table["layer"] == 4)]
+    for row in own.itertuples():
+        of_task = rows[rows["task"] == row.task].pivot(index="seed", columns="state", values="value")
+        assert row.value == pytest.approx((of_task["after"] - of_task["before"]).mean())
+        assert row.low < row.value < row.high < 0
+    assert _differences(means.assign(state="after", trained=True, seed=1, baseline=0.0).head(0)).empty
+
+
+def test_layers_taken_back_go_from_none_to_all(figures) -> None:
+    figure = figures["layer-swaps"]
+    both = with_ends(figure.data[(figure.data["series"] == "masked-lm") & (figure.data["quantity"] == "score")])
+    assert both.groupby("side")["blocks"].agg(list).to_dict() == {"lower": [0, 1, 2, 3, 4], "upper": [0, 1, 2, 3, 4]}
+    assert "taking back upper blocks regains 0.46" in figure.answer[1]
+    assert "nats more than as many lower ones" in figure.answer[1]
+
+
+def test_shares_of_the_loss_change_add_up_to_one(figures) -> None:
+    data = figures["tuning-learned"].data
+    sums = data.groupby(["series", "task"])["share"].sum()
+    np.testing.assert_allclose(sums, 1.0)
+    assert "19% of the fall of the loss came from the task's head" in figures["tuning-learned"].answer[0]
+
+
+def test_heads_are_kept_gained_and_lost_by_rank() -> None:
+    heads = pd.DataFrame({"series": "one", "seed": 1, "task": "tags", "cost_before": [8, 7, 6, 5, 4, 3, 2, 1],
+                          "value": [9, 1, 8, 2, 3, 4, 5, 6]})  # fmt: skip
+    found = with_ranks(heads)
+    assert list(found["fate"]) == ["kept", "lost", "gained", "", "", "", "", ""]
+    assert found["rank_before"].tolist() == [1, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125]
+
+
+def test_the_head_map_goes_from_before_to_after(figures) -> None:
+    figure = figures["tuned-heads"]
+    assert figure.payload["sets"][:2] == ["opinions: importance (rank)", "opinions: confidence"]
+    spec = figure.panels[0].spec
+    assert {one["name"]: one["value"] for one in spec["params"]}["frame"] == figure.payload["steps"]
+    assert "datum.before + (datum.after - datum.before) * frame / 10" in str(spec)
+    assert len(rows_of(figure.panels[0], set=0)) == 4 * 8
+
+
+def test_curves_of_removed_heads_have_random_ones_beside(figures) -> None:
+    figure = figures["tuned-pruning"]
+    assert {"– – at random", "● masked LM"} <= strings(figure.panels[0])
+    assert figure.answer[0].startswith("On opinions the score is not clearly lower without the least important 25% in")
+
+
+def test_flipped_examples_are_those_that_changed_sides(figures) -> None:
+    figure = figures["tuned-flipped"]
+    assert [(row["gained"], row["frozen"], row["tuned"]) for row in figure.payload["rows"]] == [
+        (True, "bad", "good"),
+        (True, "bad", "good"),
+        (False, "good", "bad"),
+    ]
+    assert figure.answer[0].startswith("Of 4 examples that both answered, tuning all weights put 2 right")
+
+
+def test_leakage_is_told_where_there_is_some(run) -> None:
+    section = drawn_section(run, "adaptation")
+    assert section is not None
+    assert section.payload["leaks"] == [
+        "opinions: of 200 test texts 3 stand in the pretraining corpus and 2 more are one word apart from a text of "
+        "the pretraining corpus."
+    ]
+    clean = run.tables["task_leakage"].assign(same=0, near=0)
+    assert leaks(clean) == []
+
+
+def test_means_are_over_seeds_of_tuning_and_tasks(run) -> None:
+    table = run.tables["tuned_scores"].assign(series=lambda frame: frame["objective"])
+    own = most_examples(plain(table[(table["part"] == "test") & table["main"]]))
+    found = averaged(own, ["task"])
+    for row in found.itertuples():
+        same = own[(own["series"] == row.series) & (own["seed"] == row.seed) & (own["trained"] == row.trained)]
+        same = same[same["task"] == row.task]
+        assert len(same) == 2
+        assert row.value == pytest.approx(same["value"].mean())
+        drawn = np.mean([np.asarray(each) for each in same["replicates"]], axis=0)
+        np.testing.assert_allclose(row.replicates, drawn)
+
+
+def test_one_seed_says_so(tmp_path) -> None:
+    one = adapted.write_run(tmp_path, Adapted(seeds=(1,), tuning_seeds=(0,), objectives=("masked-lm",)))
+    found = drawn_figures(one, "adaptation")
+    assert found["tuned-scores"].caption.startswith("One seed of pretraining")
+    assert "hollow" in found["tuned-scores"].caption
+
+
+def test_text_of_tables_cannot_break_out(tmp_path) -> None:
+    given = Adapted(seeds=(1, 2), objectives=SOME)
+    given.hostile = HOSTILE
+    run = adapted.write_run(tmp_path, given)
+    page = write_report(run).read_text(encoding="utf-8")
+    assert HOSTILE not in page
+    assert "opinions&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "Text number 0 &lt;script&gt;" in page
+
+
+def test_the_page_tells_methods_and_stays_small(run, tmp_path) -> None:
+    path = write_report(run)
+    page = path.read_text(encoding="utf-8")
+    for method in ("tuned-scores", "tuned-worth", "tuned-inside", "tuned-swaps", "tuned-allocation", "tuned-heads"):
+        assert f'id="method-{method}"' in page
+    assert 'data-labels="before tuning|10%|' in page
+    bare = write_report(adapted.write_run(tmp_path, Adapted(objectives=SOME), only=("task_scores",)))
+    assert path.stat().st_size - bare.stat().st_size < 500_000
+
+
+def test_the_slider_moves_every_map(run) -> None:
+    sync_api = pytest.importorskip("playwright.sync_api")
+    from shutil import which
+
+    if (chromium := which("chromium")) is None:
+        pytest.skip("chromium is not installed")
+    path = write_report(run)
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
+        page.goto(f"{path.as_uri()}#tuned-heads")
+        page.wait_for_selector("#tuned-heads .panel.alive svg path", state="attached")
+        first = page.eval_on_selector_all("#tuned-heads .live svg path", "all => all.map(one => one.outerHTML).join()")
+        page.focus("#tuned-heads input.replay")
+        page.keyboard.press("Home")
+        page.wait_for_function("document.querySelector('#tuned-heads output').textContent === 'before tuning'")
+        page.wait_for_timeout(500)
+        then = page.eval_on_selector_all("#tuned-heads .live svg path", "all => all.map(one => one.outerHTML).join()")
+        browser.close()
+    assert first != then

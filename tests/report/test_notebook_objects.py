@@ -1,0 +1,123 @@
+"""Figures from any table, and what runs, tables and findings show of themselves."""
+
+import re
+
+import pandas as pd
+import pytest
+
+from infoflow.foundation import UserError
+
+HOSTILE = '</script><img src=x onerror="alert(1)">'
+
+
+def test_a_table_of_a_run_becomes_the_report_s_figure(study, story):
+    from infoflow import Run, plot
+
+    figure = plot(Run(study).tables["mutual_information"])
+    told = next(one for one in story.figures if one.id == "mi-input")
+    assert figure.name == "representations/mutual-information"
+    assert figure.question == told.question
+    assert figure.answer == " ".join(told.answer)
+    assert plot(Run(study).tables["mutual_information"], "information-plane").id == "mi-plane"
+    with pytest.raises(UserError, match=r"not drawn as 'plain'\. It is drawn as: representations/information-plane"):
+        plot(Run(study).tables["mutual_information"], "plain")
+
+
+def test_own_tables_are_drawn_by_what_they_hold():
+    from infoflow import plot
+
+    layers = pd.DataFrame({"layer": [0, 1, 2], "value": [0.1, 0.2, 0.4]})
+    assert plot(layers).answer == "From layer 0 to layer 2, model gains 0.300."
+    assert plot(layers, table_name="my accuracy").question == "My accuracy by layer"
+    heads = layers.assign(head=0)
+    assert plot(heads).answer == "Most at layer 2, head 0 of model: 0.4."
+    dots = pd.DataFrame({"model": ["a", "b"], "value": [1.0, 3.0], "low": [0.5, 2.0], "high": [1.5, 4.0]})
+    assert plot(dots).answer == "Most: b (3); least: a (1)."
+    assert len(plot(layers)._panels) == len(plot(heads)._panels) == len(plot(dots)._panels) == 1
+
+
+def test_models_side_by_side_are_tables_by_their_names():
+    from infoflow import plot
+
+    layers = pd.DataFrame({"layer": [0, 1], "value": [0.1, 0.2]})
+    both = plot({"small": layers, "large": layers.assign(value=0.5)})
+    assert set(both.data["model"]) == {"small", "large"}
+    assert "small gains 0.100" in both.answer
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (pd.DataFrame({"x": [1]}), "needs the column value. Got x"),
+        (pd.DataFrame({"value": ["a"]}), "must hold numbers"),
+        (pd.DataFrame({"value": []}), "no rows"),
+        ([1, 2], "Got list"),
+        ({}, "tables by the names of their models"),
+        ({"a": 3}, "a data frame. Got int"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_in_words(table, message):
+    from infoflow import plot
+
+    with pytest.raises(UserError, match=re.escape(message)):
+        plot(table)
+
+
+def test_hostile_names_are_shown_as_text(study):
+    from infoflow import Run, plot
+
+    dots = pd.DataFrame({"model": [HOSTILE, "b"], "value": [1.0, 3.0], "note": [HOSTILE, ""]})
+    shown = [plot(dots)._repr_html_(), plot(dots).live()._repr_html_()]
+    from infoflow.results import Table
+
+    shown.append(Table.of(dots)._repr_html_())
+    for html in shown:
+        assert "<img src=x" not in html
+        assert "</script><img" not in html
+    assert len(repr(Run(study))) < 400
+
+
+def test_a_run_shows_its_figures_and_tables_by_name(study, report):
+    from infoflow import Run
+
+    run = Run(study)
+    html = run._repr_html_()
+    assert "run.figures[&#34;representations/mutual-information&#34;]" in html
+    assert "How much do representations remember" in html
+    assert "run.tables[&#34;head_confidence&#34;]" in html
+    assert len(repr(run.tables)) < 400
+
+
+def test_tables_hide_their_replicates_when_shown_and_keep_them(study):
+    from infoflow import Run
+
+    table = Run(study).tables["mutual_information"]
+    assert "replicates" in table
+    assert "replicates" not in repr(table)
+    assert "replicates" not in table.head(2)._repr_html_()
+    assert table.head(2).schema.name == "mutual_information"
+
+
+def test_findings_are_a_scorecard_and_what_is_selected_of_them_a_plain_frame(study):
+    from infoflow import Run
+
+    findings = Run(study).findings
+    html = findings._repr_html_()
+    assert "claims were checked on these models" in html
+    assert "cannot be tested here" in html
+    assert type(findings[findings["verdict"] == "holds"]) is pd.DataFrame
+    assert len(repr(findings)) < 400
+
+
+def test_the_display_of_the_library_is_chosen_by_name():
+    from infoflow import set_display
+    from infoflow.foundation import PlainDisplay, SilentDisplay, current_display
+
+    try:
+        set_display("plain")
+        assert isinstance(current_display(), PlainDisplay)
+        with pytest.raises(UserError, match="Got 'loud'"):
+            set_display("loud")
+    finally:
+        set_display("silent")
+    assert isinstance(current_display(), SilentDisplay)
