@@ -1,10 +1,13 @@
 """infoflow: how information flows through a Transformer."""
 
 import os
+import warnings
 from typing import TYPE_CHECKING
 
 # Before transformers is imported: compiled kernels that it would fetch from a hub and run are never loaded.
 os.environ["USE_HUB_KERNELS"] = "NO"
+# In a notebook without widgets, tqdm warns when transformers imports it; progress is told without widgets here.
+warnings.filterwarnings("ignore", message="IProgress not found")
 
 if TYPE_CHECKING:  # what the lazy names below stand for, told to editors and type checkers
     from . import alignment as alignment
@@ -14,13 +17,17 @@ if TYPE_CHECKING:  # what the lazy names below stand for, told to editors and ty
     from . import probing as probing
     from . import pruning as pruning
     from . import representations as representations
+    from .adaptation import tune as tune
     from .corpus import Corpus as Corpus
     from .corpus import load_corpus as load_corpus
     from .flow import Measure as Measure
     from .flow import compare as compare
     from .flow import measure as measure
     from .foundation import UserError as UserError
+    from .foundation import set_display as set_display
     from .models import load_model as load_model
+    from .report import plot as plot
+    from .report import view as view
     from .studies import Run as Run
     from .studies import StudyPlan as StudyPlan
     from .studies import study as study
@@ -32,10 +39,14 @@ _HOMES = {
     "measure": "flow",
     "compare": "flow",
     "UserError": "foundation",
+    "set_display": "foundation",
+    "plot": "report",
+    "view": "report",
     "load_model": "models",
     "Run": "studies",
     "StudyPlan": "studies",
     "study": "studies",
+    "tune": "adaptation",
 }
 _ROOMS = (
     "alignment", "dynamics", "heads", "objectives", "over_training", "probing", "pruning", "representations", "models",

@@ -20,6 +20,7 @@ COMMANDS = [
     "compare",
     "heads",
     "fill-in",
+    "tune",
     "prune",
     "findings",
     "report",

@@ -56,3 +56,34 @@ def test_a_bad_schedule_is_refused_before_anything_is_done(infoflow, plan, tmp_p
     assert answer.code == 2
     assert answer.err.startswith("checkpoints.schedule must be log:K")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_model_is_trained_on_and_what_does_not_go_together_is_refused(infoflow, plan, finished, tmp_path):
+    model = finished / "models" / "masked-lm" / "seed-0"
+    answer = infoflow(
+        *(
+            "train",
+            "masked-lm",
+            f"--plan={plan}",
+            f"--start={model}",
+            "--extend-vocabulary=7",
+            "--out=on",
+            "--log=plain",
+        )
+    )
+    assert answer.code == 0, answer.err
+    assert answer.out.splitlines()[-1] == "Model: on/model"
+    before, after = (AutoModelForMaskedLM.from_pretrained(folder) for folder in (model, tmp_path / "on" / "model"))
+    assert after.config.vocab_size == before.config.vocab_size + 7
+    assert "7 tokens were learned on" in answer.err
+
+    alone = infoflow("train", "masked-lm", f"--plan={plan}", "--extend-vocabulary=7", "--out=alone")
+    assert alone.code == 2
+    assert "--extend-vocabulary adds tokens to a model that is there" in alone.err
+    kept = infoflow("train", "masked-lm", f"--plan={plan}", f"--start={model}", "--checkpoints=log:2", "--out=alone")
+    assert kept.code == 2
+    assert "--checkpoints goes with a new model" in kept.err
+    unfit = infoflow("train", "causal-lm", f"--plan={plan}", f"--start={model}", "--out=alone")
+    assert unfit.code == 2
+    assert "causal-lm trains a decoder with a language-model head" in unfit.err
+    assert not (tmp_path / "alone").exists()

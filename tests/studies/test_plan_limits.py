@@ -44,29 +44,37 @@ _ZERO = {  # what 0 switches off, leaves unlimited, or starts from
         for name in ("updates", "rank_sentences", "role_sentences", "score_sentences", "save_every")
     ),
     "probing.corpus_sentences",
+    *(f"domain.{name}" for name in ("sentences", "updates", "warmup", "scratch_updates", "vocabulary")),
+    *("domain.extend_vocabulary", "domain.loss_sentences"),
 }
 _BROKEN = {  # numbers of which 1.5 is one
     *("model.initializer_range", "training.learning_rate", "training.warmup", "training.power"),
     *("training.weight_decay", "training.clip", "alignment.learning_rate", "pruning.learning_rate"),
     *("pruning.gate_rate", "checkpoints.budget", "context.learning_rate"),
+    "domain.learning_rate",
 }
 _TEXT = {"title", "corpus.name", "corpus.validation_name", "corpus.test_name", "corpus.transfer_name"} | {
     "probing.corpus",
     "corpus.text_column",
     "corpus.translation_column",
     "corpus.document_column",
+    *(f"domain.{name}" for name in ("corpus", "text_column", "translation_column", "document_column")),
+    *(f"tune.{name}" for name in ("name", "train")),
 }
 _EMPTY_LIST = {"pairs", "analysis.tables", "pruning.greedy", "pruning.keep", "pruning.subset"} | {
     "pruning.scratch_scopes",
     "probing.tasks",
     *("pruning.scratch_points", "checkpoints.light", "checkpoints.heavy", "checkpoints.references"),
+    *("tune", "domain.objectives"),
+    *(f"tune.{name}" for name in ("columns", "learning_rates", "objectives", "controls")),
 }
 _NOTHING = {"training.max_source_tokens", "training.batch_sentences"}
 _SENSIBLE = {
     "0": _ZERO,
     "1.5": _BROKEN,
     "text": _TEXT,
-    "empty text": {*_TEXT, "checkpoints.schedule"} - {"corpus.name"},
+    "empty text": {*_TEXT, "checkpoints.schedule", "tune.dev", "tune.test", "tune.shape"}
+    - {"corpus.name", "tune.name"},
     "empty list": _EMPTY_LIST,
     "empty table": {"variants"},
     "nothing": _NOTHING,
@@ -77,8 +85,10 @@ def _settings(kind: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, hint in get_type_hints(kind, include_extras=True).items():
         if dataclasses.is_dataclass(hint):
             yield from _settings(hint, f"{prefix}{name}.")  # type: ignore[arg-type]
-        else:
-            yield f"{prefix}{name}", hint
+            continue
+        if dataclasses.is_dataclass(table := next(iter(get_args(hint)), None)):  # written [[NAME]]
+            yield from _settings(table, f"{prefix}{name}.")  # type: ignore[arg-type]
+        yield f"{prefix}{name}", hint
 
 
 _HINTS = dict(_settings(StudyPlan))
@@ -86,6 +96,9 @@ _HINTS = dict(_settings(StudyPlan))
 
 def _plan(setting: str, value: Any) -> dict[str, Any]:
     *tables, last = setting.split(".")
+    if tables == ["tune"]:
+        others = {"train": "x.tsv"} if last == "name" else {"name": "grammar-tags"}  # of files it is called anything
+        return {"tune": [{**others, last: value}]}
     return {tables[0]: {last: value}} if tables else {last: value}
 
 
@@ -96,7 +109,7 @@ def test_nonsense_is_refused_by_one_message(setting: str) -> None:
         try:
             StudyPlan.from_json(_plan(setting, value))
         except UserError as error:
-            message = str(error)
+            message = str(error).replace("tune[0].", "tune.")
             assert message.startswith(setting), message
             assert re.search(r" (must|above 0 needs) .+\. Got .+", message), message
             assert not re.search(r"\bNone\b|\bTrue\b|\bint\b|\bfloat\b|\bstr\b|'|<class|\n", message), message

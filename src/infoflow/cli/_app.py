@@ -5,6 +5,7 @@ from cyclopts import App, Group
 from ._analyze import analyze
 from ._compare import compare
 from ._data import describe, get, list_all
+from ._data_index import index
 from ._doctor import doctor
 from ._dynamics import dynamics
 from ._fill_in import fill_in
@@ -18,6 +19,7 @@ from ._prune import prune
 from ._report import report
 from ._study import study
 from ._train import train
+from ._tune import tune
 from ._view import view
 from ._worker import worker
 
@@ -41,7 +43,7 @@ _experiments = Group("Train and measure", sort_key=1)
 _results = Group("Results of a run", sort_key=2)
 _surroundings = Group("Data and machine", sort_key=3)
 _COMMANDS = {
-    _experiments: (study, train, analyze, compare, heads, probe, fill_in, prune, over_training, view),
+    _experiments: (study, train, tune, analyze, compare, heads, probe, fill_in, prune, over_training, view),
     _results: (dynamics, findings, over_scale, report, merge),
     _surroundings: (doctor, worker),
 }
@@ -56,4 +58,5 @@ _data = App(
 _data.command(list_all, name="list", sort_key=0)
 _data.command(get, sort_key=1)
 _data.command(describe, sort_key=2)
+_data.command(index, sort_key=3)
 app.command(_data)

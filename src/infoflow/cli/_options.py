@@ -61,6 +61,21 @@ def names_in(option: str, given: Sequence[str]) -> tuple[str, ...]:
     return names
 
 
+def numbers_in(option: str, given: Sequence[str], kind: type) -> tuple[Any, ...]:
+    """Numbers separated by commas; what they may be is for the settings to check.
+
+    Raises:
+        UserError: One is no number of that kind.
+    """
+    try:
+        return tuple(kind(name) for name in names_in(option, given))
+    except ValueError:
+        from infoflow.foundation import UserError
+
+        what = "whole numbers" if kind is int else "numbers"
+        raise UserError(f"{option} takes {what} separated by commas. Got {','.join(given)[:80]}.") from None
+
+
 def check_arguments(arguments: Sequence[str]) -> None:
     """No argument of any command means something when it is empty; as a path it would mean the current folder.
 

@@ -2,12 +2,13 @@
 
 import tomllib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from infoflow.studies import StudyPlan
 
 
+_Config = TypeVar("_Config")
 _SECTIONS = {"analysis": "analysis", "probing": "probes"}
 
 
@@ -49,6 +50,30 @@ def measuring_settings(settings: Sequence[str], sections: tuple[str, ...] = ("an
             "Write for example --set analysis.clusters=100."
         )
     return with_settings(StudyPlan(), settings)
+
+
+def changed(config: _Config, section: str, settings: Sequence[str]) -> _Config:
+    """The settings of a dataclass with those of `section.name=value` changed.
+
+    Raises:
+        UserError: A setting is malformed, unknown, or of the wrong kind.
+    """
+    import dataclasses
+
+    from infoflow.foundation import UserError
+
+    known = [field.name for field in dataclasses.fields(config)]  # type: ignore[arg-type]
+    values = {}
+    for setting in settings:
+        name, value = _split(setting)
+        field = name.removeprefix(f"{section}.")
+        if field not in known or name == field:
+            raise UserError(
+                f"Here --set changes settings of {section} only. Got {setting[:80]}.\n"
+                f"They are: {', '.join(f'{section}.{one}' for one in known)}."
+            )
+        values[field] = tuple(value) if isinstance(value, list) else value
+    return dataclasses.replace(config, **values)  # type: ignore[type-var]
 
 
 def _split(setting: str) -> tuple[str, Any]:

@@ -1,7 +1,11 @@
 """`infoflow train`."""
 
 from dataclasses import replace
+from typing import Annotated
 
+from cyclopts import Parameter
+
+from ._options import limited
 from ._session import (
     Device,
     DocumentColumn,
@@ -19,12 +23,16 @@ from ._session import (
 from ._settings import with_settings
 from ._show import show_path, show_table
 
+NewTokens = Annotated[int, Parameter(converter=limited("CountOrNone"))]
+
 
 def train(
     objective: str,
     /,
     *,
     plan: str = "quick",
+    start: str | None = None,
+    extend_vocabulary: NewTokens = 0,
     corpus: str | None = None,
     text_column: TextColumn = None,
     translation_column: TranslationColumn = None,
@@ -43,14 +51,19 @@ def train(
     Args:
         objective: causal-lm, masked-lm, translation, spanbert, electra, bart, ... (docs/objectives.md lists all).
         plan: Where its size, data, schedule come from: a TOML file or a preset (quick, laptop, paper, replicate, zoo,
-            architectures).
+            architectures, adaptation).
+        start: A model to train on instead of a new one: one of a study, or any Hugging Face folder or name of a class
+            that fits the objective. Its tokenizer stays, the optimiser and its warm-up begin anew; the model lies in
+            OUT/model. Two phases are two calls.
+        extend_vocabulary: With --start: how many tokens are learned on the corpus and added to the vocabulary; each
+            begins as the mean of its old pieces.
         corpus: What to train on instead of the plan's corpus: a name or a file.
         checkpoints: Updates whose weights are kept, for measuring: log:20, linear:8, every:100, powers, 0,10,500, or
             some of these joined by +; default is log:16+linear:8. The first and the last are always among them.
         seed: Initialisation, data order and noise.
     """
     with working(session):
-        from infoflow.studies import StudyPlan, train_model
+        from infoflow.studies import StudyPlan, train_further, train_model
 
         changes = [f"training.device={device}"] if device else []
         chosen = with_settings(StudyPlan.load(plan), [*settings, *changes])
@@ -61,7 +74,13 @@ def train(
         chosen = replace(chosen, corpus=replace(chosen.corpus, **given))
         if checkpoints is not None:
             chosen = replace(chosen, checkpoints=replace(chosen.checkpoints, schedule=checkpoints))
-        trained = train_model(objective, chosen, seed, run_folder(out, objective))
+        if start is None:
+            _refuse_alone(extend_vocabulary)
+            trained = train_model(objective, chosen, seed, run_folder(out, objective))
+        else:
+            _refuse_checkpoints(checkpoints)
+            folder = run_folder(out, f"further/{objective}")
+            trained = train_further(objective, start, chosen, seed, folder, extend_vocabulary)
         rows = [
             [name, f"{value:,}" if isinstance(value, int) else f"{value:.4g}"] for name, value in trained.facts.items()
         ]
@@ -69,3 +88,20 @@ def train(
         show_path("Model", trained.folder)
         if trained.checkpoints is not None:
             show_path("Checkpoints", trained.checkpoints)
+
+
+def _refuse_alone(extend_vocabulary: int) -> None:
+    from infoflow.foundation import UserError
+
+    if extend_vocabulary:
+        raise UserError(
+            "--extend-vocabulary adds tokens to a model that is there: it goes with --start. A new model has the "
+            "plan's corpus.vocabulary tokens: write --set corpus.vocabulary=8000."
+        )
+
+
+def _refuse_checkpoints(checkpoints: str | None) -> None:
+    from infoflow.foundation import UserError
+
+    if checkpoints is not None:
+        raise UserError("--checkpoints goes with a new model, whose training a study measures. Leave it out.")

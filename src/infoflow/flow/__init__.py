@@ -17,6 +17,7 @@ from ._distributed import is_first as is_first
 from ._distributed import processes as processes
 from ._distributed import wait_for_all as wait_for_all
 from ._failures import Failure as Failure
+from ._failures import Failures as Failures
 from ._measure import AbstractMeasure as AbstractMeasure
 from ._measure import Intervention as Intervention
 from ._measure import Measure as Measure

@@ -19,7 +19,7 @@ from ._activations import Regime
 from ._measure import AbstractMeasure, PairMeasure, check_measures
 from ._options import PassOptions
 from ._pass import SampleKey
-from ._runner import Measured, Tables, collect
+from ._runner import Measured, Tables, collect, known
 from ._sample import TokenSample
 
 MODEL = Column(name="model", dtype="string", unit="", description="name of the model")
@@ -60,7 +60,7 @@ def compare(
             named = {"model_a": a.name, "model_b": b.name}
             for name, frame in compare_samples(pairs, measured[i].samples, measured[j].samples).items():
                 tables.setdefault(name, []).append(frame.assign(**named)[[*named, *frame.columns]])
-    return {name: pd.concat(frames, ignore_index=True) for name, frames in tables.items()}
+    return known({name: pd.concat(frames, ignore_index=True) for name, frames in tables.items()}, measures)
 
 
 def _stack_tables(models: Sequence[Model], measured: Sequence[Measured]) -> dict[str, list[pd.DataFrame]]:

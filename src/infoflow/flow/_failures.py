@@ -4,12 +4,11 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
 
 from infoflow.foundation import UserError, current_display
-
-from ._measure import AbstractMeasure
 
 # Types differ from library to library (Arrow, safetensors, torch): some carry only the text.
 _OF_THE_MACHINE = (
@@ -20,6 +19,14 @@ _OF_THE_MACHINE = (
     "No space left on device",
     "Disk quota exceeded",
 )
+
+
+@runtime_checkable
+class Named(Protocol):
+    """What makes a table: a measure, or whatever else bears the table's name."""
+
+    @property
+    def name(self) -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,12 +52,12 @@ class Failures:
         self._model = model
         self._found: dict[str, Failure] = {}
 
-    def __contains__(self, measure: AbstractMeasure) -> bool:
+    def __contains__(self, measure: Named) -> bool:
         """Also where another measure of its table failed: the table would not be whole."""
         return measure.name in self._found
 
     @contextmanager
-    def of(self, measure: AbstractMeasure) -> Iterator[None]:
+    def of(self, measure: Named) -> Iterator[None]:
         """What `measure` raises inside is told and noted here; a lack of memory or disk, and an interruption, pass."""
         try:
             yield
@@ -71,7 +78,7 @@ class Failures:
         return tuple(self._found[table] for table in sorted(self._found))
 
 
-def _failure(model: str, measure: AbstractMeasure, error: Exception) -> Failure:
+def _failure(model: str, measure: Named, error: Exception) -> Failure:
     if isinstance(error, UserError):
         return Failure(table=measure.name, model=model, reason=str(error))
     reason = f"this is a fault of infoflow, not of the model or the corpus. {type(error).__name__}: {error}"

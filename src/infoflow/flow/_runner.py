@@ -12,6 +12,7 @@ import pandas as pd
 from infoflow.corpus import Corpus
 from infoflow.foundation import UserError, current_display
 from infoflow.models import Model
+from infoflow.results import Table
 
 from ._distributed import exchange, processes
 from ._failures import Failure, Failures
@@ -60,7 +61,13 @@ def measure(
         UserError: No measure applies to the model, the corpus is empty, or states are not finite.
     """
     with tempfile.TemporaryDirectory(prefix="infoflow-") as folder:
-        return collect(model, corpus, measures, Path(folder), options, ranks_from).tables
+        return known(collect(model, corpus, measures, Path(folder), options, ranks_from).tables, measures)
+
+
+def known(tables: Tables, measures: Sequence[AbstractMeasure]) -> Tables:
+    """The tables, each with its schema, and shown without its replicates."""
+    schemas = {each.name: each.table for each in measures}
+    return {name: Table.of(frame, schemas.get(name)) for name, frame in tables.items()}
 
 
 def collect(

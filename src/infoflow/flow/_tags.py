@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from infoflow.corpus import NOT_A_WORD, Corpus
+from infoflow.corpus import NOT_A_WORD, WHOLE_COLUMNS, Corpus
 
 from ._sample_columns import Occurrences
 
 NO_TAG = -1
 _HOLES = {"_", None}
 """What treebanks and taggers write where a word has no tag."""
-_NOT_TAGS = {"id", "text", "document", "translation", "label", "bad", "part", "words", "head", "lemma"}
+_NOT_TAGS = WHOLE_COLUMNS | {"id", "words", "head", "lemma"}
 _PARTS = {"ccg_left": "ccg", "ccg_right": "ccg"}
 """A part of a category is a hole where the category is; an empty part is a value of its own."""
 

@@ -26,7 +26,9 @@ from ._display import Progress as Progress
 from ._display import SilentDisplay as SilentDisplay
 from ._display import clock as clock
 from ._display import current_display as current_display
+from ._display import in_notebook as in_notebook
 from ._display import make_display as make_display
+from ._display import set_display as set_display
 from ._display import use_display as use_display
 from ._errors import UserError as UserError
 from ._errors import missing_extra as missing_extra
@@ -84,6 +86,7 @@ from ._sealed import disagreement as disagreement
 from ._sealed import kept as kept
 from ._sealed import seal as seal
 from ._sealed import sweep_stale as sweep_stale
+from ._showing import shown_by as shown_by
 from ._stopping import StopRequest as StopRequest
 from ._stopping import request_stop as request_stop
 from ._stopping import stop_request as stop_request

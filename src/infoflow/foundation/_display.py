@@ -1,7 +1,7 @@
 """What the library tells the person who waits: a protocol, and its rich, plain, JSON and silent forms.
 
-Rooms never print. They call `current_display()`, which is silent unless the command line (or a user's
-`with use_display(make_display("plain"))`) chose otherwise.
+Rooms never print. They call `current_display()`: what the command line, `set_display("plain")` or
+`with use_display(make_display("plain"))` chose; else bars on a terminal, a line in a notebook, and silence elsewhere.
 """
 
 import json
@@ -13,6 +13,8 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from io import TextIOBase
 from typing import IO, Literal, Protocol, runtime_checkable
+
+from ._errors import UserError
 
 DisplayKind = Literal["rich", "plain", "json", "silent"]
 
@@ -42,7 +44,7 @@ class Display(Protocol):
 
 
 class SilentDisplay:
-    """Tells nothing; the default of the Python API."""
+    """Tells nothing but warnings, which are Python's; the default of scripts and tests."""
 
     def note(self, text: str) -> None:
         pass
@@ -167,6 +169,36 @@ class RichDisplay:
                 yield counter
 
 
+class LibraryDisplay(RichDisplay):
+    """Bars on a terminal of a program that uses the library: warnings are Python's, so that it can catch them."""
+
+    def warn(self, text: str) -> None:
+        _SILENT.warn(text)
+
+
+class NotebookDisplay:
+    """A line below the cell that changes while it runs; no widgets, so that every viewer shows it."""
+
+    def note(self, text: str) -> None:
+        _tell(text, sys.stdout)
+
+    def warn(self, text: str) -> None:
+        _SILENT.warn(text)
+
+    @contextmanager
+    def progress(self, label: str, total: float, unit: str = "") -> Iterator[Progress]:
+        from IPython.display import display
+
+        def told(counter: "_Counter") -> dict[str, str]:
+            share = f"{counter.percent:.0f} %" if total else f"{counter.done:g}"
+            pace = [clock(counter.elapsed)] if counter.finished else [*_pace(counter, unit), clock(counter.elapsed)]
+            return {"text/plain": f"{label}: {', '.join([share, *pace])}"}
+
+        handle = display({"text/plain": f"{label}: …"}, raw=True, display_id=True)
+        with _counted(total, lambda counter: handle.update(told(counter), raw=True), seconds_between=0.5) as counter:
+            yield counter
+
+
 class _Counter:
     """Counts what is done and calls `show` now and then."""
 
@@ -225,12 +257,45 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-_current: ContextVar[Display] = ContextVar("display", default=SilentDisplay())  # noqa: B039 (it holds no state)
+_current: ContextVar[Display | None] = ContextVar("display", default=None)
+_SILENT = SilentDisplay()
+_chosen: list[Display] = []  # by `set_display`, the last one counts
 
 
 def current_display() -> Display:
-    """The display in use: silent unless the command line or the user chose another."""
-    return _current.get()
+    """The display in use: of the command line or `use_display`, else of `set_display`, else what fits the place."""
+    if (display := _current.get()) is not None:
+        return display
+    return _chosen[-1] if _chosen else _fitting()
+
+
+def set_display(kind: str) -> None:
+    """Choose how progress is told from here on: "silent", "plain" or "rich".
+
+    Plain are lines; rich are bars, in a notebook a line that changes.
+
+    Raises:
+        UserError: Another kind.
+    """
+    if kind not in ("silent", "plain", "rich"):
+        raise UserError(f'The display must be "silent", "plain" or "rich". Got {str(kind)[:40]!r}.')
+    rich = kind == "rich"
+    library = NotebookDisplay() if in_notebook() else LibraryDisplay()
+    _chosen[:] = [library if rich else PlainDisplay() if kind == "plain" else SilentDisplay()]
+
+
+def _fitting() -> Display:
+    """Bars where somebody waits: in a notebook or on a terminal."""
+    if in_notebook():
+        return NotebookDisplay()
+    return LibraryDisplay() if sys.stderr is not None and sys.stderr.isatty() else _SILENT
+
+
+def in_notebook() -> bool:
+    """Whether a kernel runs this, whose output a page shows."""
+    shell = sys.modules.get("IPython")
+    current = shell.get_ipython() if shell else None
+    return current is not None and hasattr(current, "kernel")
 
 
 @contextmanager

@@ -139,6 +139,8 @@ def describe_setting(hint: Any) -> str:
         return f"one of {', '.join(map(as_written, get_args(kind)))}"
     if get_origin(kind) is Mapping:
         return "tables, each with a name of its own"
+    if dataclasses.is_dataclass(kind):
+        return "a table of settings"
     noun = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[kind]
     return f"{noun} {limits}" if limits is not None and str(limits) else noun
 
@@ -233,7 +235,8 @@ def _refusal(wanted: str, value: Any, name: str, default: Any) -> str:
 
 
 def _plural(wanted: str) -> str:
-    for one, many in {"a whole number": "whole numbers", "a number": "numbers", "text": "texts"}.items():
+    numbers = {"a whole number": "whole numbers", "a number": "numbers"}
+    for one, many in {**numbers, "text": "texts", "a table": "tables"}.items():
         if wanted.startswith(one):
             return many + wanted.removeprefix(one)
     return wanted.replace("one of", "names among", 1)

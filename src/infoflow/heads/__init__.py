@@ -29,6 +29,7 @@ from ._distance_measure import HeadDistance as HeadDistance
 from ._distance_measure import HeadLayerDistance as HeadLayerDistance
 from ._entropy import attention_entropy as attention_entropy
 from ._entropy_measure import Entropy as Entropy
+from ._head_edit import HeadEdit as HeadEdit
 from ._head_sets import Head as Head
 from ._head_sets import HeadSet as HeadSet
 from ._head_sets import all_heads as all_heads
@@ -88,5 +89,6 @@ from ._transplant_tables import log_mean as log_mean
 from ._value_weighted import output_weight as output_weight
 from ._value_weighted import value_norms as value_norms
 from ._value_weighted import value_weighted_norms as value_weighted_norms
+from ._variant_losses import by_first_block as by_first_block
 from ._word_attention import membership as membership
 from ._word_attention import word_attention as word_attention

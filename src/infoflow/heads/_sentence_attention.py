@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, shown_by
 from infoflow.models import Attention, AttentionCall, Model, keys_stack, model_inputs, tap
 
 from ._quantised import quantise
@@ -58,6 +58,13 @@ class SentenceAttention:
     task: str
     sentence: ReadSentence
     kinds: tuple[AttentionOfKind, ...]
+
+    _repr_html_ = shown_by("infoflow.report", "attention_shown")
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(f"{one.stack} {one.kind}: {len(one.layers)} layers" for one in self.kinds)
+        text = self.sentence.text
+        return f"SentenceAttention({self.model}, {text[:100] + '…' * (len(text) > 100)!r}, {kinds})"
 
 
 def sentence_attention(

@@ -24,6 +24,9 @@ from ._block_rerun import BlockUpdates as BlockUpdates
 from ._block_rerun import rerun_blocks as rerun_blocks
 from ._block_rerun import rerun_others as rerun_others
 from ._block_rerun import without_token as without_token
+from ._causal_bert import CausalBertConfig as CausalBertConfig
+from ._causal_bert import CausalBertForMultipleChoice as CausalBertForMultipleChoice
+from ._causal_bert import CausalBertForSequenceClassification as CausalBertForSequenceClassification
 from ._discovery import discover as discover
 from ._elmo import Elmo as Elmo
 from ._elmo import ElmoConfig as ElmoConfig
@@ -33,6 +36,7 @@ from ._first_pass import tiny_inputs as tiny_inputs
 from ._head_removal import Kept as Kept
 from ._head_removal import kept_heads as kept_heads
 from ._head_removal import remove_heads as remove_heads
+from ._inputs import accepts as accepts
 from ._inputs import left_padding as left_padding
 from ._inputs import model_inputs as model_inputs
 from ._inputs import pad_rows as pad_rows
@@ -64,3 +68,4 @@ from ._tap import Tap as Tap
 from ._tap import tap as tap
 from ._tokenizers import TARGET_FOLDER as TARGET_FOLDER
 from ._translate import translate as translate
+from ._translate import without_remarks as without_remarks

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from infoflow.foundation import shown_by
+
 from ._slices import ParameterSlice, Projection
 
 COMPONENTS = (
@@ -19,6 +21,7 @@ COMPONENTS = (
     "norm",
     "head",
     "pooler",
+    "adapter",
     "other",
 )
 
@@ -162,6 +165,17 @@ class Anatomy:
     def num_parameters(self, component: str | None = None) -> int:
         """Number of parameter elements, of one component or of all."""
         return sum(group.size for group in self.parameter_groups if component in (None, group.component))
+
+    @property
+    def tables(self) -> tuple[list[list[str]], list[list[str]]]:
+        """Stacks with their heads, and parameters by component: rows of text, the first with the columns' names."""
+        return _stack_rows(self.stacks), _component_rows(self)
+
+    _repr_html_ = shown_by("infoflow.report", "anatomy_shown")
+
+    def __repr__(self) -> str:
+        stacks = [f"{stack.name}: {len(stack.layers)} layers of width {stack.width}" for stack in self.stacks]
+        return f"Anatomy({'; '.join(stacks)}; {self.num_parameters():,} parameters)"
 
     def __str__(self) -> str:
         reason = self.beside_attention()

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from infoflow.foundation import UserError, digest
+from infoflow.foundation import UserError, digest, shown_by
 
 from ._anatomy import Anatomy
 from ._limits import longest_sequence
@@ -32,6 +32,12 @@ class Model:
     pad_token_id: int
     pads: bool = True  # False: padding changes what it computes, so only sentences of equal length share a batch
     position_tables: tuple[str, ...] = ()  # modules in which the text's positions are looked up
+
+    _repr_html_ = shown_by("infoflow.report", "model_shown")
+
+    def __repr__(self) -> str:
+        family = type(self.module).__name__
+        return f"Model({self.name!r}, {family}, {self.task}, {self.device})\n{self.anatomy!r}"
 
     @property
     def device(self) -> torch.device:

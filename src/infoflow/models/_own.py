@@ -6,7 +6,7 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel
 
 from ._anatomy import Stack
 
-OWN: dict[str, type["AbstractOwnModel"]] = {}
+OWN: dict[str, type[PreTrainedModel]] = {}
 """By the class name that a checkpoint's configuration gives."""
 
 

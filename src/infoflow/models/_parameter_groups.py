@@ -9,6 +9,7 @@ from ._slices import ParameterSlice
 _POSITIONS = ("position", "wpe", "relative_attention_bias")
 _SEGMENTS = ("token_type", "segment")
 _MLP_OUT = ("fc2", "lin2", "down_proj", "wo", "Wo", "c_proj", "ffn_output", "dense_4h_to_h", "w2")
+_ADAPTERS = ("lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B", "lora_magnitude_vector")
 _HEADS = ("cls", "lm_head", "project_out", "score", "classifier")
 
 
@@ -83,6 +84,8 @@ def _classify(
     """Component, layer and kind of a parameter that no attention projection owns."""
     owner = model.get_submodule(name.rpartition(".")[0])
     norm = "norm" in type(owner).__name__.lower()
+    if set(name.split(".")) & set(_ADAPTERS):
+        return _adapter(name, stacks)
     if any(part in name for part in _POSITIONS):
         return "positions", None, None
     for stack in stacks:
@@ -94,6 +97,16 @@ def _classify(
                 unknown = kind is not None or _in_idle_attention(model, name, layer.block)
                 return ("other" if unknown else _mlp_part(name, layer.block)), layer.index, kind
     return _outside_blocks(name, norm, heads), None, None
+
+
+def _adapter(name: str, stacks: tuple[Stack, ...]) -> tuple[str, int | None, str | None]:
+    """Component, layer and kind of an adapter that `peft` put beside a weight."""
+    for stack in stacks:
+        for layer in stack.layers:
+            if name.startswith(layer.block + "."):
+                kind = next((kind for kind, one in layer.attentions.items() if _within(name, one)), None)
+                return "adapter", layer.index, kind
+    return "adapter", None, None
 
 
 def _within(name: str, attention: Attention) -> bool:

@@ -23,18 +23,26 @@ def find_projections(
 
     `heads` counts the heads of each; GPT-2's cross-attention has separate queries and fused keys and values.
     """
-    linear = {child: module for child, module in attention.named_children() if isinstance(module, nn.Linear | Conv1D)}
+    modules = {child: _without_adapter(child, module) for child, module in attention.named_children()}
+    paths = {child: f"{name}.{path}" for child, (path, _) in modules.items()}
+    linear = {child: module for child, (_, module) in modules.items() if isinstance(module, nn.Linear | Conv1D)}
     found: dict[str, Projection | None] = {}
     for (part, candidates), num_heads in zip(_SEPARATE.items(), heads, strict=True):
         match = next((child for child in candidates if child in linear), None)
-        found[part] = _rows(linear[match], f"{name}.{match}", None, num_heads) if match else None
+        found[part] = _rows(linear[match], paths[match], None, num_heads) if match else None
     missing = {part: num for (part, found_part), num in zip(found.items(), heads, strict=True) if found_part is None}
     fused = next((child for child in (*_CONTIGUOUS, *_INTERLEAVED) if child in linear), None)
     if fused and missing:
         ranges = _fused_ranges(fused, _out_features(linear[fused]), missing)
         for part, part_ranges in ranges.items():
-            found[part] = _rows(linear[fused], f"{name}.{fused}", part_ranges, missing[part])
+            found[part] = _rows(linear[fused], paths[fused], part_ranges, missing[part])
     return found["query"], found["key"], found["value"]
+
+
+def _without_adapter(name: str, module: nn.Module) -> tuple[str, nn.Module]:
+    """A projection and its name, where `peft` put an adapter around it those of the one inside."""
+    inside = getattr(module, "base_layer", None)
+    return (f"{name}.base_layer", inside) if isinstance(inside, nn.Module) else (name, module)
 
 
 def output_projection_slices(model: nn.Module, name: str, num_heads: int) -> Projection:

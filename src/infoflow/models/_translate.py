@@ -54,7 +54,7 @@ def translate(
     settings = {"num_beams": beams, "length_penalty": length_penalty, "do_sample": False, **_tokens(model), **options}
     with (
         torch.inference_mode(),
-        _quiet(),
+        without_remarks(),
         current_display().progress("Translating", len(rows), unit="sentences") as bar,
     ):
         for batch in length_batches(lengths, token_budget, max_sentences=None if model.pads else 1):
@@ -111,7 +111,7 @@ class _EndAt(LogitsProcessor):
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def without_remarks() -> Iterator[None]:
     """Generation logs remarks about settings that are given on purpose."""
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()

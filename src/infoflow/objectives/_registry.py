@@ -10,11 +10,13 @@ from ._bilm import BiLM
 from ._causal_lm import CausalLM
 from ._distillation import Distillation
 from ._electra import Electra
+from ._inverse_cloze import InverseCloze
 from ._masked_lm import MaskedLM
 from ._mass import Mass
 from ._objective import AbstractObjective
 from ._pair_objectives import NextSentence, SentenceOrder
 from ._prefix_decoder import PrefixDecoder
+from ._retrieval_lm import ClosedBook, ReadGold, ReadRandom, RetrieveBM25, RetrieveFrozen, RetrieveLearned
 from ._skip_gram import SkipGram
 from ._spanbert import SpanBert
 from ._text_to_text import (
@@ -57,6 +59,18 @@ _ALL: tuple[type[AbstractObjective], ...] = (
 
 OBJECTIVES: dict[str, type[AbstractObjective]] = {cls.name: cls for cls in _ALL}
 
+_WITH_PASSAGES: tuple[type[AbstractObjective], ...] = (
+    InverseCloze,
+    ClosedBook,
+    ReadGold,
+    ReadRandom,
+    RetrieveBM25,
+    RetrieveFrozen,
+    RetrieveLearned,
+)
+RETRIEVAL_OBJECTIVES: dict[str, type[AbstractObjective]] = {cls.name: cls for cls in _WITH_PASSAGES}
+"""What needs passages beside the text; a corpus alone does not train them."""
+
 
 def make_objective(name: str, **options: Any) -> AbstractObjective:
     """The objective called `name`, with its own options; `token_dropout` is one of nearly every objective.
@@ -64,10 +78,11 @@ def make_objective(name: str, **options: Any) -> AbstractObjective:
     Raises:
         UserError: No objective has that name, it has no such option, or the option's value is beyond its limits.
     """
-    if name not in OBJECTIVES:
+    known_names = OBJECTIVES | RETRIEVAL_OBJECTIVES
+    if name not in known_names:
         raise UserError(f"No objective is called {name}. Choose one of: {', '.join(OBJECTIVES)}.")
-    cls = OBJECTIVES[name]
-    if TOKEN_DROPOUT in options and takes_token_dropout(name):
+    cls = known_names[name]
+    if TOKEN_DROPOUT in options and name in OBJECTIVES and takes_token_dropout(name):
         cls = cls if TOKEN_DROPOUT in _options(cls) else with_token_dropout(cls)
     known = _options(cls)
     if unknown := [option for option in options if option not in known]:

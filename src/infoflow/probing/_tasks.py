@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from datasets import Dataset
 
-from infoflow.corpus import Corpus, split_numbers
+from infoflow.corpus import WHOLE_COLUMNS, Corpus, split_numbers
 from infoflow.foundation import UserError, as_written, current_display, hash64
 
 from ._changed_sentences import CHANGED_TASKS
@@ -26,7 +26,7 @@ MOST_CLASSES = 10_000
 
 TEST_SHARE, DEV_SHARE = 0.2, 0.2
 _NAMED: dict[str, Kind] = TOKEN_TASKS | SPAN_TASKS | PAIR_TASKS | SENTENCE_TASKS | CHANGED_TASKS
-_NO_TAGS = frozenset({"text", "document", "translation", "words", "head", "label", "bad", "part"})
+_NO_TAGS = WHOLE_COLUMNS | {"words", "head"}
 _PARTS = ("train", "dev", "test")
 
 

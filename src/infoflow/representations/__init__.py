@@ -28,6 +28,7 @@ from ._lens_training import fit_tuned_lens as fit_tuned_lens
 from ._logit_lens import LensReading as LensReading
 from ._logit_lens import logit_lens as logit_lens
 from ._map_states import map_states as map_states
+from ._meeting import Meeting as Meeting
 from ._model_distance import ModelDistance as ModelDistance
 from ._mutual_information import mutual_information as mutual_information
 from ._neighbour_agreement import neighbour_agreement as neighbour_agreement

@@ -4,6 +4,7 @@ from ._estimate import estimate as estimate
 from ._estimate import linear_replicates as linear_replicates
 from ._estimate import ratio_estimate as ratio_estimate
 from ._run_folder import RunFolder as RunFolder
+from ._run_folder import ShownTables as ShownTables
 from ._run_folder import Tables as Tables
 from ._schema import Column as Column
 from ._schema import TableSchema as TableSchema
@@ -22,6 +23,7 @@ from ._subject import Recipe as Recipe
 from ._subject import Spec as Spec
 from ._subject import Subject as Subject
 from ._subject import pair_values as pair_values
+from ._table import Table as Table
 from ._tables import StoredTable as StoredTable
 from ._tables import read_table as read_table
 from ._tables import write_table as write_table

@@ -10,6 +10,7 @@ from infoflow.foundation import UserError
 
 from ._schema import DType, TableSchema
 
+_LOWEST = -2  # -1: embeddings, -2: the head of a task
 _HIGHEST = 100_000  # a layer, a head: far above any model's
 _COUNTED = ("layer", "next_layer", "layer_a", "layer_b", "head", "head_a", "head_b")
 
@@ -53,9 +54,9 @@ def check_columns(path: Path, table: pa.Table, schema: TableSchema) -> None:
             )
         if column.dtype == "int64" and column.name in _COUNTED and len(values):
             ends = pc.min_max(values).as_py()
-            if ends["max"] > _HIGHEST or ends["min"] < -1:
+            if ends["max"] > _HIGHEST or ends["min"] < _LOWEST:
                 got = ends["max"] if ends["max"] > _HIGHEST else ends["min"]
-                raise _damaged(path, f"its column {column.name} must lie in -1..{_HIGHEST:,}. Got {got}")
+                raise _damaged(path, f"its column {column.name} must lie in {_LOWEST}..{_HIGHEST:,}. Got {got}")
 
 
 def _damaged(path: Path, reason: str) -> UserError:

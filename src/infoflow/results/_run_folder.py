@@ -8,11 +8,12 @@ from typing import Any
 
 import pandas as pd
 
-from infoflow.foundation import UserError, atomic_write
+from infoflow.foundation import UserError, atomic_write, shown_by
 
 from ._manifest import read_manifest
 from ._schema import TableSchema
 from ._select import with_keys
+from ._table import Table
 from ._tables import StoredTable, name_inside, read_table, write_table
 
 RUN_VERSION = 1
@@ -149,3 +150,23 @@ class Tables(Mapping[str, pd.DataFrame]):
             with atomic_write(self._path / _NAMES) as temporary:
                 temporary.write_text("\n".join([*names, schema.name]) + "\n", encoding="utf-8")
         return write_table(self._path / f"{schema.name}.parquet", frame, schema, origin)
+
+
+class ShownTables(Tables):
+    """A run's tables as people look at them: each knows what it is, and hides its replicates when shown."""
+
+    @classmethod
+    def of(cls, tables: Tables) -> "ShownTables":
+        """The same tables: what was read of them is shared."""
+        shown = cls(tables._path)
+        shown._cache, shown._names = tables._cache, tables._names
+        return shown
+
+    def __getitem__(self, name: str) -> Table:
+        stored = self.stored(name)
+        return Table.of(stored.frame, stored.schema)
+
+    _repr_html_ = shown_by("infoflow.report", "tables_shown")
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} tables of {self._path.parent.name}: {', '.join(list(self)[:6])}{', …' * (len(self) > 6)}>"

@@ -1,6 +1,7 @@
 """The sentences of a study: its parts, with tokenizers trained on the training part."""
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -154,8 +155,14 @@ def encode_all(data: StudyData, positions: int) -> None:
         data.encoded(part, positions)
 
 
-def prepare(plan: StudyPlan, folder: Path) -> StudyData:
+Tokenizers = tuple[PreTrainedTokenizerBase, PreTrainedTokenizerBase | None]
+"""Of the source, and of the target where there is one."""
+
+
+def prepare(plan: StudyPlan, folder: Path, given: Callable[[Corpus], Tokenizers] | None = None) -> StudyData:
     """Load, filter and split the corpus; train its tokenizers once, into `folder`.
+
+    `given` returns, for the training part, tokenizers that are there already: then none are trained.
 
     Raises:
         UserError: The corpus is too small, or an objective needs translations and it has none.
@@ -178,8 +185,12 @@ def prepare(plan: StudyPlan, folder: Path) -> StudyData:
     sentinels = max(objective.num_sentinels(plan.model.positions) for objective in objectives)
     key = digest([_VERSION, corpus.digest, _settings(plan.corpus, parts), *([sentinels] if sentinels else [])])
     analysed = at_most(distinct(parts.test), plan.analysis.sentences)
-    train = partial(_train_tokenizers, parts.train, plan.corpus, parallel, sentinels)
-    tokenizers = kept(folder / f"tokenizers-{key}", train, "The study's tokenizers")
+    if given is None:
+        train = partial(_train_tokenizers, parts.train, plan.corpus, parallel, sentinels)
+        tokenizers = _read_tokenizers(kept(folder / f"tokenizers-{key}", train, "The study's tokenizers"), parallel)
+    else:
+        tokenizers = given(parts.train)
+        key = digest([key, [tokenizer_digest(one) for one in tokenizers if one is not None]])
     return StudyData(
         train=parts.train,
         validation=parts.validation,
@@ -187,8 +198,8 @@ def prepare(plan: StudyPlan, folder: Path) -> StudyData:
         analysed=analysed,
         other_domain=_other_domain(corpus, parts, plan.corpus, parallel),
         probed=_probed(analysed, plan),
-        tokenizer=load_tokenizer(tokenizers / "source"),
-        target_tokenizer=load_tokenizer(tokenizers / "target") if parallel else None,
+        tokenizer=tokenizers[0],
+        target_tokenizer=tokenizers[1],
         counted=any(objective.needs_counts for objective in objectives),
         parts=parts,
         key=key,
@@ -224,6 +235,10 @@ def _settings(plan: CorpusPlan, parts: Parts) -> dict[str, Any]:
         if settings.pop(name):
             settings[name] = part.digest
     return settings
+
+
+def _read_tokenizers(folder: Path, parallel: bool) -> Tokenizers:
+    return load_tokenizer(folder / "source"), load_tokenizer(folder / "target") if parallel else None
 
 
 def _train_tokenizers(train: Corpus, plan: CorpusPlan, parallel: bool, sentinels: int, folder: Path) -> None:

@@ -28,8 +28,9 @@ from ._plan_sections import (
 from ._probing_plan import ProbingPlan
 from ._settings import build_settings, parse_toml, read_plan
 from ._transplant_plan import TransplantPlan, check_transplants
+from ._tuning_plan import DomainPlan, TunePlan, check_adaptation
 
-PRESETS = ("quick", "laptop", "paper", "replicate", "zoo", "architectures")
+PRESETS = ("quick", "laptop", "paper", "replicate", "zoo", "architectures", "adaptation")
 _RETIRED = "keep_log_spaced"  # of [training], in plans of earlier versions: [checkpoints] says what is kept
 Architectures = Annotated[tuple[str, ...], Limits(filled=True)]
 Variants = Mapping[str, Mapping[str, Any]]
@@ -61,12 +62,15 @@ class StudyPlan:
     transplant: TransplantPlan = field(default_factory=TransplantPlan)
     context: ContextPlan = field(default_factory=ContextPlan)
     probing: ProbingPlan = field(default_factory=ProbingPlan)
+    domain: DomainPlan = field(default_factory=DomainPlan)
+    tune: tuple[TunePlan, ...] = ()  # tables [[tune]], a task each
     engine: EnginePlan = field(default_factory=EnginePlan)
 
     def __post_init__(self) -> None:
         check_settings(self)
         check_plan(self)
         check_transplants(self)
+        check_adaptation(self)
 
     def spec(self, name: str) -> Spec:
         """What a name in the plan stands for: `NAME`, `NAME+VARIANT` with the options of `[variants.VARIANT]`, or
@@ -123,7 +127,7 @@ class StudyPlan:
 
     @classmethod
     def load(cls, source: str | Path) -> "StudyPlan":
-        """The plan in a TOML file, or a preset: quick, laptop, paper, replicate, zoo, architectures.
+        """The plan in a TOML file, or a preset: quick, laptop, paper, replicate, zoo, architectures, adaptation.
 
         Raises:
             UserError: There is no such file or preset, it is no TOML, or a setting is unknown or of the wrong kind.

@@ -1,15 +1,16 @@
 """A finished run, for people and programs."""
 
 import dataclasses
+from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
 
 from infoflow.findings import FINDINGS_TABLE
 from infoflow.flow import Failure
-from infoflow.foundation import UserError
-from infoflow.report import write_report
-from infoflow.results import RunFolder, Tables
+from infoflow.foundation import UserError, shown_by
+from infoflow.report import Figures, Findings, ShownRun, write_report
+from infoflow.results import RunFolder, ShownTables
 
 from ._graph import Graph, graph
 from ._plan import StudyPlan
@@ -33,9 +34,14 @@ class Run:
         return self.folder.path
 
     @property
-    def tables(self) -> Tables:
+    def tables(self) -> ShownTables:
         """The run's tables by name, as data frames."""
-        return self.folder.tables
+        return ShownTables.of(self.folder.tables)
+
+    @cached_property
+    def figures(self) -> Figures:
+        """The report's figures by name, such as `figures["representations/mutual-information"]`; see `Figures`."""
+        return Figures(ShownRun(self.path))
 
     @property
     def findings(self) -> pd.DataFrame:
@@ -48,7 +54,7 @@ class Run:
             raise UserError(
                 f"{self.path} holds no findings. Check the claims on its tables: infoflow findings {self.path}"
             )
-        return self.tables[FINDINGS_TABLE.name]
+        return Findings(self.tables[FINDINGS_TABLE.name])
 
     @property
     def failures(self) -> tuple[Failure, ...]:
@@ -82,5 +88,7 @@ class Run:
         """Write `report.html` anew; its path."""
         return write_report(self.folder)
 
+    _repr_html_ = shown_by("infoflow.report", "run_shown")
+
     def __repr__(self) -> str:
-        return f"Run({str(self.path)!r}, tables: {', '.join(self.tables)})"
+        return f"Run({str(self.path)!r}, {len(self.tables)} tables)\nrun.tables, run.figures, run.findings"

@@ -53,12 +53,12 @@ def task_scores(
     `content_ids` are those of the rows of `data` (`content_ids_of`): measures of the same corpus have the same blocks.
     """
     blocks = block_of(content_ids)
-    unigram = _unigram_losses(objective, training)
+    unigram = unigram_losses(objective, training)
     terms = list(objective.term_weights)
     sums, baseline, counts = (np.zeros((len(terms), NUM_BLOCKS)) for _ in range(3))
     answers = _AnswersByBlock()
     with torch.inference_mode():
-        for rows in _rows_by_block(blocks, data.source.lengths):
+        for rows in rows_by_block(blocks, data.source.lengths):
             batch = data.batch(objective.for_evaluation(), rows, ("evaluation-noise", 0), 0).to(model.device)
             block = blocks[rows[0]]
             losses, guesses = objective.loss(model.module, batch, batch.noise), objective.guesses(batch, unigram)
@@ -119,7 +119,7 @@ def _row(split: str, metric: str, value: float, replicates: np.ndarray, baseline
     return {"split": split, "metric": metric, **estimate(value, replicates, baseline, count), "signature": ""}
 
 
-def _rows_by_block(blocks: np.ndarray, lengths: np.ndarray, sentences: int = 256) -> list[np.ndarray]:
+def rows_by_block(blocks: np.ndarray, lengths: np.ndarray, sentences: int = 256) -> list[np.ndarray]:
     """Rows of one block at a time, by length, so that sums per block need no sums per sentence."""
     batches = []
     for block in np.unique(blocks):
@@ -129,7 +129,7 @@ def _rows_by_block(blocks: np.ndarray, lengths: np.ndarray, sentences: int = 256
     return batches
 
 
-def _unigram_losses(objective: AbstractObjective, training: TrainingData) -> np.ndarray:
+def unigram_losses(objective: AbstractObjective, training: TrainingData) -> np.ndarray:
     """−log p of each token id, from the frequencies of what the objective predicts in training (add-one)."""
     vocabulary = training.vocabulary
     rows = training.source

@@ -3,11 +3,12 @@
 import dataclasses
 import tomllib
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from infoflow.foundation import UserError, as_written, default_settings, read_setting
 
 _LARGEST_PLAN = 1_000_000
+_MOST_TABLES = 1000  # of one name
 
 
 def read_plan(path: Path) -> str:
@@ -58,6 +59,23 @@ def build_settings(cls: type, values: Any, path: str = "") -> Any:
         hint = hints[name]
         if dataclasses.is_dataclass(hint):
             arguments[name] = build_settings(hint, value, f"{path}{name}.")  # type: ignore[arg-type]
+        elif (table := _table_of(hint)) is not None:
+            arguments[name] = _build_tables(table, value, f"{path}{name}")
         else:
             arguments[name] = read_setting(hint, value, f"{path}{name}", defaults.get(name))
     return cls(**arguments)
+
+
+def _table_of(hint: Any) -> type | None:
+    """The dataclass that each item of a list is: of tables that are written [[NAME]]."""
+    items = get_args(hint) if get_origin(hint) is tuple else ()
+    return items[0] if items and dataclasses.is_dataclass(items[0]) else None  # type: ignore[return-value]
+
+
+def _build_tables(cls: type, values: Any, path: str) -> tuple[Any, ...]:
+    if not isinstance(values, list | tuple) or len(values) > _MOST_TABLES:
+        raise UserError(
+            f"{path} must be a list of at most {_MOST_TABLES:,} tables, each written [[{path}]]. "
+            f"Got {as_written(values)}."
+        )
+    return tuple(build_settings(cls, one, f"{path}[{number}].") for number, one in enumerate(values))

@@ -50,7 +50,7 @@ def study(
     what it depends on: the same call after an interruption, or with a changed plan, redoes only what is missing.
 
     Args:
-        plan: A plan, a TOML file, or a preset: quick, laptop, paper, replicate, zoo, architectures.
+        plan: A plan, a TOML file, or a preset: quick, laptop, paper, replicate, zoo, architectures, adaptation.
         out: The run folder.
         num_processes: Stages at a time on this machine; by default as many as the budget of threads (`--threads`, else
             the cores) has room for on a CPU, one on a GPU; under `torchrun` all processes do each stage together.

@@ -37,6 +37,8 @@ from infoflow.training import (
 from ._data import StudyData, prepare
 from ._plan import StudyPlan
 from ._probing import check_tasks
+from ._study_domain import StudyDomain
+from ._study_tasks import StudyTasks
 from ._workbench import Workbench
 
 TRAINED = "trained"  # where the workbench keeps facts of finished trainings
@@ -67,6 +69,8 @@ class StudyModels:
             if self.data.probed is not None:
                 check_tasks(plan.probing, self.data.probed)
             self._write_note()
+        self.tasks = StudyTasks(plan, self.bench.folder, prepared)
+        self.domain = StudyDomain(plan, self.bench.folder, lambda: self.data, prepared)
 
     @cached_property
     def data(self) -> StudyData:

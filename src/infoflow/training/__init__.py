@@ -20,9 +20,14 @@ from ._frozen import FrozenSlices as FrozenSlices
 from ._frozen import frozen_slices as frozen_slices
 from ._hooks import Step as Step
 from ._hooks import TrainingHook as TrainingHook
+from ._index_refresh import IndexRefresh as IndexRefresh
 from ._key import trained_objective as trained_objective
 from ._log import read_log as read_log
 from ._models import build_models as build_models
+from ._query_rows import PassageRows as PassageRows
+from ._query_rows import QueryRows as QueryRows
+from ._query_rows import fact_query_rows as fact_query_rows
+from ._query_rows import query_rows as query_rows
 from ._sampler import LengthBucketSampler as LengthBucketSampler
 from ._sampler import micro_batches as micro_batches
 from ._schedule import learning_rate as learning_rate

@@ -22,15 +22,18 @@ FACTS = "training.json"
 """In every model folder that infoflow trained: what the training took, and its key."""
 _OPTION = "objective "
 INITIAL_WEIGHTS = "initial weights"
+PARENT = "parent"
+"""In the key of a run that continues a model: the digest of that model's weights and configuration."""
 
 
 def run_key(
-    objective: AbstractObjective, config: TrainConfig, data: TrainingData, model: PreTrainedModel
+    objective: AbstractObjective, config: TrainConfig, data: TrainingData, model: PreTrainedModel, parent: str = ""
 ) -> dict[str, Any]:
-    """Everything the final weights follow from, as flat JSON."""
+    """Everything the final weights follow from, as flat JSON; where the model is made of another one, that one too."""
     settings = {name: value for name, value in dataclasses.asdict(config).items() if name not in _FREE}
     settings["betas"] = list(config.betas)
-    options = named_fields(objective)
+    # As they come back from JSON.
+    options = {name: list(v) if isinstance(v, tuple) else v for name, v in named_fields(objective).items()}
     shape = {name: value for name, value in model.config.to_dict().items() if not name.startswith("_")}
     return {
         "objective": objective.name,
@@ -40,6 +43,7 @@ def run_key(
         INITIAL_WEIGHTS: _weights_digest(model),
         "source": _rows_digest(data.source),
         "target": _rows_digest(data.target) if objective.needs_translation else None,
+        **({PARENT: parent} if parent else {}),
     }
 
 
@@ -92,10 +96,13 @@ def _rows_digest(rows: Any) -> str | None:
 
 
 def trained_objective(folder: Path | str) -> AbstractObjective | None:
-    """What the model in `folder` was trained for, with its options; None where no training of infoflow says so."""
+    """What the model in `folder` was trained for, with its options; None where no training of infoflow says so, or it
+    was tuned on a task, which is no objective of pretraining."""
     try:
         key = json.loads((Path(folder) / FACTS).read_text(encoding="utf-8"))["key"]
         options = {name.removeprefix(_OPTION): value for name, value in key.items() if name.startswith(_OPTION)}
+        if "task" in options:  # all objectives of fine-tuning say which, and no others
+            return None
         return make_objective(key["objective"], **options)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -7,16 +7,21 @@ from ._config import TrainConfig
 
 
 def make_optimizer(module: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
-    """AdamW with decoupled decay, on every parameter or on matrices only (`decay_norms`)."""
-    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    scaled = [parameter for parameter in parameters if rate_scale(parameter) != 1.0]
-    parameters = [parameter for parameter in parameters if rate_scale(parameter) == 1.0]
-    plain = [] if config.decay_norms else [parameter for parameter in parameters if parameter.ndim < 2]
-    decayed = [parameter for parameter in parameters if config.decay_norms or parameter.ndim >= 2]
-    groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": plain, "weight_decay": 0.0}]
-    groups += [{"params": [one], "weight_decay": 0.0, "rate_scale": rate_scale(one)} for one in scaled]
+    """AdamW with decoupled decay, on every parameter or on matrices only (`decay_norms`).
+
+    A parameter with a rate of its own (see `rate_scale`) is not decayed, unless it says so: `decays_too`.
+    """
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {(1.0, config.weight_decay): [], (1.0, 0.0): []}
+    for parameter in module.parameters():
+        if parameter.requires_grad:
+            key = rate_scale(parameter), _weight_decay(parameter, config)
+            groups.setdefault(key, []).append(parameter)
     return torch.optim.AdamW(
-        [group for group in groups if group["params"]],
+        [
+            {"params": parameters, "weight_decay": decay, **({} if scale == 1.0 else {"rate_scale": scale})}
+            for (scale, decay), parameters in groups.items()
+            if parameters
+        ],
         lr=config.learning_rate,
         betas=config.betas,
         eps=config.epsilon,
@@ -26,8 +31,13 @@ def make_optimizer(module: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
 
 def rate_scale(parameter: nn.Parameter) -> float:
     """A parameter's own multiple of the learning rate, where it has one (`parameter.rate_scale`): gates learn faster
-    than weights."""
+    than weights, lower layers slower than upper ones."""
     return float(getattr(parameter, "rate_scale", 1.0))
+
+
+def _weight_decay(parameter: nn.Parameter, config: TrainConfig) -> float:
+    decayed = rate_scale(parameter) == 1.0 or getattr(parameter, "decays_too", False)
+    return config.weight_decay if decayed and (config.decay_norms or parameter.ndim >= 2) else 0.0
 
 
 def optimizer_state(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -65,12 +65,14 @@ def train(
     validation: TrainingData | None = None,
     hooks: Sequence[TrainingHook] = (),
     snapshots: SnapshotPlan | None = None,
+    parent: str = "",
 ) -> TrainResult:
     """Train `model` in place and leave checkpoints, `log.jsonl` and the final model under `out`.
 
     Where the objective exports a part of the model, checkpoints and the final folder are models of that part, and the
     weights of the other parts lie beside it (`rest.safetensors`). The weights that `snapshots` asks for are kept under
     `out/snapshots`, for measuring; they change nothing of the training. One that is there already must be met again.
+    `parent` is the digest of the model that `model` was made of; it stands in the final folder's `training.json`.
 
     Called again with the same arguments after an interruption or a kill, it continues from the newest checkpoint and
     ends with the weights of an uninterrupted run, bit for bit (on the same hardware, with as many processes and
@@ -81,7 +83,7 @@ def train(
             there gives other weights now.
         TrainingInterrupted: SIGTERM or Ctrl-C came; the state is saved.
     """
-    run = _Run(objective, config, data, model, Path(out), validation, hooks, snapshots)
+    run = _Run(objective, config, data, model, Path(out), validation, hooks, snapshots, parent)
     # Dropout is seeded before every forward pass; the caller's own random state comes back afterwards.
     with torch.random.fork_rng():
         return run.result() or run.train()
@@ -100,6 +102,7 @@ class _Run:
         validation: TrainingData | None,
         hooks: Sequence[TrainingHook],
         snapshots: SnapshotPlan | None,
+        parent: str,
     ) -> None:
         lengths = data.source.lengths
         self.sampler = LengthBucketSampler(lengths, config.seed, config.batch_tokens, config.batch_sentences)
@@ -107,7 +110,7 @@ class _Run:
         self.config = dataclasses.replace(config, updates=updates)
         self.objective, self.data, self.model, self.out = objective, data, model, out
         self.validation, self.hooks = validation, hooks
-        self.state = TrainingState(key=run_key(objective, config, data, model))
+        self.state = TrainingState(key=run_key(objective, config, data, model, parent))
         self.checkpoints = Checkpoints(out / "checkpoints", objective.exported)
         self.snapshots = self._writer(snapshots) if snapshots else None
         self.accelerator = make_accelerator(config.device)

@@ -4,7 +4,10 @@ from ._align import Align as Align
 from ._check import Check as Check
 from ._choose_heads import ChooseHeads as ChooseHeads
 from ._compare import Compare as Compare
+from ._count_leakage import CountLeakage as CountLeakage
 from ._course import Course as Course
+from ._domain_loss import MeasureDomain as MeasureDomain
+from ._inside_tuned import InsideTuned as InsideTuned
 from ._keep import Keep as Keep
 from ._loaded_once import LoadedOnce as LoadedOnce
 from ._match import MATCH as MATCH
@@ -21,9 +24,11 @@ from ._prune import Prune as Prune
 from ._record import CompareRecordings as CompareRecordings
 from ._record import Record as Record
 from ._retrain import Retrain as Retrain
+from ._specialise import Specialise as Specialise
 from ._stage import AbstractStage as AbstractStage
 from ._train import Train as Train
 from ._transplant import Transplant as Transplant
+from ._tune import Tune as Tune
 from ._weigh import WeighCheckpoint as WeighCheckpoint
 
 STAGES: tuple[type[AbstractStage], ...] = (
@@ -42,5 +47,10 @@ STAGES: tuple[type[AbstractStage], ...] = (
     MatchModel,
     MeasureCheckpoint,
     Course,
+    Specialise,
+    MeasureDomain,
+    CountLeakage,
+    Tune,
+    InsideTuned,
 )
 """Those of a study, each behind what it needs; before the last one, which checks the findings on all their tables."""

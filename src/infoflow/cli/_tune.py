@@ -1,0 +1,223 @@
+"""`infoflow tune`."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from ._measuring import Tokenizer, run_name
+from ._options import limited, numbers_in
+from ._session import Device, Out, Session, TextColumn, run_folder, working
+from ._settings import changed
+from ._show import estimate, show, show_path, show_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from infoflow.adaptation import TaskData, TuneConfig, Tuned
+    from infoflow.models import Model
+
+_KIND = "tune"
+_UNTRAINED = "untrained"
+Part = Annotated[str | None, Parameter(show_default=False)]
+Column = Annotated[str | None, Parameter(show_default=False)]
+
+
+def tune(
+    model: str,
+    /,
+    *,
+    train: Annotated[
+        str,
+        Parameter(
+            help="Labelled examples: label and text (and second text) between tabs, a word and its tag a line, .jsonl, "
+            ".csv, .parquet, SQuAD's .json; .gz too; or hf:NAME:SPLIT."
+        ),
+    ],
+    dev: Part = None,
+    test: Part = None,
+    task: Annotated[str | None, Parameter(help="Its name in tables and folders. Default: that of the folder.")] = None,
+    shape: Literal["classification", "regression", "tagging", "span", "choice", "generation"] | None = None,
+    text_column: TextColumn = None,
+    second_column: Column = None,
+    label_column: Column = None,
+    tags: Column = None,
+    method: Literal["full", "frozen", "top", "decay", "lora"] = "full",
+    rates: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
+    seeds: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
+    examples: Annotated[int, Parameter(converter=limited("CountOrNone"))] = 0,
+    epochs: Annotated[int, Parameter(converter=limited("Count"))] = 4,
+    controls: Annotated[bool, Parameter(negative=())] = False,
+    from_scratch: Annotated[bool, Parameter(negative=())] = False,
+    tokenizer: Tokenizer = None,
+    settings: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--set",
+            negative=(),
+            show_default=False,
+            help="Change another setting, such as --set tune.rank=16 or tune.max_length=64. May be repeated.",
+        ),
+    ] = (),
+    device: Device = None,
+    out: Out = None,
+    session: Session = Session(),  # noqa: B008 (frozen)
+) -> None:
+    """Tune a model for a labelled task, with several seeds: plain Hugging Face folders, and how well they do.
+
+    The learning rate is the one of a few that does best on dev with the first seed; test is looked at once.
+
+    Args:
+        model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub.
+        dev: Examples that the learning rate is chosen on. Default: split off training.
+        test: Examples that are reported. Default: split off training.
+        shape: What is asked. Default: read off the file.
+        second_column: Column of the second text of a pair, in a table.
+        label_column: Column of the label, in a table.
+        tags: Column of the words' tags, where there are several.
+        method: All weights; the head on a frozen body; head and upper layers; lower layers slower; low-rank adapters.
+        rates: Learning rates to choose among, separated by commas. Default: four that suit the method.
+        seeds: Of head, data order and dropout, separated by commas. Default: 0,1,2.
+        examples: To train on at most, the same ones for every model, with each class's share; 0 takes all.
+        epochs: Passes over the training examples.
+        controls: Tune on shuffled labels too, and the same architecture with random weights.
+        from_scratch: Tune the same architecture with random weights too.
+    """
+    with working(session):
+        from infoflow.adaptation import TuneConfig, load_task
+        from infoflow.models import load_model
+
+        folder = run_folder(out, run_name("tune", model, *([task] if task else [])))
+        config = TuneConfig(
+            method=method,
+            learning_rates=numbers_in("--rates", rates, float),
+            seeds=numbers_in("--seeds", seeds or ("0,1,2",), int),
+            examples=examples,
+            epochs=epochs,
+            device=device or "auto",
+        )
+        config = changed(config, "tune", settings)
+        columns = {"text": text_column, "second": second_column, "label": label_column}
+        data = load_task(
+            task or _name(train),
+            train=train,
+            dev=dev,
+            test=test,
+            shape=shape,
+            tags=tags,
+            **{name: column for name, column in columns.items() if column},
+        )
+        _begin(folder, model, data, config)
+        loaded = load_model(model, tokenizer, device or "auto")
+        arms = _arms(loaded, config, controls, from_scratch)
+        tuned = {label: _tuned(one, data, each, folder, label) for label, (one, each) in arms.items()}
+        shutil.rmtree(folder / "features", ignore_errors=True)
+        tables = _written(folder, model, tuned)
+        _show(tuned, data)
+        show_path("Models", folder / "models")
+        show_path("Tables", tables)
+
+
+def _name(train: str) -> str:
+    """The task's name: that of the folder of a file called train, else of the file."""
+    path = Path(train)
+    stem = path.name.split(".")[0] if not train.startswith("hf:") else train.split(":")[1].rpartition("/")[2]
+    return path.absolute().parent.name if stem in ("train", "training") else stem
+
+
+def _begin(folder: Path, model: str, data: "TaskData", config: "TuneConfig") -> None:
+    from infoflow.foundation import UserError, provenance
+    from infoflow.results import RunFolder
+
+    run = RunFolder(folder)
+    if (kind := run.read().get("kind", _KIND)) != _KIND:
+        raise UserError(f"{folder} was written by infoflow {kind}. Choose another --out.")
+    plan = {"model": model, "task": data.name, "left_out": dict(data.left_out), "tune": config.key()}
+    run.update(kind=_KIND, title=f"Tuned for {data.name}", plan=plan, provenance=provenance())
+
+
+def _arms(
+    model: "Model", config: "TuneConfig", controls: bool, from_scratch: bool
+) -> "dict[str, tuple[Model, TuneConfig]]":
+    """What is tuned, and how: the model, and what it is compared with."""
+    from infoflow.studies import untrained
+
+    arms = {"": (model, config)}
+    if controls:
+        arms["shuffled labels"] = (model, replace(config, control="shuffled-labels"))
+    if controls or from_scratch:
+        arms[_UNTRAINED] = (untrained(model, seed=0), config)
+    return arms
+
+
+def _tuned(model: "Model", data: "TaskData", config: "TuneConfig", folder: Path, label: str) -> "Tuned":
+    from infoflow.adaptation import tune as tuned
+
+    home = folder / (_UNTRAINED if label == _UNTRAINED else "models")
+    return tuned(model, data, config, home, features=folder / "features")
+
+
+def _written(folder: Path, model: str, tuned: "dict[str, Tuned]") -> Path:
+    """Scores and answers of all, under the name of the model that they began from."""
+    import pandas as pd
+
+    from infoflow.adaptation import TASK_ANSWERS, TASK_SCORES
+    from infoflow.flow import MODEL
+    from infoflow.results import RunFolder
+
+    tables = RunFolder(folder).tables
+    names = {label: f"{model} ({_UNTRAINED})" if label == _UNTRAINED else model for label in tuned}
+    scores = [one.scores.assign(model=names[label]) for label, one in tuned.items()]
+    answers = [one.answers.assign(model=names[label]) for label, one in tuned.items()]
+    tables.write(pd.concat(answers, ignore_index=True), TASK_ANSWERS.with_keys(MODEL))
+    return tables.write(pd.concat(scores, ignore_index=True), TASK_SCORES.with_keys(MODEL)).parent
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _show(tuned: "dict[str, Tuned]", data: "TaskData") -> None:
+    """Print the scores on test, the mean over seeds, and each seed's main metric."""
+    first = next(iter(tuned.values()))
+    sizes = f"{len(first.train):,} to train, {len(data.dev):,} to choose, {len(data.test):,} to test"
+    columns = ["metric", *(["tuned"] if len(tuned) > 1 else []), "test [95% interval]", "baseline", "dev", "rate"]
+    metrics = list(dict.fromkeys(first.scores["metric"]))
+    rows = [
+        [metric, *([label or "model"] if len(tuned) > 1 else []), *_cells(one.scores, metric)]
+        for metric in metrics
+        for label, one in tuned.items()
+    ]
+    show_table(columns, rows, f"{data.name} ({data.shape}), mean over {len(first.models)} seeds: {sizes}")
+    show()
+    chosen = first.scores[first.scores["main"]]
+    listed = [
+        [str(row["tuning_seed"]), row["part"], row["metric"], estimate(row["value"], row["low"], row["high"])]
+        for row in chosen.to_dict("records")
+    ]
+    show_table(["seed", "part", "metric", "value [95% interval]"], listed, "Each seed")
+    show()
+
+
+def _cells(scores: "pd.DataFrame", metric: str) -> list[str]:
+    test = scores[(scores["metric"] == metric) & (scores["part"] == "test")]
+    dev = scores[(scores["metric"] == metric) & (scores["part"] == "dev")]
+    value, low, high = _over_seeds(test.to_dict("records"))
+    rates = ", ".join(f"{rate:g}" for rate in dict.fromkeys(test["learning_rate"]))
+    return [estimate(value, low, high), f"{test['baseline'].mean():.3f}", f"{dev['value'].mean():.3f}", rates]
+
+
+def _over_seeds(rows: Sequence[dict[str, Any]]) -> tuple[float, float, float]:
+    """The mean of a metric with its interval over seeds and examples; of one seed its own."""
+    import numpy as np
+
+    from infoflow.foundation import interval_over_seeds
+
+    if len(rows) == 1:
+        return rows[0]["value"], rows[0]["low"], rows[0]["high"]
+    values = np.array([row["value"] for row in rows])
+    replicates = np.array([row["replicates"] for row in rows], dtype=float)
+    ends = interval_over_seeds([(row["tuning_seed"],) for row in rows], values, replicates)
+    return float(values.mean()), ends.low, min(ends.high, 1.0)  # every metric is 1 at best

@@ -1,0 +1,147 @@
+"""The tasks that a study's models are tuned for: read once, and known to other processes by what keys depend on."""
+
+import json
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from infoflow.adaptation import Shape, TaskData, built_in_task, load_task
+from infoflow.architectures import Layout
+from infoflow.flow import first_then_others, is_first, wait_for_all
+from infoflow.foundation import SilentDisplay, atomic_write, current_display, digest, use_display, version
+from infoflow.objectives import AbstractObjective
+from infoflow.results import Recipe
+
+from ._plan import StudyPlan
+from ._tuning_plan import TunePlan
+
+_VERSION = 1  # raise when the same plan gives other tasks
+_NOTE = "tasks.json"
+_READS: tuple[Layout, ...] = (
+    *("encoder", "encoder-pair", "encoder-spans", "generator-discriminator", "student-teacher"),
+    *("decoder", "encoder-decoder", "bidirectional-pair"),
+)
+"""Layouts with a stack that reads text; of encoder and decoder the encoder is tuned, of two directions the forward."""
+_WRITES: tuple[Layout, ...] = ("decoder", "encoder-decoder", "bidirectional-pair")
+_CAUSAL: tuple[Layout, ...] = ("decoder", "bidirectional-pair")
+_NO_CHOICE = ("gpt2", "t5")  # families without a head for it in transformers
+
+
+class StudyTasks:
+    """The tasks of a plan.
+
+    `prepared`: another process of the same study has read them and has left what keys depend on.
+    """
+
+    def __init__(self, plan: StudyPlan, folder: Path, prepared: bool) -> None:
+        self._plan, self._path = plan, folder / _NOTE
+        self._read: dict[str, TaskData] = {}
+        self._prepared, self._told = prepared, set[str]()
+        self._note = _known(self._path, self._of) if prepared else {}
+        if self._note or not plan.tune:
+            return
+        self._note = {asked.name: _facts(self.data(asked)) for asked in plan.tune}
+        if is_first():
+            folder.mkdir(parents=True, exist_ok=True)
+            with atomic_write(self._path) as temporary:
+                temporary.write_text(json.dumps({"of": self._of, "tasks": self._note}), encoding="utf-8")
+        wait_for_all()
+
+    @cached_property
+    def _of(self) -> str:
+        asked = [[one.name, one.train, one.dev, one.test, one.shape, one.columns, one.size] for one in self._plan.tune]
+        return digest([version("infoflow"), _VERSION, asked])
+
+    def data(self, asked: TunePlan) -> TaskData:
+        """The parts of a task."""
+        if asked.name not in self._read:
+            silent = use_display(SilentDisplay()) if asked.name in self._note else nullcontext()  # it was told of once
+            with silent:
+                self._read[asked.name] = first_then_others(lambda: _task_data(asked))
+        return self._read[asked.name]
+
+    def named(self, name: str) -> TunePlan:
+        """The table of the plan that asks for a task."""
+        return next(asked for asked in self._plan.tune if asked.name == name)
+
+    def digest(self, asked: TunePlan) -> str:
+        """Of the content of all parts."""
+        return self._note[asked.name]["digest"]
+
+    def shape(self, asked: TunePlan) -> Shape:
+        """What is asked."""
+        return self._note[asked.name]["shape"]
+
+    def sizes(self, asked: TunePlan) -> list[int]:
+        """Numbers of training examples, each once, 0 for all; those that the task does not have are left out, told."""
+        have = self._note[asked.name]["train"]
+        sizes = [0 if size == have else size for size in asked.examples]
+        if beyond := [size for size in sizes if size > have]:
+            self.tell(f"{asked.name} has {have:,} training examples: none is tuned on {', '.join(map(str, beyond))}.")
+        return [size for size in dict.fromkeys(sizes) if size <= have] or [0]
+
+    def fitting(self, asked: TunePlan, recipes: Sequence[Recipe]) -> list[Recipe]:
+        """Of these recipes those whose models can be tuned for the task; which are left out is told."""
+        shape, plan = self.shape(asked), self._plan
+        wanted = [one for one in recipes if not asked.objectives or one.objective.label in asked.objectives]
+        found = [one for one in wanted if fits_task(shape, one, plan.objective(one.objective.label))]
+        if left := dict.fromkeys(one.name.partition("/")[0] for one in wanted if one not in found):
+            what = "that writes text" if shape == "generation" else f"that can be asked for a {shape}"
+            self.tell(f"{asked.name}: a model {what} is tuned. Left out: {', '.join(left)}.")
+        return found
+
+    def tell(self, note: str) -> None:
+        """Say something once, and in the first process of a study alone."""
+        if note not in self._told and not self._prepared:
+            current_display().note(note)
+        self._told.add(note)
+
+    def share(self, asked: TunePlan, size: int) -> float:
+        """Training examples of a size, in thousands."""
+        return (size or self._note[asked.name]["train"]) / 1000
+
+
+def fits_task(shape: Shape, recipe: Recipe, objective: AbstractObjective) -> bool:
+    """Whether a model of the recipe can be tuned for tasks of the shape: one that writes for generation, one that reads
+    for the others; one that sees no later token knows at no word where an answer begins, and at the first token, off
+    which multiple choice is read, nothing."""
+    layout, family = objective.layout, recipe.architecture.name
+    if layout not in _READS or family == "elmo":
+        return False
+    if shape == "generation":
+        return layout in _WRITES
+    if shape in ("span", "choice") and layout in _CAUSAL:
+        return False
+    return shape != "choice" or family not in _NO_CHOICE
+
+
+def unlabelled(data: TaskData) -> list[str]:
+    """The texts of the training part, each once, without their labels: what a task-adaptive phase reads."""
+    corpus = data.train
+    columns = [name for name in ("text", "second", "question") if name in corpus.columns]
+    return list(dict.fromkeys(text for name in columns for text in corpus.column(name) if text))
+
+
+def _task_data(asked: TunePlan) -> TaskData:
+    if not asked.train:
+        return built_in_task(asked.name, asked.size)
+    parts = {"train": asked.train, "dev": asked.dev or None, "test": asked.test or None}
+    return load_task(asked.name, **parts, shape=asked.shape or None, **asked.named_columns)  # type: ignore[arg-type]
+
+
+def _facts(data: TaskData) -> dict[str, Any]:
+    parts = (data.train, data.dev, data.test)
+    columns = [sorted(part.columns) for part in parts]
+    content = [data.shape, data.labels, [part.digest for part in parts], columns]
+    return {"digest": digest(content), "shape": data.shape, "train": len(data.train)}
+
+
+def _known(path: Path, of: str) -> dict[str, Any]:
+    """What the note holds; nothing where there is none, or a damaged one, or one of another plan."""
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        return facts["tasks"] if facts["of"] == of else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}

@@ -1,0 +1,114 @@
+"""`train_further`: any objective continued from any model that it fits, on another corpus."""
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+from infoflow.adaptation import Parent, extend_vocabulary, load_parent
+from infoflow.corpus import Corpus
+from infoflow.flow import is_first
+from infoflow.foundation import UserError, current_display, provenance
+from infoflow.objectives import AbstractObjective
+from infoflow.results import RunFolder
+from infoflow.training import train, usable_device
+
+from ._clock import wall_clock
+from ._data import Tokenizers, prepare
+from ._plan import StudyPlan
+from ._plan_sections import ContextPlan, PruningPlan
+from ._probing_plan import ProbingPlan
+from ._study import only_one
+from ._train_model import TrainedModel
+from ._transplant_plan import TransplantPlan
+
+_KIND = "train-further"
+_COPIES = 10  # passes of pairs over the training text, as of a study's models
+
+
+def train_further(
+    objective: str,
+    start: str | Path,
+    plan: StudyPlan | Path | str = "quick",
+    seed: int = 0,
+    out: Path | str | None = None,
+    new_tokens: int = 0,
+) -> TrainedModel:
+    """Train a model on with an objective of the plan, on the plan's corpus, in the folder `out`.
+
+    Its tokenizer stays; the optimiser begins anew, with the plan's schedule and warm-up. Called twice in a row it makes
+    two phases: first the domain, then the unlabelled texts of a task. An interrupted call is continued by the same
+    call.
+
+    Args:
+        objective: Of a model of the same kind: masked-lm of an encoder with its head, causal-lm of a decoder, ...
+        start: A model of a study, or any Hugging Face folder or name.
+        plan: Corpus, training and, where the model has no limit of its own, `model.positions`.
+        seed: Of data order, noise and dropout.
+        out: The folder; the model lies in `out/model`. Default: `runs/further/` and the objective.
+        new_tokens: How many tokens are learned on the corpus and added (`extend_vocabulary`); each begins as the mean
+            of the pieces that it was written with, and the old ones keep their ids.
+
+    Raises:
+        UserError: Objective and model do not fit, or the plan, the corpus or the folder does not allow it.
+    """
+    plan = _alone(plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan), objective, seed)
+    asked = plan.objective(objective)
+    run = RunFolder(out or Path("runs") / "further" / objective)
+    if not run.path.exists():
+        usable_device(plan.training.device)
+    parent = load_parent(start, asked, plan.model.positions)
+    with only_one(run):
+        kind = run.read().get("kind", _KIND)
+        if kind != _KIND:
+            raise UserError(f"{run.path} holds a run of another kind ({kind}). Choose another --out.")
+        if is_first() and not run.read():
+            facts = {"start": Path(str(start)).name, "parent": parent.digest, "new_tokens": new_tokens}
+            run.update(kind=_KIND, title=plan.title, plan=plan.to_json(), provenance=provenance(), **facts)
+        with wall_clock(run, save=is_first()):
+            return _trained(asked, parent, plan, seed, run, new_tokens)
+
+
+def _trained(
+    objective: AbstractObjective, parent: Parent, plan: StudyPlan, seed: int, run: RunFolder, new_tokens: int
+) -> TrainedModel:
+    extended = [parent]
+
+    def tokenizers(text: Corpus) -> Tokenizers:
+        if new_tokens:
+            extended.append(with_new_tokens(parent, text, objective, new_tokens))
+        return extended[-1].tokenizer, extended[-1].target_tokenizer
+
+    data = prepare(plan, run.path / "work", tokenizers)
+    model, reads = extended[-1].module, plan.reads(objective)
+    result = train(
+        objective,
+        dataclasses.replace(plan.training, seed=seed),
+        data.arranged(data.train, parent.positions, objective, reads, _COPIES),
+        model,
+        run.path,
+        validation=data.arranged(data.validation, parent.positions, objective, reads),
+        parent=parent.digest,
+    )
+    losses = result.validation_losses
+    facts: dict[str, Any] = {name: getattr(result, name) for name in ("updates", "source_tokens", "seconds")}
+    facts["parameters"] = sum(parameter.numel() for parameter in model.parameters())
+    facts["validation_loss"] = objective.weighted(losses) if losses else math.nan
+    return TrainedModel(folder=result.model, facts=facts)
+
+
+def with_new_tokens(parent: Parent, text: Corpus, objective: AbstractObjective, num: int) -> Parent:
+    """The parent with up to `num` tokens more, learned on `text`."""
+    vocabulary = extend_vocabulary(parent.tokenizer, text.column("text"), num)
+    current_display().note(
+        f"{len(vocabulary.pieces):,} tokens were learned on {text.name} and added; each begins as the mean of its "
+        "pieces."
+    )
+    return parent.extended(vocabulary, objective)
+
+
+def _alone(plan: StudyPlan, objective: str, seed: int) -> StudyPlan:
+    """The plan without what names other objectives."""
+    others: dict[str, Any] = {"pairs": (), "pruning": PruningPlan(), "transplant": TransplantPlan()}
+    others |= {"context": ContextPlan(), "probing": ProbingPlan(), "architectures": ("bert",)}
+    return dataclasses.replace(plan, objectives=(objective,), seeds=(seed,), **others)

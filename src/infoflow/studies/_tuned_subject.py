@@ -1,0 +1,153 @@
+"""What a study tunes: a model of it, trained or not, as it is or specialised, for a task in one way."""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from infoflow.adaptation import TuneConfig
+from infoflow.foundation import digest
+from infoflow.models import Model
+from infoflow.results import Recipe, Subject
+
+from ._specialised import Specialised, specialised
+from ._study_domain import AS_IS
+from ._study_models import StudyModels
+from ._tuning_plan import TunePlan
+
+FULL, FROZEN, SHUFFLED, UNTRAINED = "full", "frozen", "shuffled-labels", "untrained"
+_TUNING, _FEATURES = "tuning", "tuning-features"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TunedSubject:
+    """One pretrained model × task × method × size × control; all seeds of tuning."""
+
+    models: StudyModels
+    subject: Subject
+    special: Specialised | None  # None: as the study pretrained it
+    asked: TunePlan
+    method: str
+    examples: int  # 0: all
+    control: str = ""
+
+    @property
+    def strategy(self) -> str:
+        return self.special.strategy if self.special else AS_IS
+
+    @property
+    def inside(self) -> bool:
+        """Whether what tuning did to layers and heads is looked at, so that the tuned models stay."""
+        return self.plain and self.asked.inside
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is a pretrained model as it is, tuned in full on all examples."""
+        how = (self.method, self.examples, self.control, self.strategy, self.subject.trained)
+        return how == (FULL, 0, "", AS_IS, True)
+
+    @property
+    def config(self) -> TuneConfig:
+        device = self.models.plan.training.device
+        return self.asked.config(self.method, self.examples, self.control, device)
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        size = f"{self.examples:,} examples" if self.examples else ""
+        untrained = "" if self.subject.trained else "from scratch"
+        special = self.strategy if self.special else ""
+        details = [one for one in (special, untrained, self.method, size, self.control) if one]
+        return f"{self.subject.name} for {self.asked.name} ({', '.join(details)})"
+
+    @cached_property
+    def model_key(self) -> str:
+        """What the pretrained weights depend on; models that are not trained are the same for many objectives."""
+        if self.special is not None:
+            return self.special.key
+        if self.subject.trained:
+            return self.models.train_key(self.subject.recipe)
+        return self.models.states_key(self.subject)
+
+    @cached_property
+    def key(self) -> str:
+        """What the tuned models depend on."""
+        config = self.config
+        return digest(
+            [self.model_key, self.models.tasks.digest(self.asked), config.key(), config.seeds, config.answers]
+        )
+
+    @property
+    def folder(self) -> Path:
+        """Where `tune` works, and leaves its models."""
+        return self.models.bench.path(_TUNING, self.key)
+
+    @property
+    def features(self) -> Path:
+        """Where what a frozen body computes is kept for the next task."""
+        return self.models.bench.path(_FEATURES, self.model_key)
+
+    def load(self) -> Model:
+        """The pretrained model."""
+        return self.special.load() if self.special else self.models.load(self.subject)
+
+    def tuned_columns(self, shape: str, examples: int) -> dict[str, Any]:
+        """Its values in the columns of `TUNED`."""
+        return {
+            "task": self.asked.name,
+            "shape": shape,
+            "strategy": self.strategy,
+            "method": self.method,
+            "examples": examples,
+            "control": self.control,
+        }
+
+    def columns(self) -> dict[str, Any]:
+        """Its values in the key columns of tables: those of the pretrained model."""
+        return self.subject.keys()
+
+
+def tuned_subjects(models: StudyModels) -> Iterator[TunedSubject]:
+    """All that a plan asks for, task by task and model by model; at the end the frozen ones, of a model behind each
+    other."""
+    plan = models.plan
+    every = [one for asked in plan.tune for one in _of_task(models, asked)]
+    yield from (one for one in every if one.method != FROZEN)
+    yield from sorted((one for one in every if one.method == FROZEN), key=lambda one: (one.subject.name, one.model_key))
+
+
+def _of_task(models: StudyModels, asked: TunePlan) -> Iterator[TunedSubject]:
+    tasks = models.tasks
+    recipes, sizes = tasks.fitting(asked, models.plan.recipes()), tasks.sizes(asked)
+    for recipe in recipes:
+        for one in _pretrained(models, recipe, asked):
+            for method in asked.methods:
+                yield from (dataclasses.replace(one, method=method, examples=size) for size in sizes)
+        yield from _controls(models, recipe, asked, sizes)
+
+
+def _pretrained(models: StudyModels, recipe: Recipe, asked: TunePlan) -> Iterator[TunedSubject]:
+    """The model as it is, and as it was specialised: of a phase "task" in the texts of this one."""
+    first = TunedSubject(
+        models=models, subject=Subject(recipe=recipe), special=None, asked=asked, method=FULL, examples=0
+    )
+    yield first
+    if models.plan.domain.on and recipe in models.domain.recipes:
+        found = specialised(models, recipe)
+        for strategy in dict.fromkeys(one.strategy for one in found):
+            own = [one for one in found if one.strategy == strategy and (one.task is None or one.task is asked)]
+            if own:
+                yield dataclasses.replace(first, special=own[-1])
+
+
+def _controls(models: StudyModels, recipe: Recipe, asked: TunePlan, sizes: list[int]) -> Iterator[TunedSubject]:
+    """The untrained model on all sizes, which is learning the task from scratch; and labels that changed places."""
+    trained = Subject(recipe=recipe)
+    shared: dict[str, Any] = {"models": models, "special": None, "asked": asked, "method": FULL}
+    if UNTRAINED in asked.controls:
+        for size in sizes:
+            yield TunedSubject(subject=trained.before_training(), examples=size, **shared)
+    if SHUFFLED in asked.controls:
+        yield TunedSubject(subject=trained, examples=0, control=SHUFFLED, **shared)

@@ -1,0 +1,69 @@
+"""Train a model of a study on in its domain, or one from scratch there."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from infoflow.flow import agree
+from infoflow.foundation import digest
+
+from .._specialised import Specialised, specialised
+from .._study_domain import SCRATCH
+from .._study_models import StudyModels
+from ._record import training_estimate
+from ._stage import AbstractStage
+from ._train import train_stage_key
+
+_DONE = "specialised"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Specialise(AbstractStage):
+    """One phase of one model."""
+
+    kind = "specialise"
+    model: Specialised
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[Specialise]":
+        """For each model of the domain all phases, each behind the one before."""
+        if not models.plan.domain.on:
+            return []
+        return [cls.of(one) for recipe in models.domain.recipes for one in specialised(models, recipe)]
+
+    @classmethod
+    def of(cls, model: Specialised) -> "Specialise":
+        """The stage of a model, behind what it begins from."""
+        if model.strategy == SCRATCH:
+            return cls(model=model)
+        earlier = specialise_key(model.before) if model.before else train_stage_key(model.models, model.recipe)
+        return cls(model=model, needs=(earlier,))
+
+    @property
+    def estimate(self) -> float:
+        plan = self.model.models.plan
+        return training_estimate(self.model.recipe) * self.model.config.updates / plan.training.updates
+
+    @cached_property
+    def key(self) -> str:
+        return specialise_key(self.model)
+
+    @property
+    def label(self) -> str:
+        return f"specialise {self.model.name}"
+
+    def is_done(self) -> bool:
+        there = (self.model.folder / "model" / "model.safetensors").is_file()
+        return agree(there and self.model.models.bench.done(_DONE, self.model.key))
+
+    def run(self) -> dict[str, Any]:
+        bench = self.model.models.bench
+        if not self.is_done():
+            bench.remove(_DONE, self.model.key)  # the weights are gone
+        return bench.facts(_DONE, self.model.key, self.model.train)
+
+
+def specialise_key(model: Specialised) -> str:
+    """Key of the stage: two recipes may come to the same weights."""
+    return digest(["specialise", model.key, model.name])

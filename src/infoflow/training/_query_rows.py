@@ -1,0 +1,148 @@
+"""Rows for training with passages: queries with their spans and their gold passage; passages by their sentences."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from infoflow.corpus import Corpus, Encoded, FactWorld, fact_corpus
+from infoflow.foundation import UserError, current_display, digest
+from infoflow.objectives import Example
+from infoflow.retrieval import NULL, Library, salient_spans
+
+
+class QueryRows:
+    """Masked queries to be: `ExampleRows` of a sentence with the token ranges of its spans, its gold passage, and the
+    passages that it must not read."""
+
+    def __init__(
+        self,
+        encoded: Encoded,
+        rows: np.ndarray,
+        spans: Sequence[np.ndarray],
+        gold: np.ndarray,
+        excluded: Sequence[Sequence[int]],
+        library: str = "",
+    ) -> None:
+        """
+        Args:
+            encoded: The sentences.
+            rows: Which of them are queries.
+            spans: First token and end of each span of these, int64 (span, 2); none: any token may be asked for.
+            gold: The passage that answers each, −1 where none does.
+            excluded: Passages that each must not read.
+            library: Digest of the passages.
+        """
+        self._encoded, self._rows, self._spans = encoded, rows, spans
+        self._gold = np.asarray(gold, dtype=np.int64)
+        self._excluded = [np.array(sorted(one), dtype=np.int64) for one in excluded]
+        self.sentence_ids: np.ndarray = encoded.sentence_ids[rows]
+        self.lengths: np.ndarray = encoded.lengths[rows]
+        marks = [[span.tolist(), out.tolist()] for span, out in zip(spans, self._excluded, strict=True)]
+        self.digest = digest(["queries", self._gold.tolist(), digest(marks), library])
+
+    def row(self, index: int) -> np.ndarray:
+        """Token ids of one query, specials included."""
+        return self._encoded.row(int(self._rows[index]))
+
+    def example(self, index: int) -> Example:
+        """The query with what is known of it."""
+        labels = {
+            "spans": self._spans[index],
+            "gold": np.array(self._gold[index]),
+            "excluded": self._excluded[index],
+        }
+        return Example(texts=(np.asarray(self.row(index), dtype=np.int64),), labels=labels)
+
+
+def fact_query_rows(world: FactWorld, tokenizer: Any, library: Library) -> QueryRows:
+    """The training text of a world: each object is what is asked for, the fact's passage its gold one; of a sentence of
+    the language any word is, and no passage helps."""
+    corpus = fact_corpus(world)
+    facts = [-1 if label is None else int(label) for label in corpus.column("label")]
+    gold = np.array([NULL if fact < 0 else world.gold(world.facts[fact]) for fact in facts])
+    return query_rows(corpus, tokenizer, library, gold, keep_spanless=True)
+
+
+def query_rows(
+    corpus: Corpus,
+    tokenizer: Any,
+    library: Library,
+    gold: np.ndarray | None = None,
+    excluded: Sequence[Sequence[int]] | None = None,
+    *,
+    max_length: int = 128,
+    keep_spanless: bool = False,
+) -> QueryRows:
+    """The sentences of a corpus as queries, by their salient spans (column `entity`, or rules).
+
+    Args:
+        corpus: Sentences; where they are cut from passages, say by `excluded` from which.
+        tokenizer: Fast: it must know words.
+        library: The passages.
+        gold: The passage that answers each sentence, −1 where none does.
+        excluded: Passages that each must not read: its own, and copies.
+        max_length: Tokens of a query at most; spans beyond are not asked for.
+        keep_spanless: Keep sentences without a span, of which any token may be asked for; else they are left out.
+
+    Raises:
+        UserError: No sentence has a span, or `gold` or `excluded` do not fit the corpus.
+    """
+    gold = np.full(len(corpus), NULL) if gold is None else np.asarray(gold)
+    excluded = [()] * len(corpus) if excluded is None else excluded
+    if not len(gold) == len(excluded) == len(corpus):
+        raise UserError(
+            f"gold and excluded must name passages of each of {len(corpus):,} sentences. "
+            f"Got {len(gold):,} and {len(excluded):,}."
+        )
+    encoded = corpus.encode(tokenizer, max_length=max_length)
+    spans = _spans(corpus, encoded)
+    rows = np.array([row for row, one in enumerate(spans) if keep_spanless or len(one)], dtype=np.int64)
+    if not len(rows):
+        raise UserError(
+            f"No sentence of {corpus.name} has a salient span (a date, a name, or a word tagged in the column entity)."
+            "\nGive a corpus with an entity column, or keep sentences without spans."
+        )
+    if len(rows) < len(corpus):
+        current_display().note(f"{corpus.name}: {len(corpus) - len(rows):,} sentences without a span were left out.")
+    parts = [spans[row] for row in rows], gold[rows], [excluded[row] for row in rows]
+    return QueryRows(encoded, rows, *parts, library=library.digest)
+
+
+def _spans(corpus: Corpus, encoded: Encoded) -> list[np.ndarray]:
+    """Token ranges of the spans of each sentence."""
+    tagged = "entity" in corpus.columns
+    found = []
+    for row, sentence in enumerate(corpus):
+        words = sentence.words or sentence.text.split()
+        ranges = salient_spans(words, sentence.tags["entity"] if tagged else None)
+        places = encoded.words(row)
+        inside = [np.flatnonzero((places >= start) & (places < end)) for start, end in ranges]
+        found.append(np.array([(one[0], one[-1] + 1) for one in inside if len(one)], dtype=np.int64).reshape(-1, 2))
+    return found
+
+
+class PassageRows:
+    """Passages of a library for the inverse cloze task: `ExampleRows` of the sentences of each.
+
+    A sentence ends behind a token `.`, `!` or `?`.
+    """
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self.sentence_ids: np.ndarray = np.arange(len(library), dtype=np.int64)
+        self.lengths: np.ndarray = np.array([len(self.row(id)) for id in range(len(library))], dtype=np.int64)
+        self.digest = library.digest
+
+    def row(self, index: int) -> np.ndarray:
+        """Tokens of `[CLS] title [SEP] body [SEP]`."""
+        return self._library.encoded(index)[0]
+
+    def example(self, index: int) -> Example:
+        """The sentences, bare; with the title's tokens and a key of the text."""
+        tokens, segments = self._library.encoded(index)
+        title, body = tokens[1 : int((segments == 0).sum()) - 1], tokens[segments == 1][:-1]
+        ends = np.flatnonzero(np.isin(body, self._library.vocabulary.full_stops)) + 1
+        sentences = [part for part in np.split(body, ends) if len(part)] or [body]
+        key = self._library.passages.text_keys[index]
+        return Example(texts=tuple(sentences), labels={"title": title, "key": np.array(key)})

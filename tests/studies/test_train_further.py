@@ -1,0 +1,122 @@
+"""Further pretraining: of a study's models and of others, exact across an interruption, refused where nothing fits."""
+
+import json
+import shutil
+
+import pytest
+import torch
+import transformers
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+from infoflow.corpus import generate_grammar, train_tokenizer
+from infoflow.foundation import UserError
+from infoflow.models import load_model
+from infoflow.studies import StudyPlan, train_further
+
+PLAN = {
+    "objectives": ["masked-lm", "causal-lm", "translation", "span-corruption"],
+    "corpus": {"name": "grammar:400", "validation": 0.1, "test": 0.2, "vocabulary": 150},
+    "model": {"positions": 48},
+    "training": {"updates": 6, "batch_tokens": 256, "save_every": 2, "learning_rate": 1e-3},
+}
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer(generate_grammar(300).column("text"), 130, sentinels=30)
+
+
+@pytest.fixture
+def parent(tokenizer, tmp_path):
+    """Write a tiny model of a class with random weights, and its tokenizer; returns the folder."""
+
+    def make(name):
+        size = {"vocab_size": len(tokenizer), "pad_token_id": 0}
+        small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
+        bert = transformers.BertConfig(**size, **small, max_position_embeddings=64)
+        decoder = transformers.BertConfig(**size, **small, is_decoder=True, add_cross_attention=True)
+        configs = {
+            "BertForMaskedLM": bert,
+            "RobertaForMaskedLM": transformers.RobertaConfig(**size, **small, max_position_embeddings=64),
+            "GPT2LMHeadModel": transformers.GPT2Config(**size, n_embd=16, n_layer=1, n_head=2, n_positions=64),
+            "LlamaForCausalLM": transformers.LlamaConfig(**size, **small, num_key_value_heads=2),
+            "T5ForConditionalGeneration": transformers.T5Config(
+                **size, d_model=16, d_kv=8, d_ff=24, num_layers=1, num_heads=2, decoder_start_token_id=0
+            ),
+            "EncoderDecoderModel": transformers.EncoderDecoderConfig.from_encoder_decoder_configs(bert, decoder),
+        }
+        torch.manual_seed(1)
+        model = getattr(transformers, name)(configs[name])
+        if name == "EncoderDecoderModel":
+            model.config.decoder_start_token_id, model.config.pad_token_id = 2, 0
+        model.save_pretrained(tmp_path / name)
+        tokenizer.save_pretrained(tmp_path / name)
+        return tmp_path / name
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("objective", "kind"),
+    [
+        ("masked-lm", "BertForMaskedLM"),
+        ("masked-lm", "RobertaForMaskedLM"),
+        ("causal-lm", "GPT2LMHeadModel"),
+        ("causal-lm", "LlamaForCausalLM"),
+        ("span-corruption", "T5ForConditionalGeneration"),
+        ("translation", "EncoderDecoderModel"),
+        ("span-corruption", "EncoderDecoderModel"),
+    ],
+)
+def test_any_model_that_fits_is_trained_on(objective, kind, parent, tmp_path) -> None:
+    before = parent(kind)
+    done = train_further(objective, before, StudyPlan.from_json(PLAN), out=tmp_path / "out")
+    first, last = load_model(before), load_model(done.folder)
+    assert type(last.module).__name__ == kind
+    assert json.loads((done.folder / "training.json").read_text())["key"]["parent"] == first.digest
+    assert done.facts["updates"] == 6
+    assert len(AutoTokenizer.from_pretrained(done.folder)) == 130
+    moved = [not torch.equal(a, b) for a, b in zip(first.module.parameters(), last.module.parameters(), strict=True)]
+    assert sum(moved) > len(moved) / 2
+
+
+def test_an_interrupted_training_ends_with_the_same_weights_and_phases_follow_each_other(parent, tmp_path) -> None:
+    before, plan = parent("BertForMaskedLM"), StudyPlan.from_json(PLAN)
+    whole = train_further("masked-lm", before, plan, out=tmp_path / "whole", new_tokens=12).folder
+    weights = (whole / "model.safetensors").read_bytes()
+    cut = tmp_path / "cut"
+    shutil.copytree(tmp_path / "whole", cut)
+    shutil.rmtree(cut / "model")
+    shutil.rmtree(cut / "checkpoints" / "step-00000006")
+    (cut / "checkpoints" / "latest").write_text("step-00000004")
+    again = train_further("masked-lm", before, plan, out=cut, new_tokens=12).folder
+    assert (again / "model.safetensors").read_bytes() == weights
+    model = AutoModelForMaskedLM.from_pretrained(again)
+    assert model.config.vocab_size == 142
+
+    second = train_further("masked-lm", again, plan, out=tmp_path / "second")
+    assert json.loads((second.folder / "training.json").read_text())["key"]["parent"] == load_model(again).digest
+    assert second.facts["parameters"] == sum(p.numel() for p in model.parameters())
+
+
+def test_another_parent_is_refused_in_the_same_folder(parent, tmp_path) -> None:
+    plan, first = StudyPlan.from_json(PLAN), parent("BertForMaskedLM")
+    done = train_further("masked-lm", first, plan, out=tmp_path / "out").folder
+    shutil.copytree(done, tmp_path / "other")
+    with pytest.raises(UserError, match=r"holds a run with other settings: parent was"):
+        train_further("masked-lm", tmp_path / "other", plan, out=tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("objective", "kind", "message"),
+    [
+        ("causal-lm", "BertForMaskedLM", r"causal-lm trains a decoder .* is a BertForMaskedLM\.\n.*: masked-lm\."),
+        ("masked-lm", "GPT2LMHeadModel", r"masked-lm trains an encoder .* is a GPT2LMHeadModel\.\n.*: causal-lm\."),
+        ("translation", "GPT2LMHeadModel", r"translation trains an encoder and a decoder"),
+        ("electra", "BertForMaskedLM", r"electra trains more than a model folder holds"),
+    ],
+)
+def test_what_does_not_fit_is_refused(objective, kind, message, parent, tmp_path) -> None:
+    with pytest.raises(UserError, match=message):
+        train_further(objective, parent(kind), StudyPlan.from_json(PLAN), out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,199 @@
+"""A study that goes on in a domain and is tuned: which models, which tables, what is done once."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from undrawn import undrawn
+
+from infoflow.adaptation import INSIDE
+from infoflow.foundation import UserError
+from infoflow.models import load_model
+from infoflow.results import KEYS, RunFolder
+from infoflow.studies import InsideTuned, MeasureDomain, Run, Specialise, StudyPlan, Tune, TunePlan, graph, study
+
+TASK = {
+    "name": "grammar-agreement",
+    "size": 60,
+    "seeds": [0, 1],
+    "learning_rates": [1e-3],
+    "epochs": 1,
+    "max_length": 48,
+}
+PLAN = {
+    "objectives": ["masked-lm"],
+    "corpus": {"name": "grammar:500", "vocabulary": 150, "test": 0.3, "validation": 0.1},
+    "model": {"width": 16, "layers": 2, "heads": 2, "feedforward": 32},
+    "training": {"updates": 6, "batch_tokens": 256},
+    "analysis": {"tables": ["head_confidence"], "sentences": 60},
+    "alignment": {"on": False},
+    "domain": {"corpus": "grammar:900", "phases": ["domain", "task"], "extend_vocabulary": 10, "vocabulary": 140},
+    "tune": [TASK],
+}
+
+
+@pytest.fixture(scope="module")
+def tuned_run(built_once) -> Run:
+    def build(folder):
+        with undrawn():
+            study(StudyPlan.from_json(PLAN), folder, num_processes=1)
+
+    return Run.open(built_once("tuned-study", build))
+
+
+def _plan(**tune):
+    return StudyPlan.from_json({**PLAN, "tune": [{**TASK, **tune}]})
+
+
+def test_every_way_of_tuning_has_its_rows(tuned_run) -> None:
+    scores = tuned_run.tables["tuned_scores"]
+    assert list(scores.columns[: len(KEYS)]) == [column.name for column in KEYS]
+    main = scores[scores["main"] & (scores["part"] == "test")]
+    ways = main[["trained", "strategy", "method", "examples", "control"]].drop_duplicates()
+    found = {tuple(row) for row in ways.itertuples(index=False)}
+    wanted = {
+        (True, strategy, method, 42, "")
+        for strategy in ("as-is", "continued", "scratch")
+        for method in ("full", "frozen")
+    }
+    wanted |= {(False, "as-is", "full", 42, ""), (True, "as-is", "full", 42, "shuffled-labels")}
+    assert found == wanted
+    assert len(main) == 2 * len(wanted)
+    assert set(main["tuning_seed"]) == {0, 1}
+    assert (main["low"] <= main["value"]).all()
+    answers = tuned_run.tables["task_answers"]
+    assert set(answers["task"]) == {"grammar-agreement"}
+    per_model = answers.groupby(["trained", "strategy", "method", "examples", "control", "tuning_seed"])["example"]
+    assert per_model.apply(list).map(tuple).nunique() == 1  # the same ones of every model
+
+
+def test_the_inside_is_seen_of_full_tuning(tuned_run) -> None:
+    for name in {*INSIDE, "tuning_allocation"}:
+        table = tuned_run.tables[name]
+        assert list(table.columns[: len(KEYS)]) == [column.name for column in KEYS], name
+        assert set(table["task"]) == {"grammar-agreement"}, name
+        assert set(zip(table["method"], table["examples"], table["strategy"], strict=True)) == {("full", 42, "as-is")}
+
+
+def test_the_domain_is_predicted_word_by_word(tuned_run) -> None:
+    losses = tuned_run.tables["domain_loss"]
+    assert set(zip(losses["strategy"], losses["text"], strict=True)) == {
+        (strategy, text) for strategy in ("as-is", "continued", "scratch") for text in ("domain", "general")
+    }
+    assert losses.groupby("text")["count"].nunique().max() == 1  # words, not tokens: the same for all vocabularies
+    leaks = tuned_run.tables["task_leakage"]
+    assert set(leaks["within"]) == {"pretraining", "domain", "train"}
+
+
+def test_specialised_models_begin_from_what_is_named(tuned_run) -> None:
+    stages = tuned_run.stages
+    assert [stage.label.removeprefix("specialise masked-lm/seed-0, ") for stage in stages.of(Specialise)] == [
+        "continued",
+        "continued on grammar-agreement",
+        "scratch",
+    ]
+    facts = {
+        stage.model.name: json.loads((stage.model.folder / "model" / "training.json").read_text())
+        for stage in stages.of(Specialise)
+    }
+    general, task, scratch = facts.values()
+    first, second, third = stages.of(Specialise)
+    published = tuned_run.path / "models" / "masked-lm" / "seed-0"
+    assert general["key"]["parent"] == load_model(published).digest
+    assert task["key"]["parent"] == first.model.load().digest
+    assert "parent" not in scratch["key"]
+    assert (general["updates"], task["updates"], scratch["updates"]) == (2, 2, 8)
+    assert second.needs == (first.key,)
+    assert first.model.load().module.config.vocab_size == 160
+    assert third.model.load().module.config.vocab_size == 140
+    pretrained = [stage.tuned for stage in stages.of(Tune) if stage.tuned.strategy == "continued"]
+    assert {one.special.task.name for one in pretrained} == {"grammar-agreement"}
+
+
+def test_what_is_not_looked_at_is_removed(tuned_run) -> None:
+    work = tuned_run.path / "work"
+    kept = sorted(path.parent.name for path in work.glob("tuning/*/*/*/task.json"))
+    assert kept == []
+    assert len(list(work.glob("tuning/*/*/*/seed-*/task.json"))) == 2
+    assert not list(work.glob("tuning-features/*"))
+    inside = next(stage for stage in tuned_run.stages.of(Tune) if stage.tuned.inside)
+    assert load_model(next(inside.tuned.folder.glob("*/*/seed-0"))).module.config.num_labels == 2
+
+
+def test_a_study_that_is_done_does_nothing_again(tuned_run) -> None:
+    stages = graph(StudyPlan.from_json(PLAN), RunFolder(tuned_run.path), prepared=True)
+    for kind in (Specialise, MeasureDomain, Tune, InsideTuned):
+        assert all(stage.is_done() for stage in stages.of(kind))
+    assert {stage.key for stage in stages} == {stage.key for stage in tuned_run.stages}
+    changed = graph(_plan(epochs=2), RunFolder(tuned_run.path), prepared=True)
+    assert all(stage.is_done() for stage in changed.of(Specialise))
+    assert not any(stage.is_done() for stage in [*changed.of(Tune), *changed.of(InsideTuned)])
+    grown = graph(_plan(examples=[20, 0, 42, 900]), RunFolder(tuned_run.path), prepared=True)
+    assert (
+        sum(not stage.is_done() for stage in grown.of(Tune)) == 7
+    )  # of 20 examples: 3 strategies by 2 methods, and from scratch
+
+
+def test_models_that_do_not_fit_a_task_are_left_out(tmp_path, capsys) -> None:
+    values = {
+        **PLAN,
+        "objectives": ["masked-lm", "causal-lm", "skip-gram", "translation", "span-corruption"],
+        "domain": {},
+        "tune": [{"name": name, "size": 40} for name in ("grammar-tags", "grammar-span", "grammar-summary")],
+    }
+    found = {}
+    for stage in graph(StudyPlan.from_json(values), tmp_path / "run").of(Tune):
+        found.setdefault(stage.tuned.asked.name, set()).add(stage.tuned.subject.recipe.objective.name)
+    assert found == {
+        "grammar-tags": {"masked-lm", "causal-lm", "translation", "span-corruption"},
+        "grammar-span": {"masked-lm", "translation", "span-corruption"},
+        "grammar-summary": {"causal-lm", "translation", "span-corruption"},
+    }
+
+
+def test_untrained_models_are_tuned_once_for_all_objectives_that_begin_alike(tmp_path) -> None:
+    values = {**PLAN, "objectives": ["prefix-lm", "span-corruption"], "domain": {}, "tune": [TASK]}
+    stages = graph(StudyPlan.from_json(values), tmp_path / "run").of(Tune)
+    controls = [stage for stage in stages if not stage.tuned.subject.trained]
+    assert len({stage.key for stage in controls}) == len(controls) == 2
+    assert len({stage.tuned.key for stage in controls}) == 1
+    frozen = [stage for stage in stages if stage.tuned.method == "frozen"]
+    assert [stage.last for stage in frozen] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"tune": [{"name": "x"}]}, r"tune.name must be a built-in task \(grammar-tags.*Got \"x\""),
+        ({"tune": [{"name": "grammar-tags", "test": "a"}]}, r"tune.test must go with tune.train\. Got \"a\" alone"),
+        ({"tune": [{"name": "grammar-tags"}] * 2}, r"tune must be tables of different names\. Got \"grammar-tags\""),
+        ({"tune": [{"name": "grammar-tags", "objectives": ["bart"]}]}, r"tune\[0\].objectives must be among .*bart"),
+        ({"tune": [{"name": "grammar-tags", "columns": ["text"]}]}, r"must be written \"text=COLUMN\"\. Got \"text\""),
+        ({"tune": {"name": "grammar-tags"}}, r"tune must be a list of at most 1,000 tables, each written \[\[tune\]\]"),
+        ({"tune": [{"name": "grammar-tags", "epoch": 1}]}, r"no setting tune\[0\].epoch. Known there: name, train"),
+        ({"domain": {"phases": ["task", "domain"]}}, r"domain.phases must be in order"),
+        ({"domain": {"phases": ["task"]}}, r"domain.phases must hold \"domain\" where nothing is tuned"),
+        (
+            {"objectives": ["electra"], "domain": {"corpus": "grammar", "extend_vocabulary": 5}},
+            r"domain.extend_vocabulary must be 0 where a model has further parts\. Got electra",
+        ),
+    ],
+)
+def test_tables_that_make_no_sense(values, message) -> None:
+    with pytest.raises(UserError, match=message):
+        StudyPlan.from_json(values)
+
+
+def test_a_plan_with_tables_comes_back_from_json() -> None:
+    plan = StudyPlan.from_json(PLAN)
+    assert StudyPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+    assert plan.tune[0] == TunePlan(**{name: _tuple(value) for name, value in TASK.items()})
+    assert dataclasses.replace(plan, tune=()).tune == ()
+    numbered = TunePlan(name="x", train="a.tsv", columns=("text=1", "label=Class"))
+    assert numbered.named_columns == {"text": 1, "label": "Class"}
+    assert np.isclose(plan.tune[0].config("full", 20, "", "cpu").rates, 1e-3).all()
+
+
+def _tuple(value):
+    return tuple(value) if isinstance(value, list) else value
