@@ -9,7 +9,7 @@ import pytest
 
 from infoflow.foundation import UserError, use_display
 
-DATA = Path("/work/shared/data")
+DATA = Path(__file__).parents[3] / "shared" / "data"
 
 
 class Notes:

@@ -51,7 +51,7 @@ def test_the_leakage_of_acl_arc_is_as_the_data_says():
 
     from infoflow.adaptation import leakage, load_task
 
-    folder = Path("/work/shared/data/classify/acl-arc")
+    folder = Path(__file__).parents[3] / "shared" / "data" / "classify" / "acl-arc"
     if not folder.is_dir():
         pytest.skip("the real data sets are not here")
     data = load_task("acl-arc", **{part: folder / f"{part}.tsv.gz" for part in ("train", "dev", "test")})

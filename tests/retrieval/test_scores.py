@@ -3,7 +3,6 @@
 import gzip
 import json
 import math
-import os
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from infoflow.retrieval import (
     terms_of,
 )
 
-SHARED = Path(os.environ.get("INFOFLOW_DATA", "")) / "retrieval"
+SHARED = Path(__file__).parents[3] / "shared" / "data" / "retrieval"
 needs_bm25 = pytest.mark.skipif(find_spec("bm25s") is None, reason="needs bm25s")
 
 
