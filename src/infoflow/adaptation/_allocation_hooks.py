@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from infoflow.dynamics import Recording
+from infoflow.dynamics import Recording, find_cells
 from infoflow.foundation import UserError, current_display
 from infoflow.models import Model
 from infoflow.training import TrainingData, TrainingHook
@@ -16,7 +16,7 @@ from ._task_model import task_model
 from ._task_parts import task_tokenizer, task_vocabulary
 from ._tune_config import TuneConfig
 from ._tuned import TunedModel
-from ._tuning_allocation import TuningAllocation, tuning_allocation
+from ._tuning_allocation import TuningAllocation, tuned_anatomy, tuning_allocation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -42,12 +42,11 @@ class AllocationHooks:
             return ()
         module = task_model(self.model, self.task, seed)
         try:
-            return (
-                TuningAllocation(self.task, self._training(), module, tokens=self.tokens, out=self._path(seed, rate)),
-            )
+            find_cells(module, tuned_anatomy(module))
         except UserError as error:
             current_display().note(f"Nothing is said of who learned {self.task.task} in {self.model.name}: {error}")
             return ()
+        return (TuningAllocation(self.task, self._training(), tokens=self.tokens, out=self._path(seed, rate)),)
 
     def table(self, models: Sequence[TunedModel]) -> pd.DataFrame | None:
         """The table TUNING_ALLOCATION without the columns of TUNED; None where nothing was recorded."""
