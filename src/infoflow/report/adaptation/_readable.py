@@ -82,7 +82,7 @@ def _readable_from(after: pd.DataFrame) -> str:
     """The best layer, and the first with nine tenths of what it has above the majority class."""
     means = after.groupby("layer")[["value", "baseline"]].mean()
     above = means["value"] - means["baseline"]
-    if not above.max() > 0:
+    if float(above.max()) <= 0:
         return "no layer is better than the majority class"
     first, best = min(above[above >= 0.9 * above.max()].index.tolist()), above.idxmax()
     return f"best in layer {best}, nine tenths of that gain from layer {first} on"
