@@ -7,7 +7,7 @@ import pandas as pd
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from infoflow.dynamics import LossChangeRecorder, RecordConfig, Recording, evaluation_set
+from infoflow.dynamics import LossChangeRecorder, RecordConfig, Recording, evaluation_set, undisturbed
 from infoflow.foundation import UserError
 from infoflow.models import Anatomy, ParameterGroup, ParameterSlice, discover
 from infoflow.training import Step, TrainingData, TrainingHook
@@ -104,7 +104,8 @@ def tuned_anatomy(module: PreTrainedModel) -> Anatomy:
     trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
     body = {parameter for parameter in module.base_model.parameters() if parameter.requires_grad}
     if module.base_model is module or any(parameter in body for parameter in trained.values()):
-        return discover(module)
+        with undisturbed(module):  # it runs the model, which may be in training, with dropout
+            return discover(module)
     groups = tuple(
         ParameterGroup(
             component="head", stack=None, layer=None, kind=None, slice=ParameterSlice(parameter=name), size=p.numel()

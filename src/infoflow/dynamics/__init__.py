@@ -18,6 +18,7 @@ from ._evaluation_set import EvaluationSet as EvaluationSet
 from ._evaluation_set import evaluation_set as evaluation_set
 from ._gradient import FlatParameters as FlatParameters
 from ._gradient import pass_gradients as pass_gradients
+from ._gradient import undisturbed as undisturbed
 from ._histogram import NUM_BINS as NUM_BINS
 from ._histogram import Histogram as Histogram
 from ._histogram import bin_edges as bin_edges
