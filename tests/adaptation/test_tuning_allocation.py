@@ -144,7 +144,7 @@ def test_training_is_the_same_without_it(tmp_path):
         assert torch.equal(a, b), name
 
 
-def test_dropout_is_neither_in_the_way_nor_disturbed(tmp_path):
+def test_dropout_and_half_precision_are_neither_in_the_way_nor_disturbed(tmp_path):
     ends = []
     for name, hooked in (("with", True), ("without", False)):
         module, task = toy_module(toy_before(), 3), ToyTask()
@@ -152,6 +152,6 @@ def test_dropout_is_neither_in_the_way_nor_disturbed(tmp_path):
             if isinstance(child, torch.nn.Dropout):
                 child.p = 0.3
         hooks = [TuningAllocation(task, toy_training(task), tokens=500)] if hooked else []
-        tune(module, task, tmp_path / name, updates=4, hooks=hooks)
+        tune(module, task, tmp_path / name, updates=4, hooks=hooks, precision="bf16")
         ends.append({name: p.detach().clone() for name, p in module.named_parameters()})
     assert all(torch.equal(kept, ends[1][name]) for name, kept in ends[0].items())

@@ -104,7 +104,7 @@ def tuned_anatomy(module: PreTrainedModel) -> Anatomy:
     trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
     body = {parameter for parameter in module.base_model.parameters() if parameter.requires_grad}
     if module.base_model is module or any(parameter in body for parameter in trained.values()):
-        with undisturbed(module):  # it runs the model, which may be in training, with dropout
+        with undisturbed(module):  # it runs the model, which may be in training: dropout, half precision
             return discover(module)
     groups = tuple(
         ParameterGroup(
