@@ -10,7 +10,7 @@ from findings.adapted_tables import GUESS, HOSTILE, TASKS, Adapted
 from infoflow.report import write_report
 from infoflow.report.adaptation._heads import with_ranks
 from infoflow.report.adaptation._leakage import leaks
-from infoflow.report.adaptation._readable import _differences
+from infoflow.report.adaptation._readable import _differences, _readable_from
 from infoflow.report.adaptation._rows import averaged, most_examples, plain
 from infoflow.report.adaptation._swaps import with_ends
 from infoflow.report.adaptation._worth import worth
@@ -309,3 +309,29 @@ def test_the_slider_moves_every_map(run) -> None:
         then = page.eval_on_selector_all("#tuned-heads .live svg path", "all => all.map(one => one.outerHTML).join()")
         browser.close()
     assert first != then
+
+
+def test_heads_without_a_pretraining_loss_have_no_fate(tmp_path) -> None:
+    given = Adapted(seeds=(1, 2), objectives=SOME)
+    heads = given.tables(["tuning_heads"])["tuning_heads"].assign(cost_before=float("nan"))
+    run = adapted.write_run(tmp_path, given, only=("task_scores",))
+    adapted.write_table(run, "tuning_heads", heads)
+    figure = drawn_figures(run, "adaptation")["tuned-heads"]
+    assert figure.answer[0] == "In causal LM, what heads are worth is not known both before and after."
+    assert figure.payload["sets"] == [f"{task}: confidence" for task in TASKS]
+    assert set(figure.data["fate"]) == {""}
+
+
+def test_a_label_that_no_layer_tells_is_said_to_be_unreadable() -> None:
+    after = pd.DataFrame({"layer": [0, 1, 2], "value": [0.4, 0.5, 0.3], "baseline": [0.5, 0.5, 0.5]})
+    assert _readable_from(after) == "no layer is better than the majority class"
+    better = after.assign(value=[0.5, 0.595, 0.6])
+    assert _readable_from(better) == "best in layer 2, nine tenths of that gain from layer 1 on"
+
+
+def test_examples_that_all_stayed_are_no_figure(tmp_path) -> None:
+    given = Adapted(seeds=(1, 2), objectives=SOME)
+    answers = given.tables(["task_answers"])["task_answers"].assign(right=True)
+    run = adapted.write_run(tmp_path, given, only=("tuning_change",))
+    adapted.write_table(run, "task_answers", answers)
+    assert list(drawn_figures(run, "adaptation")) == ["tuning-change"]
