@@ -39,8 +39,10 @@ class TunedSubject:
 
     @property
     def inside(self) -> bool:
-        """Whether what tuning did to layers and heads is looked at, so that the tuned models stay."""
-        return self.plain and self.asked.inside
+        """Whether what tuning did to layers and heads is looked at, so that the tuned models stay; of models that
+        were not trained too, as a control."""
+        how = (self.method, self.examples, self.control, self.strategy)
+        return self.asked.inside and how == (FULL, 0, "", AS_IS)
 
     @property
     def plain(self) -> bool:
