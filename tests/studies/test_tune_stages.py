@@ -73,6 +73,7 @@ def test_the_inside_is_seen_of_full_tuning(tuned_run) -> None:
         table = tuned_run.tables[name]
         assert list(table.columns[: len(KEYS)]) == [column.name for column in KEYS], name
         assert set(table["task"]) == {"grammar-agreement"}, name
+        assert set(table["trained"]) == {True, False}, name
         assert set(zip(table["method"], table["examples"], table["strategy"], strict=True)) == {("full", 42, "as-is")}
 
 
@@ -115,7 +116,7 @@ def test_what_is_not_looked_at_is_removed(tuned_run) -> None:
     work = tuned_run.path / "work"
     kept = sorted(path.parent.name for path in work.glob("tuning/*/*/*/task.json"))
     assert kept == []
-    assert len(list(work.glob("tuning/*/*/*/seed-*/task.json"))) == 2
+    assert len(list(work.glob("tuning/*/*/*/seed-*/task.json"))) == 4  # trained, and the untrained control
     assert not list(work.glob("tuning-features/*"))
     inside = next(stage for stage in tuned_run.stages.of(Tune) if stage.tuned.inside)
     assert load_model(next(inside.tuned.folder.glob("*/*/seed-0"))).module.config.num_labels == 2
