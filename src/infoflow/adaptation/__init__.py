@@ -16,6 +16,7 @@ from ._head_overlap import HEAD_OVERLAP as HEAD_OVERLAP
 from ._head_overlap import head_overlap as head_overlap
 from ._inside_sizes import InsideSizes as InsideSizes
 from ._inside_view import INSIDE as INSIDE
+from ._inside_view import INSIDE_TABLES as INSIDE_TABLES
 from ._inside_view import inside_view as inside_view
 from ._label_by_layer import label_by_layer as label_by_layer
 from ._layer_swaps import layer_swaps as layer_swaps

@@ -33,8 +33,8 @@ from ._tuning_change import change_table
 from ._tuning_heads import tuning_heads
 from ._tuning_weights import tuning_weights
 
-INSIDE = tuple(
-    schema.name
+INSIDE_TABLES = {
+    schema.name: schema
     for schema in (
         TUNING_CHANGE,
         TUNING_WEIGHTS,
@@ -44,8 +44,9 @@ INSIDE = tuple(
         LAYER_SWAPS,
         TASK_PRUNING,
     )
-)
-"""Names of the tables that `inside_view` makes."""
+}
+"""The tables that `inside_view` makes, by name."""
+INSIDE = tuple(INSIDE_TABLES)
 
 
 def inside_view(

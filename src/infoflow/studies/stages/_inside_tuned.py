@@ -7,19 +7,7 @@ from typing import Any
 
 from transformers import EncoderDecoderModel
 
-from infoflow.adaptation import (
-    LABEL_BY_LAYER,
-    LAYER_SWAPS,
-    PROBES_AFTER_TUNING,
-    TASK_PRUNING,
-    TUNING_CHANGE,
-    TUNING_HEADS,
-    TUNING_WEIGHTS,
-    InsideSizes,
-    TunedModel,
-    inside_view,
-    load_tuned,
-)
+from infoflow.adaptation import INSIDE_TABLES, InsideSizes, TunedModel, inside_view, load_tuned
 from infoflow.flow import PassOptions, agree
 from infoflow.foundation import digest
 from infoflow.models import Model, load_model
@@ -28,24 +16,12 @@ from infoflow.results import KEYS, TableSchema
 from .._quiet import without_notes
 from .._study_models import StudyModels
 from .._tuned_subject import TunedSubject
-from .._workbench import Part, Schemas
+from .._workbench import Part
 from ._stage import AbstractStage
 from ._tune import Tune, tune_stage_key
 
 _INSIDE = "inside"
 _VERSION = 1  # raise when the same models are looked at otherwise
-_SCHEMAS: Schemas = {
-    schema.name: schema
-    for schema in (
-        TUNING_CHANGE,
-        TUNING_WEIGHTS,
-        TUNING_HEADS,
-        LABEL_BY_LAYER,
-        PROBES_AFTER_TUNING,
-        LAYER_SWAPS,
-        TASK_PRUNING,
-    )
-}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -62,7 +38,7 @@ class InsideTuned(AbstractStage):
 
     @cached_property
     def key(self) -> str:
-        versions = [[schema.name, schema.version] for schema in _SCHEMAS.values()]
+        versions = [[schema.name, schema.version] for schema in INSIDE_TABLES.values()]
         sizes, tokens = asdict(self._sizes), self.models.plan.analysis.tokens_per_batch
         return digest(["inside", _VERSION, versions, tune_stage_key(self.tuned), sizes, tokens, self.models.data_key])
 
@@ -83,7 +59,7 @@ class InsideTuned(AbstractStage):
 
     def run(self) -> dict[str, Any]:
         with without_notes():
-            self.models.bench.tables(_INSIDE, self.key, _SCHEMAS, self._look)
+            self.models.bench.tables(_INSIDE, self.key, INSIDE_TABLES, self._look)
         return {}
 
     def tables(self) -> Part:
@@ -91,7 +67,7 @@ class InsideTuned(AbstractStage):
         return {name: frame.assign(**columns) for name, frame in self.models.bench.read(_INSIDE, self.key).items()}
 
     def schemas(self) -> dict[str, TableSchema]:
-        return {name: schema.with_keys(*KEYS) for name, schema in _SCHEMAS.items()}
+        return {name: schema.with_keys(*KEYS) for name, schema in INSIDE_TABLES.items()}
 
     @property
     def _sizes(self) -> InsideSizes:

@@ -1,18 +1,19 @@
 """Measure one checkpoint of a series as `analyze` would measure its folder alone."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from infoflow.flow import AbstractMeasure, Failure, PassOptions, agree
-from infoflow.foundation import Display, Progress, current_display, digest, use_display
+from infoflow.foundation import current_display, digest
 from infoflow.over_training import Ahead, Clock, SuiteCheckpoint, over_training
 from infoflow.results import Subject, TableSchema
 
 from .._given import GivenModel
 from .._measures import measures_by_table
+from .._quiet import without_notes
 from .._workbench import Part
 from ._loaded_once import LoadedOnce
 from ._measure import MEASURED
@@ -62,7 +63,7 @@ class MeasureSuiteCheckpoint(AbstractStage):
                 current_display().warn(f"{weighing.checkpoint.name} cannot be measured. {weighing.facts['fault']}")
             else:
                 given = GivenModel(source=str(folder), name=self._name, trained=True)
-                with use_display(current_display() if self.tells else _WithoutNotes(current_display())):
+                with nullcontext() if self.tells else without_notes():
                     stage = MeasureGiven.of(
                         given, weighing.options, self.passes, weighing.corpus, self.measures, weighing.bench
                     )
@@ -97,19 +98,3 @@ class MeasureSuiteCheckpoint(AbstractStage):
 
     def failures(self) -> list[Failure]:
         return self.weighing.bench.failures(MEASURED, self._keys())
-
-
-class _WithoutNotes:
-    """A display that is told the rest."""
-
-    def __init__(self, display: Display) -> None:
-        self._display = display
-
-    def note(self, text: str) -> None:
-        pass
-
-    def warn(self, text: str) -> None:
-        self._display.warn(text)
-
-    def progress(self, label: str, total: float, unit: str = "") -> AbstractContextManager[Progress]:
-        return self._display.progress(label, total, unit)
