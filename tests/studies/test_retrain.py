@@ -173,7 +173,7 @@ def test_an_interrupted_retraining_ends_with_the_same_weights(run, plan, tmp_pat
     }
     assert len(cut) == 2
     assert cut.items() <= digests.items()
-    whole = run.tables["encoder_context"]
+    whole = pd.DataFrame(run.tables["encoder_context"])
     for stage in todo[2:]:
         frame = stage.tables()["encoder_context"]
         same = whole[(whole["kind"] == stage.closed) & (whole["retrained"] == 4)].reset_index(drop=True)
