@@ -42,7 +42,7 @@ def test_it_is_not_done_twice(tiny_run: Run, tiny_plan: StudyPlan, monkeypatch: 
     assert stage.is_done()
     stage.run()
     pd.testing.assert_frame_equal(
-        stage.tables()["alignment"], tiny_run.tables["alignment"], check_like=True, check_dtype=False
+        stage.tables()["alignment"], pd.DataFrame(tiny_run.tables["alignment"]), check_like=True, check_dtype=False
     )
 
 
