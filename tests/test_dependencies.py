@@ -9,6 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 OPTIONAL = {"bm25s", "gguf", "faiss", "openTSNE", "spacy"}
+NOTEBOOK = {"IPython"}  # imported in notebooks alone, where it is
 
 
 def _imported() -> dict[str, Path]:
@@ -20,7 +21,11 @@ def _imported() -> dict[str, Path]:
             if isinstance(node, ast.ImportFrom) and node.level == 0:
                 names = [node.module or ""]
             found |= {name.split(".")[0]: path for name in names}
-    return {name: path for name, path in found.items() if name not in sys.stdlib_module_names | {"infoflow"} | OPTIONAL}
+    return {
+        name: path
+        for name, path in found.items()
+        if name not in sys.stdlib_module_names | {"infoflow"} | OPTIONAL | NOTEBOOK
+    }
 
 
 def test_every_import_is_a_declared_dependency():

@@ -28,7 +28,7 @@ def test_shows_scores_with_controls_and_writes_models_and_tables(infoflow, maske
     assert "shuffled labels" in answer.out
     assert "untrained" in answer.out
     run = RunFolder.existing("run")
-    scores = run.tables["task_scores"]
+    scores = run.tables["tuned_scores"]
     assert set(scores["model"]) == {str(masked_lm), f"{masked_lm} (untrained)"}
     assert set(scores["control"]) == {"", "shuffled-labels"}
     assert set(scores["examples"]) == {40}
