@@ -1,4 +1,6 @@
-"""Cut tasks to the size of the experiment: python prepare.py DATA OUT, DATA with pairs/sick, classify/scicite, ner/scierc-ner.
+"""Cut tasks to the size of the experiment: python prepare.py DATA OUT.
+
+DATA has pairs/sick, classify/scicite, ner/scierc-ner.
 
 Lines are taken in the order of their files; sentences of at most 24 words (12 for each of a pair)
 fit the positions that pretraining saw.
