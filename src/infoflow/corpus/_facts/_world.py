@@ -1,7 +1,7 @@
 """`FactWorld`: entities, their facts, the passages that hold them and the questions that ask for them."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, final
@@ -84,6 +84,10 @@ class FactWorld:
         """Rows `title, text, entity, facts` of the index, now or edited."""
         return [self._passage(group, edited) for group in self._groups if edited or group[0].kind != "later"]
 
+    def num_passages(self, edited: bool = False) -> int:
+        """How many there are, now or in the edited index."""
+        return sum(edited or group[0].kind != "later" for group in self._groups)
+
     def gold(self, fact: Fact, edited: bool = False) -> int:
         """The number of the passage that holds a fact; −1: none does."""
         return self._gold.get(fact.number, -1) if edited or fact.kind != "later" else -1
@@ -96,8 +100,8 @@ class FactWorld:
 
     def conflict_passage(self, fact: Fact) -> dict[str, Any]:
         """The passage of a fact, with another object in it: for one query, in no index."""
-        other = changed_object(fact.object, self.config.choices(fact.relation), fact.number, self.seed, "conflict")
-        return self._passage(self._groups[self._gold[fact.number]], edited=False, instead={fact.number: other})
+        group = self._groups[self._gold[fact.number]]
+        return self._passage(group, edited=False, instead={fact.number: self.conflict(fact)})
 
     @cached_property
     def _groups(self) -> list[list[Fact]]:
@@ -129,9 +133,28 @@ class FactWorld:
     def _wordings(self) -> list[tuple[int, int]]:
         return passage_wordings(np.arange(len(self.facts)), self.seed)
 
+    def passage_sentences(
+        self, passage: int, edited: bool = False, instead: Mapping[int, int] | None = None
+    ) -> list[Question]:
+        """The sentences of a passage with the roles of their words; each is followed by a full stop.
+
+        Args:
+            passage: Its number.
+            edited: As the edited index has it.
+            instead: Objects, by the number of a fact, that stand in place of the true ones.
+        """
+        return self._sentences(self._groups[passage], edited, instead)
+
+    def conflict(self, fact: Fact) -> int:
+        """The object that `conflict_passage` gives a fact."""
+        return changed_object(fact.object, self.config.choices(fact.relation), fact.number, self.seed, "conflict")
+
+    def _sentences(self, group: list[Fact], edited: bool, instead: Mapping[int, int] | None) -> list[Question]:
+        chosen = {fact.number: fact.edited if edited else fact.object for fact in group} | dict(instead or {})
+        return [self._sentence(one, self._wordings[one.number], chosen[one.number]) for one in group]
+
     def _passage(self, group: list[Fact], edited: bool, instead: dict[int, int] | None = None) -> dict[str, Any]:
-        chosen = {fact.number: fact.edited if edited else fact.object for fact in group} | (instead or {})
-        texts = [f"{self._sentence(one, self._wordings[one.number], chosen[one.number]).text} ." for one in group]
+        texts = [f"{one.text} ." for one in self._sentences(group, edited, instead)]
         names = [" ".join(self.names[entity]) for entity in dict.fromkeys(fact.entity for fact in group)]
         return {
             "title": " , ".join(names),

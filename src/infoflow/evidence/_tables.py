@@ -1,0 +1,162 @@
+"""The tables about what models hold and what they read. In studies the key columns of the model stand in front: the
+objective is the arm, the variant how it differs from the arm's plain model; an untrained model is a row of update 0."""
+
+from infoflow.results import Column, TableSchema, estimate_columns
+
+READINGS = ("raw", "elicited")
+"""Of what a model says: as it is; after a short training to answer without a document, on other entities."""
+
+_FACTS = Column(
+    name="facts", dtype="string", unit="", description="kind: trained, changed, held out, withheld or later"
+)
+_WEIGHT = Column(
+    name="weight", dtype="int64", unit="", description="exposures in training relative to others; -1: all of the kind"
+)
+_DOCUMENT = Column(
+    name="document", dtype="string", unit="", description="none, gold, random, conflict, retrieved; own: all candidates"
+)
+_INDEX = Column(name="index", dtype="string", unit="", description="as-trained, or edited: facts changed and added")
+_STATE = Column(name="layer", dtype="int64", unit="", description="state, 0: embeddings")
+_BLOCK = Column(name="layer", dtype="int64", unit="", description="block, from 0")
+_HEAD = (_BLOCK, Column(name="head", dtype="int64", unit="", description="head, from 0"))
+
+KNOWLEDGE = TableSchema(
+    name="knowledge",
+    version=1,
+    description="What a model answers about facts, with each document: one row a kind of fact, exposure and metric.",
+    columns=(
+        _FACTS,
+        _WEIGHT,
+        _DOCUMENT,
+        _INDEX,
+        Column(name="reading", dtype="string", unit="", description="raw or elicited; without-ffn: see `layer`"),
+        Column(name="layer", dtype="int64", unit="", description="block whose FFN gives its mean; -1: none"),
+        Column(name="places", dtype="string", unit="", description='where it does: subject or all tokens; "": none'),
+        Column(
+            name="metric",
+            dtype="string",
+            unit="",
+            description="p1: right object is the first; p1_old, p1_new: object before and after the edit; bits stored; "
+            "nats: of the answer, among the objects of the relation",
+        ),
+        *estimate_columns("share, bits or nats", "of the metric", "a guess among the relation's objects", "questions"),
+    ),
+)
+KNOWLEDGE_CONFLICT = TableSchema(
+    name="knowledge_conflict",
+    version=1,
+    description="A document that contradicts what was trained: whose answer is given.",
+    columns=(
+        _FACTS,
+        _WEIGHT,
+        Column(name="layer", dtype="int64", unit="", description="state of the lens, 0: embeddings; -1: the output"),
+        Column(
+            name="metric",
+            dtype="string",
+            unit="",
+            description="old, document: share that answers so; memorisation_ratio: old / (old + document); difference: "
+            "log-probability of the document's object less that of the old one",
+        ),
+        *estimate_columns("share or nats", "of the metric", "a guess; the untrained model", "questions"),
+    ),
+)
+KNOWLEDGE_LENS = TableSchema(
+    name="knowledge_lens",
+    version=1,
+    description="From which layer the answer can be read, with each document.",
+    columns=(
+        _FACTS,
+        _WEIGHT,
+        _DOCUMENT,
+        _STATE,
+        Column(name="lens", dtype="string", unit="", description="logit, tuned or probe"),
+        Column(name="place", dtype="string", unit="", description="mask, or the subject's last token"),
+        Column(
+            name="metric",
+            dtype="string",
+            unit="",
+            description="probability, rank (1: first) or p1 of the answer among the relation's objects; probe: "
+            "accuracy; control: of objects that changed places; half, centre: where it enters, see `evidence_entry`",
+        ),
+        *estimate_columns("share, rank or layer", "of the metric", "a guess among the relation's objects", "questions"),
+    ),
+)
+EVIDENCE_FLOW = TableSchema(
+    name="evidence_flow",
+    version=1,
+    description="What is lost without attention between parts of question and document, without one token, or regained "
+    "by restoring one output.",
+    columns=(
+        _FACTS,
+        _DOCUMENT,
+        Column(
+            name="method",
+            dtype="string",
+            unit="",
+            description="knock-out: attention is forbidden; removal: of one token as a key; tracing: noise, then one "
+            "output restored",
+        ),
+        Column(
+            name="what",
+            dtype="string",
+            unit="",
+            description="mask→evidence, query→evidence, evidence→query, mask→subject, mask→object; gold object, "
+            "subject in the evidence, subject, another word; ffn or attention at a token",
+        ),
+        Column(name="scope", dtype="string", unit="", description="block: one; upward: it and all above; all"),
+        Column(name="layer", dtype="int64", unit="", description="block, from 0; -1: all"),
+        Column(name="metric", dtype="string", unit="", description="p1, nats or probability"),
+        *estimate_columns("share or nats", "what is lost; regained by tracing", "as many random edges", "questions"),
+    ),
+)
+EVIDENCE_HEADS = TableSchema(
+    name="evidence_heads",
+    version=1,
+    description="Where each head looks from the mask, and how often it points at the answer that the model gives.",
+    columns=(
+        _FACTS,
+        _DOCUMENT,
+        *_HEAD,
+        Column(
+            name="metric",
+            dtype="string",
+            unit="",
+            description="attention on evidence, question, special, itself or object; the same over its share of "
+            "tokens: evidence_relative, ...; copy: share of queries whose largest weight is on the answer in the evidence and "
+            "that the model answers so",
+        ),
+        *estimate_columns("share", "of the metric", "with a random document", "questions"),
+    ),
+)
+EVIDENCE_ABLATION = TableSchema(
+    name="evidence_ablation",
+    version=1,
+    description="Answers after the heads that copy most are removed, beside as many random others.",
+    columns=(
+        _FACTS,
+        _DOCUMENT,
+        Column(name="removed", dtype="int64", unit="heads", description="how many"),
+        Column(name="metric", dtype="string", unit="", description="p1 or nats"),
+        *estimate_columns("share or nats", "of the metric, heads by copy score removed", "random heads", "questions"),
+    ),
+)
+ATTENTION_RANKING = TableSchema(
+    name="attention_ranking",
+    version=1,
+    description="Whether the reader's attention on a passage says how much the passage helps.",
+    columns=(
+        Column(
+            name="metric", dtype="string", unit="", description="spearman: with the posterior; hit: its first is gold"
+        ),
+        *estimate_columns("", "of attention from the mask on each candidate's evidence", "random heads", "queries"),
+    ),
+)
+EVIDENCE_TABLES = (
+    KNOWLEDGE,
+    KNOWLEDGE_CONFLICT,
+    KNOWLEDGE_LENS,
+    EVIDENCE_FLOW,
+    EVIDENCE_HEADS,
+    EVIDENCE_ABLATION,
+    ATTENTION_RANKING,
+)
