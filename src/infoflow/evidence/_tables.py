@@ -122,8 +122,8 @@ EVIDENCE_HEADS = TableSchema(
             dtype="string",
             unit="",
             description="attention on evidence, question, special, itself or object; the same over its share of "
-            "tokens: evidence_relative, ...; copy: share of queries whose largest weight is on the answer in the evidence and "
-            "that the model answers so",
+            "tokens: evidence_relative, ...; copy: share of queries whose largest weight is on the answer in the "
+            "evidence and that the model answers so",
         ),
         *estimate_columns("share", "of the metric", "with a random document", "questions"),
     ),
