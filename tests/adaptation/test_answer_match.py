@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infoflow.adaptation._answer_match import answer_f1, exact_match, normalised_answer
+from infoflow.adaptation._answer_match import answer_f1, exact_match
+from infoflow.retrieval import normalise_answer
 
 
 def _normalise(s: str) -> str:
@@ -57,7 +58,7 @@ def test_scores_are_those_of_the_published_script(said, answers):
     ],
 )
 def test_normalisation_of_known_cases(text, normal):
-    assert normalised_answer(text) == normal == _normalise(text)
+    assert normalise_answer(text) == normal == _normalise(text)
 
 
 def test_hand_made_scores():

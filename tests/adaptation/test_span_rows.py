@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import BertTokenizerFast
 
-from infoflow.adaptation._answer_match import normalised_answer
 from infoflow.adaptation._span_rows import CUT, LEFT_OUT, UNCOVERED, SpanRows, WindowSize
 from infoflow.corpus import Corpus
 from infoflow.foundation import UserError
+from infoflow.retrieval import normalise_answer
 
 SQUAD = Path(__file__).parents[3] / "shared" / "data" / "qa" / "squad-excerpt"
 PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", *(f"##{letter}" for letter in "abcdefgh"), "?")
@@ -163,9 +163,9 @@ def test_gold_spans_of_real_questions_read_as_their_answers():
         if window.start > 0:
             sentence = corpus[window.example]
             span = sentence.text[window.offsets[window.start, 0] : window.offsets[window.end, 1]]
-            found[window.example].add(normalised_answer(span))
+            found[window.example].add(normalise_answer(span))
     assert not rows.left_out
-    right = [normalised_answer(one.answers[0]) in found[row] for row, one in enumerate(corpus)]
+    right = [normalise_answer(one.answers[0]) in found[row] for row, one in enumerate(corpus)]
     whole = [_is_whole(one.text, one.answers[0], one.answer_starts[0]) for one in corpus]
     wrong = [
         row for row, (is_right, is_whole) in enumerate(zip(right, whole, strict=True)) if is_whole and not is_right

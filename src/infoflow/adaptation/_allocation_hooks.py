@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
@@ -13,13 +14,13 @@ from infoflow.training import TrainingData, TrainingHook
 
 from ._task import AbstractTask, TaskData
 from ._task_model import task_model
-from ._task_parts import task_tokenizer, task_vocabulary
+from ._task_parts import input_length, task_tokenizer, task_vocabulary
 from ._tune_config import TuneConfig
 from ._tuned import TunedModel
 from ._tuning_allocation import TuningAllocation, tuned_anatomy, tuning_allocation
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class AllocationHooks:
     """What `tune` takes as `hooks` for full tuning: who learned the task, with each seed.
 
@@ -40,13 +41,9 @@ class AllocationHooks:
         """The recorder of one training; none where its parameters have no known parts, which is told."""
         if len(self.config.rates) > 1 and len(self.config.seeds) > 1 and seed == self.config.seeds[0]:
             return ()
-        module = task_model(self.model, self.task, seed)
-        try:
-            find_cells(module, tuned_anatomy(module))
-        except UserError as error:
-            current_display().note(f"Nothing is said of who learned {self.task.task} in {self.model.name}: {error}")
+        if not self._has_known_parts:
             return ()
-        return (TuningAllocation(self.task, self._training(), tokens=self.tokens, out=self._path(seed, rate)),)
+        return (TuningAllocation(self.task, self._training, tokens=self.tokens, out=self._path(seed, rate)),)
 
     def table(self, models: Sequence[TunedModel]) -> pd.DataFrame | None:
         """The table TUNING_ALLOCATION without the columns of TUNED; None where nothing was recorded."""
@@ -57,8 +54,19 @@ class AllocationHooks:
     def _path(self, seed: int, rate: float) -> Path:
         return self.folder / f"seed-{seed}-rate-{rate}"
 
+    @cached_property
+    def _has_known_parts(self) -> bool:
+        """Whether parameters can be told apart, which no seed changes."""
+        module = task_model(self.model, self.task, self.config.seeds[0])
+        try:
+            find_cells(module, tuned_anatomy(module))
+        except UserError as error:
+            current_display().note(f"Nothing is said of who learned {self.task.task} in {self.model.name}: {error}")
+            return False
+        return True
+
+    @cached_property
     def _training(self) -> TrainingData:
-        tokenizer, longest = task_tokenizer(self.model), self.model.max_tokens
-        length = self.config.max_length if longest is None else min(self.config.max_length, longest)
-        rows = self.task.rows(self.data.train, tokenizer, length)
+        tokenizer = task_tokenizer(self.model)
+        rows = self.task.rows(self.data.train, tokenizer, input_length(self.model, self.config))
         return TrainingData(source=rows, vocabulary=task_vocabulary(tokenizer), tokenizer=tokenizer)

@@ -16,7 +16,7 @@ from ._forward import has_segments
 from ._task_part import TaskBatch
 from ._task_rows import SEGMENTS
 
-_OF_HEADS = ("head", "pooler")  # a pooler is made anew where the pretrained model lacks one
+OF_HEADS = ("head", "pooler")  # a pooler is made anew where the pretrained model lacks one
 EMBEDDINGS = ("embeddings", "positions", "segments")
 
 
@@ -34,13 +34,18 @@ class BodyGroup:
 
     @property
     def component(self) -> str:
-        """As in the anatomy; of cross-attention with "cross" in front."""
-        return f"cross {self.group.component}" if self.group.kind == "cross" else self.group.component
+        """See `component_name`."""
+        return component_name(self.group.component, self.group.kind)
 
     @property
     def of_embeddings(self) -> bool:
         """Whether it lies below the blocks."""
         return self.layer < 0 and (self.group.component in EMBEDDINGS or "emb" in self.name)
+
+
+def component_name(component: str, kind: str | None) -> str:
+    """As in the anatomy; of cross-attention with "cross" in front."""
+    return f"cross {component}" if kind == "cross" else component
 
 
 def body_groups(model: Model) -> list[BodyGroup]:
@@ -49,7 +54,7 @@ def body_groups(model: Model) -> list[BodyGroup]:
     # By identity: a matrix that is tied to an output matrix may bear that one's name.
     inside = {parameter: name for name, parameter in model.module.base_model.named_parameters()}
     found = [(inside.get(every[group.slice.parameter]), group) for group in model.anatomy.parameter_groups]
-    return [BodyGroup(name=name, group=group) for name, group in found if name and group.component not in _OF_HEADS]
+    return [BodyGroup(name=name, group=group) for name, group in found if name and group.component not in OF_HEADS]
 
 
 def body_parameters(model: Model) -> dict[str, nn.Parameter]:

@@ -6,19 +6,16 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+from infoflow.models import evaluating
+
 _CAUSAL: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 
 
 def reads_left_only(module: PreTrainedModel) -> bool:
     """Whether what a model's head says of the first token is the same whatever follows, found by trying."""
     if module not in _CAUSAL:
-        was_training = module.training
-        module.eval()
-        try:
-            with torch.no_grad():
-                _CAUSAL[module] = _first_is_blind(module)
-        finally:
-            module.train(was_training)
+        with evaluating(module):
+            _CAUSAL[module] = _first_is_blind(module)
     return _CAUSAL[module]
 
 

@@ -5,7 +5,7 @@ from transformers import PreTrainedModel
 
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import UserError, as_written
-from infoflow.models import without_cache
+from infoflow.models import evaluating, without_cache
 
 from ._task import AbstractTask, Shape
 
@@ -70,11 +70,7 @@ def _said(module: PreTrainedModel, rows: list[list[int]], vocabulary: Vocabulary
     longest = max(map(len, rows))
     ids = torch.tensor([row + [vocabulary.pad] * (longest - len(row)) for row in rows])
     mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
-    was_training, device = module.training, next(module.parameters()).device
-    module.eval()
-    try:
-        with torch.no_grad():
-            inputs = {"input_ids": ids.to(device), "attention_mask": mask.to(device), **without_cache(module)}
-            return module(**inputs).logits.float()
-    finally:
-        module.train(was_training)
+    device = next(module.parameters()).device
+    inputs = {"input_ids": ids.to(device), "attention_mask": mask.to(device), **without_cache(module)}
+    with evaluating(module):
+        return module(**inputs).logits.float()

@@ -1,7 +1,6 @@
 """Which class a text, or a pair of texts, is of; or which classes."""
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, final
 
@@ -9,25 +8,25 @@ import numpy as np
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from infoflow.corpus import Corpus, Vocabulary
-from infoflow.objectives import SENTENCE_FIELDS, Batch, Corrupted, Example, Field, LossTerm, Noise
+from infoflow.objectives import Batch, LossTerm, Noise
 from infoflow.training import ExampleRows
 
 from ._forward import answered, task_logits
 from ._labels import SEVERAL, label_indices, label_sets, several
 from ._scoring import blocks_of, class_scores, set_scores
-from ._task import AbstractTask, Predictions, Score, Shape
-from ._task_rows import LABELS, SEGMENTS, TaskRows, read_texts
-from ._whole_text import as_read
+from ._task import Predictions, Score, Shape
+from ._task_rows import LABELS
+from ._whole_text import AbstractTextTask
 
 Main = Literal["accuracy", "macro_f1", "matthews", "micro_f1"]
 
 
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Classification(AbstractTask):
+class Classification(AbstractTextTask):
     r"""The class of each text; of pairs of texts where the corpus has the column `second`.
 
     The loss is $-\log p(y)$, a softmax over the classes. With `multi` an example may have several labels or none
@@ -37,28 +36,16 @@ class Classification(AbstractTask):
 
     name: ClassVar[str] = "classification"
     shape: ClassVar[Shape] = "classification"
-    head: ClassVar[str] = "AutoModelForSequenceClassification"
     term_weights: ClassVar[dict[str, float]] = {"classification": 1.0}
-    fields: ClassVar[Mapping[str, Field]] = {**SENTENCE_FIELDS, SEGMENTS: Field()}
 
     task: str
     labels: tuple[str, ...]
     multi: bool = False
     main: Main = "accuracy"  # the metric that models are chosen by; of several labels micro_f1 always
 
-    def rows(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, max_length: int) -> ExampleRows:
-        """Examples as token ids, with the number of the class; row i is row i of the corpus."""
-        labels = label_sets(corpus, self.labels) if self.multi else label_indices(corpus, self.labels)
-        second = corpus.column("second") if "second" in corpus.columns else None
-        tokens = read_texts(tokenizer, corpus.column("text"), second, max_length)
-        return TaskRows(tokens, corpus.ids, labels=labels)
-
-    def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """The example as it is."""
-        return as_read(example)
-
-    def counts(self, batch: Batch) -> dict[str, int]:
-        return {self.name: len(batch)}
+    def targets(self, corpus: Corpus) -> np.ndarray:
+        """The number of each example's class; of several labels which of them it has, (example, label)."""
+        return label_sets(corpus, self.labels) if self.multi else label_indices(corpus, self.labels)
 
     def loss(
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0

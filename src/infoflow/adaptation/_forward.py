@@ -1,16 +1,14 @@
 """Runs a model with a task's head over batches of examples."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from infoflow.corpus import Vocabulary
-from infoflow.models import without_cache
+from infoflow.models import evaluating, without_cache
 from infoflow.objectives import Batch
 from infoflow.training import ExampleRows, TrainingData, micro_batches
 
@@ -58,14 +56,3 @@ def answered(
     with evaluating(module):
         for piece in micro_batches(np.arange(len(lengths)), lengths, None, batch_tokens):
             yield piece, data.batch(task, piece, ("task",), 0).to(device)
-
-
-@contextmanager
-def evaluating(module: PreTrainedModel) -> Iterator[None]:
-    was_training = module.training
-    module.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        module.train(was_training)

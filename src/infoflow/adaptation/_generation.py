@@ -13,9 +13,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from infoflow.architectures import Layout
 from infoflow.corpus import Corpus, Vocabulary
 from infoflow.foundation import Count, Weight
+from infoflow.models import evaluating
 from infoflow.objectives import SENTENCE_FIELDS, UNSUPERVISED, Batch, Corrupted, Example, Family, Field, LossTerm, Noise
 
-from ._forward import evaluating
 from ._generation_rows import BEGINS, GenerationRows
 from ._options import check_options
 from ._task import AbstractTask, Predictions, Score, Shape

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from infoflow.corpus import Corpus, sentences_of
-from infoflow.foundation import NUM_BLOCKS, Scale, block_of
+from infoflow.foundation import NUM_BLOCKS, Scale
 from infoflow.results import ratio_estimate
 
+from ._scoring import blocks_of
 from ._task import Score
 
 Wanted = Callable[[Corpus], list[list[str]]]
@@ -43,7 +44,7 @@ def mean_of(score: Callable[[str, Sequence[str]], float]) -> Metric:
 
 def mean_score(metric: str, values: np.ndarray, corpus: Corpus, baseline: float, scale: Scale = "share") -> Score:
     """The mean of a score of each example, with its interval over blocks of examples."""
-    blocks = block_of(corpus.content_ids)
+    blocks = blocks_of(corpus)
     sums = np.bincount(blocks, weights=values, minlength=NUM_BLOCKS)
     return Score(
         metric=metric, row=ratio_estimate(sums, np.bincount(blocks, minlength=NUM_BLOCKS) * 1.0, baseline, scale)

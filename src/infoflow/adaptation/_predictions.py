@@ -7,6 +7,7 @@ from transformers import PreTrainedModel
 
 from infoflow.corpus import Corpus, Vocabulary
 from infoflow.foundation import hash64_array
+from infoflow.models import evaluating
 from infoflow.training import ExampleRows
 
 from ._task import AbstractTask, Predictions
@@ -20,12 +21,8 @@ def predictions_of(
     task: AbstractTask, module: PreTrainedModel, rows: ExampleRows, corpus: Corpus, vocabulary: Vocabulary
 ) -> Predictions:
     """What the module says about a part; it keeps its mode."""
-    was_training = module.training
-    module.eval()
-    try:
+    with evaluating(module):
         return task.predict(module, rows, corpus, vocabulary, _BATCH_TOKENS)
-    finally:
-        module.train(was_training)
 
 
 def answer_rows(task: AbstractTask, predictions: Predictions, corpus: Corpus, most: int) -> list[dict[str, Any]]:

@@ -1,30 +1,29 @@
 """The number that a text, or a pair of texts, is given."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 from jaxtyping import Float
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from infoflow.corpus import Corpus, Vocabulary
 from infoflow.foundation import UserError
-from infoflow.objectives import SENTENCE_FIELDS, Batch, Corrupted, Example, Field, LossTerm, Noise
+from infoflow.objectives import Batch, LossTerm, Noise
 from infoflow.training import ExampleRows
 
 from ._forward import answered, task_logits
 from ._labels import label_numbers
 from ._scoring import blocks_of, number_scores
-from ._task import AbstractTask, Predictions, Score, Shape
-from ._task_rows import LABELS, SEGMENTS, TaskRows, read_texts
-from ._whole_text import as_read
+from ._task import Predictions, Score, Shape
+from ._task_rows import LABELS
+from ._whole_text import AbstractTextTask
 
 
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Regression(AbstractTask):
+class Regression(AbstractTextTask):
     r"""The number of each text; of pairs of texts where the corpus has the column `second`.
 
     The model writes the label in units of training's standard deviation σ from training's mean μ, so that learning
@@ -34,9 +33,7 @@ class Regression(AbstractTask):
 
     name: ClassVar[str] = "regression"
     shape: ClassVar[Shape] = "regression"
-    head: ClassVar[str] = "AutoModelForSequenceClassification"
     term_weights: ClassVar[dict[str, float]] = {"regression": 1.0}
-    fields: ClassVar[Mapping[str, Field]] = {**SENTENCE_FIELDS, SEGMENTS: Field()}
 
     task: str
     mean: float
@@ -58,19 +55,9 @@ class Regression(AbstractTask):
             )
         return cls(task=task, mean=float(values.mean()), deviation=float(values.std()))
 
-    def rows(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, max_length: int) -> ExampleRows:
-        """Examples as token ids, with the number in standard deviations from the mean; row i is row i of the corpus."""
-        labels = ((label_numbers(corpus) - self.mean) / self.deviation).astype(np.float32)
-        second = corpus.column("second") if "second" in corpus.columns else None
-        tokens = read_texts(tokenizer, corpus.column("text"), second, max_length)
-        return TaskRows(tokens, corpus.ids, labels=labels)
-
-    def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """The example as it is."""
-        return as_read(example)
-
-    def counts(self, batch: Batch) -> dict[str, int]:
-        return {self.name: len(batch)}
+    def targets(self, corpus: Corpus) -> np.ndarray:
+        """The number of each example, in standard deviations from the mean."""
+        return ((label_numbers(corpus) - self.mean) / self.deviation).astype(np.float32)
 
     def loss(
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0

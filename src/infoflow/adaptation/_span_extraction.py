@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from infoflow.corpus import Corpus, Vocabulary
 from infoflow.foundation import Count, UserError
-from infoflow.objectives import SENTENCE_FIELDS, Batch, Corrupted, Example, Field, LossTerm, Noise
+from infoflow.objectives import SENTENCE_FIELDS, Batch, Field, LossTerm, Noise
 
 from ._answer_match import answer_f1, exact_match
 from ._causal import reads_left_only
@@ -24,7 +24,6 @@ from ._span_answers import Answer, best_spans, joined, probabilities, with_null
 from ._span_rows import LEFT_OUT, SpanRows, Window, WindowSize
 from ._task import AbstractTask, Predictions, Score, Shape
 from ._task_rows import SEGMENTS
-from ._whole_text import as_read
 
 
 @final
@@ -69,10 +68,6 @@ class SpanExtraction(AbstractTask):
             UserError: As `SpanRows`.
         """
         return SpanRows(corpus, tokenizer, WindowSize(max_length, self.doc_stride, self.query_length))
-
-    def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """The window as it is, with its segments and the places of the answer's first and last token."""
-        return as_read(example)
 
     def counts(self, batch: Batch) -> dict[str, int]:
         """Windows whose answer, or lack of one, is known."""

@@ -80,7 +80,7 @@ TUNING_WEIGHTS = TableSchema(
         TUNING_SEED,
         _STACK,
         Column(name="layer", dtype="int64", unit="", description="block, from 0; -1: embeddings"),
-        Column(name="component", dtype="string", unit="", description="as in the anatomy: query, key, ffn_in, ..."),
+        Column(name="component", dtype="string", unit="", description="as in the anatomy: query, key, mlp_in, ..."),
         Column(name="parameters", dtype="int64", unit="", description="how many weights"),
         Column(name="relative", dtype="float64", unit="", description="norm of the change over norm before"),
         Column(name="cosine", dtype="float64", unit="", description="between the weights before and after"),

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from infoflow.corpus import NOT_A_WORD, Corpus, Encoded, Vocabulary
-from infoflow.objectives import SENTENCE_FIELDS, UNSUPERVISED, Batch, Corrupted, Example, Field, LossTerm, Noise
+from infoflow.objectives import SENTENCE_FIELDS, UNSUPERVISED, Batch, Field, LossTerm, Noise
 from infoflow.training import ExampleRows
 
 from ._forward import answered, task_logits
@@ -21,7 +21,6 @@ from ._scoring import blocks_of, class_scores, entity_score, share_right
 from ._tags import NOT_READ, are_entities
 from ._task import AbstractTask, Predictions, Score, Shape
 from ._task_rows import LABELS, TaskRows, Tokens
-from ._whole_text import as_read
 
 WORDS = "words"
 """In a batch: the word that each token is the first of, from 0; -1 for all other tokens."""
@@ -62,10 +61,6 @@ class Tagging(AbstractTask):
             for places_of, tags in zip(words, corpus.column(self.column), strict=True)
         ]
         return TaskRows(_tokens(encoded), corpus.ids, labels=labels, words=words)
-
-    def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
-        """The example as it is."""
-        return as_read(example)
 
     def loss(
         self, module: PreTrainedModel, batch: Batch, noise: Noise, label_smoothing: float = 0.0

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from infoflow.architectures import Layout
 from infoflow.corpus import Corpus, Vocabulary
-from infoflow.objectives import AbstractObjective, Batch, Family
+from infoflow.objectives import AbstractObjective, Batch, Corrupted, Example, Family
 from infoflow.training import ExampleRows
 
 Shape = Literal["classification", "regression", "tagging", "span", "choice", "generation"]
@@ -74,6 +74,11 @@ class AbstractTask(AbstractObjective):
     task: str
     """Name of the task, for tables."""
     labels: tuple[str, ...]
+
+    def corrupt(self, example: Example, generator: np.random.Generator, vocabulary: Vocabulary) -> Corrupted:
+        """The example as it is: token ids, what is asked, and of a pair the segments, under their names in a batch."""
+        tokens = example.text
+        return Corrupted(arrays={"input_ids": tokens, **example.labels}, selected=np.zeros(len(tokens), dtype=bool))
 
     @abstractmethod
     def rows(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, max_length: int) -> ExampleRows:

@@ -7,11 +7,12 @@ from typing import Any, Literal
 import numpy as np
 
 from infoflow.corpus import Corpus
-from infoflow.foundation import NUM_BLOCKS, block_of, replicate_weights
+from infoflow.foundation import NUM_BLOCKS, replicate_weights
 from infoflow.models import BleuStatistics, bleu_statistics
 from infoflow.results import estimate
 
 from ._guesses import Wanted, guess_score, mean_of, mean_score
+from ._scoring import blocks_of
 from ._task import Score
 
 TextMetric = Literal["rougeL", "rouge1", "rouge2", "bleu", "chrf", "exact_match"]
@@ -61,7 +62,7 @@ def _of_whole(
     metric: str, of: Any, said: Sequence[str], wanted: Sequence[Sequence[str]], corpus: Corpus, baseline: float
 ) -> Score:
     """A metric of which a part has one value, with its interval over blocks of examples."""
-    blocks = block_of(corpus.content_ids)
+    blocks = blocks_of(corpus)
     value, replicates = of(said, wanted, blocks)
     units = len(np.unique(blocks))
     return Score(metric=metric, row=estimate(value, replicates, baseline, len(said), scale="share", units=units))

@@ -4,7 +4,7 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from ._predictions import answer_rows, predictions_of
 from ._tables import TASK_ANSWERS, TASK_SCORES
 from ._task import AbstractTask, Predictions, TaskData
 from ._task_model import fresh_model, tell_of_pooler
-from ._task_parts import TaskParts, task_tokenizer
+from ._task_parts import TaskParts, input_length, task_tokenizer
 from ._training_part import training_part
 from ._tune_config import TuneConfig
 from ._tuned import TASK_FILE, Tuned, load_tuned, task_to, write_facts
@@ -105,7 +105,7 @@ class _Tuning:
             test=data.test,
             tokenizer=task_tokenizer(model),
             target_tokenizer=model.target_tokenizer,
-            max_length=_longest(model, config),
+            max_length=input_length(model, config),
         )
         self.key = {
             "model": model.digest,
@@ -203,10 +203,8 @@ class _Tuning:
         module = prepare(built, self.task, self.config, seed)
         hooks = self.hooks(seed, rate) if self.hooks else ()
         settings = self._settings(seed, rate)
-        if self.config.method != "frozen":
-            yield module, train(self.task, settings, self.parts.training, module, self._work(seed, rate), hooks=hooks)
-            return
-        with frozen_body(module, FeatureStore(self.features / self.model.digest)):
+        frozen, features = self.config.method == "frozen", self.features / self.model.digest
+        with frozen_body(module, FeatureStore(features)) if frozen else nullcontext():
             yield module, train(self.task, settings, self.parts.training, module, self._work(seed, rate), hooks=hooks)
 
     def _settings(self, seed: int, rate: float) -> TrainConfig:
@@ -302,9 +300,3 @@ class _Tuning:
 
 def _best(found: dict[str, float]) -> float:
     return float(max(found, key=lambda rate: found[rate]))
-
-
-def _longest(model: Model, config: TuneConfig) -> int:
-    """Tokens of an input at most: what was asked for, or what the model has positions for."""
-    limit = model.max_tokens
-    return config.max_length if limit is None else min(config.max_length, limit)

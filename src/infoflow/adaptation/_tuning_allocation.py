@@ -12,13 +12,13 @@ from infoflow.foundation import UserError
 from infoflow.models import Anatomy, ParameterGroup, ParameterSlice, discover
 from infoflow.training import Step, TrainingData, TrainingHook
 
+from ._body import OF_HEADS, component_name
 from ._seeds import without_tuned
 from ._tables import TUNING_ALLOCATION
 from ._task import AbstractTask
 
 TASK_HEAD = "task-head"
 HEAD_LAYER = -2
-_OF_HEADS = ("head", "pooler")
 _CHEAP = RecordConfig(parameters=False, check_rules=False)
 
 
@@ -133,6 +133,4 @@ def tuning_allocation(recording: Recording, tuning_seed: int = 0) -> pd.DataFram
 
 
 def _component(component: str, kind: str) -> str:
-    if component in _OF_HEADS:
-        return TASK_HEAD
-    return f"cross {component}" if kind == "cross" else component
+    return TASK_HEAD if component in OF_HEADS else component_name(component, kind)

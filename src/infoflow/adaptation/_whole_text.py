@@ -1,11 +1,41 @@
-"""An example as it is: tasks change nothing."""
+"""Tasks that say one thing of a text, or of a pair of texts."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
+from transformers import PreTrainedTokenizerBase
 
-from infoflow.objectives import Corrupted, Example
+from infoflow.corpus import Corpus
+from infoflow.objectives import SENTENCE_FIELDS, Batch, Field
+from infoflow.training import ExampleRows
+
+from ._task import AbstractTask
+from ._task_rows import SEGMENTS, TaskRows, read_texts
 
 
-def as_read(example: Example) -> Corrupted:
-    """Token ids, what is asked, and of a pair the segments, under the names that they have in a batch."""
-    tokens = example.text
-    return Corrupted(arrays={"input_ids": tokens, **example.labels}, selected=np.zeros(len(tokens), dtype=bool))
+class AbstractTextTask(AbstractTask):
+    """What is asked of each text; of pairs of texts where the corpus has the column `second`."""
+
+    head: ClassVar[str] = "AutoModelForSequenceClassification"
+    fields: ClassVar[Mapping[str, Field]] = {**SENTENCE_FIELDS, SEGMENTS: Field()}
+
+    @abstractmethod
+    def targets(self, corpus: Corpus) -> np.ndarray:
+        """What is asked, as the loss takes it: a row an example.
+
+        Raises:
+            UserError: A label that training lacks, or no number where one is asked.
+        """
+
+    def rows(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, max_length: int) -> ExampleRows:
+        """Examples as token ids, with their targets; row i is row i of the corpus."""
+        targets = self.targets(corpus)
+        second = corpus.column("second") if "second" in corpus.columns else None
+        tokens = read_texts(tokenizer, corpus.column("text"), second, max_length)
+        return TaskRows(tokens, corpus.ids, labels=targets)
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        """Examples."""
+        return {self.name: len(batch)}

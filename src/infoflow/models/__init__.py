@@ -30,6 +30,7 @@ from ._causal_bert import CausalBertForSequenceClassification as CausalBertForSe
 from ._discovery import discover as discover
 from ._elmo import Elmo as Elmo
 from ._elmo import ElmoConfig as ElmoConfig
+from ._evaluating import evaluating as evaluating
 from ._fast_linear import FastLinear as FastLinear
 from ._fast_linear import fast_linear as fast_linear
 from ._first_pass import tiny_inputs as tiny_inputs

@@ -25,7 +25,8 @@ from infoflow.foundation import UserError
 
 from ._attention import AttentionCall, OtherKeys, attended, unplaced_call
 from ._blocks import DenseLongT5LocalAttention
-from ._first_pass import evaluating, run_tiny, tiny_inputs
+from ._evaluating import evaluating
+from ._first_pass import run_tiny, tiny_inputs
 
 FIRST_IS_GLOBAL = "first_token_is_global"
 """Entry of a configuration: the first token of every row is global, without anyone saying so at each call."""

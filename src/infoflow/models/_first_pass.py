@@ -15,6 +15,7 @@ from transformers.pytorch_utils import Conv1D
 from infoflow.foundation import UserError
 
 from ._attention import AttentionCall, listening
+from ._evaluating import evaluating
 from ._own_attention import OwnCall, watching_own_attention
 from ._unreadable import machine_lacks
 
@@ -99,7 +100,8 @@ def watch_own(module: PreTrainedModel, others: set[nn.Module]) -> list[WatchedCa
 def _watch(module: PreTrainedModel, others: set[nn.Module] | None) -> list[WatchedCall]:
     calls: list[WatchedCall] = []
     outputs: dict[nn.Module, Tensor] = {}
-    with evaluating(module) as stack:
+    with ExitStack() as stack:
+        stack.enter_context(evaluating(module))
         inputs = tiny_inputs(module)
         expected = run_tiny(module, inputs)
         listeners = {child: _recorder(calls, outputs) for child in module.modules()}
@@ -113,17 +115,6 @@ def _watch(module: PreTrainedModel, others: set[nn.Module] | None) -> list[Watch
         _require_same_output(module, output, expected)
         _require_known_keys(module, calls, inputs)
     return calls
-
-
-@contextmanager
-def evaluating(module: nn.Module) -> Iterator[ExitStack]:
-    """Evaluation mode without gradients; every part has its own mode again afterwards."""
-    training = {child: child.training for child in module.modules()}
-    with ExitStack() as stack:
-        stack.callback(lambda: [setattr(child, "training", mode) for child, mode in training.items()])
-        module.eval()
-        stack.enter_context(torch.no_grad())
-        yield stack
 
 
 def run_tiny(module: PreTrainedModel, inputs: dict[str, Tensor]) -> Tensor:

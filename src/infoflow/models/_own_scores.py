@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from ._attention import listening
-from ._first_pass import evaluating, run_tiny, tiny_inputs
+from ._evaluating import evaluating
+from ._first_pass import run_tiny, tiny_inputs
 from ._own_attention import OwnCall, watching_own_attention
 
 _MASKED = -1000.0  # scores below are of keys that are hidden

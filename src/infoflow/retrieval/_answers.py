@@ -25,7 +25,7 @@ def normalise_answer(text: str, decompose: bool = False) -> str:
 
     With `decompose` accents are first taken apart from their letters (NFD), as ORQA and DPR do.
 
-    Source: [@rajpurkar2016squad], whose evaluation script this repeats.
+    Source: [@rajpurkar2016], whose evaluation script this repeats.
 
     >>> normalise_answer("The  Beatles' (band)!")
     'beatles band'

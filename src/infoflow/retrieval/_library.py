@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from infoflow.corpus import Vocabulary
+from infoflow.models import evaluating
 
 from ._bm25 import LexicalIndex
 from ._candidates import NULL, candidates
@@ -80,18 +81,13 @@ class Library:
         parts = [torch.from_numpy(array).to(device) for array in (tokens, real, segments)]
         return tower(*parts)
 
-    @torch.no_grad()
     def embed(self, tower: Tower) -> DenseIndex:
         """An index of every passage by this encoder, as it is without dropout."""
-        training = tower.training
-        tower.eval()
-        try:
+        with evaluating(tower):
             parts = [
                 self.vectors(tower, range(start, min(start + _BATCH, len(self)))).float().cpu()
                 for start in range(0, len(self), _BATCH)
             ]
-        finally:
-            tower.train(training)
         return DenseIndex(torch.cat(parts), self._backend)
 
     @cached_property

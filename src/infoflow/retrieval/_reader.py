@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertForMaskedLM, PreTrainedModel
 
 from infoflow.foundation import UserError
+from infoflow.models import evaluating
 
 from ._candidates import NULL
 from ._library import Library
@@ -132,9 +133,8 @@ class RetrievalModel(PreTrainedModel):
             assert self.retriever is not None
             if library.dense is None:
                 library.dense = library.embed(self.retriever.passages)
-            training = self.retriever.training
-            vectors = self.retriever.eval().queries(input_ids, attention_mask)
-            self.retriever.train(training)
+            with evaluating(self.retriever):
+                vectors = self.retriever.queries(input_ids, attention_mask)
             found = library.by_vectors(vectors, k, exclude)
             found = found._replace(scores=found.scores / vectors.shape[-1] ** 0.5)
         return found.ids, found.scores

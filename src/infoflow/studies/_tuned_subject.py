@@ -41,14 +41,17 @@ class TunedSubject:
     def inside(self) -> bool:
         """Whether what tuning did to layers and heads is looked at, so that the tuned models stay; of models that
         were not trained too, as a control."""
-        how = (self.method, self.examples, self.control, self.strategy)
-        return self.asked.inside and how == (FULL, 0, "", AS_IS)
+        return self.asked.inside and self._whole
 
     @property
     def plain(self) -> bool:
         """Whether it is a pretrained model as it is, tuned in full on all examples."""
-        how = (self.method, self.examples, self.control, self.strategy, self.subject.trained)
-        return how == (FULL, 0, "", AS_IS, True)
+        return self._whole and self.subject.trained
+
+    @property
+    def _whole(self) -> bool:
+        """Whether all weights are tuned, on all examples as they are, of a model without further pretraining."""
+        return (self.method, self.examples, self.control, self.strategy) == (FULL, 0, "", AS_IS)
 
     @property
     def config(self) -> TuneConfig:

@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from transformers import PreTrainedModel
 
+from infoflow.models import evaluating
 from infoflow.objectives import AbstractObjective
 
 from ._config import Precision
@@ -47,16 +47,11 @@ def evaluate(
     totals = dict.fromkeys(objective.term_weights, 0.0)
     counts = dict.fromkeys(objective.term_weights, 0)
     device = next(module.parameters()).device
-    was_training = module.training
-    module.eval()
-    try:
-        with torch.no_grad(), mixed_precision(module, precision, device):
-            for piece in pieces:
-                batch = data.batch(objective, piece, ("evaluation-noise", seed), 0).to(device)
-                for name, term in objective.loss(module, batch, batch.noise).items():
-                    totals[name] += float(term.total)
-                    counts[name] += term.count
-    finally:
-        module.train(was_training)
+    with evaluating(module), mixed_precision(module, precision, device):
+        for piece in pieces:
+            batch = data.batch(objective, piece, ("evaluation-noise", seed), 0).to(device)
+            for name, term in objective.loss(module, batch, batch.noise).items():
+                totals[name] += float(term.total)
+                counts[name] += term.count
     means = {name: totals[name] / max(counts[name], 1) for name in totals}
     return Evaluation(losses=means, counts=counts, loss=objective.weighted(means))

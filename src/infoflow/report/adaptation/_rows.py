@@ -51,7 +51,7 @@ def most_examples(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame["examples"] == frame.groupby("task")["examples"].transform("max")]
 
 
-def test_scores(frame: pd.DataFrame) -> pd.DataFrame:
+def scores_on_test(frame: pd.DataFrame) -> pd.DataFrame:
     """By the tasks' main metrics, on test examples."""
     return frame[(frame["part"].astype(str) == "test") & frame["main"].astype(bool)].dropna(subset="value")
 

@@ -16,7 +16,7 @@ from ._leakage import leaks
 from ._learned import learned_figure
 from ._pruned import pruned_figure
 from ._readable import label_figure, probes_figure
-from ._rows import test_scores
+from ._rows import scores_on_test
 from ._scores import scores_figure
 from ._swaps import swaps_figure
 from ._ways import ways_figure
@@ -64,7 +64,7 @@ def adaptation_section(tables: ModelTables) -> Section | None:
     frames = tables.some(names)
     frames |= {name: _main(frames[name], cast) for name in _OF_ONE_STACK if name in frames}
     figures: list[Figure | None] = []
-    scores = test_scores(frames["tuned_scores"]) if "tuned_scores" in frames else None
+    scores = scores_on_test(frames["tuned_scores"]) if "tuned_scores" in frames else None
     if scores is not None:
         figures += [make(scores, cast) for make in (scores_figure, ways_figure, worth_figure)]
     if (losses := frames.get("domain_loss")) is not None:

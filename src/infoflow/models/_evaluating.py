@@ -1,0 +1,20 @@
+"""A module as it is without dropout and gradients, for a while."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode without gradients; every part has its own mode again afterwards."""
+    modes = [(child, child.training) for child in module.modules()]
+    try:
+        module.eval()
+        with torch.no_grad():
+            yield
+    finally:
+        for child, mode in modes:
+            child.training = mode
