@@ -87,8 +87,13 @@ def second_architecture(run: InMemory) -> InMemory:
     return InMemory(run.read(), tables)
 
 
-def test_two_architectures_have_a_panel_each_on_the_same_axes(run, figures) -> None:
-    story = tell(second_architecture(run))
+@pytest.fixture(scope="module")
+def two_architectures(run):
+    return tell(second_architecture(run))
+
+
+def test_two_architectures_have_a_panel_each_on_the_same_axes(two_architectures, figures) -> None:
+    story = two_architectures
     assert not story.left_out
     assert [figure.id for figure in story.figures] == list(figures)
     drawn = {figure.id: figure for figure in story.figures if figure.panels[-1].title.endswith("albert")}
@@ -111,8 +116,8 @@ def test_two_architectures_have_a_panel_each_on_the_same_axes(run, figures) -> N
     assert max(drawn["layer-change"].data["from_layer"]) == 2 * max(figures["layer-change"].data["from_layer"])
 
 
-def test_what_another_architecture_has_and_no_panel_shows_is_said(run) -> None:
-    notes = {section.id: section.notes for section in tell(second_architecture(run)).sections}
+def test_what_another_architecture_has_and_no_panel_shows_is_said(two_architectures) -> None:
+    notes = {section.id: section.notes for section in two_architectures.sections}
     question = "Do they give up the input in exchange for the output?"
     assert f"the architecture albert in “{question}”" in notes["knows"][0]
     assert notes["changes"] == []
