@@ -85,6 +85,23 @@ def _scores(task: str, value: float, floor: float, layer: int):
         yield "task", words, "selectivity", value - control, 0.0
 
 
+def pair_rows(seeds: Sequence[int] = (1, 2, 3), objectives: Sequence[str] = ("causal-lm", "masked-lm")) -> list[dict]:
+    """The columns of `minimal_pairs`: agreement is found out layer by layer, islands never."""
+    rows = []
+    for objective in objectives:
+        for seed in seeds:
+            for trained in (True, False):
+                for layer in range(LAYERS + 1):
+                    known = 0.5 + trained * (0.06 * layer - LESS[objective])
+                    for phenomenon, mean in {"all": (known + 0.5) / 2, "agreement": known, "<b>islands": 0.5}.items():
+                        place = {"stack": MAIN_STACK[objective], "layer": layer, "phenomenon": phenomenon, "ties": 0}
+                        for metric, value, base in (("preferred", mean, 0.5), ("margin", 8 * mean - 4, 0.0)):
+                            name = (objective, seed, int(trained), layer, phenomenon, metric)
+                            numbers = _estimate(value, name, 0.01, 0.01, base, 300)
+                            rows.append({**_model(objective, seed, trained), **place, "metric": metric, **numbers})
+    return rows
+
+
 def code_rows(codes: Sequence[str] = ("online", "variational"), **how) -> list[dict]:
     rows = []
     for row in score_rows(shares=(1.0,), **how):
@@ -206,6 +223,7 @@ WRITERS = {
     "probe_mixing": mixing_rows,
     "probe_depth": depth_rows,
     "probe_trees": tree_rows,
+    "minimal_pairs": pair_rows,
 }
 
 

@@ -50,6 +50,7 @@ def test_figures_come_in_order(figures) -> None:
         "probe-size",
         "probe-depth",
         "probe-trees",
+        "probe-pairs",
     ]
 
 
@@ -65,11 +66,38 @@ def test_a_run_without_probes_has_no_section(study) -> None:
         ("probe_mixing", ["probe-depth"]),
         ("probe_depth", ["probe-depth"]),
         ("probe_trees", ["probe-trees"]),
+        ("minimal_pairs", ["probe-pairs"]),
     ],
 )
 def test_each_table_draws_its_figures_alone(tmp_path, table, ids) -> None:
     alone = written(tmp_path, **{table: probed.WRITERS[table](seeds=(1, 2), objectives=("masked-lm",))})
     assert list(drawn_figures(alone, "probing")) == ids
+
+
+def test_preferences_are_told_beside_chance_and_the_untrained_model(run, figures) -> None:
+    figure = figures["probe-pairs"]
+    titles = ["all pairs (300)", "agreement (300)", "<b>islands (300)"]  # escaped where the page is written
+    assert [panel.title for panel in figure.panels] == titles
+    table = run.tables["minimal_pairs"]
+    own = table[(table["metric"] == "preferred") & (table["phenomenon"] == "all") & table["trained"]]
+    means = own.groupby(["objective", "layer"])["value"].mean()
+    drawn = figure.data[(figure.data["phenomenon"] == "all") & (figure.data["group"] == "trained")]
+    for row in drawn.itertuples():
+        assert row.value == pytest.approx(means[row.series, row.layer])
+    causal, masked = figure.answer
+    assert causal.startswith(f"Causal LM prefers {means['causal-lm', 6]:.2f} (")
+    assert "in layer 6 of 6" in causal
+    assert "above the untrained model" in causal
+    assert masked.startswith(f"Masked LM prefers {means['masked-lm', 6]:.2f} (")
+    assert "chance" not in causal + masked
+
+
+def test_a_model_that_prefers_nothing_is_said_to(tmp_path) -> None:
+    rows = probed.pair_rows(seeds=(1, 2), objectives=("masked-lm",))
+    rows = [row | probed._estimate(0.5, (str(row["layer"]), row["seed"]), 0.01, 0.01, 0.5, 300) for row in rows]
+    figure = drawn_figures(written(tmp_path, minimal_pairs=rows), "probing")["probe-pairs"]
+    assert "not more than chance" in figure.answer[0]
+    assert "not told apart from the untrained model" in figure.answer[0]
 
 
 def test_shares_are_of_the_best_layer_of_all_models(run, figures) -> None:

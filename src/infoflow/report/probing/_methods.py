@@ -65,3 +65,14 @@ TREES = Method(
     length, then over lengths. Root: the word of least predicted depth.
     """,
 )
+
+PAIRS = Method(
+    id="minimal-pairs",
+    title="Minimal pairs",
+    text="""
+    (1 / <i>P</i>) Σ<sub>p</sub> [<i>s</i><sub>l</sub>(acceptable) &gt; <i>s</i><sub>l</sub>(other)], a tie counts half.
+    <i>s</i><sub>l</sub> is the log-probability of the whole sentence where every token is predicted from layer
+    <i>l</i> by the model's own output (logit lens); of masked LMs the pseudo-log-likelihood, each token hidden in turn
+    (Salazar et al. 2020). Pairs as in BLiMP (Warstadt et al. 2020). Nothing is trained.
+    """,
+)

@@ -7,6 +7,7 @@ from ._bits import bits_figure
 from ._depth import depth_figure
 from ._examples import examples_figure
 from ._overview import overview_figure
+from ._pairs import pairs_figure
 from ._probe_size import size_figure
 from ._selectivity import selectivity_figure
 from ._trees import trees_figure
@@ -25,9 +26,10 @@ PROBING = Section(
         "probe-size": "probing/probe-size",
         "probe-depth": "probing/depth",
         "probe-trees": "probing/trees",
+        "probe-pairs": "probing/minimal-pairs",
     },
 )
-_TABLES = ("probe_scores", "probe_codelength", "probe_mixing", "probe_depth", "probe_trees")
+_TABLES = ("probe_scores", "probe_codelength", "probe_mixing", "probe_depth", "probe_trees", "minimal_pairs")
 
 
 def probing_section(tables: ModelTables) -> Section | None:
@@ -43,4 +45,6 @@ def probing_section(tables: ModelTables) -> Section | None:
     figures.append(depth_figure(main.get("probe_mixing"), main.get("probe_depth"), cast))
     if (trees := main.get("probe_trees")) is not None:
         figures.append(trees_figure(trees, cast))
+    if (pairs := frames.get("minimal_pairs")) is not None:  # of the one stack with an output head
+        figures.append(pairs_figure(pairs, cast))
     return PROBING.told_by(figures, cast, main.values())
