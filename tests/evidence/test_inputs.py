@@ -26,7 +26,7 @@ def test_the_reader_sees_the_same_in_training(document):
     ]
     ids = np.array([[world.gold(fact) if document == "gold" else NULL] for fact in inputs.facts])
     pairs = np.argwhere(np.ones_like(ids, dtype=bool))
-    tokens, segments, real = model._pairs(masked, pairs, ids)
+    tokens, real, segments = model._pairs(masked, pairs, ids)
     assert np.array_equal(tokens, inputs.input_ids)
     assert np.array_equal(segments, inputs.token_type_ids)
     assert np.array_equal(real, inputs.attention_mask)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 
-@pytest.mark.parametrize("name", ["_tap", "_slices", "_block_rerun"])
+@pytest.mark.parametrize("name", ["_tap", "_slices", "_block_rerun", "_module_outputs"])
 def test_examples(models, name):
     from infoflow.models import model_inputs
 

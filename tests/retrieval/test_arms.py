@@ -27,7 +27,7 @@ def arm(name, dtype=torch.float64, **options):
 def by_hand(objective, model, batch):
     """−log p(y|x), query by query and candidate by candidate, without padding: the definition."""
     total = 0.0
-    library = model.library
+    library = model.passage_library
     for row in range(len(batch)):
         x = batch.input_ids[row][batch.real[row]]
         labels = batch.labels[row][batch.real[row]]
@@ -55,7 +55,7 @@ def by_hand(objective, model, batch):
 def candidates_by_hand(objective, model, x, gold, draw):
     """Ids and logits of one query's candidates; the null passage last."""
     zero = torch.zeros((), dtype=torch.float64)
-    library, source = model.library, model.source
+    library, source = model.passage_library, model.source
     if source == "none":
         return [NULL], [zero]
     if source == "gold":
@@ -89,8 +89,8 @@ def candidates_by_hand(objective, model, x, gold, draw):
 def test_loss_and_every_gradient_are_those_of_the_definition(name, level):
     options = {"retriever_options": {"shared": False}} if name == "retrieve-learned" else {}
     objective, model = arm(name, level=level, null_share=0.3, **options)
-    if model.library is None:
-        model.library = tiny_library()
+    if model.passage_library is None:
+        model.passage_library = tiny_library()
     batch = batch_of(objective, ROWS[:5])
     assert batch["null_only"].any()
     term = objective.loss(model, batch, batch.noise)[objective.name]
@@ -106,6 +106,22 @@ def test_loss_and_every_gradient_are_those_of_the_definition(name, level):
         loss = objective.loss(model, batch, batch.noise)[name].total
         towers = [model.retriever.queries.norm.weight, model.retriever.passages.norm.weight]
         assert all(float(one.abs().sum()) > 0 for one in torch.autograd.grad(loss, towers))
+
+
+@pytest.mark.parametrize("name", ["retrieve-frozen", "retrieve-learned"])
+def test_half_precision_finds_the_same_passages(name):
+    objective, model = arm(name, torch.float32)
+    batch = batch_of(objective)
+    asked = (batch.input_ids, batch.attention_mask, 2, batch["gold"].numpy(), batch["draw"].numpy())
+    asked = (*asked, [[]] * len(batch), np.zeros(len(batch), dtype=bool))
+    whole = model.choose(*asked)
+    vectors, model.passage_library.dense = model.passage_library.dense.vectors, None
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        half = model.choose(*asked)
+        assert torch.equal(model.passage_library.dense.vectors, vectors)
+        assert torch.isfinite(objective.loss(model, batch, batch.noise)[name].total)
+    assert (half.ids == whole.ids).all()
+    assert (half.scores == whole.scores).all()
 
 
 def trained(model):
@@ -186,7 +202,8 @@ def test_an_excluded_passage_is_never_read():
 def test_fewer_passages_than_asked_for_are_masked():
     objective, model = arm("retrieve-learned", k=1000)
     batch = batch_of(objective, ROWS[:3])
-    term = objective.loss(model, batch, batch.noise)["retrieve-learned"]
+    with pytest.warns(UserWarning, match="asks for 1000 passages"):
+        term = objective.loss(model, batch, batch.noise)["retrieve-learned"]
     assert torch.isfinite(term.total)
     term.total.backward()
     assert all(torch.isfinite(one.grad).all() for one in trained(model) if one.grad is not None)
@@ -203,10 +220,10 @@ def test_special_tokens_in_a_passage_are_ordinary_text():
 def test_a_long_passage_is_cut_to_what_the_reader_holds():
     objective, model = arm("read-gold")
     _, tokenizer, _ = tiny_world()
-    model.library = Library(Passages.from_rows(["the of is " * 100] * len(tiny_library())), tokenizer)
+    model.passage_library = Library(Passages.from_rows(["the of is " * 100] * len(tiny_library())), tokenizer)
     batch = batch_of(objective)
     assert torch.isfinite(objective.loss(model, batch, batch.noise)["read-gold"].total)
-    assert len(model.library.encoded(0)[0]) == 128
+    assert len(model.passage_library.encoded(0)[0]) == 128
 
 
 # -- training ----------------------------------------------------------------------------------------------------------
@@ -251,14 +268,14 @@ def test_the_index_is_refreshed_on_time_from_the_weights_of_before(tmp_path):
         def on_step_begin(self, step):
             seen[step.update, "before"] = weights(step.module.retriever)
             super().on_step_begin(step)
-            seen[step.update, "vectors"] = step.module.library.dense.vectors.clone()
+            seen[step.update, "vectors"] = step.module.passage_library.dense.vectors.clone()
 
     hook = Watch(model)
     train(objective, tiny_config(updates=9, micro_tokens=1000), tiny_data(), model, tmp_path / "run", hooks=[hook])
     assert hook.table["age"].tolist() == [0, 1, 2, 3, 2, 3, 4, 5, 2]
     assert hook.table["overlap"].notna().tolist() == [False] * 4 + [True, False, False, False, True]
     model.retriever.load_state_dict(seen[3, "before"])
-    torch.testing.assert_close(seen[5, "vectors"], model.library.embed(model.retriever.passages).vectors)
+    torch.testing.assert_close(seen[5, "vectors"], model.passage_library.embed(model.retriever.passages).vectors)
     assert torch.equal(seen[5, "vectors"], seen[8, "vectors"])
     assert not torch.equal(seen[4, "vectors"], seen[5, "vectors"])
 

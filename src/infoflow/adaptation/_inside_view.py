@@ -47,6 +47,7 @@ INSIDE_TABLES = {
 }
 """The tables that `inside_view` makes, by name."""
 INSIDE = tuple(INSIDE_TABLES)
+"""Names of the tables of `inside_view`."""
 
 
 def inside_view(

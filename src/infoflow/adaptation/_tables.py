@@ -18,6 +18,7 @@ TUNED = (
 )
 """Columns that say how a model was tuned; several seeds of tuning are averaged, or are rows of `tuning_seed`."""
 TUNING_SEED = Column(name="tuning_seed", dtype="int64", unit="", description="seed of head, data order and dropout")
+"""The column of the seed of one tuning: of its new head, the order of the data and dropout."""
 _LAYER = Column(name="layer", dtype="int64", unit="", description="state, 0: embeddings; of the tuned stack")
 _STACK = Column(name="stack", dtype="string", unit="", description="encoder or decoder")
 _HEAD = (

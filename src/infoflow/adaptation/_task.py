@@ -19,6 +19,7 @@ Shape = Literal["classification", "regression", "tagging", "span", "choice", "ge
 """What is asked: a class or a number of a text or a pair of texts, a tag of each word, where in a passage the answer
 stands, which of some answers is right, a text to write."""
 SHAPES: tuple[Shape, ...] = ("classification", "regression", "tagging", "span", "choice", "generation")
+"""All shapes of tasks, as `--shape` takes them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

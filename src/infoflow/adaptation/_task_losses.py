@@ -12,7 +12,7 @@ from torch import Tensor
 
 from infoflow.foundation import NUM_BLOCKS
 from infoflow.heads import Head, HeadEdit, HeadSet, all_heads, by_first_block
-from infoflow.models import FastLinear, HeadCall, Model, recorded_blocks, skipped_blocks, tap
+from infoflow.models import FastLinear, Model, recorded_blocks, skipped_blocks, tap
 
 from ._task_part import TaskBatch, TaskPart
 
@@ -40,15 +40,11 @@ def _of_batch(
         for (stack, layer), members in by_first_block(model, changed).items():
             for start in range(0, len(members), together):
                 some = members[start : start + together]
-                edit = HeadEdit([variants[index] for index in some], _nothing)
+                edit = HeadEdit([variants[index] for index in some])
                 with skipped_blocks(model, recorded, stack, layer, len(some)), tap(model, on_heads=edit):
                     losses = part.task.example_losses(model.module, batch.repeated(len(some)))
                 losses_VB[[1 + index for index in some]] = losses.view(len(some), -1)
     return losses_VB.double().cpu().numpy()
-
-
-def _nothing(call: HeadCall) -> Tensor:
-    return torch.zeros_like(call.heads)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -16,6 +16,7 @@ from ._sentence import Sentence, sentences_in
 from ._store import Stored, as_slice
 
 Side = Literal["text", "translation"]
+"""The sentences of a corpus, or their translations."""
 
 
 class AbstractSentences:

@@ -12,6 +12,7 @@ from ._corpus import Corpus
 from ._store import store
 
 PARSER = "en_core_web_sm"
+"""The pipeline of spaCy that `--parse` takes unless told otherwise."""
 _VERSION = 1
 _COLUMNS = ("words", "upos", "head", "deprel")
 _ROOT = -1

@@ -20,6 +20,7 @@ SplitRule = Literal["near-duplicates", "both-sides", "source"]
 """What no two parts of a corpus share: sources, then also targets, then also near duplicates of both."""
 
 SPLIT_RULES: tuple[SplitRule, ...] = get_args(SplitRule)  # from the strictest
+"""The rules by which parts of a corpus are kept apart, from the strictest."""
 LEAST_LEFT = 0.5
 """A rule that would leave less than this of a part is not used: the next weaker one is."""
 

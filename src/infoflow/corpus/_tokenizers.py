@@ -10,8 +10,9 @@ from infoflow.foundation import UserError
 
 from ._vocabulary import sentinel_names
 
-PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 """Special tokens of a trained tokenizer; their ids are 0..4, in this order."""
+PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS
 
 _PIECE = r"▁?\w+|▁?[^\w▁]"  # a word or one other sign, each with the space before it
 

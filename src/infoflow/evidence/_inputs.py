@@ -14,6 +14,7 @@ from infoflow.foundation import UserError, stream
 from infoflow.retrieval import NULL
 
 Document = Literal["none", "gold", "random", "conflict", "retrieved"]
+"""One of `DOCUMENTS`."""
 DOCUMENTS: tuple[Document, ...] = ("none", "gold", "random", "conflict", "retrieved")
 """The empty one; the passage with the fact; another passage; the fact's passage with another object in it; what the
 model itself finds."""
@@ -35,6 +36,7 @@ class Part(IntEnum):
 
 
 EVIDENCE_PARTS = (Part.EVIDENCE_SUBJECT, Part.EVIDENCE_RELATION, Part.EVIDENCE_OBJECT, Part.EVIDENCE)
+"""What the words of a passage are."""
 _IN_QUESTION = {"subject": Part.SUBJECT, "relation": Part.RELATION, "object": Part.MASK, "": Part.QUESTION}
 _IN_ANSWER = {
     "subject": Part.EVIDENCE_SUBJECT,

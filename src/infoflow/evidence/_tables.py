@@ -16,7 +16,6 @@ _DOCUMENT = Column(
     name="document", dtype="string", unit="", description="none, gold, random, conflict, retrieved; own: all candidates"
 )
 _INDEX = Column(name="index", dtype="string", unit="", description="as-trained, or edited: facts changed and added")
-_STATE = Column(name="layer", dtype="int64", unit="", description="state, 0: embeddings")
 _BLOCK = Column(name="layer", dtype="int64", unit="", description="block, from 0")
 _HEAD = (_BLOCK, Column(name="head", dtype="int64", unit="", description="head, from 0"))
 
@@ -37,7 +36,7 @@ KNOWLEDGE = TableSchema(
             dtype="string",
             unit="",
             description="p1: right object is the first; p1_old, p1_new: object before and after the edit; bits stored; "
-            "nats: of the answer, among the objects of the relation",
+            "nats: -log p of the answer, among the objects of the relation",
         ),
         *estimate_columns("share, bits or nats", "of the metric", "a guess among the relation's objects", "questions"),
     ),
@@ -68,17 +67,23 @@ KNOWLEDGE_LENS = TableSchema(
         _FACTS,
         _WEIGHT,
         _DOCUMENT,
-        _STATE,
-        Column(name="lens", dtype="string", unit="", description="logit, tuned or probe"),
+        Column(name="layer", dtype="int64", unit="", description="state, 0: embeddings; -1: of the whole curve"),
+        Column(name="lens", dtype="string", unit="", description="logit, tuned, probe or clusters"),
         Column(name="place", dtype="string", unit="", description="mask, or the subject's last token"),
         Column(
             name="metric",
             dtype="string",
             unit="",
             description="probability, rank (1: first) or p1 of the answer among the relation's objects; probe: "
-            "accuracy; control: of objects that changed places; half, centre: where it enters, see `evidence_entry`",
+            "accuracy; control: of objects that changed places; half, centre: where it enters, see `evidence_entry`, "
+            "NaN where nothing does; information: of the state's cluster about the answer's first token",
         ),
-        *estimate_columns("share, rank or layer", "of the metric", "a guess among the relation's objects", "questions"),
+        *estimate_columns(
+            "share, rank, layer or nats",
+            "of the metric; NaN where it cannot be tested",
+            "a guess among the relation's objects; of information: objects that changed places",
+            "questions",
+        ),
     ),
 )
 EVIDENCE_FLOW = TableSchema(
@@ -101,12 +106,15 @@ EVIDENCE_FLOW = TableSchema(
             dtype="string",
             unit="",
             description="mask→evidence, query→evidence, evidence→query, mask→subject, mask→object; gold object, "
-            "subject in the evidence, subject, another word; ffn or attention at a token",
+            "subject in the evidence, subject, another word; ffn or attention at the subject, object or mask; noise: "
+            "the noise before anything is restored",
         ),
         Column(name="scope", dtype="string", unit="", description="block: one; upward: it and all above; all"),
         Column(name="layer", dtype="int64", unit="", description="block, from 0; -1: all"),
         Column(name="metric", dtype="string", unit="", description="p1, nats or probability"),
-        *estimate_columns("share or nats", "what is lost; regained by tracing", "as many random edges", "questions"),
+        *estimate_columns(
+            "share or nats", "what is lost; regained by tracing", "as many random edges; a random word", "questions"
+        ),
     ),
 )
 EVIDENCE_HEADS = TableSchema(
@@ -136,7 +144,7 @@ EVIDENCE_ABLATION = TableSchema(
         _FACTS,
         _DOCUMENT,
         Column(name="removed", dtype="int64", unit="heads", description="how many"),
-        Column(name="metric", dtype="string", unit="", description="p1 or nats"),
+        Column(name="metric", dtype="string", unit="", description="p1, or nats: surprise of the right object"),
         *estimate_columns("share or nats", "of the metric, heads by copy score removed", "random heads", "questions"),
     ),
 )
@@ -151,6 +159,26 @@ ATTENTION_RANKING = TableSchema(
         *estimate_columns("", "of attention from the mask on each candidate's evidence", "random heads", "queries"),
     ),
 )
+RETRIEVAL_EXAMPLES = TableSchema(
+    name="retrieval_examples",
+    version=1,
+    description="Single questions: what is found for each, with which probability, and what every state would answer.",
+    columns=(
+        Column(name="question", dtype="string", unit="", description="its words, with [MASK] for the object"),
+        _FACTS,
+        _WEIGHT,
+        Column(name="answer", dtype="string", unit="", description="the right object"),
+        Column(name="rank", dtype="int64", unit="", description="of the passage by its prior, from 0"),
+        Column(name="passage", dtype="string", unit="", description='its text; "": the empty passage'),
+        Column(name="gold", dtype="bool", unit="", description="whether it holds the fact"),
+        Column(name="prior", dtype="float64", unit="probability", description="of the passage, before the answer"),
+        Column(name="posterior", dtype="float64", unit="probability", description="of the passage, given the answer"),
+        Column(name="layer", dtype="int64", unit="", description="state, 0: embeddings"),
+        Column(name="place", dtype="int64", unit="", description="of the object among what the state says, from 0"),
+        Column(name="object", dtype="string", unit="", description="what the logit lens reads there"),
+        Column(name="probability", dtype="float64", unit="probability", description="of it, among the objects"),
+    ),
+)
 EVIDENCE_TABLES = (
     KNOWLEDGE,
     KNOWLEDGE_CONFLICT,
@@ -159,4 +187,6 @@ EVIDENCE_TABLES = (
     EVIDENCE_HEADS,
     EVIDENCE_ABLATION,
     ATTENTION_RANKING,
+    RETRIEVAL_EXAMPLES,
 )
+"""All tables of the room."""

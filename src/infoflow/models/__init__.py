@@ -23,6 +23,7 @@ from ._block_rerun import BlockRerun as BlockRerun
 from ._block_rerun import BlockUpdates as BlockUpdates
 from ._block_rerun import rerun_blocks as rerun_blocks
 from ._block_rerun import rerun_others as rerun_others
+from ._block_rerun import without_edges as without_edges
 from ._block_rerun import without_token as without_token
 from ._causal_bert import CausalBertConfig as CausalBertConfig
 from ._causal_bert import CausalBertForMultipleChoice as CausalBertForMultipleChoice
@@ -33,6 +34,7 @@ from ._elmo import ElmoConfig as ElmoConfig
 from ._evaluating import evaluating as evaluating
 from ._fast_linear import FastLinear as FastLinear
 from ._fast_linear import fast_linear as fast_linear
+from ._feed_forward import feed_forward_outputs as feed_forward_outputs
 from ._first_pass import tiny_inputs as tiny_inputs
 from ._head_removal import Kept as Kept
 from ._head_removal import kept_heads as kept_heads
@@ -54,6 +56,8 @@ from ._losses import start_token_id as start_token_id
 from ._losses import token_cross_entropy as token_cross_entropy
 from ._model import Model as Model
 from ._model import Task as Task
+from ._module_outputs import OutputEdit as OutputEdit
+from ._module_outputs import module_outputs as module_outputs
 from ._own import AbstractOwnModel as AbstractOwnModel
 from ._pruned_folder import check_free as check_free
 from ._pruned_folder import is_pruned_folder as is_pruned_folder

@@ -24,6 +24,7 @@ COMPONENTS = (
     "adapter",
     "other",
 )
+"""What a parameter belongs to: groups of a model's parameters."""
 
 
 def keys_stack(stack: str, kind: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from transformers import Cache
 
@@ -150,9 +150,21 @@ def without_token(call: AttentionCall, token: Int[Tensor, " sentence"]) -> Atten
     Source: [@voita2019evolution].
     """
     hidden_BS = torch.arange(call.value.shape[2], device=token.device) == token.unsqueeze(1)
+    return without_edges(call, hidden_BS[:, None])
+
+
+def without_edges(call: AttentionCall, forbidden: Bool[Tensor, "#sentence #token key"]) -> AttentionCall:
+    r"""The call with some edges from a query to a key forbidden, in all heads.
+
+    $$ a'_{qk} = \frac{a_{qk}\,[(q, k) \notin F]}{\sum_{(q, j) \notin F} a_{qj}} $$
+
+    \(F\) is `forbidden`. A query that loses every key keeps finite, meaningless weights.
+
+    Source: [@geva2023dissecting], attention knock-out.
+    """
     mask = call.value.new_zeros(1, 1, 1, 1) if call.mask is None else call.mask
     # The lowest finite number, not -inf and not a sum of two: a row that is masked everywhere must not become NaN.
-    return call.edited(mask=torch.where(hidden_BS[:, None, None], torch.finfo(mask.dtype).min, mask))
+    return call.edited(mask=torch.where(forbidden[:, None], torch.finfo(mask.dtype).min, mask))
 
 
 def _states(output: Any) -> Tensor:

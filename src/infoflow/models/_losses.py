@@ -164,6 +164,7 @@ def _pseudo_losses(model: Model, ids_BT: Tensor, mask_BT: Tensor) -> SequenceLos
 
 
 def forward_logits(model: Model, inputs: dict) -> Tensor:
+    """Logits of a pass over `inputs`: one row of the vocabulary for each position."""
     output = model.module(**inputs)
     # Models for pretraining predict sentence order too and name their token logits differently.
     return output.logits if "logits" in output else output.prediction_logits

@@ -14,6 +14,7 @@ from ._anatomy import Anatomy
 from ._limits import longest_sequence
 
 Task = Literal["causal-lm", "masked-lm", "seq2seq", "encoder"]
+"""What a model predicts with; "encoder": nothing."""
 
 # Facts of a saving or a machine, not of the function that the model computes.
 _VOLATILE = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "architectures", "_commit_hash")

@@ -1,6 +1,7 @@
 """A model with fewer heads on disk: Hugging Face's own loaders cannot build it, so its folder says how to."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,7 @@ def save_pruned(model: Model, folder: str | Path, origin: Mapping[str, Any] | No
         if module.can_generate():
             module.generation_config.save_pretrained(path)
         safetensors.torch.save_model(module, str(path / WEIGHTS))
+        shutil.copymode(path / MANIFEST, path / WEIGHTS)  # safetensors lets the owner alone read what it writes
         if model.tokenizer is not None:
             model.tokenizer.save_pretrained(path)
         if model.target_tokenizer is not None:
@@ -78,6 +80,7 @@ def check_free(folder: str | Path) -> None:
 
 
 def is_pruned_folder(path: Path) -> bool:
+    """Whether `infoflow prune` wrote the folder."""
     return (path / MANIFEST).is_file()
 
 

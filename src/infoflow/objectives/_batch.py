@@ -33,6 +33,7 @@ SENTENCE_FIELDS: Mapping[str, Field] = {
     "labels": Field(pad=UNSUPERVISED),  # of the stack that predicts; UNSUPERVISED where nothing is asked
     "decoder_input_ids": Field(pad="target"),  # what the decoder reads
 }
+"""The arrays of objectives that read single sentences, and how each is padded."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

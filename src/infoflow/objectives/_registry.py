@@ -58,6 +58,7 @@ _ALL: tuple[type[AbstractObjective], ...] = (
 )
 
 OBJECTIVES: dict[str, type[AbstractObjective]] = {cls.name: cls for cls in _ALL}
+"""The objectives by name, as plans write them."""
 
 _WITH_PASSAGES: tuple[type[AbstractObjective], ...] = (
     InverseCloze,

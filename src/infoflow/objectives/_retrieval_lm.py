@@ -274,7 +274,7 @@ def retrieval_model(objective: RetrievalLM, reader: Any, library: Any = None, re
     if library is None and source != "none":
         raise UserError(f"{objective.name} reads passages. Got no library.\nGive Library(passages, tokenizer).")
     model = RetrievalModel(reader, source, retriever)
-    model.library = library
+    model.passage_library = library
     for parameter in retriever.parameters() if source == "learned" else ():
         parameter.rate_scale = objective.retriever_rate
     return model

@@ -82,6 +82,7 @@ from ._tasks import tasks as tasks
 from ._tree_scores import TreeScores as TreeScores
 from ._tree_scores import depth_scores as depth_scores
 from ._tree_scores import distance_scores as distance_scores
+from ._tree_scores import spearman_rows as spearman_rows
 from ._tree_sentences import TreeSentence as TreeSentence
 from ._tree_sentences import tree_distances as tree_distances
 from ._tree_sentences import tree_sentence as tree_sentence

@@ -62,7 +62,7 @@ def variational_codelength(
     with $\log \alpha <$ `threshold`. All layers and seeds train together.
 
     Args:
-        x, y, classes, seed, test, hidden, legacy_units: As `online_codelength`.
+        x: As `online_codelength`, and so `y`, `classes`, `seed`, `test`, `hidden` and `legacy_units`.
         training: Default: Adam at 0.001, 200 epochs, 64 targets a step.
         threshold: In nats, one for all linear layers or one for each; best between the two modes of a histogram of
             `log_alpha`. 0: the noise is as large as the gate.

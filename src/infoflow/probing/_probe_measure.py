@@ -21,6 +21,7 @@ from ._probe_problem import AskedPart, ProbeProblem
 from ._probed_task import asked_task, chosen_sentences, features_of, with_states
 
 PROBES = ("linear", "mlp")
+"""Probes that give accuracies."""
 
 PROBE_SCORES = TableSchema(
     name="probe_scores",

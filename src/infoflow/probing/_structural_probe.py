@@ -66,7 +66,7 @@ def structural_probe(
 
     Args:
         states: Of words, (words, layers, width), float32; may be a memory-map.
-        train, dev: Sentences with their trees; dev decides when the rate falls and when a probe stops.
+        train: Sentences with their trees; those of `dev` decide when the rate falls and when a probe stops.
         structure: `"distance"` or `"depth"`.
         seed: One, or several.
         rank: Rows of B, at most the width; default the width.

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from infoflow.corpus import Vocabulary
+from infoflow.foundation import current_display
 from infoflow.models import evaluating
 
 from ._bm25 import LexicalIndex
@@ -25,7 +26,7 @@ _BATCH = 256
 @final
 class Library:
     """Passages for one tokenizer. A special token written in a passage is ordinary text: it becomes the unknown one
-    (`num_specials` counts them), and longer passages are cut at their end when they are read.
+    (`num_specials` counts them), and longer passages are cut at their end when they are read (`num_cut`).
     """
 
     def __init__(self, passages: Passages, tokenizer: Any, max_tokens: int = 128, backend: Backend = "torch") -> None:
@@ -41,6 +42,7 @@ class Library:
         self.dense: DenseIndex | None = None
         """The index that candidates are chosen from; whoever trains refreshes it."""
         self.num_specials = 0
+        self._warned = False
         self._unknown = tokenizer.unk_token_id if tokenizer.unk_token_id is not None else self.vocabulary.pad
         texts, titles = list(passages.texts()), [passages[id].title for id in range(len(passages))]
         self._bodies = self._encoded(tokenizer, texts)
@@ -83,7 +85,9 @@ class Library:
 
     def embed(self, tower: Tower) -> DenseIndex:
         """An index of every passage by this encoder, as it is without dropout."""
-        with evaluating(tower):
+        device = next(tower.parameters()).device
+        # In full precision: the same vectors wherever training stands.
+        with evaluating(tower), torch.autocast(device.type, enabled=False):
             parts = [
                 self.vectors(tower, range(start, min(start + _BATCH, len(self)))).float().cpu()
                 for start in range(0, len(self), _BATCH)
@@ -98,6 +102,7 @@ class Library:
     def by_words(self, queries: Sequence[np.ndarray], k: int, exclude: Excluded) -> Found:
         """k candidates of each query (tokens without special ones) by BM25."""
         terms = [query.tolist() for query in queries]
+        self._warn_beyond(k)
         return candidates(
             lambda wanted, out: self.lexical.search(terms, wanted, out), k, exclude, self.passages.text_keys
         )
@@ -106,7 +111,20 @@ class Library:
         """k candidates of each query vector by the dense index."""
         assert self.dense is not None, "the index is built before it is searched"
         index, asked = self.dense, queries.detach().float().cpu()
+        self._warn_beyond(k)
         return candidates(lambda wanted, out: index.search(asked, wanted, out), k, exclude, self.passages.text_keys)
+
+    @property
+    def num_cut(self) -> int:
+        """Passages that a retriever sees without their end."""
+        room = self.max_tokens - 3
+        return sum(len(title) + len(body) > room for title, body in zip(self._titles, self._bodies, strict=True))
+
+    def _warn_beyond(self, k: int) -> None:
+        """Say once that there are fewer passages than a search asks for."""
+        if k > len(self) and not self._warned:
+            self._warned = True
+            current_display().warn(f"A search asks for {k} passages, and there are {len(self)}: the rest stays empty.")
 
     def _encoded(self, tokenizer: Any, texts: list[str]) -> list[np.ndarray]:
         rows = tokenizer(texts, add_special_tokens=False, split_special_tokens=True, verbose=False).input_ids

@@ -45,7 +45,7 @@ class PassageIndex(NamedTuple):
 
     def look_up(self, questions: Sequence[str], k: int = 5) -> pd.DataFrame:
         """Columns `question, rank, passage, score, title, text`: one row for each passage found."""
-        found = self.search(questions, k)
+        found = self.search(questions, min(k, len(self.passages)))
         rows = [
             {"question": question, "rank": rank, "passage": int(id), "score": float(score)}
             | {"title": self.passages[int(id)].title, "text": self.passages[int(id)].text}

@@ -66,7 +66,7 @@ class RetrievalModel(PreTrainedModel):
             self.scale = nn.Parameter(torch.zeros(()))
         if source not in ("none", "learned"):
             self.null_logit = nn.Parameter(torch.tensor(_NULL_LOGIT))
-        self.library: Library | None = None
+        self.passage_library: Library | None = None
         self.retriever_frozen = False
         """Whether scores carry no gradient just now, so that the retriever stays as it is."""
         self.record: list[dict[str, float]] | None = None
@@ -133,19 +133,19 @@ class RetrievalModel(PreTrainedModel):
             assert self.retriever is not None
             if library.dense is None:
                 library.dense = library.embed(self.retriever.passages)
-            with evaluating(self.retriever):
+            with evaluating(self.retriever), torch.autocast(input_ids.device.type, enabled=False):
                 vectors = self.retriever.queries(input_ids, attention_mask)
             found = library.by_vectors(vectors, k, exclude)
             found = found._replace(scores=found.scores / vectors.shape[-1] ** 0.5)
         return found.ids, found.scores
 
     def _library(self) -> Library:
-        if self.library is None:
+        if self.passage_library is None:
             raise UserError(
                 f"A model whose passages come from {self.source} needs a library. Got none.\n"
-                "Set model.library = Library(passages, tokenizer) before training or scoring."
+                "Set model.passage_library = Library(passages, tokenizer) before training or scoring."
             )
-        return self.library
+        return self.passage_library
 
     # -- scores and likelihoods ---------------------------------------------------------------------------------------
 
@@ -184,26 +184,67 @@ class RetrievalModel(PreTrainedModel):
 
         The reader sees `[CLS] x [SEP] z [SEP]`, segments 0 and 1; only candidates that are there cost a pass.
         """
+        predicted, index, of_pair, shape = self._predicted(input_ids, attention_mask, labels, choice)
+        asked = labels != _UNSUPERVISED
+        values = predicted.gather(1, labels[of_pair][:, None])[:, 0]
+        targets = torch.arange(shape[2], device=input_ids.device) < asked.sum(dim=1, keepdim=True)
+        return values.new_zeros(shape).index_put(index, values), targets
+
+    def word_log_probabilities(
+        self,
+        input_ids: Int[Tensor, "query token"],
+        attention_mask: Int[Tensor, "query token"] | None,
+        labels: Int[Tensor, "query token"],
+        choice: Choice,
+    ) -> Float[Tensor, "query candidate target word"]:
+        """Of every word of the vocabulary at each masked token, with each candidate; 0 where there is none."""
+        predicted, index, _, shape = self._predicted(input_ids, attention_mask, labels, choice)
+        return predicted.new_zeros((*shape, predicted.shape[1])).index_put(index, predicted)
+
+    def _predicted(
+        self, input_ids: Tensor, attention_mask: Tensor | None, labels: Tensor, choice: Choice
+    ) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, Tensor], tuple[int, int, int]]:
+        """Log-probabilities of all words at each masked token of each pair that is read; where they belong among
+        (query, candidate, target); of which query and token they are; and the size of the former."""
         lengths = _lengths(input_ids, attention_mask)
         queries = [row[:length] for row, length in zip(input_ids.cpu().numpy(), lengths, strict=True)]
-        pairs = np.argwhere(choice.there)
-        tokens, segments, real = self._pairs(queries, pairs, choice.ids)
-        device = input_ids.device
-        inputs = [torch.from_numpy(array).to(device) for array in (tokens, real, segments)]
+        empty = choice.there & (choice.ids == NULL)
+        # Queries with the empty passage are a pass of their own: beside the others they would be mostly padding.
+        passes = [np.argwhere(of) for of in (choice.there & ~empty, empty) if of.any()]
+        asked = labels != _UNSUPERVISED
+        parts = [self._read(queries, pairs, choice.ids, asked) for pairs in passes]
+        predicted, query, candidate, place = (torch.cat(column) for column in zip(*parts, strict=True))
+        rank = asked.cumsum(dim=1) - 1  # which target of its query a masked token is
+        num_targets = max(int(asked.sum(dim=1).max()), 1)
+        index = (query, candidate, rank[query, place])
+        return predicted, index, (query, place), (*choice.ids.shape, num_targets)
+
+    def _read(
+        self, queries: list[np.ndarray], pairs: np.ndarray, ids: np.ndarray, asked: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Of each masked token of these pairs: log-probabilities of all words, query, candidate and place."""
+        inputs = [torch.from_numpy(array).to(asked.device) for array in self._pairs(queries, pairs, ids)]
         names = ("input_ids", "attention_mask", "token_type_ids")
         states = self.reader.bert(**dict(zip(names, inputs, strict=True))).last_hidden_state
-        asked = labels != _UNSUPERVISED
-        num_targets = max(int(asked.sum(dim=1).max()), 1)
-        return self._gathered(states, labels, asked, pairs, (*choice.ids.shape, num_targets))
+        query, candidate = (torch.from_numpy(column.copy()).to(asked.device) for column in pairs.T)
+        pair, place = asked[query].nonzero(as_tuple=True)
+        predicted = self.reader.cls(states[pair, place])
+        predicted = (predicted if states.dtype == torch.float64 else predicted.float()).log_softmax(dim=-1)
+        return predicted, query[pair], candidate[pair], place
 
     def _pairs(
         self, queries: list[np.ndarray], pairs: np.ndarray, ids: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Tokens, segments and what is no padding of each (query, candidate) that is read."""
+        """Tokens, what is no padding, and segments of each (query, candidate) that is read."""
         limit, pad, end = int(self.config.max_position_embeddings), 0, None
         rows = []
         for query, candidate in pairs:
             x = queries[query]
+            if len(x) >= limit:  # a [SEP] follows
+                raise UserError(
+                    f"A query and its special tokens must fit the reader's {limit} positions, with a [SEP] behind. "
+                    f"Got a query of {len(x)} tokens.\nMake queries of max_length = {limit - 1} or fewer."
+                )
             end = x[-1]  # the query's own [SEP] closes the passage too
             id = int(ids[query, candidate])
             body = self._library().body(id) if id != NULL else np.empty(0, dtype=np.int64)
@@ -216,23 +257,7 @@ class RetrievalModel(PreTrainedModel):
             tokens[row, : len(x)], tokens[row, len(x) : len(x) + len(z)] = x, z
             segments[row, len(x) : len(x) + len(z)] = 1
             real[row, : len(x) + len(z)] = 1
-        return tokens, segments, real
-
-    def _gathered(
-        self, states: Tensor, labels: Tensor, asked: Tensor, pairs: np.ndarray, shape: tuple[int, int, int]
-    ) -> tuple[Tensor, Tensor]:
-        of_pair, candidate = (torch.from_numpy(column.copy()).to(states.device) for column in pairs.T)
-        asked_of_pair = asked[of_pair]  # (pair, token of the query)
-        pair, place = asked_of_pair.nonzero(as_tuple=True)
-        predicted = self.reader.cls(states[pair, place]).float().log_softmax(dim=-1)
-        if states.dtype == torch.float64:
-            predicted = self.reader.cls(states[pair, place]).log_softmax(dim=-1)
-        values = predicted.gather(1, labels[of_pair[pair], place][:, None])[:, 0]
-        rank = asked.cumsum(dim=1) - 1  # which target of its query a masked token is
-        index = (of_pair[pair], candidate[pair], rank[of_pair[pair], place])
-        logs = values.new_zeros(shape).index_put(index, values)
-        targets = torch.arange(shape[2], device=states.device) < asked.sum(dim=1, keepdim=True)
-        return logs, targets
+        return tokens, real, segments
 
 
 _UNSUPERVISED = -100  # as in `objectives`, a room below which this one lies

@@ -8,7 +8,8 @@ RETRIEVAL_SCORES = TableSchema(
     description="How well passages are found: one row a system, group of queries, metric and cut-off. hit: share of "
     "queries with a relevant passage among the first k; recall: share of the relevant ones found; mrr: mean of 1 / "
     "rank of the first; collapse: entropy of the passages found over all queries, of the entropy of all passages; em, "
-    "f1: of answers.",
+    "f1: of answers. Of an arm of a study: training_p1, of its training queries with its own candidates; learned: 1 "
+    "where that exceeds a guess by more than .05.",
     columns=(
         Column(
             name="system",

@@ -106,8 +106,8 @@ class IndexRefresh(TrainingHook):
 
     @property
     def _library(self) -> Library:
-        assert self._module.library is not None
-        return self._module.library
+        assert self._module.passage_library is not None
+        return self._module.passage_library
 
     # -- exact resume -------------------------------------------------------------------------------------------------
 

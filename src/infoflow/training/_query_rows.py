@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from infoflow.corpus import Corpus, Encoded, FactWorld, fact_corpus
+from infoflow.corpus import Corpus, Encoded, FactWorld, Vocabulary, fact_corpus
 from infoflow.foundation import UserError, current_display, digest
 from infoflow.objectives import Example
 from infoflow.retrieval import NULL, Library, salient_spans
@@ -23,6 +23,8 @@ class QueryRows:
         gold: np.ndarray,
         excluded: Sequence[Sequence[int]],
         library: str = "",
+        vocabulary: Vocabulary | None = None,
+        unknown: int = 0,
     ) -> None:
         """
         Args:
@@ -32,7 +34,11 @@ class QueryRows:
             gold: The passage that answers each, −1 where none does.
             excluded: Passages that each must not read.
             library: Digest of the passages.
+            vocabulary: Which tokens are special: those written in a sentence are ordinary text, and become unknown.
+            unknown: The token that they become.
         """
+        self._special = None if vocabulary is None else vocabulary.is_special
+        self._unknown = unknown
         self._encoded, self._rows, self._spans = encoded, rows, spans
         self._gold = np.asarray(gold, dtype=np.int64)
         self._excluded = [np.array(sorted(one), dtype=np.int64) for one in excluded]
@@ -43,7 +49,18 @@ class QueryRows:
 
     def row(self, index: int) -> np.ndarray:
         """Token ids of one query, specials included."""
-        return self._encoded.row(int(self._rows[index]))
+        tokens = self._encoded.row(int(self._rows[index]))
+        if self._special is None or not (written := self._special[tokens[1:-1]]).any():
+            return tokens
+        return np.concatenate([tokens[:1], np.where(written, self._unknown, tokens[1:-1]), tokens[-1:]])
+
+    @property
+    def num_specials(self) -> int:
+        """Special tokens that stand in sentences as text."""
+        if self._special is None:
+            return 0
+        rows = (self._encoded.row(int(row))[1:-1] for row in self._rows)
+        return sum(int((self._special[row] & (row != self._unknown)).sum()) for row in rows)
 
     def example(self, index: int) -> Example:
         """The query with what is known of it."""
@@ -106,7 +123,13 @@ def query_rows(
     if len(rows) < len(corpus):
         current_display().note(f"{corpus.name}: {len(corpus) - len(rows):,} sentences without a span were left out.")
     parts = [spans[row] for row in rows], gold[rows], [excluded[row] for row in rows]
-    return QueryRows(encoded, rows, *parts, library=library.digest)
+    unknown = tokenizer.unk_token_id if tokenizer.unk_token_id is not None else library.vocabulary.pad
+    found = QueryRows(
+        encoded, rows, *parts, library=library.digest, vocabulary=library.vocabulary, unknown=int(unknown)
+    )
+    if found.num_specials:
+        current_display().note(f"{corpus.name}: {found.num_specials:,} special tokens written in sentences are text.")
+    return found
 
 
 def _spans(corpus: Corpus, encoded: Encoded) -> list[np.ndarray]:

@@ -21,6 +21,7 @@ from typing import Any, Literal
 from infoflow.foundation import atomic_folder, atomic_write, file_digest
 
 SNAPSHOTS = "snapshots"
+"""The folder of a training's snapshots."""
 Dtype = Literal["float32", "bfloat16"]
 _MANIFEST = "manifest.json"
 _WEIGHTS = ".safetensors"

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from infoflow.foundation import Limits, Probability, Share, UserError, check_settings
 
 FACTS_VERSION = 1  # raise when the same seed gives other facts or sentences
+"""Of the generator: a world is a function of it, its settings and its seed."""
 
 Wording = Literal["different", "same"]
 PassageKind = Literal["entity", "pairs"]

@@ -10,12 +10,13 @@ import numpy as np
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
+from .._grammar import grammar_rows
 from .._tokenizers import CLS, MASK, PAD, SEP, SPECIAL_TOKENS, UNK
 from ._config import FactConfig
 from ._draw import changed_object, draw_facts, draw_names
 from ._fact import Fact, Kind, Question
 from ._sentences import TEST_WORDINGS, TRAINING_WORDINGS, passage_wordings, query_wording, sentence
-from ._words import FactWords, language_words, words_of
+from ._words import LANGUAGE, FactWords, language_words, words_of
 
 Part = Literal["train", "test"]
 
@@ -77,6 +78,10 @@ class FactWorld:
     def _sentence(self, fact: Fact, wording: tuple[int, int], chosen: int | None = None) -> Question:
         answer = self.words.object_words(fact.relation, fact.object if chosen is None else chosen)
         return sentence(fact.number, self.names[fact.entity], fact.relation, answer, wording, self.words)
+
+    def language_sentences(self, num: int) -> list[list[str]]:
+        """The words of the first sentences of the language that stands beside the facts in the training text."""
+        return [list(row["words"]) for row in grammar_rows(num, self.seed, LANGUAGE)]
 
     # -- passages -----------------------------------------------------------------------------------------------------
 

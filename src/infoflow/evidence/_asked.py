@@ -1,0 +1,75 @@
+"""What every measure of reading asks: some facts of a kind, a model that has been looked at, and its answers."""
+
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from infoflow.corpus import Fact, FactWorld
+from infoflow.foundation import NUM_BLOCKS, Scale, UserError, stream
+from infoflow.models import Model, accepts, load_model
+from infoflow.results import ratio_estimate
+
+from ._blocks import fact_blocks
+from ._inputs import FactInputs
+
+KINDS = ("trained", "held out")
+"""Facts that a trained reader can and cannot hold; both stand in a passage."""
+
+
+def looked_at(reader: PreTrainedModel) -> Model:
+    """The reader with its anatomy, in evaluation mode.
+
+    Raises:
+        UserError: Its answers do not come from one stack of blocks with attention.
+    """
+    model = load_model(reader)
+    reason = model.anatomy.lacks()
+    if len(model.anatomy.stacks) > 1 or model.task == "encoder":
+        reason = "it is no masked LM of one stack"
+    if reason is not None:
+        raise UserError(f"{model.name} has no evidence to follow: {reason}. Give the reader of an arm.")
+    return model
+
+
+def sampled_facts(world: FactWorld, kind: Any, limit: int, seed: int = 0) -> list[Fact]:
+    """At most `limit` facts of a kind, drawn without replacement, in the world's order.
+
+    Raises:
+        UserError: The limit is below 1, or the world has none of the kind.
+    """
+    if limit < 1:
+        raise UserError(f"facts must be at least 1. Got {limit}.\nGive the number of facts to ask about.")
+    facts = world.of_kind(kind)
+    if not facts:
+        raise UserError(f'The world has no facts of the kind "{kind}". Ask for another kind.')
+    chosen = stream("evidence-facts", seed, kind).permutation(len(facts))[:limit]
+    return [facts[place] for place in sorted(chosen)]
+
+
+def logits_of(model: Model, inputs: FactInputs, times: int = 1) -> Tensor:
+    """Logits (row, token, vocabulary) of the rows, all of them repeated so many times one after the other."""
+    named = {name: value for name, value in inputs.tensors(model.device).items() if accepts(model.module, name)}
+    if getattr(model.module.config, "type_vocab_size", 0) < 2:  # RoBERTa takes segments, and knows one
+        named.pop("token_type_ids", None)
+    return model.module(**{name: value.repeat(times, 1) for name, value in named.items()}).logits
+
+
+def batches(inputs: FactInputs, size: int) -> list[FactInputs]:
+    """The rows in parts of at most so many."""
+    places = np.arange(len(inputs))
+    return [inputs.take(places[start : start + size]) for start in range(0, len(inputs), size)]
+
+
+def mean_estimate(values: np.ndarray, inputs: FactInputs, baseline: float, scale: Scale = "any") -> dict[str, Any]:
+    """The columns of one row for a mean over questions (row,); NaN where a question does not count."""
+    blocks, counted = fact_blocks(inputs.facts), np.isfinite(values)
+    sums = np.bincount(blocks, np.where(counted, values, 0.0), NUM_BLOCKS)
+    return ratio_estimate(sums, np.bincount(blocks, counted, NUM_BLOCKS), baseline, scale)
+
+
+def mean_of(values: np.ndarray) -> float:
+    """The mean of what is not NaN; NaN where nothing is left."""
+    counted = values[np.isfinite(values)]
+    return float(counted.mean()) if len(counted) else float("nan")

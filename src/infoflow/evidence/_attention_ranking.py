@@ -1,0 +1,136 @@
+"""The table `attention_ranking`: does the reader look longer at passages that help it?"""
+
+# Q question, C candidate, H head
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from transformers import PreTrainedModel
+
+from infoflow.corpus import Fact, FactWorld
+from infoflow.foundation import UserError
+from infoflow.heads import Head
+from infoflow.models import Model
+from infoflow.probing import spearman_rows
+from infoflow.retrieval import RetrievalModel
+
+from ._asked import KINDS, batches, looked_at, mean_estimate, mean_of, sampled_facts
+from ._attention_shares import attention_shares
+from ._evidence_ablation import heads_by_copying, random_heads
+from ._evidence_heads import mask_attention, over_masks
+from ._inputs import EVIDENCE_PARTS, FactInputs, fact_inputs
+from ._ranked_candidates import answer_logs, candidate_passages, posterior, prior_scores
+from ._tables import ATTENTION_RANKING
+
+
+def attention_ranking(
+    model: RetrievalModel | PreTrainedModel,
+    world: FactWorld,
+    tokenizer: object,
+    *,
+    kinds: Sequence[str] = KINDS,
+    candidates: int = 4,
+    facts: int = 128,
+    draws: int = 5,
+    seed: int = 0,
+    batch: int = 64,
+) -> pd.DataFrame:
+    r"""Rank correlation of attention on a passage with the posterior, and how often its first passage is the gold one.
+
+    $$ A(z) = \frac{1}{|H|} \sum_{h \in H} \frac{1}{J} \sum_j \sum_{k \in z} a^h_{jk}, \qquad
+       \rho(z) \propto \pi(z) \prod_j p(y_j \mid z, x) $$
+
+    | symbol   | here                                                                             |
+    |----------|----------------------------------------------------------------------------------|
+    | $H$      | the quarter of the heads with the highest copy scores; the baseline: as many others |
+    | $j$      | masks                                                                            |
+    | $k$      | words of the passage, which is read alone with the question                      |
+    | \(\pi\)  | of the model's own source with its weights of now; even for a plain reader       |
+
+    Each question has the passage that answers, those about the same entity, and others up to `candidates`. The null
+    passage has no words, so it is not among them. Spearman's correlation is over one question's candidates.
+
+    Args:
+        model: A retrieval model with its library, or a reader.
+        world: Whose facts are asked for; the library's passages are the world's.
+        tokenizer: The world's.
+        kinds: Of facts that stand in a passage.
+        candidates: Of each question.
+        facts: At most so many of a kind.
+        draws: Of random heads.
+        seed: Of facts, candidates and random heads.
+        batch: Rows of a forward pass.
+
+    Raises:
+        UserError: There is no masked LM or no fact, fewer than two heads, or too few candidates or draws.
+
+    Source: [@izacard2021distilling] distils all heads' attention.
+    """
+    retrieving = model if isinstance(model, RetrievalModel) else None
+    reader = looked_at(retrieving.reader if retrieving is not None else model)
+    if draws < 1:
+        raise UserError(f"draws must be at least 1: random heads are the baseline. Got {draws}.")
+    chosen = [fact for kind in kinds for fact in sampled_facts(world, kind, facts, seed)]
+    chosen = [fact for fact in chosen if world.gold(fact) >= 0]
+    ranked = heads_by_copying(reader, fact_inputs(world, tokenizer, chosen, "gold"), batch)
+    if len(ranked) < 2:
+        raise UserError(f"{reader.name} has {len(ranked)} head. Give a reader with more.")
+    num = max(1, len(ranked) // 4)
+    heads = [frozenset(ranked[:num]), *random_heads(ranked[num:], num, draws, seed)]
+    asked = fact_inputs(world, tokenizer, chosen, "none")
+    ids_QC = np.repeat(candidate_passages(world, chosen, candidates, seed), len(asked) // len(chosen), axis=0)
+    looked_HQC, logs_QCJ = _readings(reader, world, tokenizer, chosen, ids_QC, heads, batch)
+    if retrieving is not None:
+        training = retrieving.training
+        scores_QC = prior_scores(retrieving.eval(), asked, ids_QC)
+        retrieving.train(training)
+    else:
+        scores_QC = prior_scores(None, asked, ids_QC)
+    rho_QC = posterior(scores_QC, logs_QCJ, asked.masks >= 0)
+    gold = np.array([world.gold(fact) for fact in asked.facts])
+    found = {
+        "spearman": [spearman_rows(looked_QC, rho_QC) for looked_QC in looked_HQC],
+        "hit": [_first(looked_QC, ids_QC) == gold for looked_QC in looked_HQC],
+    }
+    rows = []
+    for metric, of_heads in found.items():
+        values = [np.asarray(one, dtype=np.float64) for one in of_heads]
+        baseline = mean_of(np.array([mean_of(one) for one in values[1:]]))
+        scale = "share" if metric == "hit" else "any"
+        rows.append({"metric": metric, **mean_estimate(values[0], asked, baseline, scale)})
+    return ATTENTION_RANKING.conform(pd.DataFrame(rows))
+
+
+def _first(looked_QC: np.ndarray, ids_QC: np.ndarray) -> np.ndarray:
+    """The passage of each question that most attention goes to."""
+    return np.take_along_axis(ids_QC, looked_QC.argmax(axis=1)[:, None], axis=1)[:, 0]
+
+
+def _readings(
+    reader: Model,
+    world: FactWorld,
+    tokenizer: object,
+    facts: Sequence[Fact],
+    ids_QC: np.ndarray,
+    heads: Sequence[frozenset[Head]],
+    batch: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Attention on each candidate by each set of heads, (heads, question, candidate), and the log-probability of the
+    answer's tokens with it, (question, candidate, token)."""
+    looked, logs = [], []
+    for ids in ids_QC.T:
+        inputs = fact_inputs(world, tokenizer, facts, "retrieved", passages=ids.tolist())
+        parts = [_with_passage(reader, part, heads) for part in batches(inputs, batch)]
+        looked.append(np.concatenate([one for one, _ in parts], axis=1))
+        logs.append(np.concatenate([one for _, one in parts]))
+    return np.stack(looked, axis=2), np.stack(logs, axis=1)
+
+
+def _with_passage(reader: Model, inputs: FactInputs, heads: Sequence[frozenset[Head]]) -> tuple[np.ndarray, np.ndarray]:
+    logits, attention = mask_attention(reader, inputs)
+    words = np.isin(inputs.parts, EVIDENCE_PARTS)[:, None, None]
+    there = inputs.masks >= 0
+    shares = [over_masks(attention_shares(weights, words).share, there) for weights in attention]
+    means = [np.mean([shares[layer][:, head] for _, _, layer, head in sorted(one)], axis=0) for one in heads]
+    return np.array(means), answer_logs(logits, inputs)

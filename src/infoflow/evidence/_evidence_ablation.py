@@ -1,0 +1,144 @@
+"""The table `evidence_ablation`: answers without the heads that copy most."""
+
+# V variant, B row
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from transformers import PreTrainedModel
+
+from infoflow.corpus import FactWorld
+from infoflow.foundation import UserError, stream
+from infoflow.heads import Head, HeadEdit, HeadSet
+from infoflow.models import Model, tap
+
+from ._asked import KINDS, batches, looked_at, mean_estimate, sampled_facts
+from ._evidence_heads import copy_scores
+from ._inputs import Document, FactInputs, fact_inputs
+from ._tables import EVIDENCE_ABLATION
+from ._variants import scores_of, variant_answers
+
+_METRICS = ("p1", "nats")
+
+
+def evidence_ablation(
+    reader: PreTrainedModel,
+    world: FactWorld,
+    tokenizer: object,
+    *,
+    kinds: Sequence[str] = KINDS,
+    documents: Sequence[Document] = ("gold", "none"),
+    facts: int = 128,
+    draws: int = 5,
+    seed: int = 0,
+    batch: int = 64,
+) -> pd.DataFrame:
+    """P@1 and surprise (−log p, nats) of the right object after the 1, 2, 4, ... heads of highest copy score put out
+    nothing, up to half of all; 0: the model as it is.
+
+    The baseline is the mean over draws of as many heads among the others. Heads are ranked once, with the gold
+    documents of the facts of all `kinds`. Evidence heads of their own kind lose P@1 with "gold" and keep it with
+    "none".
+
+    Args:
+        reader: A masked LM.
+        world: Whose facts are asked for.
+        tokenizer: The world's.
+        kinds: Of facts.
+        documents: Which ones.
+        facts: At most so many of a kind.
+        draws: Of random heads, for each number of them.
+        seed: Of the choice of facts, of random documents and of random heads.
+        batch: Rows of a forward pass.
+
+    Raises:
+        UserError: The reader is no masked LM or has fewer than two heads, no fact is left, or there is no draw.
+    """
+    model = looked_at(reader)
+    if draws < 1:
+        raise UserError(f"draws must be at least 1: random heads are the baseline. Got {draws}.")
+    of_kind = {kind: sampled_facts(world, kind, facts, seed) for kind in kinds}
+    every = [fact for chosen in of_kind.values() for fact in chosen]
+    ranked = heads_by_copying(model, fact_inputs(world, tokenizer, every, "gold"), batch)
+    if len(ranked) < 2:
+        raise UserError(f"{model.name} has {len(ranked)} head, and removing it leaves none. Give a reader with more.")
+    tops = {num: frozenset(ranked[:num]) for num in _counts(len(ranked))}
+    others = {num: random_heads(ranked[num:], num, draws, seed) for num in tops}
+    rows = []
+    for kind, chosen in of_kind.items():
+        for document in documents:
+            inputs = fact_inputs(world, tokenizer, chosen, document, seed=seed)
+            rows += _rows({"facts": kind, "document": document}, model, inputs, tops, others, batch)
+    return EVIDENCE_ABLATION.conform(pd.DataFrame(rows))
+
+
+def heads_by_copying(model: Model, inputs: FactInputs, batch: int = 64) -> list[Head]:
+    """Every head of the stack that reads, the one that copies most first; ties by attention on the object."""
+    stack = model.anatomy.reads.name
+    scores = {
+        (stack, "self", layer, head): float(score)
+        for layer, of_layer in enumerate(copy_scores(model, inputs, batch))
+        for head, score in enumerate(of_layer)
+    }
+    return sorted(scores, key=lambda head: -scores[head])
+
+
+def random_heads(heads: Sequence[Head], num: int, draws: int, seed: int) -> list[HeadSet]:
+    """Draws of so many of these heads, without replacement within a draw."""
+    return [
+        frozenset(
+            heads[place] for place in stream("evidence-heads", seed, num, draw).choice(len(heads), num, replace=False)
+        )
+        for draw in range(draws)
+    ]
+
+
+def _counts(num_heads: int) -> list[int]:
+    return [2**power for power in range(num_heads.bit_length()) if 2 * 2**power <= num_heads]
+
+
+def _rows(
+    keys: dict[str, Any],
+    model: Model,
+    inputs: FactInputs,
+    tops: dict[int, HeadSet],
+    others: dict[int, list[HeadSet]],
+    batch: int,
+) -> list[dict[str, Any]]:
+    variants = [*tops.values(), *(heads for num in tops for heads in others[num])]
+    clean_BC, found_VBC = ablated_answers(model, inputs, variants, batch)
+    clean, found = scores_of(clean_BC, inputs), scores_of(found_VBC, inputs)
+    rows, draw = [], len(tops)
+    for metric in _METRICS:
+        value = mean_estimate(clean[metric], inputs, float(clean[metric].mean()), _SCALES[metric])
+        rows.append({**keys, "removed": 0, "metric": metric, **value})
+    for place, num in enumerate(tops):
+        at = slice(draw, draw := draw + len(others[num]))
+        for metric in _METRICS:
+            baseline = float(found[metric][at].mean())
+            value = mean_estimate(found[metric][place], inputs, baseline, _SCALES[metric])
+            rows.append({**keys, "removed": num, "metric": metric, **value})
+    return rows
+
+
+_SCALES: dict[str, Any] = {"p1": "share", "nats": "positive"}
+
+
+def ablated_answers(
+    model: Model, inputs: FactInputs, variants: Sequence[HeadSet], batch: int = 64
+) -> tuple[np.ndarray, np.ndarray]:
+    """Log-probability of each choice, (row, choice), and without each set of heads, (variant, row, choice)."""
+    changed = [{(stack, layer) for stack, _, layer, _ in heads} for heads in variants]
+    parts = [
+        variant_answers(
+            model,
+            part,
+            changed,
+            lambda some: tap(model, on_heads=HeadEdit([variants[one] for one in some]) if some else None),
+            keep_heads=True,
+        )
+        for part in batches(inputs, batch)
+    ]
+    return np.concatenate([clean for clean, _ in parts]), np.concatenate([found for _, found in parts], axis=1)

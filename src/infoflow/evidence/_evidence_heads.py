@@ -1,0 +1,176 @@
+"""The table `evidence_heads`: where each head looks from the mask, and which heads point at the answer."""
+
+# B row, J mask of the row, H head, S key token
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from infoflow.corpus import FactWorld
+from infoflow.models import AttentionCall, Model, tap
+
+from ._answers import choice_log_probabilities
+from ._asked import KINDS, batches, logits_of, looked_at, mean_estimate, mean_of, sampled_facts
+from ._attention_shares import attention_shares
+from ._inputs import EVIDENCE_PARTS, Document, FactInputs, Part, fact_inputs
+from ._tables import EVIDENCE_HEADS
+
+GROUPS = ("evidence", "question", "special", "itself", "object")
+"""Of keys, seen from the mask: words of the passage; words of the question and its other masks; [CLS] and [SEP]; the
+mask itself; the object in the evidence, which `evidence` counts too."""
+COPY = "copy"
+HeadReadings = dict[str, list[np.ndarray]]
+"""By metric, for each layer: (row, head)."""
+
+
+def evidence_heads(
+    reader: PreTrainedModel,
+    world: FactWorld,
+    tokenizer: object,
+    *,
+    kinds: Sequence[str] = KINDS,
+    documents: Sequence[Document] = ("gold",),
+    facts: int = 128,
+    seed: int = 0,
+    batch: int = 64,
+) -> pd.DataFrame:
+    r"""Shares of attention from the mask, and the copy score of every head.
+
+    $$ \mathrm{copy}_h = \frac{1}{|Q|} \sum_{q \in Q} [\hat{y}_q = o_q] \cdot \frac{1}{J}
+       \sum_j [\arg\max_k a^h_{jk} \in O_q] $$
+
+    | symbol    | here                                                                   |
+    |-----------|------------------------------------------------------------------------|
+    | $Q$       | questions, two wordings a fact                                         |
+    | $o_q$     | the object that the document says: the true one but in a conflict      |
+    | \(\hat{y}_q\) | the likeliest of the relation's objects                            |
+    | $j$       | masks of the question: one for each token of the object                |
+    | $O_q$     | the object's tokens in the evidence                                    |
+
+    The baseline of every number is the same with a random document. Nothing answers there; what counts as the object
+    is a word of it that happens to be one of the answer's.
+
+    Args:
+        reader: A masked LM.
+        world: Whose facts are asked for.
+        tokenizer: The world's.
+        kinds: Of facts; those without a passage have no evidence.
+        documents: Which ones; "none" has neither evidence nor object.
+        facts: At most so many of a kind.
+        seed: Of the choice of facts and of random documents.
+        batch: Rows of a forward pass.
+
+    Raises:
+        UserError: The reader is no masked LM, or no fact is left.
+
+    Source: copy score after the retrieval score of [@wu2024retrieval].
+    """
+    model, rows = looked_at(reader), []
+    for kind in kinds:
+        chosen = sampled_facts(world, kind, facts, seed)
+        random = head_readings(model, fact_inputs(world, tokenizer, chosen, "random", seed=seed), batch)
+        for document in documents:
+            inputs = fact_inputs(world, tokenizer, chosen, document, seed=seed)
+            for metric, layers in head_readings(model, inputs, batch).items():
+                for layer, values in enumerate(layers):
+                    for head in range(values.shape[1]):
+                        baseline = mean_of(random[metric][layer][:, head])
+                        scale = "positive" if metric.endswith("_relative") else "share"
+                        names = {"facts": kind, "document": document, "layer": layer, "head": head, "metric": metric}
+                        rows.append({**names, **mean_estimate(values[:, head], inputs, baseline, scale)})
+    return EVIDENCE_HEADS.conform(pd.DataFrame(rows))
+
+
+def copy_scores(model: Model, inputs: FactInputs, batch: int = 64) -> list[np.ndarray]:
+    """The copy score of each head, (head,) for each layer; ties are broken by attention on the object."""
+    readings = head_readings(model, inputs, batch)
+    # A score counts half questions: attention on the object, at most 1, never lifts one above the next.
+    step = 1e-3 / (2 * len(inputs))
+    return [
+        copied.mean(axis=0) + step * looked.mean(axis=0)
+        for copied, looked in zip(readings[COPY], readings["object"], strict=True)
+    ]
+
+
+def head_readings(model: Model, inputs: FactInputs, batch: int = 64) -> HeadReadings:
+    """Every metric of every head and question; the mean over the question's masks."""
+    found: dict[str, list[list[np.ndarray]]] = {}
+    for part in batches(inputs, batch):
+        for metric, layers in _batch_readings(model, part).items():
+            for layer, values in enumerate(layers):
+                of_metric = found.setdefault(metric, [[] for _ in layers])
+                of_metric[layer].append(values)
+    return {metric: [np.concatenate(parts) for parts in layers] for metric, layers in found.items()}
+
+
+def mask_attention(model: Model, inputs: FactInputs) -> tuple[Tensor, list[np.ndarray]]:
+    """Logits (row, token, vocabulary), and for each layer the attention from the masks, (row, mask, head, token)
+    float64; that of a mask that is not there is of any token."""
+    stack, found = model.anatomy.reads.name, list[np.ndarray]()
+    masks = torch.from_numpy(inputs.masks).clamp(min=0).to(model.device)
+    rows = torch.arange(len(inputs), device=model.device)[:, None]
+
+    def keep(call: AttentionCall) -> None:
+        if (call.stack, call.kind) == (stack, "self"):
+            found.append(call.weights[rows, :, masks].double().cpu().numpy())
+
+    with torch.no_grad(), tap(model, on_attention=keep):
+        logits = logits_of(model, inputs)
+    return logits, found
+
+
+def object_tokens(inputs: FactInputs) -> np.ndarray:
+    """Bool (row, token): the object in the evidence; in a passage that does not answer, any word of the answer's."""
+    answers = inputs.candidates[np.arange(len(inputs)), inputs.answers]
+    same = (inputs.input_ids[:, :, None] == answers[:, None]).any(axis=2) & np.isin(inputs.parts, EVIDENCE_PARTS)
+    said = inputs.parts == Part.EVIDENCE_OBJECT
+    return np.where(said.any(axis=1, keepdims=True), said, same)
+
+
+def said_by_document(inputs: FactInputs) -> np.ndarray:
+    """Which choice the document says, (row,)."""
+    return inputs.others if inputs.document == "conflict" else inputs.answers
+
+
+def _batch_readings(model: Model, inputs: FactInputs) -> HeadReadings:
+    logits, attention = mask_attention(model, inputs)
+    right = choice_log_probabilities(logits, inputs).argmax(axis=1) == said_by_document(inputs)
+    there_BJ = inputs.masks >= 0
+    real_BS = inputs.attention_mask.astype(bool)
+    keys = _keys(inputs)
+    found: HeadReadings = {}
+    for weights_BJHS in attention:
+        for group, chosen_BJS in keys.items():
+            shares = attention_shares(weights_BJHS, chosen_BJS[:, :, None], real_BS[:, None, None])
+            found.setdefault(group, []).append(over_masks(shares.share, there_BJ))
+            found.setdefault(f"{group}_relative", []).append(over_masks(shares.relative, there_BJ))
+        largest_BJH = np.where(real_BS[:, None, None], weights_BJHS, -1.0).argmax(axis=3)
+        row, mask, _ = np.ogrid[: len(inputs), : there_BJ.shape[1], : weights_BJHS.shape[2]]
+        pointed_BJH = keys["object"][row, mask, largest_BJH] & right[:, None, None]
+        found.setdefault(COPY, []).append(over_masks(pointed_BJH.astype(np.float64), there_BJ))
+    return found
+
+
+def _keys(inputs: FactInputs) -> dict[str, np.ndarray]:
+    """Which keys each group has, bool (row, mask, token)."""
+    parts = inputs.parts[:, None]
+    itself = np.arange(parts.shape[2]) == inputs.masks[:, :, None]
+    asked = np.isin(parts, [Part.MASK, Part.SUBJECT, Part.RELATION, Part.QUESTION])
+    groups = {
+        "evidence": np.isin(parts, EVIDENCE_PARTS),
+        "question": asked & ~itself,
+        "special": parts == Part.SPECIAL,
+        "itself": itself,
+        "object": object_tokens(inputs)[:, None],
+    }
+    return {group: np.broadcast_to(groups[group], itself.shape) for group in GROUPS}
+
+
+def over_masks(values_BJH: np.ndarray, there_BJ: np.ndarray) -> np.ndarray:
+    """The mean over the masks that are there, (row, head); NaN stays."""
+    there = there_BJ[:, :, None]
+    return np.where(there, values_BJH, 0.0).sum(axis=1) / there.sum(axis=1)

@@ -1,0 +1,140 @@
+"""What a linear probe finds of a fact's object, in states of the question alone."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from transformers import PreTrainedModel
+
+from infoflow.corpus import Fact, FactWorld
+from infoflow.foundation import NUM_REPLICATES, current_display
+from infoflow.probing import NOT_ASKED, LabelledRows, ProbeGrid, ProbeSettings, train_probes
+from infoflow.results import estimate
+
+from ._candidates import limit_of
+from ._fact_states import Place, half_of_entities, last_of_subject, states_at
+from ._groups import EVERY_WEIGHT, group_rows
+from ._inputs import FactInputs, fact_inputs
+from ._moved_objects import moved_objects
+
+LEAST_FACTS = 20
+"""Training facts per object, on average, below which a probe learns facts by heart: with two, one read .19 at the top
+of a model whose own P@1 was 1.00."""
+_DEV = 5  # one entity in so many of the probe's decides when to stop
+_TESTED = ("trained", "held out", "withheld")
+_PLACES: tuple[Place, ...] = ("mask", "subject")
+_TASKS = ("accuracy", "control")
+
+
+def probe_rows(
+    reader: PreTrainedModel,
+    world: FactWorld,
+    tokenizer: Any,
+    *,
+    least: int = LEAST_FACTS,
+    settings: ProbeSettings | None = None,
+    seed: int = 0,
+) -> Iterator[dict[str, Any]]:
+    """Rows of `knowledge_lens` for linear probes at the mask and at the subject's last token, states 0..L.
+
+    The document is the empty one. A pair of relations that share their objects has one probe, trained on the trained
+    facts of half of the entities and tested on the others: "accuracy". For "control" the objects of a relation change
+    places among its facts. Dates are left out: each has a fact or two. Facts that training never asked for are tested
+    too; a probe should be at chance there.
+
+    Args:
+        reader: A BERT, in evaluation mode.
+        world: Where the facts are from.
+        tokenizer: The world's.
+        least: Training facts per object; where there are fewer, the values are NaN (`layer` −1), with a note.
+        settings: Of the probes.
+        seed: Of the probes and of the control.
+
+    Raises:
+        UserError: The world has too few entities.
+
+    Source: control tasks after [@hewitt2019control], with facts in the place of word types.
+    """
+    half = half_of_entities(world)
+    facts = [fact for fact in world.facts if fact.relation not in world.config.date_relations]
+    taught = [fact for fact in facts if fact.entity in half and fact.trained]
+    tested = [fact for fact in facts if fact.entity not in half and fact.kind in _TESTED]
+    num_objects = world.config.objects * len({fact.relation // 2 for fact in facts})
+    if len(taught) < least * num_objects or not tested:
+        current_display().note(
+            f"No probe reads facts of this world: {len(taught):,} trained facts of half of the entities make "
+            f"{len(taught) / max(num_objects, 1):.1f} for each of {num_objects} objects, and it takes {least}."
+        )
+        yield from _untested(world)
+        return
+    inputs = fact_inputs(world, tokenizer, [*taught, *tested], "none", limit=limit_of(reader))
+    labels, split = _labels(inputs, seed), _split(inputs.facts, half)
+    for place in _PLACES:
+        where = inputs.masks[:, :1] if place == "mask" else last_of_subject(inputs)
+        states = states_at(reader, inputs, where)[:, :, 0].transpose(0, 1).float().numpy()  # (row, state, width)
+        predicted = _predicted(states, labels, split, world.config.objects, settings or ProbeSettings(), seed)
+        yield from _scored(predicted, labels, split, inputs.facts, place, world.config.objects)
+
+
+def _labels(inputs: FactInputs, seed: int) -> np.ndarray:
+    """Objects of each set (pair and task) and row, int64 (set, row): its own, and after changing places."""
+    relations = np.array([fact.relation for fact in inputs.facts])
+    moved = moved_objects(inputs, seed)
+    sets = [
+        np.where(relations // 2 == pair, objects, NOT_ASKED)
+        for pair in np.unique(relations // 2)
+        for objects in (inputs.answers, moved)
+    ]
+    return np.stack(sets)
+
+
+def _split(facts: Sequence[Fact], half: frozenset[int]) -> dict[str, np.ndarray]:
+    """Rows to train on, to stop by, and to test."""
+    of_half = sorted({fact.entity for fact in facts} & half)
+    dev = set(of_half[::_DEV])
+    part = np.array(["test" if one.entity not in half else "dev" if one.entity in dev else "train" for one in facts])
+    return {name: np.flatnonzero(part == name) for name in ("train", "dev", "test")}
+
+
+def _predicted(
+    states: np.ndarray,
+    labels: np.ndarray,
+    split: dict[str, np.ndarray],
+    objects: int,
+    settings: ProbeSettings,
+    seed: int,
+) -> np.ndarray:
+    """The likeliest object of each test row, (state, set, row)."""
+    num_sets, num_states = len(labels), states.shape[1]
+    layer, of_set = (grid.ravel() for grid in np.meshgrid(np.arange(num_states), np.arange(num_sets), indexing="ij"))
+    grid = ProbeGrid(layer=layer, seed=np.full_like(layer, seed), labels=of_set)
+    train, dev = (LabelledRows(rows=states[split[one]], labels=labels[:, split[one]]) for one in ("train", "dev"))
+    probes = train_probes(train, dev, grid, np.full(num_sets, objects), settings)
+    return probes.predict(states[split["test"]]).reshape(num_states, num_sets, -1)
+
+
+def _scored(
+    predicted: np.ndarray,
+    labels: np.ndarray,
+    split: dict[str, np.ndarray],
+    facts: Sequence[Fact],
+    place: Place,
+    objects: int,
+) -> Iterator[dict[str, Any]]:
+    wanted, tested = labels[:, split["test"]], [facts[row] for row in split["test"]]
+    for layer, of_layer in enumerate(predicted):
+        for task, metric in enumerate(_TASKS):
+            asked = wanted[task::2] != NOT_ASKED  # of each row, by one pair alone
+            right = ((of_layer[task::2] == wanted[task::2]) & asked).any(axis=0).astype(float)
+            keys = {"document": "none", "layer": layer, "lens": "probe", "place": place, "metric": metric}
+            for row in group_rows(tested, right, np.full(len(right), 1 / objects), "share"):
+                yield {**row, **keys}
+
+
+def _untested(world: FactWorld) -> Iterator[dict[str, Any]]:
+    """Rows that say that there is nothing to say."""
+    numbers = estimate(float("nan"), np.full(NUM_REPLICATES, np.nan), 1 / world.config.objects, 0)
+    for place in _PLACES:
+        for metric in _TASKS:
+            keys = {"document": "none", "layer": -1, "lens": "probe", "place": place, "metric": metric}
+            yield {"facts": "trained", "weight": EVERY_WEIGHT, **keys, **numbers}

@@ -1,0 +1,21 @@
+"""A control for what is said about objects of facts: the objects of a relation change places."""
+
+import numpy as np
+
+from infoflow.foundation import stream
+
+from ._inputs import FactInputs
+
+
+def moved_objects(inputs: FactInputs, seed: int = 0) -> np.ndarray:
+    """Of each row another fact's object, int64 (row,): one permutation in each relation, the same for all questions
+    about a fact. The relation still tells which objects there may be, and nothing else does."""
+    relations = np.array([fact.relation for fact in inputs.facts])
+    numbers = np.array([fact.number for fact in inputs.facts])
+    moved = np.empty(len(inputs), dtype=np.int64)
+    for relation in np.unique(relations):
+        rows = np.flatnonzero(relations == relation)
+        distinct, first, fact = np.unique(numbers[rows], return_index=True, return_inverse=True)
+        order = stream("moved-objects", seed, int(relation)).permutation(len(distinct))
+        moved[rows] = inputs.answers[rows][first][order][fact]
+    return moved

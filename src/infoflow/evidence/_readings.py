@@ -1,0 +1,91 @@
+"""Facts as one model reads them with each document: what it is asked, and what it answers."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, final
+
+import numpy as np
+
+from infoflow.corpus import Fact, FactWorld
+from infoflow.foundation import UserError
+from infoflow.retrieval import RetrievalModel
+
+from ._answers import answer_log_probabilities
+from ._candidates import QuestionCandidates, limit_of, own_log_probabilities, question_candidates
+from ._inputs import DOCUMENTS, FactInputs, fact_inputs
+
+OWN = "own"
+"""The document of a model that reads all it found, and sums the passage out."""
+Level = Literal["sequence", "token"]
+
+
+@final
+@dataclass(slots=True, kw_only=True)
+class FactReadings:
+    """A model, and the facts that it is asked for."""
+
+    model: Any  # a masked LM, or a `RetrievalModel`
+    world: FactWorld
+    tokenizer: Any
+    facts: Collection[Fact]
+    edited: bool = False  # whether passages are those of the edited index
+    k: int = 2  # passages that a search brings
+    level: Level = "sequence"  # where the passage is summed out
+    seed: int = 0  # of random documents
+    _found: QuestionCandidates | None = field(default=None, init=False)
+
+    @property
+    def reader(self) -> Any:
+        """The masked LM."""
+        return self.model.reader if isinstance(self.model, RetrievalModel) else self.model
+
+    @property
+    def available(self) -> tuple[str, ...]:
+        """The documents that this model has, `own` too; a model without a source of passages has none of its own."""
+        if not isinstance(self.model, RetrievalModel):
+            return DOCUMENTS[:-1]
+        return (*DOCUMENTS[:-1], OWN) if self.model.source == "none" else (*DOCUMENTS, OWN)
+
+    def require(self, documents: Collection[str]) -> None:
+        """Raise a `UserError` where one of these is not available."""
+        if wrong := [one for one in documents if one not in self.available]:
+            raise UserError(
+                f"documents must be among {', '.join(self.available)} for a {type(self.model).__name__}. Got "
+                f'"{wrong[0]}".\nGive a RetrievalModel that finds passages to ask for retrieved and own.'
+            )
+
+    def has(self, document: str) -> bool:
+        """Whether one of the facts has a document of this kind."""
+        if document not in ("gold", "conflict"):
+            return True
+        return any(self.world.gold(fact, self.edited) >= 0 for fact in self.facts)
+
+    def inputs(self, document: str) -> FactInputs:
+        """The questions with a document; of `own` without one, for what there is to answer."""
+        passages = self.found.best().tolist() if document == "retrieved" else None
+        kind: Any = "none" if document == OWN else document
+        options = {"edited": self.edited, "limit": limit_of(self.reader), "seed": self.seed}
+        return fact_inputs(self.world, self.tokenizer, self.facts, kind, passages=passages, **options)
+
+    def answers(self, document: str, inputs: FactInputs) -> np.ndarray:
+        """Log-probabilities of objects, (question, choice)."""
+        if document != OWN:
+            return answer_log_probabilities(self.reader, inputs)
+        options: Any = {"edited": self.edited, "level": self.level}
+        return own_log_probabilities(self.model, self.world, self.tokenizer, self.facts, self.found, **options)
+
+    def read(self, documents: Collection[str]) -> Iterator[tuple[str, FactInputs, np.ndarray]]:
+        """Each document that a fact has, with its inputs and answers."""
+        self.require(documents)
+        for document in documents:
+            if self.has(document):
+                inputs = self.inputs(document)
+                yield document, inputs, self.answers(document, inputs)
+
+    @property
+    def found(self) -> QuestionCandidates:
+        """What the model finds, from an index that is built now."""
+        if self._found is None:
+            options: Any = {"edited": self.edited, "k": self.k, "seed": self.seed}
+            self._found = question_candidates(self.model, self.world, self.tokenizer, self.facts, **options)
+        return self._found

@@ -1,0 +1,197 @@
+"""Rows of `evidence_flow` about causal tracing: noise on the subject, then one clean output restored."""
+
+# V variant, B row, T token, D width
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from infoflow.foundation import stream
+from infoflow.models import FastLinear, Model, feed_forward_outputs, module_outputs
+
+from ._answers import choice_log_probabilities
+from ._asked import logits_of, mean_estimate, mean_of
+from ._edges import question_keys
+from ._inputs import FactInputs, Part
+from ._knock_out import ALL_LAYERS
+from ._places import NOWHERE, at, last_token, random_word
+from ._variants import scores_of, variant_answers
+
+DEVIATIONS = 3.0
+"""Standard deviations of the word embeddings that the noise has."""
+SITES = ("ffn", "attention")
+_RANDOM = "random word"
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Restored:
+    """Which outputs of a corrupted run are those of the clean one."""
+
+    sites: tuple[tuple[str, int], ...]  # ("ffn" or "attention", layer)
+    tokens: np.ndarray  # bool (row, token)
+
+
+def tracing_rows(keys: dict[str, Any], model: Model, inputs: FactInputs, seed: int, batch: int) -> list[dict[str, Any]]:
+    """By how much the right object's probability rises again, for each site, token and block; before, what it lost."""
+    num_layers = len(model.anatomy.reads.layers)
+    tokens, counted = _tokens(inputs, seed)
+    tried = [(site, where, layer) for site in SITES for where in tokens for layer in range(num_layers)]
+    variants = [Restored(((site, layer),), tokens[where]) for site, where, layer in tried]
+    noise_BTD = subject_noise(model, inputs, seed)
+    clean, noisy, found_V = traced_answers(model, inputs, noise_BTD, variants, batch)
+    _, other, _ = traced_answers(model, inputs, _elsewhere(inputs, noise_BTD, seed), [], batch)
+    probability = {name: scores_of(logs, inputs)["probability"] for name, logs in (("clean", clean), ("noisy", noisy))}
+    lost_B = probability["clean"] - probability["noisy"]
+    baseline = mean_of(probability["clean"] - scores_of(other, inputs)["probability"])
+    common = {**keys, "metric": "probability"}
+    rows = [{**common, "what": "noise", "scope": "all", "layer": ALL_LAYERS, **mean_estimate(lost_B, inputs, baseline)}]
+    regained_VB = scores_of(found_V, inputs)["probability"] - probability["noisy"]
+    by_name = dict(zip(tried, regained_VB, strict=True))
+    for (site, where, layer), regained_B in by_name.items():
+        if where != _RANDOM and counted[where].any():
+            random = mean_of(np.where(counted[where] & counted[_RANDOM], by_name[site, _RANDOM, layer], np.nan))
+            value = mean_estimate(np.where(counted[where], regained_B, np.nan), inputs, random)
+            rows.append({**common, "what": f"{site} at the {where}", "scope": "block", "layer": layer, **value})
+    return rows
+
+
+def traced_answers(
+    model: Model, inputs: FactInputs, noise: np.ndarray, variants: Sequence[Restored], batch: int = 64
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Log-probability of each choice: clean and with noise, (row, choice), and with noise and something restored,
+    (variant, row, choice).
+
+    Args:
+        model: A loaded model.
+        inputs: Questions with documents.
+        noise: What is added to the word embeddings, float32 (row, token, width).
+        variants: What is restored.
+        batch: Rows of a forward pass.
+    """
+    stack, parts = model.anatomy.reads.name, []
+    changed = [{(stack, layer) for _, layer in one.sites} for one in variants]
+    for start in range(0, len(inputs), batch):
+        rows = np.arange(start, min(start + batch, len(inputs)))
+        own, added = inputs.take(rows), torch.from_numpy(noise[rows]).to(model.device)
+        kept = [Restored(one.sites, one.tokens[rows]) for one in variants]
+        answers, clean = _clean_run(model, own)
+
+        @contextmanager
+        def edits(
+            some: Sequence[int], added: Tensor = added, kept: Sequence[Restored] = kept, clean: _Outputs = clean
+        ) -> Iterator[None]:
+            with _noisy(model, added, max(len(some), 1)), _restored(model, [kept[one] for one in some], clean):
+                yield
+
+        noisy, found = variant_answers(model, own, changed, edits, keep_heads=True)
+        parts.append((answers, noisy, found))
+    clean_parts, noisy_parts, found_parts = zip(*parts, strict=True)
+    return np.concatenate(clean_parts), np.concatenate(noisy_parts), np.concatenate(found_parts, axis=1)
+
+
+def subject_noise(model: Model, inputs: FactInputs, seed: int) -> np.ndarray:
+    r"""Noise \(\mathcal{N}(0, (3\sigma)^2)\) on the subject's tokens, in question and evidence, 0 elsewhere: float32
+    (row, token, width). \(\sigma\) is the standard deviation of the word embeddings' entries."""
+    weight = next(model.module.get_input_embeddings().parameters()).detach()
+    spread, width = DEVIATIONS * float(weight.float().std()), weight.shape[1]
+    noise = np.zeros((*inputs.input_ids.shape, width), dtype=np.float32)
+    subjects = np.isin(inputs.parts, [Part.SUBJECT, Part.EVIDENCE_SUBJECT])
+    for row, key in enumerate(question_keys(inputs)):
+        drawn = stream("evidence-noise", seed, *key).standard_normal((int(subjects[row].sum()), width))
+        noise[row, subjects[row]] = spread * drawn
+    return noise
+
+
+def _elsewhere(inputs: FactInputs, noise: np.ndarray, seed: int) -> np.ndarray:
+    """The same noise on as many random words of each row that are neither subject, mask nor object."""
+    left_out = [Part.PAD, Part.SPECIAL, Part.MASK, Part.SUBJECT, Part.EVIDENCE_SUBJECT, Part.EVIDENCE_OBJECT]
+    moved = np.zeros_like(noise)
+    for row, key in enumerate(question_keys(inputs)):
+        vectors = noise[row, noise[row].any(axis=1)]
+        places = np.flatnonzero(~np.isin(inputs.parts[row], left_out))
+        num = min(len(vectors), len(places))
+        chosen = stream("evidence-noise-elsewhere", seed, *key).choice(places, num, replace=False)
+        moved[row, chosen] = vectors[:num]
+    return moved
+
+
+def _tokens(inputs: FactInputs, seed: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Where something is restored, bool (row, token), and in which rows there is such a token."""
+    length = inputs.input_ids.shape[1]
+    places = {
+        "subject": last_token(inputs, Part.SUBJECT),
+        "object": last_token(inputs, Part.EVIDENCE_OBJECT),
+        _RANDOM: random_word(inputs, "restored", seed),
+    }
+    tokens = {where: at(place, length) for where, place in places.items() if (place != NOWHERE).any()}
+    tokens["mask"] = inputs.parts == Part.MASK
+    return tokens, {where: np.asarray(there.any(axis=1)) for where, there in tokens.items()}
+
+
+# -- outputs that are kept and put back -------------------------------------------------------------------------------
+
+_Outputs = dict[tuple[str, int], Tensor]
+
+
+def _modules(model: Model) -> dict[str, list[str]]:
+    """The module of each layer that gives the output of a site."""
+    stack = model.anatomy.reads
+    return {
+        "ffn": feed_forward_outputs(model, stack.name),
+        "attention": [layer.attentions["self"].output_projection for layer in stack.layers],
+    }
+
+
+@torch.no_grad()
+def _clean_run(model: Model, inputs: FactInputs) -> tuple[np.ndarray, _Outputs]:
+    """The log-probability of each choice, and what every site puts out."""
+    found: _Outputs = {}
+
+    def keep(site: str, layer: int, output: Tensor) -> None:
+        found[site, layer] = output
+
+    modules = _modules(model)
+    with (
+        FastLinear(),
+        module_outputs(model, modules["ffn"], lambda layer, output: keep("ffn", layer, output)),
+        module_outputs(model, modules["attention"], lambda layer, output: keep("attention", layer, output)),
+    ):
+        logits = logits_of(model, inputs)
+    return choice_log_probabilities(logits, inputs), found
+
+
+@contextmanager
+def _restored(model: Model, variants: Sequence[Restored], clean: _Outputs) -> Iterator[None]:
+    """Clean outputs at the tokens of each repetition of the batch."""
+    modules = _modules(model)
+
+    def edit(site: str, layer: int, output: Tensor) -> Tensor | None:
+        if not any((site, layer) in one.sites for one in variants):
+            return None
+        here = np.concatenate([one.tokens & ((site, layer) in one.sites) for one in variants])
+        restored = clean[site, layer].repeat(len(variants), 1, 1)
+        return torch.where(torch.from_numpy(here).to(output.device)[:, :, None], restored, output)
+
+    with (
+        module_outputs(model, modules["ffn"], lambda layer, output: edit("ffn", layer, output)),
+        module_outputs(model, modules["attention"], lambda layer, output: edit("attention", layer, output)),
+    ):
+        yield
+
+
+@contextmanager
+def _noisy(model: Model, noise: Tensor, times: int) -> Iterator[None]:
+    """Noise on the word embeddings of each repetition of the batch."""
+    handle = model.module.get_input_embeddings().register_forward_hook(
+        lambda module, args, output: output + noise.to(output).repeat(times, 1, 1)
+    )
+    try:
+        yield
+    finally:
+        handle.remove()

@@ -1,0 +1,85 @@
+"""Answers without some heads, against `ablate` with one set of heads at a time."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from evidence.sharp_reader import inputs_of, sharp_reader
+from retrieval.tiny_arms import tiny_world
+
+from infoflow.evidence import answer_log_probabilities, evidence_ablation
+from infoflow.evidence._asked import looked_at, sampled_facts
+from infoflow.evidence._evidence_ablation import ablated_answers, heads_by_copying, random_heads
+from infoflow.evidence._evidence_heads import copy_scores
+from infoflow.foundation import UserError
+from infoflow.heads import ablate, all_heads
+
+
+def test_answers_equal_those_of_one_set_at_a_time():
+    reader, inputs = sharp_reader(), inputs_of(num=8)
+    model = looked_at(reader)
+    heads = all_heads(model.anatomy)
+    variants = [frozenset(one) for one in ([], heads[:1], heads[2:3], [heads[0], heads[3]], heads)]
+    clean, found = ablated_answers(model, inputs, variants, batch=5)
+    assert np.allclose(clean, answer_log_probabilities(reader, inputs), atol=1e-5)
+    assert (found[0] == clean).all()
+    for heads_of, logs in zip(variants, found, strict=True):
+        with ablate(model, heads_of):
+            assert np.allclose(logs, answer_log_probabilities(reader, inputs), atol=1e-5)
+    assert not np.allclose(found[1], clean, atol=1e-3)
+
+
+def test_heads_are_ranked_by_what_they_copy():
+    model, inputs = looked_at(sharp_reader()), inputs_of()
+    scores = copy_scores(model, inputs)
+    ranked = heads_by_copying(model, inputs)
+    assert sorted(ranked) == all_heads(model.anatomy)
+    values = [scores[layer][head] for _, _, layer, head in ranked]
+    assert values == sorted(values, reverse=True)
+
+
+def test_random_heads_are_distinct_and_others():
+    heads = [("encoder", "self", 0, head) for head in range(6)]
+    drawn = random_heads(heads, 3, 5, seed=1)
+    assert all(len(one) == 3 and one <= set(heads) for one in drawn)
+    assert len(set(drawn)) > 1
+    assert drawn == random_heads(heads, 3, 5, seed=1)
+
+
+def test_the_table_is_as_its_definition_says():
+    world, tokenizer, _ = tiny_world()
+    reader = sharp_reader()
+    model = looked_at(reader)
+    table = evidence_ablation(reader, world, tokenizer, kinds=("trained",), facts=6, draws=2, batch=5)
+    assert set(table["removed"]) == {0, 1, 2}
+    chosen = sampled_facts(world, "trained", 6)
+    gold = inputs_of()
+    gold = gold.take(np.array([row for row, fact in enumerate(gold.facts) if fact in chosen]))
+    ranked = heads_by_copying(model, gold)
+    for document in ("gold", "none"):
+        inputs = inputs_of(document)
+        inputs = inputs.take(np.array([row for row, fact in enumerate(inputs.facts) if fact in chosen]))
+        for num in (0, 1, 2):
+            with ablate(model, ranked[:num]):
+                logs = answer_log_probabilities(reader, inputs)
+            surprise = -logs[np.arange(len(inputs)), inputs.answers].mean()
+            right = (logs.argmax(axis=1) == inputs.answers).mean()
+            rows = pd.DataFrame(table[(table["document"] == document) & (table["removed"] == num)])
+            found = rows.set_index("metric")["value"]
+            assert found["p1"] == pytest.approx(right)
+            assert found["nats"] == pytest.approx(surprise, abs=1e-5)
+            assert rows["count"].eq(12).all()
+    one = table[(table["removed"] == 1) & (table["document"] == "gold") & (table["metric"] == "nats")].iloc[0]
+    costs = []
+    for heads in random_heads(ranked[1:], 1, 2, seed=0):
+        with ablate(model, heads):
+            logs = answer_log_probabilities(reader, inputs_of(num=None))
+        all_inputs = inputs_of()
+        kept = np.array([fact in chosen for fact in all_inputs.facts])
+        costs.append(-logs[np.arange(len(kept)), all_inputs.answers][kept].mean())
+    assert one["baseline"] == pytest.approx(np.mean(costs), abs=1e-5)
+
+
+def test_a_baseline_needs_a_draw():
+    world, tokenizer, _ = tiny_world()
+    with pytest.raises(UserError, match="draws must be at least 1"):
+        evidence_ablation(sharp_reader(), world, tokenizer, draws=0)
