@@ -46,12 +46,15 @@ _ZERO = {  # what 0 switches off, leaves unlimited, or starts from
     "probing.corpus_sentences",
     *(f"domain.{name}" for name in ("sentences", "updates", "warmup", "scratch_updates", "vocabulary")),
     *("domain.extend_vocabulary", "domain.loss_sentences"),
+    *(f"retrieval.{name}" for name in ("language", "world_seed", "null_share", "freeze_retriever", "retriever_width")),
+    *("retrieval.warm_updates", "retrieval.save_every"),
 }
+_NEVER = {"retrieval.refresh_every", "retrieval.stale_refresh"}  # what −1 switches off
 _BROKEN = {  # numbers of which 1.5 is one
     *("model.initializer_range", "training.learning_rate", "training.warmup", "training.power"),
     *("training.weight_decay", "training.clip", "alignment.learning_rate", "pruning.learning_rate"),
     *("pruning.gate_rate", "checkpoints.budget", "context.learning_rate"),
-    "domain.learning_rate",
+    *("domain.learning_rate", "retrieval.learning_rate", "retrieval.retriever_rate"),
 }
 _TEXT = {"title", "corpus.name", "corpus.validation_name", "corpus.test_name", "corpus.transfer_name"} | {
     "probing.corpus",
@@ -65,12 +68,13 @@ _EMPTY_LIST = {"pairs", "analysis.tables", "pruning.greedy", "pruning.keep", "pr
     "pruning.scratch_scopes",
     "probing.tasks",
     *("pruning.scratch_points", "checkpoints.light", "checkpoints.heavy", "checkpoints.references"),
-    *("tune", "domain.objectives"),
+    *("tune", "domain.objectives", "retrieval.variants", "retrieval.seeds"),
     *(f"tune.{name}" for name in ("columns", "learning_rates", "objectives", "controls")),
 }
 _NOTHING = {"training.max_source_tokens", "training.batch_sentences"}
 _SENSIBLE = {
     "0": _ZERO,
+    "-1": _NEVER,
     "1.5": _BROKEN,
     "text": _TEXT,
     "empty text": {*_TEXT, "checkpoints.schedule", "tune.dev", "tune.test", "tune.shape"}

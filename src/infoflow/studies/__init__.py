@@ -33,6 +33,7 @@ from ._plan_sections import PruningPlan as PruningPlan
 from ._probing import probing_measures as probing_measures
 from ._probing import probing_tables as probing_tables
 from ._probing_plan import ProbingPlan as ProbingPlan
+from ._retrieval_plan import RetrievalPlan as RetrievalPlan
 from ._run import Run as Run
 from ._run_stages import run_stages as run_stages
 from ._scores import TASK_SCORES as TASK_SCORES
@@ -57,6 +58,7 @@ from .stages import CompareRecordings as CompareRecordings
 from .stages import CountLeakage as CountLeakage
 from .stages import InsideTuned as InsideTuned
 from .stages import MatchModel as MatchModel
+from .stages import MeasureArm as MeasureArm
 from .stages import MeasureDomain as MeasureDomain
 from .stages import MeasureGiven as MeasureGiven
 from .stages import MeasureModel as MeasureModel
@@ -64,9 +66,12 @@ from .stages import MeasureSuiteCheckpoint as MeasureSuiteCheckpoint
 from .stages import Prune as Prune
 from .stages import Record as Record
 from .stages import Retrain as Retrain
+from .stages import SettleArm as SettleArm
 from .stages import Specialise as Specialise
 from .stages import Train as Train
+from .stages import TrainArm as TrainArm
 from .stages import Transplant as Transplant
 from .stages import Tune as Tune
+from .stages import WarmRetriever as WarmRetriever
 from .stages import WeighCheckpoint as WeighCheckpoint
 from .stages import matched_weights as matched_weights

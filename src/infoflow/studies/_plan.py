@@ -26,11 +26,13 @@ from ._plan_sections import (
     PruningPlan,
 )
 from ._probing_plan import ProbingPlan
+from ._retrieval_plan import RetrievalPlan, check_retrieval
 from ._settings import build_settings, parse_toml, read_plan
 from ._transplant_plan import TransplantPlan, check_transplants
 from ._tuning_plan import DomainPlan, TunePlan, check_adaptation
 
-PRESETS = ("quick", "laptop", "paper", "replicate", "zoo", "architectures", "adaptation")
+PRESETS = ("quick", "laptop", "paper", "replicate", "zoo", "architectures", "adaptation", "retrieval")
+"""Names of the plans that come with the package."""
 _RETIRED = "keep_log_spaced"  # of [training], in plans of earlier versions: [checkpoints] says what is kept
 Architectures = Annotated[tuple[str, ...], Limits(filled=True)]
 Variants = Mapping[str, Mapping[str, Any]]
@@ -64,6 +66,7 @@ class StudyPlan:
     probing: ProbingPlan = field(default_factory=ProbingPlan)
     domain: DomainPlan = field(default_factory=DomainPlan)
     tune: tuple[TunePlan, ...] = ()  # tables [[tune]], a task each
+    retrieval: RetrievalPlan = field(default_factory=RetrievalPlan)
     engine: EnginePlan = field(default_factory=EnginePlan)
 
     def __post_init__(self) -> None:
@@ -71,6 +74,7 @@ class StudyPlan:
         check_plan(self)
         check_transplants(self)
         check_adaptation(self)
+        check_retrieval(self)
 
     def spec(self, name: str) -> Spec:
         """What a name in the plan stands for: `NAME`, `NAME+VARIANT` with the options of `[variants.VARIANT]`, or
@@ -127,7 +131,8 @@ class StudyPlan:
 
     @classmethod
     def load(cls, source: str | Path) -> "StudyPlan":
-        """The plan in a TOML file, or a preset: quick, laptop, paper, replicate, zoo, architectures, adaptation.
+        """The plan in a TOML file, or a preset: quick, laptop, paper, replicate, zoo, architectures, adaptation,
+        retrieval.
 
         Raises:
             UserError: There is no such file or preset, it is no TOML, or a setting is unknown or of the wrong kind.

@@ -32,7 +32,7 @@ from ._plan import StudyPlan
 from ._run import Run
 from ._run_stages import run_stages
 from ._study_models import StudyModels
-from .stages import MeasureModel, Train
+from .stages import Train
 
 
 def study(
@@ -50,7 +50,8 @@ def study(
     what it depends on: the same call after an interruption, or with a changed plan, redoes only what is missing.
 
     Args:
-        plan: A plan, a TOML file, or a preset: quick, laptop, paper, replicate, zoo, architectures, adaptation.
+        plan: A plan, a TOML file, or a preset: quick, laptop, paper, replicate, zoo, architectures, adaptation,
+            retrieval.
         out: The run folder.
         num_processes: Stages at a time on this machine; by default as many as the budget of threads (`--threads`, else
             the cores) has room for on a CPU, one on a GPU; under `torchrun` all processes do each stage together.
@@ -122,7 +123,7 @@ def _describe(stages: Graph, models: StudyModels, clock: WallClock, split: dict[
         stages=stages.records(),
         seconds=round(clock.all_calls, 1),
         warnings=run.read().get("warnings", []),
-        failures=[asdict(failure) for stage in stages.of(MeasureModel) for failure in stage.failures()],
+        failures=[asdict(failure) for stage in stages for failure in stage.failures()],
         command=provenance()["command"],
         provenance=provenance(),
     )

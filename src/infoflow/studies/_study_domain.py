@@ -19,6 +19,7 @@ from ._parts import read
 from ._plan import StudyPlan
 from ._plan_sections import ContextPlan, CorpusPlan, PruningPlan
 from ._probing_plan import ProbingPlan
+from ._retrieval_plan import RetrievalPlan
 from ._transplant_plan import TransplantPlan
 from ._tuning_plan import DomainPlan
 
@@ -143,7 +144,12 @@ def corpus_plan(plan: StudyPlan) -> CorpusPlan:
 def domain_plan(plan: StudyPlan, objectives: tuple[str, ...]) -> StudyPlan:
     """The plan of models of these objectives on the domain's corpus alone."""
     families = tuple(one for one in plan.architectures if any(plan.fits(name, one) for name in objectives))
-    others: dict[str, Any] = {"pruning": PruningPlan(), "transplant": TransplantPlan(), "context": ContextPlan()}
+    others: dict[str, Any] = {
+        "pruning": PruningPlan(),
+        "transplant": TransplantPlan(),
+        "context": ContextPlan(),
+        "retrieval": RetrievalPlan(),
+    }
     others |= {"probing": ProbingPlan(), "tune": (), "domain": DomainPlan(), "pairs": ()}
     corpus = corpus_plan(plan)
     return dataclasses.replace(plan, objectives=objectives, architectures=families, corpus=corpus, **others)

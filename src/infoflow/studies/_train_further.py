@@ -18,6 +18,7 @@ from ._data import Tokenizers, prepare
 from ._plan import StudyPlan
 from ._plan_sections import ContextPlan, PruningPlan
 from ._probing_plan import ProbingPlan
+from ._retrieval_plan import RetrievalPlan
 from ._study import only_one
 from ._train_model import TrainedModel
 from ._transplant_plan import TransplantPlan
@@ -110,5 +111,10 @@ def with_new_tokens(parent: Parent, text: Corpus, objective: AbstractObjective, 
 def _alone(plan: StudyPlan, objective: str, seed: int) -> StudyPlan:
     """The plan without what names other objectives."""
     others: dict[str, Any] = {"pairs": (), "pruning": PruningPlan(), "transplant": TransplantPlan()}
-    others |= {"context": ContextPlan(), "probing": ProbingPlan(), "architectures": ("bert",)}
+    others |= {
+        "context": ContextPlan(),
+        "retrieval": RetrievalPlan(),
+        "probing": ProbingPlan(),
+        "architectures": ("bert",),
+    }
     return dataclasses.replace(plan, objectives=(objective,), seeds=(seed,), **others)

@@ -15,6 +15,7 @@ from ._clock import wall_clock
 from ._graph import Graph, graph
 from ._plan import StudyPlan
 from ._plan_sections import ContextPlan, PruningPlan
+from ._retrieval_plan import RetrievalPlan
 from ._run_stages import run_stages
 from ._study import only_one
 from ._transplant_plan import TransplantPlan
@@ -44,7 +45,13 @@ def train_model(
     """
     plan = plan if isinstance(plan, StudyPlan) else StudyPlan.load(plan)
     # What names other objectives of the plan is left out with them.
-    others = {"pairs": (), "pruning": PruningPlan(), "transplant": TransplantPlan(), "context": ContextPlan()}
+    others = {
+        "pairs": (),
+        "pruning": PruningPlan(),
+        "transplant": TransplantPlan(),
+        "context": ContextPlan(),
+        "retrieval": RetrievalPlan(),
+    }
     plan = dataclasses.replace(plan, objectives=(objective,), seeds=(seed,), **others)
     run = RunFolder(out or Path("runs") / objective)
     if not run.path.exists():  # what is trained already needs no device

@@ -15,6 +15,7 @@ from ._match import MatchModel as MatchModel
 from ._match import matched_weights as matched_weights
 from ._measure import AbstractMeasureStage as AbstractMeasureStage
 from ._measure import MeasureModel as MeasureModel
+from ._measure_arm import MeasureArm as MeasureArm
 from ._measure_checkpoint import COMPARED_WITH as COMPARED_WITH
 from ._measure_checkpoint import MeasureCheckpoint as MeasureCheckpoint
 from ._measure_given import MeasureGiven as MeasureGiven
@@ -27,8 +28,12 @@ from ._retrain import Retrain as Retrain
 from ._specialise import Specialise as Specialise
 from ._stage import AbstractStage as AbstractStage
 from ._train import Train as Train
+from ._train_arm import RETRIEVAL_RUNS as RETRIEVAL_RUNS
+from ._train_arm import SettleArm as SettleArm
+from ._train_arm import TrainArm as TrainArm
 from ._transplant import Transplant as Transplant
 from ._tune import Tune as Tune
+from ._warm_retriever import WarmRetriever as WarmRetriever
 from ._weigh import WeighCheckpoint as WeighCheckpoint
 
 STAGES: tuple[type[AbstractStage], ...] = (
@@ -52,5 +57,9 @@ STAGES: tuple[type[AbstractStage], ...] = (
     CountLeakage,
     Tune,
     InsideTuned,
+    WarmRetriever,
+    TrainArm,
+    SettleArm,
+    MeasureArm,
 )
 """Those of a study, each behind what it needs; before the last one, which checks the findings on all their tables."""

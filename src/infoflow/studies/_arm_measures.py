@@ -1,0 +1,151 @@
+"""What is measured of an arm of retrieval: a table each, by the names of `[retrieval] measures`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, final
+
+import pandas as pd
+from transformers import BertForMaskedLM
+
+from infoflow.evidence import (
+    ATTENTION_RANKING,
+    EVIDENCE_ABLATION,
+    EVIDENCE_FLOW,
+    EVIDENCE_HEADS,
+    KNOWLEDGE,
+    KNOWLEDGE_CONFLICT,
+    KNOWLEDGE_LENS,
+    RETRIEVAL_EXAMPLES,
+    attention_ranking,
+    elicited,
+    evidence_ablation,
+    evidence_flow,
+    evidence_heads,
+    fact_lens,
+    knowledge,
+    knowledge_conflict,
+    knowledge_lens,
+    knowledge_without_ffn,
+    retrieval_examples,
+)
+from infoflow.representations import TunedLens
+from infoflow.results import TableSchema
+from infoflow.retrieval import RETRIEVAL_SCORES, RetrievalModel
+
+from ._arm_scores import ArmScores
+from ._read_world import read_world
+from ._retrieval_arms import ArmModel
+
+_OF_VARIANTS = ("scores", "knowledge")  # but for "pairs", of which all is looked at
+_HEAVY = 96  # facts of each group that knock-outs and the like are made on
+_CLUSTERED = 400  # facts of a world, below which its questions are too few for clusters
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ArmInside:
+    """An arm, loaded once for all measures."""
+
+    arm: ArmModel
+    trained: bool
+
+    @cached_property
+    def model(self) -> RetrievalModel:
+        """All of it, in evaluation mode."""
+        return self.arm.load(self.trained)
+
+    @property
+    def reader(self) -> BertForMaskedLM:
+        """The masked LM alone."""
+        return self.model.reader
+
+    @cached_property
+    def lens(self) -> TunedLens:
+        """Trained once for all that looks through it."""
+        return fact_lens(self.reader, *self.about)
+
+    @property
+    def about(self) -> tuple[Any, Any]:
+        """World and tokenizer."""
+        return self.arm.world.world, self.arm.world.tokenizer
+
+
+class ArmMeasure(NamedTuple):
+    """How one table comes about."""
+
+    schema: TableSchema
+    of: Callable[[ArmInside], pd.DataFrame]
+    of_reader: bool  # whether it is the same for all arms that begin with the same reader, before training
+    version: int = 1  # raise when the same model gets other numbers
+
+
+def _scores(inside: ArmInside) -> pd.DataFrame:
+    arm, asked = inside.arm, inside.arm.models.plan.retrieval
+    unread = read_world(asked.world(arm.variant), asked.world_seed + 1, arm.models.plan.model.positions)
+    first = arm.load(trained=False) if arm.source == "learned" else None
+    return ArmScores(inside.model, arm.objective, arm.world, unread, first).table()
+
+
+def _knowledge(inside: ArmInside) -> pd.DataFrame:
+    """As it is, with the edited index, after a short training to answer without a document, without single FFNs."""
+    own = {"k": inside.arm.objective.k, "level": inside.arm.objective.level}
+    taught = elicited(inside.reader, *inside.about, seed=inside.arm.seed).eval()
+    parts = [
+        knowledge(inside.model, *inside.about, **own),
+        knowledge(inside.model, *inside.about, edited=True, **own),
+        knowledge(taught, *inside.about, reading="elicited"),
+        knowledge_without_ffn(inside.reader, *inside.about),
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def _conflict(inside: ArmInside) -> pd.DataFrame:
+    return knowledge_conflict(inside.reader, *inside.about, lens=inside.lens)
+
+
+def _lens(inside: ArmInside) -> pd.DataFrame:
+    several = len(inside.arm.world.world.facts) >= _CLUSTERED
+    return knowledge_lens(inside.reader, *inside.about, lens=inside.lens, clusters=several)
+
+
+def _flow(inside: ArmInside) -> pd.DataFrame:
+    return evidence_flow(inside.reader, *inside.about, facts=_HEAVY)
+
+
+def _heads(inside: ArmInside) -> pd.DataFrame:
+    return evidence_heads(inside.reader, *inside.about, documents=("gold", "random"))
+
+
+def _ablation(inside: ArmInside) -> pd.DataFrame:
+    return evidence_ablation(inside.reader, *inside.about, facts=_HEAVY)
+
+
+def _ranking(inside: ArmInside) -> pd.DataFrame:
+    return attention_ranking(inside.model, *inside.about)
+
+
+def _examples(inside: ArmInside) -> pd.DataFrame:
+    return retrieval_examples(inside.model, *inside.about, k=inside.arm.objective.k)
+
+
+MEASURED: Mapping[str, ArmMeasure] = {
+    "scores": ArmMeasure(RETRIEVAL_SCORES, _scores, of_reader=False),
+    "knowledge": ArmMeasure(KNOWLEDGE, _knowledge, of_reader=False),
+    "conflict": ArmMeasure(KNOWLEDGE_CONFLICT, _conflict, of_reader=True),
+    "lens": ArmMeasure(KNOWLEDGE_LENS, _lens, of_reader=True),
+    "flow": ArmMeasure(EVIDENCE_FLOW, _flow, of_reader=True),
+    "heads": ArmMeasure(EVIDENCE_HEADS, _heads, of_reader=True),
+    "ablation": ArmMeasure(EVIDENCE_ABLATION, _ablation, of_reader=True),
+    "ranking": ArmMeasure(ATTENTION_RANKING, _ranking, of_reader=False),
+    "examples": ArmMeasure(RETRIEVAL_EXAMPLES, _examples, of_reader=False),
+}
+"""By the name in the plan."""
+
+
+def measured_of(arm: ArmModel) -> list[str]:
+    """Which measures the plan asks for of an arm."""
+    asked = arm.models.plan.retrieval.measures
+    wanted = asked if arm.variant in ("", "pairs") else [name for name in asked if name in _OF_VARIANTS]
+    ranks = arm.source in ("bm25", "frozen", "learned")
+    return [name for name in wanted if name != "ranking" or ranks]

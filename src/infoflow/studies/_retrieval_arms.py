@@ -1,0 +1,335 @@
+"""The models of `[retrieval]`: what each depends on, how it begins, is trained and loaded."""
+
+import dataclasses
+import shutil
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from infoflow.corpus import FACTS_VERSION, FactConfig
+from infoflow.flow import is_first, wait_for_all
+from infoflow.foundation import atomic_folder, digest
+from infoflow.objectives import SOURCES, InverseCloze, RetrievalLM, retrieval_model
+from infoflow.results import BERT, Recipe, Spec, write_table
+from infoflow.retrieval import RETRIEVAL_LEARNING, RetrievalModel, Retriever, build_retriever, retriever_config
+from infoflow.training import (
+    IndexRefresh,
+    TrainConfig,
+    TrainingHook,
+    TrainResult,
+    build_models,
+    load_weights,
+    train,
+    usable_device,
+)
+
+from ._read_world import ReadWorld, read_world
+from ._retrieval_plan import EXCHANGES, OF_VARIANTS, RetrievalPlan
+from ._study_models import StudyModels
+
+READ = "read"  # where the workbench keeps facts of finished trainings
+READING, WARMING = "reading", "warming"
+LEARNING = f"{RETRIEVAL_LEARNING.name}.parquet"
+RETRIEVER = "retriever"  # in the folder of a reader, where the arm has one
+_VERSION = 1  # raise when the same plan trains other models
+_FREE = ("device", "log_every", "evaluate_every", "save_every", "keep_last")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WarmModel:
+    """A retriever of one seed that the inverse cloze task alone has trained: the start of arms that have one."""
+
+    models: StudyModels
+    passages: str  # the kind of passages that it embeds
+    seed: int
+
+    @property
+    def world(self) -> ReadWorld:
+        """Passages do not depend on how queries are worded."""
+        asked = self.models.plan.retrieval
+        config = dataclasses.replace(asked.world(), passages=self.passages, wording="different")  # type: ignore[arg-type]
+        return read_world(config, asked.world_seed, self.models.plan.model.positions)
+
+    @cached_property
+    def key(self) -> str:
+        """What its weights depend on."""
+        asked = self.models.plan.retrieval
+        shape = [asked.retriever_layers, asked.retriever_width, asked.vector_width]
+        world = _world_key(self.world.world.config, asked)
+        return digest([_VERSION, "warm", world, self.models.plan.model, shape, _settings(self.config), InverseCloze()])
+
+    @property
+    def config(self) -> TrainConfig:
+        """How it is trained."""
+        plan = self.models.plan
+        asked, positions = plan.retrieval, plan.model.positions
+        return asked.config(plan.training, self.seed, positions, max(asked.warm_updates, 1), asked.learning_rate)
+
+    @property
+    def folder(self) -> Path:
+        return self.models.bench.path(WARMING, self.key)
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"retriever/seed-{self.seed}" + (f" of {self.passages}" if self.passages != "entity" else "")
+
+    def first(self) -> Retriever:
+        """With random weights of the seed."""
+        plan = self.models.plan
+        asked, reader = plan.retrieval, first_reader(self.models, self.world, self.seed)
+        width = asked.retriever_width or plan.model.width
+        shape = {"hidden_size": width, "intermediate_size": plan.model.feedforward * width // plan.model.width}
+        shape |= {"num_hidden_layers": asked.retriever_layers, "vector_width": asked.vector_width}
+        return build_retriever(retriever_config(reader.config, **shape), self.seed)
+
+    def train(self) -> TrainResult:
+        """Train it, or as much of it as is missing."""
+        return train(InverseCloze(), self.config, self.world.cloze, self.first(), self.folder)
+
+    def load(self) -> Retriever:
+        """As the inverse cloze task left it; as it began where the plan has no such updates."""
+        retriever = self.first()
+        if self.models.plan.retrieval.warm_updates:
+            load_weights(retriever, self.folder / "model")
+        return retriever
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ArmModel:
+    """One reader: an arm, how it differs from the plain arm, and a seed."""
+
+    models: StudyModels
+    arm: str
+    variant: str  # "": the plain arm
+    seed: int
+    halved: bool = False  # trained at half the rate, since an arm of the study learned nothing at the whole one
+
+    @property
+    def recipe(self) -> Recipe:
+        """What tables call it."""
+        return Recipe(objective=Spec(self.arm, self.variant), architecture=BERT, seed=self.seed)
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return self.recipe.name + (" at half the rate" if self.halved else "")
+
+    @property
+    def source(self) -> str:
+        """Where its passages come from."""
+        return SOURCES[self.arm]
+
+    @cached_property
+    def objective(self) -> RetrievalLM:
+        """What it is trained for."""
+        return self.models.plan.retrieval.objective(self.arm, self.variant)
+
+    @property
+    def world(self) -> ReadWorld:
+        """What it reads about."""
+        asked = self.models.plan.retrieval
+        return read_world(asked.world(self.variant), asked.world_seed, self.models.plan.model.positions)
+
+    @cached_property
+    def warm(self) -> WarmModel | None:
+        """The retriever that it begins with; None: it has none."""
+        if self.source not in ("frozen", "learned"):
+            return None
+        config = self.models.plan.retrieval.world(self.variant)
+        return WarmModel(models=self.models, passages=config.passages, seed=self.seed)
+
+    @cached_property
+    def exchanged(self) -> "ArmModel | None":
+        """The trained model that parts of it are taken from; None: it begins anew."""
+        return dataclasses.replace(self, variant="") if self.variant in EXCHANGES else None
+
+    @cached_property
+    def key(self) -> str:
+        """What its weights depend on."""
+        world = _world_key(self.models.plan.retrieval.world(self.variant), self.models.plan.retrieval)
+        return digest([_VERSION, self.arm, world, self._begins, self.objective, _settings(self.config)])
+
+    @cached_property
+    def reader_key(self) -> str:
+        """What its first reader, and the questions that it is asked, depend on."""
+        plan = self.models.plan
+        parts = [] if self.exchanged is None else [self.exchanged.key, self.variant]
+        world = _world_key(plan.retrieval.world(self.variant), plan.retrieval)
+        return digest([_VERSION, "reader", world, plan.model, plan.match, self.seed, parts])
+
+    @cached_property
+    def first_key(self) -> str:
+        """What all of it depends on before its first update."""
+        objective = self.objective
+        return digest([self.reader_key, self.source, self._begins, objective.k, objective.level])
+
+    @property
+    def _begins(self) -> list[Any]:
+        plan = self.models.plan
+        begins: list[Any] = [plan.model, plan.match, self.seed]
+        if self.warm is not None:
+            begins += [self.warm.key, self.variant == "cold" or not plan.retrieval.warm_updates]
+        if self.exchanged is not None:
+            begins += [self.exchanged.key, self.variant]
+        return begins
+
+    @property
+    def config(self) -> TrainConfig:
+        """How it is trained."""
+        plan = self.models.plan
+        asked = plan.retrieval
+        updates = asked.updates if self.exchanged is None else asked.exchange_updates
+        rate = asked.learning_rate * (0.5 if self.halved else 1.0)
+        return asked.config(plan.training, self.seed, plan.model.positions, updates, rate)
+
+    @property
+    def folder(self) -> Path:
+        return self.models.bench.path(READING, self.key)
+
+    @property
+    def weights(self) -> Path:
+        """The reader as a plain masked LM; the other parts lie beside its weights."""
+        return self.folder / "model"
+
+    @property
+    def published(self) -> Path:
+        """Where people find it."""
+        return self.models.run.models / self.recipe.name
+
+    def is_trained(self) -> bool:
+        """Whether its training is finished."""
+        return self.models.bench.done(READ, self.key)
+
+    def facts(self) -> dict[str, Any]:
+        """What its training took, and whether it learned, of one that is trained."""
+        return self.models.bench.read_facts(READ, self.key)
+
+    # -- weights ------------------------------------------------------------------------------------------------------
+
+    def first(self) -> RetrievalModel:
+        """As it begins: the reader of its seed, bit for bit that of every arm."""
+        reader, retriever = first_reader(self.models, self.world, self.seed), None
+        if self.warm is not None:
+            retriever = self.warm.first() if self.variant == "cold" else self.warm.load()
+        library = None if self.source == "none" else self.world.passage_library()
+        model = retrieval_model(self.objective, reader, library, retriever)
+        if self.exchanged is not None:
+            self._put_in(model, self.exchanged.load())
+        return model
+
+    def _put_in(self, model: RetrievalModel, trained: RetrievalModel) -> None:
+        """Parts of a trained model, as the variant says."""
+        assert model.retriever is not None
+        assert trained.retriever is not None
+        if self.variant in ("exchange-both", "exchange-reader"):
+            model.reader.load_state_dict(trained.reader.state_dict())
+        if self.variant in ("exchange-both", "exchange-retriever"):
+            model.retriever.load_state_dict(trained.retriever.state_dict())
+
+    def train(self) -> tuple[RetrievalModel, TrainResult]:
+        """Train it, or as much of it as is missing; what each update was made of is kept beside the weights."""
+        model = self.first()
+        index = IndexRefresh(model)
+        hooks = [index, _KeepLearning(index, self.folder / LEARNING)]
+        result = train(self.objective, self.config, self.world.queries, model, self.folder, hooks=hooks)
+        if is_first():
+            if model.retriever is not None:
+                self._save_retriever(model.retriever)
+            shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
+        wait_for_all()
+        return model, result
+
+    def _save_retriever(self, retriever: Retriever) -> None:
+        with atomic_folder(self.weights / RETRIEVER) as folder:
+            retriever.save_pretrained(folder)
+            self.world.tokenizer.save_pretrained(folder)
+
+    def load(self, trained: bool = True) -> RetrievalModel:
+        """The model in evaluation mode, with an index of its own weights."""
+        model = self.first()
+        if trained:
+            load_weights(model, self.weights, self.objective.exported)
+        model.to(usable_device(self.models.plan.training.device)).eval()
+        if model.retriever is not None and model.passage_library is not None:
+            model.passage_library.dense = model.passage_library.embed(model.retriever.passages)
+        return model
+
+
+class _KeepLearning(TrainingHook):
+    """Writes what the updates were made of once they are all there."""
+
+    name = "learning"
+
+    def __init__(self, index: IndexRefresh, path: Path) -> None:
+        self._index, self._path = index, path
+
+    def on_train_end(self, module: PreTrainedModel) -> None:
+        if is_first():
+            write_table(self._path, self._index.table, RETRIEVAL_LEARNING)
+
+
+def first_reader(models: StudyModels, world: ReadWorld, seed: int) -> Any:
+    """The masked LM of a seed before its first update."""
+    plan = models.plan
+    objective = plan.retrieval.objective("closed-book")
+    built = build_models([objective], plan.model, world.vocabulary, seed=seed, match=plan.match)
+    return built[objective.name]
+
+
+def arm_models(models: StudyModels, halved: bool = False) -> list[ArmModel]:
+    """All that the plan asks for: the plain arms of each seed and its null readings, then the other variants."""
+    asked = models.plan.retrieval
+    if not asked.on:
+        return []
+    seeds = asked.seeds or models.plan.seeds
+    first = [(arm, variant, seed) for seed in seeds for arm, variant in _core(asked)]
+    others = [variant for variant in asked.variants if variant != "null-share"]
+    later = [
+        (arm, label, seed)
+        for variant in others
+        for label in (EXCHANGES if variant == "exchange" else (variant,))
+        for arm in asked.arms_of(variant)
+        for seed in seeds
+    ]
+    named = [{"arm": arm, "variant": variant, "seed": seed} for arm, variant, seed in [*first, *later]]
+    return [ArmModel(models=models, halved=halved, **one) for one in named]  # type: ignore[arg-type]
+
+
+def plain_arms(models: StudyModels) -> list[ArmModel]:
+    """Those that must learn, at the whole rate."""
+    return [model for model in arm_models(models) if not model.variant]
+
+
+def at_half_rate(models: StudyModels) -> bool:
+    """Whether the models that count are those at half the rate: a plain arm learned nothing at the whole one.
+
+    All plain arms must be trained.
+    """
+    return models.plan.retrieval.repeat and not all(model.facts()["learned"] for model in plain_arms(models))
+
+
+def _core(asked: RetrievalPlan) -> list[tuple[str, str]]:
+    plain = [(arm, "") for arm in asked.arms]
+    control = "null-share" in asked.variants
+    return plain + [(arm, "null-share") for arm in OF_VARIANTS["null-share"] if control and arm in asked.arms]
+
+
+def relative_cost(model: ArmModel | WarmModel) -> float:
+    """Of an update, relative to one of a closed-book reader: measured at width 64 on a CPU."""
+    if isinstance(model, WarmModel):
+        return 1.5
+    if model.variant == "null-share":
+        return 0.3
+    return {"none": 1.0, "gold": 3.0, "random": 3.0, "bm25": 4.5, "frozen": 5.0, "learned": 6.5}[model.source]
+
+
+def _settings(config: TrainConfig) -> dict[str, Any]:
+    return {name: value for name, value in dataclasses.asdict(config).items() if name not in _FREE}
+
+
+def _world_key(config: FactConfig, asked: RetrievalPlan) -> list[Any]:
+    return [FACTS_VERSION, config, asked.world_seed]

@@ -1,0 +1,90 @@
+"""Whether an arm of retrieval has learned to answer what it was trained on."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from infoflow.foundation import NUM_BLOCKS, block_of
+from infoflow.objectives import UNSUPERVISED, Batch, RetrievalLM
+from infoflow.retrieval import NULL, RetrievalModel
+from infoflow.training import TrainingData
+
+_ASKED, _BATCH = 512, 64
+_MARGIN = 0.05  # by which a guess must be exceeded
+
+
+class TrainingAccuracy(NamedTuple):
+    """P@1 on training queries, by blocks of queries, beside a guess among the relation's objects."""
+
+    right: np.ndarray  # float64 (block,)
+    asked: np.ndarray  # float64 (block,)
+    chance: float
+
+    @property
+    def value(self) -> float:
+        return float(self.right.sum() / self.asked.sum())
+
+    @property
+    def learned(self) -> bool:
+        """Whether it is better than a guess: else it knows at most which kind of object is asked for."""
+        return self.value > self.chance + _MARGIN
+
+
+@torch.no_grad()
+def training_accuracy(
+    model: RetrievalModel, objective: RetrievalLM, data: TrainingData, chance: float
+) -> TrainingAccuracy:
+    r"""How often the most probable word of \(\sum_z \pi(z) p(y|z, x)\) is the object, on 512 queries of one mask.
+
+    Args:
+        model: In evaluation mode.
+        objective: What it was trained for; queries are masked at their objects, whatever it masks.
+        data: Its training queries.
+        chance: What a guess among objects gets.
+    """
+    asking = replace(objective.for_evaluation(), masking="salient")
+    source = data.source
+    looked = spread(len(source.lengths), 8 * _ASKED).tolist()
+    rows = [row for row in looked if _has_one_mask(source.example(row).labels)]  # type: ignore[union-attr]
+    chosen = np.array(rows)[spread(len(rows), _ASKED)]
+    right = np.zeros(len(chosen))
+    for start in range(0, len(chosen), _BATCH):
+        batch = data.batch(asking, chosen[start : start + _BATCH], ("training-accuracy",), 0)
+        right[start : start + len(batch)] = _right(model, asking, batch.to(model.device))
+    blocks = block_of(np.array([int(source.sentence_ids[row]) for row in chosen]))
+    return TrainingAccuracy(
+        right=np.bincount(blocks, right, NUM_BLOCKS),
+        asked=np.bincount(blocks, minlength=NUM_BLOCKS).astype(np.float64),
+        chance=chance,
+    )
+
+
+def spread(num: int, most: int) -> np.ndarray:
+    """At most so many of `num` rows, evenly."""
+    return np.linspace(0, num - 1, min(most, num)).astype(int)
+
+
+def _has_one_mask(labels: dict[str, np.ndarray]) -> bool:
+    spans = labels["spans"]
+    return int(labels["gold"]) != NULL and len(spans) == 1 and int(spans[0, 1] - spans[0, 0]) == 1
+
+
+def _right(model: RetrievalModel, objective: RetrievalLM, batch: Batch) -> np.ndarray:
+    """Whether each query is answered rightly."""
+    ids, mask, labels = batch.input_ids, batch.attention_mask, batch.labels
+    beside = {name: batch[name].cpu().numpy() for name in ("gold", "draw", "null_only", "excluded")}
+    excluded = [[id for id in row if id >= 0] for row in beside["excluded"].tolist()]
+    choice = model.choose(ids, mask, objective.k, beside["gold"], beside["draw"], excluded, beside["null_only"])
+    there = torch.from_numpy(choice.there).to(ids.device)
+    prior = model.logits(ids, mask, choice).masked_fill(~there, float("-inf")).softmax(dim=1)
+    words = model.word_log_probabilities(ids, mask, labels, choice)[:, :, 0]  # (query, candidate, word)
+    marginal = (prior[:, :, None] * words.exp()).sum(dim=1)
+    return (marginal.argmax(dim=-1) == _targets(labels)).double().cpu().numpy()
+
+
+def _targets(labels: Tensor) -> Tensor:
+    """The word behind the only mask of each query."""
+    return labels.gather(1, (labels != UNSUPERVISED).int().argmax(dim=1)[:, None])[:, 0]

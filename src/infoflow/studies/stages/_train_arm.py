@@ -1,0 +1,216 @@
+"""Train one arm of retrieval: a reader that differs from the others of its seed in which passage it may read.
+
+A run that does not answer even what it was trained on has learned nothing that claims could be judged by. If that
+happens to a plain arm, all arms of the study are trained once more, at half the rate.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from infoflow.flow import agree, is_first, wait_for_all
+from infoflow.foundation import current_display, digest
+from infoflow.results import KEYS, Column, Subject, TableSchema, estimate, ratio_estimate, read_table
+from infoflow.retrieval import RETRIEVAL_LEARNING, RETRIEVAL_SCORES
+
+from .._retrieval_arms import LEARNING, READ, ArmModel, arm_models, at_half_rate, plain_arms, relative_cost
+from .._study_models import StudyModels
+from .._training_accuracy import training_accuracy
+from .._weights import check_target, discard, is_intact, is_published, keep_sums, publish
+from .._workbench import Part
+from ._stage import AbstractStage
+from ._warm_retriever import warm_stage_key
+
+RETRIEVAL_RUNS = TableSchema(
+    name="retrieval_runs",
+    version=1,
+    description="What the training of each reader was, what it cost, and whether it learned.",
+    columns=(
+        *KEYS,
+        Column(name="updates", dtype="int64", unit="updates", description="optimiser steps"),
+        Column(name="learning_rate", dtype="float64", unit="", description="of the reader, at its peak"),
+        Column(name="query_tokens", dtype="int64", unit="tokens", description="of queries, padding excluded"),
+        Column(name="targets", dtype="int64", unit="tokens", description="masked tokens that the loss looked at"),
+        Column(name="seconds", dtype="float64", unit="s", description="wall time of training"),
+        Column(name="cpu_seconds", dtype="float64", unit="s", description="CPU time of the process that finished it"),
+        Column(name="parameters", dtype="int64", unit="", description="of reader and retriever"),
+        Column(name="training_p1", dtype="float64", unit="share", description="of training queries answered rightly"),
+        Column(name="chance", dtype="float64", unit="share", description="of a guess among the relation's objects"),
+        Column(name="learned", dtype="bool", unit="", description="whether it answers .05 more than a guess"),
+    ),
+)
+# Its rows are about updates of their own.
+_LEARNING = RETRIEVAL_LEARNING.with_keys(*(key for key in KEYS if key.name != "update"))
+_SCHEMAS = (RETRIEVAL_RUNS, _LEARNING, RETRIEVAL_SCORES.with_keys(*KEYS))
+_BY_BLOCK = ("right", "asked")  # of the facts of a training
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainArm(AbstractStage):
+    """From the first reader of its seed to its weights."""
+
+    kind = "read"
+    model: ArmModel
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[TrainArm]":
+        """The plain arms of each seed first."""
+        return [cls(model=model, needs=_needs(model)) for model in arm_models(models)]
+
+    @property
+    def estimate(self) -> float:
+        return relative_cost(self.model) * self.model.config.updates / self.model.models.plan.training.updates
+
+    @cached_property
+    def key(self) -> str:
+        return train_arm_key(self.model)
+
+    @property
+    def label(self) -> str:
+        return f"read {self.model.name}"
+
+    def is_done(self) -> bool:
+        return agree(self.model.is_trained() and is_intact(self.model.weights))
+
+    def run(self) -> dict[str, Any]:
+        return trained(self.model)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SettleArm(AbstractStage):
+    """The model of an arm that counts: trained again at half the rate where a plain arm of the study learned nothing;
+    published, and in the tables."""
+
+    kind = "settle"
+    model: ArmModel  # at the whole rate
+
+    @classmethod
+    def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[SettleArm]":
+        """One for each arm, behind the training of all."""
+        needs = tuple(stage.key for stage in before if isinstance(stage, TrainArm))
+        return [cls(model=model, needs=(*needs, *_settled(model))) for model in arm_models(models)]
+
+    @property
+    def estimate(self) -> float:
+        return 0.001  # a second training is seldom needed
+
+    @cached_property
+    def key(self) -> str:
+        return settle_arm_key(self.model)
+
+    @property
+    def label(self) -> str:
+        return f"settle {self.model.name}"
+
+    def is_done(self) -> bool:
+        if not agree(all(model.is_trained() for model in [*plain_arms(self.model.models), self.model])):
+            return False
+        counts = self.counts
+        return agree(counts.is_trained() and is_published(counts.weights, counts.published))
+
+    def run(self) -> dict[str, Any]:
+        counts = self.counts
+        facts = trained(counts)
+        if is_first():
+            check_target(counts.weights, counts.published)
+            publish(counts.weights, counts.published, counts.name)
+        wait_for_all()
+        return facts if counts.halved else {}
+
+    @property
+    def counts(self) -> ArmModel:
+        """The model that counts."""
+        return replace(self.model, halved=at_half_rate(self.model.models))
+
+    def tables(self) -> Part:
+        model, facts = self.counts, self.counts.facts()
+        keys = Subject(recipe=model.recipe).keys()
+        run = {name: value for name, value in facts.items() if name not in _BY_BLOCK}
+        scores = RETRIEVAL_SCORES.conform(pd.DataFrame(_scores(facts)))
+        learning = read_table(model.folder / LEARNING).frame
+        return {
+            RETRIEVAL_RUNS.name: RETRIEVAL_RUNS.conform(pd.DataFrame([{**keys, **run}])),
+            RETRIEVAL_LEARNING.name: learning.assign(**{name: keys[name] for name in keys if name != "update"}),
+            RETRIEVAL_SCORES.name: scores.assign(**keys),
+        }
+
+    def schemas(self) -> dict[str, TableSchema]:
+        return {schema.name: schema for schema in _SCHEMAS}
+
+
+def trained(model: ArmModel) -> dict[str, Any]:
+    """The facts of a training, which is done, or what is missing of it, before."""
+    bench = model.models.bench
+    if is_first() and model.is_trained() and not is_intact(model.weights):
+        discard(model.weights, model.name)
+        bench.remove(READ, model.key)
+    wait_for_all()
+    return bench.facts(READ, model.key, lambda: _train(model))
+
+
+def train_arm_key(model: ArmModel) -> str:
+    """Key of the stage: two arms may come to the same weights."""
+    return digest(["read", model.key, model.recipe.name])
+
+
+def settle_arm_key(model: ArmModel) -> str:
+    """Key of the stage that says which model of an arm counts: it depends on all arms."""
+    arms = [one.key for one in plain_arms(model.models)]
+    return digest(["settle", model.key, model.recipe.name, arms, model.models.plan.retrieval.repeat])
+
+
+def _train(model: ArmModel) -> dict[str, Any]:
+    started = time.process_time()
+    module, result = model.train()
+    cpu = time.process_time() - started
+    chance = 1 / model.models.plan.retrieval.objects
+    found = training_accuracy(module.eval(), model.objective, model.world.queries, chance)
+    if is_first():
+        keep_sums(model.weights)
+    if not found.learned:
+        current_display().note(
+            f"{model.name} answers {found.value:.3f} of its training queries, a guess {chance:.3f}: it has not learned."
+        )
+    return {
+        "updates": result.updates,
+        "learning_rate": model.config.learning_rate,
+        "query_tokens": result.source_tokens,
+        "targets": result.supervised_tokens,
+        "seconds": result.seconds,
+        "cpu_seconds": round(cpu, 3),
+        "parameters": sum(parameter.numel() for parameter in module.parameters()),
+        "training_p1": found.value,
+        "chance": chance,
+        "learned": found.learned,
+        "right": found.right.tolist(),
+        "asked": found.asked.tolist(),
+    }
+
+
+def _scores(facts: dict[str, Any]) -> list[dict[str, Any]]:
+    """Rows of `retrieval_scores` about the training."""
+    right, asked = (np.array(facts[name]) for name in _BY_BLOCK)
+    p1 = ratio_estimate(right, asked, facts["chance"], scale="share")
+    shared = {"system": "own", "queries": "trained", "k": 0}
+    learned = float(facts["learned"])
+    return [
+        {**shared, "metric": "training_p1", **p1},
+        {**shared, "metric": "learned", **estimate(learned, np.full(len(p1["replicates"]), learned), 0.0, 1)},
+    ]
+
+
+def _needs(model: ArmModel) -> tuple[str, ...]:
+    """Keys of the stages that its beginning comes from."""
+    if model.exchanged is not None:
+        return (train_arm_key(model.exchanged),)
+    warm = model.warm if model.models.plan.retrieval.warm_updates and model.variant != "cold" else None
+    return () if warm is None else (warm_stage_key(warm),)
+
+
+def _settled(model: ArmModel) -> tuple[str, ...]:
+    return () if model.exchanged is None else (settle_arm_key(model.exchanged),)

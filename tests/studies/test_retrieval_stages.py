@@ -1,0 +1,405 @@
+"""Readers with and without passages in a study: matched, resumed to the bit, tables of what they hold and find."""
+
+import dataclasses
+import os
+import signal
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from undrawn import undrawn
+
+from infoflow.evidence import EVIDENCE_TABLES
+from infoflow.foundation import UserError
+from infoflow.models import load_model
+from infoflow.objectives import SOURCES, Example
+from infoflow.results import KEYS, RunFolder
+from infoflow.retrieval import NULL, RetrievalModel, Retriever
+from infoflow.studies import (
+    MeasureArm,
+    RetrievalPlan,
+    Run,
+    SettleArm,
+    StudyModels,
+    StudyPlan,
+    TrainArm,
+    WarmRetriever,
+    graph,
+    study,
+    train_model,
+)
+from infoflow.studies._retrieval_arms import ArmModel, arm_models
+from infoflow.studies._retrieval_plan import EXCHANGES, MEASURES, OF_VARIANTS
+from infoflow.training import TrainingHook, TrainingInterrupted
+
+SETTINGS = {
+    "on": True,
+    "entities": 12,
+    "relations": 4,
+    "objects": 4,
+    "exposures": [1, 2],
+    "language": 0.2,
+    "updates": 6,
+    "queries": 12,
+    "warm_updates": 4,
+    "exchange_updates": 2,
+    "save_every": 2,
+    "refresh_every": 3,
+    "vector_width": 8,
+    "learning_rate": 1e-2,
+    "repeat": False,
+    "measures": ["scores", "heads"],
+}
+PLAN = {
+    "objectives": ["masked-lm"],
+    "corpus": {"name": "grammar:300", "vocabulary": 120, "test": 0.3, "validation": 0.1},
+    "model": {"width": 16, "layers": 2, "heads": 2, "feedforward": 32, "dropout": 0.0, "positions": 64},
+    "training": {"updates": 2, "batch_tokens": 256, "device": "cpu"},
+    "analysis": {"tables": ["task_scores"], "untrained": False},
+    "alignment": {"on": False},
+    "retrieval": SETTINGS,
+}
+ARMS = ("closed-book", "read-random", "retrieve-learned")
+
+
+def plan_with(**changes) -> StudyPlan:
+    return StudyPlan.from_json({**PLAN, "retrieval": {**SETTINGS, **changes}})
+
+
+@pytest.fixture(scope="module")
+def plan() -> StudyPlan:
+    return plan_with()
+
+
+@pytest.fixture(scope="module")
+def read_run(built_once) -> Run:
+    def build(folder):
+        with undrawn():
+            study(plan_with(arms=list(ARMS)), folder, num_processes=1)
+
+    return Run.open(built_once("retrieval-study", build))
+
+
+# -- which models ------------------------------------------------------------------------------------------------------
+
+
+def test_every_arm_and_variant_is_one_model(tmp_path) -> None:
+    models = StudyModels(plan_with(variants=list(OF_VARIANTS), seeds=[3, 4]), RunFolder(tmp_path))
+    arms = arm_models(models)
+    assert len({arm.key for arm in arms}) == len(arms)
+    named = {(arm.arm, arm.variant) for arm in arms if arm.seed == 4}
+    wanted = {(arm, "") for arm in SOURCES} | {
+        (arm, variant) for variant, of in OF_VARIANTS.items() if variant != "exchange" for arm in of
+    }
+    assert named == wanted | {("retrieve-learned", variant) for variant in EXCHANGES}
+    assert [arm.variant for arm in arms[:14]] == ["", "", "", "", "", "", "null-share"] * 2
+    stages = graph(models.plan, tmp_path)
+    assert len({stage.key for stage in stages}) == len(stages)
+    order = {stage.key: place for place, stage in enumerate(stages)}
+    assert all(order[need] < order[stage.key] for stage in stages for need in stage.needs)
+    assert len(stages.of(WarmRetriever)) == 2  # one for each seed: queries of other words search the same passages
+
+
+def test_arms_of_a_seed_begin_with_one_reader_and_ask_the_same(tmp_path, plan) -> None:
+    models = StudyModels(plan, RunFolder(tmp_path))
+    graph(plan, tmp_path)
+    firsts = []
+    for arm in arm_models(models):
+        if arm.warm is not None:
+            arm.warm.train()
+        firsts.append((arm, arm.first()))
+    states = [model.reader.state_dict() for _, model in firsts]
+    assert all(torch.equal(one[name], states[0][name]) for one in states[1:] for name in one)
+    batches = [arm.world.queries.batch(arm.objective, np.arange(20), ("x",), 0) for arm, _ in firsts]
+    plain = [batch for (arm, _), batch in zip(firsts, batches, strict=True) if not arm.variant]
+    assert all(torch.equal(one[name], plain[0][name]) for one in plain[1:] for name in one.tensors)
+    towers = [model.retriever.state_dict() for _, model in firsts if model.retriever is not None]
+    assert len(towers) == 2
+    assert all(torch.equal(value, towers[1][name]) for name, value in towers[0].items())
+
+
+def test_variants_differ_in_what_their_name_says() -> None:
+    asked = RetrievalPlan(variants=tuple(OF_VARIANTS), stale_refresh=1500)
+    plain = asked.objective("retrieve-learned")
+    changes = {
+        "stale": {"refresh_every": 1500},
+        "random-token": {"masking": "random-token"},
+        "random-span": {"masking": "random-span"},
+        "token-level": {"level": "token"},
+        "exchange-both": {"freeze_retriever": 0.0},
+    }
+    for variant, change in changes.items():
+        assert asked.objective("retrieve-learned", variant) == dataclasses.replace(plain, **change)
+    assert asked.objective("retrieve-learned", "cold") == plain
+    assert asked.objective("closed-book", "null-share").null_share_only
+    assert asked.world("same-wording").wording == "same"
+    assert asked.world("pairs").passages == "pairs"
+    assert asked.world("stale") == asked.world()
+
+
+def test_settings_that_change_no_weights_change_no_key(tmp_path, plan) -> None:
+    def keys(**changes):
+        return [arm.key for arm in arm_models(StudyModels(plan_with(**changes), RunFolder(tmp_path)))]
+
+    before = keys()
+    assert keys(measures=["knowledge"], save_every=50, variants=["null-share"], repeat=True) == before
+    assert not set(keys(learning_rate=2e-2)) & set(before)
+    assert not set(keys(entities=13)) & set(before)
+    searched = [arm.arm for arm, one in zip(arm_models(StudyModels(plan, RunFolder(tmp_path))), before, strict=True)
+                if one not in keys(warm_updates=5)]  # fmt: skip
+    assert searched == ["retrieve-frozen", "retrieve-learned"]
+
+
+def test_plans_without_readers_plan_none(tmp_path) -> None:
+    off = StudyPlan.from_json({**PLAN, "retrieval": {**SETTINGS, "on": False}})
+    stages = graph(off, tmp_path)
+    assert not [stage for stage in stages if stage.kind in ("warm", "read", "settle", "examine")]
+
+
+# -- training ----------------------------------------------------------------------------------------------------------
+
+
+def test_parts_are_exchanged_as_the_variant_says(tmp_path) -> None:
+    plan = plan_with(arms=["retrieve-learned"], variants=["exchange"])
+    stages = graph(plan, tmp_path)
+    for stage in [*stages.of(WarmRetriever), *stages.of(TrainArm)]:
+        stage.run()
+    arms = {stage.model.variant: stage.model for stage in stages.of(TrainArm)}
+    trained, begun = arms[""].load(), arms[""].first()
+    for variant in EXCHANGES:
+        model = arms[variant].first()
+        for part, taken in (("reader", "reader"), ("retriever", "retriever")):
+            source = trained if variant in ("exchange-both", f"exchange-{taken}") else begun
+            found, wanted = getattr(model, part).state_dict(), getattr(source, part).state_dict()
+            assert all(torch.equal(value, wanted[name]) for name, value in found.items()), (variant, part)
+        assert arms[variant].facts()["updates"] == 2
+
+
+@pytest.mark.parametrize("name", ["retrieve-learned", "closed-book"])
+def test_an_interrupted_arm_ends_with_the_same_weights(name, tmp_path, monkeypatch) -> None:
+    plan = plan_with(arms=[name], variants=[])
+    whole, cut = graph(plan, tmp_path / "whole"), graph(plan, tmp_path / "cut")
+    for stage in [*whole.of(WarmRetriever), *whole.of(TrainArm)]:
+        stage.run()
+    for stage in cut.of(WarmRetriever):
+        stage.run()
+    begin = TrainingHook.on_step_end
+
+    def stop(self, step):
+        if step.update == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return begin(self, step)
+
+    (stage,) = cut.of(TrainArm)
+    with monkeypatch.context() as patched:
+        patched.setattr(TrainingHook, "on_step_end", stop)
+        with pytest.raises(TrainingInterrupted):
+            stage.run()
+    assert not stage.is_done()
+    stage.run()
+    (same,) = whole.of(TrainArm)
+    for file in ("model.safetensors", "rest.safetensors"):
+        paths = [one.model.weights / file for one in (stage, same)]
+        assert [path.exists() for path in paths] in ([True, True], [False, False])
+        assert not paths[0].exists() or paths[0].read_bytes() == paths[1].read_bytes()
+    settled = [one.of(SettleArm)[0] for one in (cut, whole)]
+    assert [one.run() for one in settled] == [{}, {}]
+    learned = [one.tables()["retrieval_learning"] for one in settled]
+    assert pd.DataFrame(learned[0]).equals(pd.DataFrame(learned[1]))
+    assert learned[0]["update"].tolist() == list(range(1, 7))
+
+
+def test_a_training_that_learned_nothing_is_repeated_at_half_the_rate(tmp_path) -> None:
+    stages = graph(plan_with(arms=["closed-book"], variants=["null-share"], repeat=True), tmp_path)
+    first = stages.of(TrainArm)
+    assert not any(stage.is_done() for stage in stages.of(SettleArm))
+    for stage in first:
+        stage.run()
+    assert not first[0].model.facts()["learned"]  # six updates are not enough
+    for stage in stages.of(SettleArm):
+        assert not stage.is_done()
+        facts = stage.run()
+        assert facts["learning_rate"] == 0.005
+        assert stage.is_done()
+        runs = stage.tables()["retrieval_runs"]
+        assert runs["learning_rate"].tolist() == [0.005]
+        scores = stage.tables()["retrieval_scores"].set_index("metric")
+        assert scores.loc["learned", "value"] == float(facts["learned"])
+        assert scores.loc["training_p1", "baseline"] == 0.25
+        assert load_model(stage.model.published).digest == load_model(stage.counts.weights).digest
+
+
+def test_what_has_learned_counts_as_it_is(tmp_path, monkeypatch) -> None:
+    stages = graph(plan_with(arms=["closed-book"], variants=[], repeat=True), tmp_path)
+    (trained,), (settled,) = stages.of(TrainArm), stages.of(SettleArm)
+    trained.run()
+    facts = {**trained.model.facts(), "learned": True}
+    monkeypatch.setattr(ArmModel, "facts", lambda self: facts)
+    assert settled.run() == {}
+    assert not settled.counts.halved
+    assert settled.is_done()
+
+
+def test_damaged_weights_are_made_again(tmp_path) -> None:
+    stages = graph(plan_with(arms=["read-gold"], variants=[]), tmp_path)
+    (stage,), (settled,) = stages.of(TrainArm), stages.of(SettleArm)
+    stage.run()
+    settled.run()
+    path = stage.model.weights / "model.safetensors"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-9] + bytes(9))
+    assert not stage.is_done()
+    stage.run()
+    assert path.read_bytes() == whole
+    assert stage.is_done()
+
+
+# -- the whole study ---------------------------------------------------------------------------------------------------
+
+
+def test_every_arm_has_its_rows(read_run) -> None:
+    runs = read_run.tables["retrieval_runs"]
+    assert list(runs.columns[: len(KEYS)]) == [column.name for column in KEYS]
+    named = set(zip(runs["objective"], runs["variant"], strict=True))
+    assert named == {(name, "") for name in ARMS} | {("closed-book", "null-share")}
+    assert (runs["updates"] == 6).all()
+    for name in ARMS:
+        folder = read_run.path / "models" / name / "seed-0"
+        assert type(load_model(folder).module).__name__ == "BertForMaskedLM"
+        assert (folder / "retriever").is_dir() == (name == "retrieve-learned")
+    assert isinstance(Retriever.from_pretrained(folder / "retriever"), Retriever)
+    heads = read_run.tables["evidence_heads"]
+    assert set(heads["objective"]) == set(ARMS)
+    assert set(heads["variant"]) == {""}  # of variants only what they find and know
+    untrained = heads[~heads["trained"]].astype({"replicates": str})
+    plain = untrained.drop(columns=[column.name for column in KEYS])
+    by_model = [frame.reset_index(drop=True) for _, frame in plain.groupby(untrained["model"])]
+    assert len(by_model) == len(ARMS)
+    assert all(pd.DataFrame(frame).equals(pd.DataFrame(by_model[0])) for frame in by_model[1:])  # one reader
+    assert not read_run.failures
+
+
+def test_every_measure_has_its_table(tmp_path) -> None:
+    stages = graph(plan_with(arms=["retrieve-learned"], variants=[], measures=list(MEASURES)), tmp_path)
+    for stage in [*stages.of(WarmRetriever), *stages.of(TrainArm), *stages.of(SettleArm)]:
+        stage.run()
+    trained, untrained = stages.of(MeasureArm)
+    assert (trained.trained, untrained.trained) == (True, False)
+    assert not trained.is_done()
+    trained.run()
+    assert trained.is_done()
+    assert not trained.failures()
+    tables = trained.tables()
+    assert set(tables) == {*(schema.name for schema in EVIDENCE_TABLES), "retrieval_scores"}
+    for name, table in tables.items():
+        conformed = trained.schemas()[name].conform(pd.DataFrame(table))
+        assert len(conformed), name
+        assert set(table["objective"]) == {"retrieve-learned"}
+    known = tables["knowledge"]
+    assert {"none", "gold", "random", "conflict", "own"} <= set(known["document"])
+    assert {"raw", "elicited"} <= set(known["reading"])
+    assert {"as-trained", "edited"} <= set(known["index"])
+
+
+def test_scores_of_what_is_found_and_made_of_it(read_run) -> None:
+    scores = read_run.tables["retrieval_scores"]
+    learned = scores[(scores["objective"] == "retrieve-learned") & (scores["variant"] == "")]
+    systems = {"own", "own, first index", "own, edited index", "bm25", "frozen", "random", "oracle"}
+    assert set(learned["system"]) == systems
+    assert set(learned["queries"]) == {"facts", "held out", "changed and later", "dates", "language", "trained"}
+    metrics = {"hit", "recall", "mrr", "collapse", "null_prior", "prior_entropy", "utility", "utility_marginal"}
+    metrics |= {"log_likelihood", "p1", "posterior_entropy_1", "posterior_entropy_2", "loss", "learned", "training_p1"}
+    assert set(learned["metric"]) == metrics
+    closed = scores[scores["objective"] == "closed-book"]
+    assert set(closed["metric"]) == {"loss", "learned", "training_p1"}
+    untrained = learned[~learned["trained"] & (learned["metric"] == "hit") & (learned["k"] == 1)]
+    own = untrained.set_index(["queries", "system"])["value"]
+    assert own["facts", "own"] == own["facts", "frozen"] == own["facts", "own, first index"]
+
+
+def test_several_processes_make_the_same_tables(read_run, tmp_path) -> None:
+    with undrawn():
+        other = study(plan_with(arms=list(ARMS)), tmp_path / "two", num_processes=2)
+    timed = {"seconds", "cpu_seconds"}
+    for name in ("retrieval_runs", "retrieval_learning", "retrieval_scores", "evidence_heads"):
+        one, two = (pd.DataFrame(run.tables[name]).astype(str) for run in (read_run, other))
+        kept = [column for column in one.columns if column not in timed]
+        assert one[kept].equals(two[kept]), name
+
+
+def test_a_study_that_is_done_does_nothing_again(read_run) -> None:
+    assert [stage.kind for stage in graph(plan_with(arms=list(ARMS)), read_run.path).missing()] == ["check"]
+
+
+def test_a_model_alone_is_trained_without_readers(plan, tmp_path) -> None:
+    model = train_model("masked-lm", plan, out=tmp_path)
+    assert model.facts["updates"] == 2
+    assert not (tmp_path / "work" / "reading").exists()
+
+
+# -- scores against their definitions ----------------------------------------------------------------------------------
+
+
+def test_the_accuracy_of_training_is_that_of_the_marginal(tmp_path) -> None:
+    """Query by query and candidate by candidate, without padding."""
+    from infoflow.studies._training_accuracy import training_accuracy
+
+    stages = graph(plan_with(arms=["retrieve-learned"], variants=[], updates=60), tmp_path)
+    for stage in [*stages.of(WarmRetriever), *stages.of(TrainArm)]:
+        stage.run()
+    arm = stages.of(TrainArm)[0].model
+    model, data = arm.load(), arm.world.queries
+    found = training_accuracy(model, arm.objective, data, 0.25)
+    right = [_right(arm, model, example) for example in map(data.source.example, range(len(data.source.lengths)))]
+    right = [one for one in right if one is not None]
+    chosen = np.linspace(0, len(right) - 1, min(512, len(right))).astype(int)
+    assert found.asked.sum() == len(chosen)
+    assert found.value == pytest.approx(np.mean(np.array(right)[chosen]), abs=2e-3)
+
+
+@torch.no_grad()
+def _right(arm: ArmModel, model: RetrievalModel, example: Example) -> bool | None:
+    """Whether a query is answered rightly; None: it has not one mask."""
+    spans = example.labels["spans"]
+    if int(example.labels["gold"]) == NULL or len(spans) != 1 or spans[0, 1] - spans[0, 0] != 1:
+        return None
+    x = torch.tensor(example.text)
+    place, answer = int(spans[0, 0]), int(x[spans[0, 0]])
+    x[place] = arm.world.vocabulary.mask
+    query = model.retriever.queries(x[None])[0]
+    scores = {}
+    for id in [*range(arm.world.world.num_passages()), NULL]:
+        tokens, segments = (torch.from_numpy(part)[None] for part in model.passage_library.encoded(id))
+        vector = model.retriever.passages(tokens, token_type_ids=segments)[0]
+        scores[id] = float(query @ vector) / len(query) ** 0.5
+    best = sorted((id for id in scores if id != NULL), key=lambda id: -scores[id])[:2]
+    prior = torch.tensor([scores[id] for id in [*best, NULL]]).softmax(dim=0)
+    total = 0
+    for weight, id in zip(prior, [*best, NULL], strict=True):
+        body = torch.from_numpy(model.passage_library.body(id))
+        tokens = torch.cat([x, body, x[-1:]])
+        segments = torch.tensor([0] * len(x) + [1] * (len(body) + 1))
+        logits = model.reader(tokens[None], token_type_ids=segments[None]).logits[0, place]
+        total = total + weight * logits.softmax(dim=0)
+    return int(total.argmax()) == answer
+
+
+# -- settings ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"arms": ["closed-book"], "variants": ["cold"]}, r"retrieval.variants must be of arms that are trained: cold"),
+        ({"relations": 5}, r"retrieval.relations must be even"),
+        ({"exposures": [0, 1]}, r"retrieval.exposures must lie in 1..1,024"),
+        ({"refresh_every": 0}, r"retrieval.refresh_every must be at least 1, or −1 for never. Got 0"),
+        ({"arms": ["read-gold", "read-gold"]}, r"retrieval.arms must be a list of different values"),
+        ({"retriever_width": 7}, r"retrieval.retriever_width must be a multiple of model.heads.*7 and 2 heads. Try 6"),
+        ({"learning_rate": 10, "measures": ["colour"]}, r"retrieval.measures"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(changes, message) -> None:
+    with pytest.raises(UserError, match=message):
+        plan_with(**changes)
