@@ -10,10 +10,13 @@ from ._interval import Spread
 from ._resampled import ResampledRows
 
 Verdict = Literal["holds", "fails", "undetermined", "not testable here"]
+"""What a claim can come to."""
 UNTESTABLE: Verdict = "not testable here"
 
-SHARE, CORRELATION = (0.0, 1.0), (-1.0, 1.0)
-"""Bounds of shares and of rank correlations."""
+SHARE = (0.0, 1.0)
+"""The range of a share, for `Condition.limits`."""
+CORRELATION = (-1.0, 1.0)
+"""The range of a correlation, for `Condition.limits`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -73,6 +73,7 @@ TASK_DISTANCES: dict[str, Reading] = {
     "causal LM–translation": task_distance(CAUSAL, TRANSLATION),
     "causal LM–masked LM": task_distance(CAUSAL, MASKED),
 }
+"""Distances between the spaces of two objectives, layer by layer, by the names of both."""
 
 SEED_DISTANCES: dict[str, Reading] = {
     "seeds of translation": seed_distance(TRANSLATION),

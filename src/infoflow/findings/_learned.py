@@ -9,6 +9,9 @@ is the one that the objective declares (`metrics`); of most:
   Below about 10 points machine translation is commonly read as useless, and a decoder that ignores the source
   gets there no more than a copy does.
 
+Models that were trained with passages are judged by the share of their own training queries that they answer: the
+study writes `learned` into the table retrieval_scores, 1 or 0; where it says nothing the model counts as one that has.
+
 Of replaced tokens the area under the curve must lie .1 above a half, of pairs the accuracy above the more frequent
 answer; a distilled model is judged by its own loss on masked tokens.
 """
@@ -17,10 +20,10 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from infoflow.objectives import OBJECTIVES, Metric
+from infoflow.objectives import OBJECTIVES, RETRIEVAL_OBJECTIVES, Metric
 from infoflow.results import Spec
 
-from ._model_group import Absent, ModelGroup
+from ._model_group import Absent, Ambiguous, ModelGroup
 
 _COLUMNS = ["seed", "trained", "split", "metric", "value", "low", "high", "baseline"]
 
@@ -31,6 +34,8 @@ def shortfall(models: ModelGroup, objective: Spec, seed: int) -> str | None:
     Where scores are of several corpora (a column `corpus`), there is a model on each, and all must have learned.
     """
     model = f"the model {objective.label}/seed-{seed}"
+    if objective.name in RETRIEVAL_OBJECTIVES:
+        return _unread(models, objective, seed, model)
     try:
         scores = models.rows("task_scores", objective, _COLUMNS)
         for corpus, own in scores.groupby("corpus", sort=False) if "corpus" in scores else [("", scores)]:
@@ -39,6 +44,20 @@ def shortfall(models: ModelGroup, objective: Spec, seed: int) -> str | None:
     except Absent as absent:
         return f"whether {model} has learned its task is not known: {absent}"
     return None
+
+
+def _unread(models: ModelGroup, objective: Spec, seed: int, model: str) -> str | None:
+    """Why a model with passages counts as not having learned to answer."""
+    try:
+        scores = models.rows("retrieval_scores", objective, ["seed", "metric", "value"])
+    except Ambiguous as several:
+        return f"whether {model} has learned its task is not known: {several}"
+    except Absent:
+        return None
+    told = scores[(scores["seed"] == seed) & (scores["metric"] == "learned")]
+    if told.empty or float(told["value"].iloc[0]) > 0.5:  # 1 or 0
+        return None
+    return f"{model} has not learned its task: it answers its training queries no better than by chance"
 
 
 def _shortfalls(scores: pd.DataFrame, objective: Spec, model: str) -> Iterator[str]:

@@ -99,6 +99,7 @@ OBJECTIVE_FAMILIES = TableSchema(
     ),
 )
 MAP_TABLES = (OBJECTIVE_DISTANCES, OBJECTIVE_MAP, OBJECTIVE_FAMILIES)
+"""The three tables of the map of objectives."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

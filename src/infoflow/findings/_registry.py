@@ -27,6 +27,7 @@ def _discover() -> Mapping[str, Finding | Untested]:
 
 
 FINDINGS: Mapping[str, Finding | Untested] = _discover()
+"""All claims by id: those that are tested, and those that nothing can test yet."""
 
 
 def describe() -> str:

@@ -38,6 +38,7 @@ def later_over_earlier(curves: np.ndarray) -> np.ndarray:
 
 
 def pair_names(num: int, first: int) -> list[str]:
+    """Labels of all pairs of steps between layers, the later over the earlier."""
     return [f"{second}-{second + 1} over {one}-{one + 1}" for one, second in combinations(range(first, first + num), 2)]
 
 
@@ -46,6 +47,7 @@ def layer_names(num: int, first: int) -> list[str]:
 
 
 def step_names(num: int, first: int) -> list[str]:
+    """Labels of the steps between neighbouring layers, counted from `first`."""
     return [f"layers {layer}→{layer + 1}" for layer in range(first, first + num)]
 
 

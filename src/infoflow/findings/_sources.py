@@ -140,3 +140,38 @@ BERT_PAPER = (
     "Devlin, Chang, Lee and Toutanova 2019, BERT: Pre-training of Deep Bidirectional Transformers for Language "
     "Understanding, NAACL"
 )
+REALM = (
+    "Guu, Lee, Tung, Pasupat and Chang 2020, REALM: Retrieval-Augmented Language Model Pre-Training, ICML (paper and "
+    "published code)"
+)
+RAG = (
+    "Lewis et al. 2020, Retrieval-Augmented Generation for Knowledge-Intensive NLP Tasks, NeurIPS (paper and published "
+    "code)"
+)
+MORE_ROOM = (
+    "Samuel, Charpentier and Wold 2024, More Room for Language: Investigating the Effect of Retrieval on Language "
+    "Models, NAACL (abstract)"
+)
+RICH_PARAMETERS = (
+    "Wadhwa et al. 2024, From RAGs to rich parameters: Probing how language models utilize external knowledge over "
+    "parametric information for factual queries (causal LMs that are given)"
+)
+RETRIEVAL_HEADS = (
+    "Wu, Wang, Xiao, Peng and Fu 2024, Retrieval Head Mechanistically Explains Long-Context Factuality (as summarised)"
+)
+KNOWLEDGE_CONFLICTS = (
+    "Longpre et al. 2021, Entity-Based Knowledge Conflicts in Question Answering, EMNLP; Yu, Merullo and Pavlick 2023, "
+    "Characterizing Mechanisms for Factual Recall in Language Models, EMNLP (both as summarised)"
+)
+FACTUAL_RECALL = (
+    "infoflow: ours; compare Yu, Merullo and Pavlick 2023, Characterizing Mechanisms for Factual Recall in Language "
+    "Models, EMNLP (as summarised)"
+)
+RARE_FACTS = (
+    "Mallen, Asai, Zhong, Das, Khashabi and Hajishirzi 2023, When Not to Trust Language Models, ACL (recalled; "
+    "unverified)"
+)
+DISTILLED_READER = (
+    "Izacard and Grave 2021, Distilling Knowledge from Reader to Retriever for Question Answering, ICLR (published "
+    "code)"
+)

@@ -17,6 +17,22 @@ DESHUFFLING, BART = Spec("deshuffling"), Spec("bart")
 BART_NOISES = tuple(Spec("bart", noise) for noise in ("masking", "deletion", "infilling", "permutation", "rotation"))
 """Variants of BART with one noise each; without a name, both that its authors chose."""
 
+CLOSED_BOOK, READ_GOLD, READ_RANDOM = Spec("closed-book"), Spec("read-gold"), Spec("read-random")
+RETRIEVE_BM25, RETRIEVE_FROZEN, RETRIEVE_LEARNED = (
+    Spec("retrieve-bm25"),
+    Spec("retrieve-frozen"),
+    Spec("retrieve-learned"),
+)
+NULL_SHARE = Spec("closed-book", "null-share")
+COLD, STALE, TOKEN_LEVEL = (Spec("retrieve-learned", name) for name in ("cold", "stale", "token-level"))
+RANDOM_TOKENS, RANDOM_SPANS = (Spec("retrieve-learned", name) for name in ("random-token", "random-span"))
+SAME_BM25, SAME_FROZEN, SAME_LEARNED = (
+    Spec(f"retrieve-{name}", "same-wording") for name in ("bm25", "frozen", "learned")
+)
+GOLD_PAIRS = Spec("read-gold", "pairs")
+EXCHANGED = tuple(Spec("retrieve-learned", f"exchange-{parts}") for parts in ("both", "reader", "retriever", "neither"))
+"""Which parts are those of the trained model; the others are as at its start."""
+
 NAMES = {
     CAUSAL: "causal LM",
     MASKED: "masked LM",
@@ -37,5 +53,22 @@ NAMES = {
     DROP_TOKENS: "encoder that denoises dropped tokens",
     DESHUFFLING: "deshuffling encoder",
     BART: "BART",
+    CLOSED_BOOK: "closed-book reader",
+    READ_GOLD: "reader of the right passage",
+    READ_RANDOM: "reader of random passages",
+    RETRIEVE_BM25: "reader with BM25",
+    RETRIEVE_FROZEN: "reader with a frozen retriever",
+    RETRIEVE_LEARNED: "reader with a learned retriever",
+    NULL_SHARE: "reader of the share without passages alone (closed-book+null-share)",
+    COLD: "reader with a retriever that was not warmed up",
+    STALE: "reader with a stale index",
+    TOKEN_LEVEL: "reader with passages summed out at each token",
+    RANDOM_TOKENS: "reader with random tokens masked",
+    RANDOM_SPANS: "reader with random spans masked",
+    SAME_BM25: "reader with BM25 in a world of shared words",
+    SAME_FROZEN: "reader with a frozen retriever in a world of shared words",
+    SAME_LEARNED: "reader with a learned retriever in a world of shared words",
+    GOLD_PAIRS: "reader of passages about two entities",
+    **{one: f"model of exchanged parts ({one.label})" for one in EXCHANGED},
     **{one: f"BART with {one.variant} alone ({one.label})" for one in BART_NOISES},
 }

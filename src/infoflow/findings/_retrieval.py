@@ -1,0 +1,281 @@
+"""Readings of what models with and without passages store, read and find.
+
+Tables of the rooms `evidence` and `retrieval`; of the latter's `retrieval_scores`, beside hits: null_prior (what the
+empty passage gets), utility, log_likelihood, loss, p1, posterior_entropy_1 and _2, later_by_utility and
+later_by_likelihood. A model's own search is the system "own".
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from infoflow.results import Spec
+
+from ._model_group import NAMES, Absent
+from ._table import Function, Reading, SeedRows, Table, exact, one_number, together
+from ._zoo import RETRIEVE_LEARNED
+
+# R bootstrap replicates, K numbers
+
+TRAINED, HELD_OUT, CHANGED, LATER = "trained", "held out", "changed", "later"
+"""Kinds of facts; "all of T" is trained and changed ones, and changed ones are trained like the others."""
+RARE, COMMON = 1, 16
+"""The exposures that claims compare: the rarest class and the most frequent one, as `exposures` of a plan has them."""
+WEIGHTS = (1, 4, 16)
+OWN = ("own", "retrieved")
+"""All candidates as the model weighs them, or else the first passage that it finds."""
+FULL_SHARE = 0.95
+"""Of all bits that an object has: a model that holds more of a class has no room left to differ in."""
+_RAW: dict[str, Any] = {"reading": "raw", "layer": -1, "index": "as-trained", "metric": "p1", "weight": -1}
+
+
+def knows(objective: Spec, facts: str, document: str | tuple[str, ...], **where: Any) -> Reading:
+    """A number of the table `knowledge`: by default the share of right answers on all facts of a kind."""
+    which = "" if isinstance(document, tuple) else f' with the document "{document}"'
+    absent = f"no {{state}} {NAMES[objective]} was asked about {facts} facts{which}"
+    return _said("knowledge", objective, absent, **{**_RAW, "facts": facts, "document": document, **where})
+
+
+def bits_of_classes(objective: Spec, reading: str = "raw") -> Reading:
+    """Stored bits of the trained facts of each exposure, and how many there are to store, (1 + R, 2K).
+
+    All bits of an object are log2 m; in the mean over facts log2 p, which is bits less log2 m, is `nats` in other
+    units, so that the two metrics together say what log2 m is.
+    """
+    absent = f"no {{state}} {NAMES[objective]} was asked about trained facts without a document ({reading})"
+    where = {"facts": TRAINED, "document": "none", "index": "as-trained", "reading": reading, "layer": -1}
+    table = Table("knowledge", objective, needs=("weight",), absent=absent)
+    return table.where(**where, metric=...).reduce(_bits)
+
+
+def stored(curves: np.ndarray, others: Sequence[np.ndarray] = ()) -> int | None:
+    """Which class of `bits_of_classes` to compare: the most frequent one in which not all models hold nearly all bits.
+
+    None: there is none.
+    """
+    num = len(WEIGHTS)
+    for place in reversed(range(num)):
+        full = [own[0, place] > FULL_SHARE * own[0, num + place] for own in (curves, *others)]
+        if not all(full):
+            return place
+    return None
+
+
+def full(name: str, *others: str) -> Any:
+    """For `Finding.hinders`: says so where every class of every model is full."""
+
+    def hinders(curves: Any, verdict: str) -> str | None:
+        if stored(curves[name], [curves[other] for other in others]) is not None:
+            return None
+        return (
+            f"all models hold more than {FULL_SHARE:.0%} of the bits of every exposure: the world is too small to "
+            "differ in (more entities, or fewer updates)"
+        )
+
+    return hinders
+
+
+def found(
+    objective: Spec, metric: str = "hit", queries: str | tuple[str, ...] = ("facts", "all", HELD_OUT), k: Any = 1
+) -> Reading:
+    """A number of the table `retrieval_scores` about what a model finds itself."""
+    absent = f"of no {{state}} {NAMES[objective]} is {metric} known"
+    return _said("retrieval_scores", objective, absent, system="own", queries=queries, metric=metric, k=k)
+
+
+def told(objective: Spec, metric: str, queries: str | tuple[str, ...] = ("all", "facts")) -> Reading:
+    """The same of a metric without a cut-off."""
+    return found(objective, metric, queries, k=0)
+
+
+def by_passages(objective: Spec, metric: str = "p1", queries: str = "dates") -> Reading:
+    """Share of right answers by the number of passages that are read, (1 + R, K)."""
+    absent = f"no {{state}} {NAMES[objective]} was asked about {queries} with several numbers of passages"
+    table = Table("retrieval_scores", objective, needs=("k",), absent=absent)
+    return table.where(system="own", queries=queries, metric=metric).reduce(_by_k)
+
+
+def followed(objective: Spec, *, slope: bool = False) -> Reading:
+    """Memorisation ratio on trained facts; with `slope` its slope over the logarithm of the exposure."""
+    absent = f"no {{state}} {NAMES[objective]} read documents that contradict what was trained"
+    where = {"facts": TRAINED, "layer": -1, "metric": "memorisation_ratio"}
+    if not slope:
+        return _said("knowledge_conflict", objective, absent, weight=-1, **where)
+    return Table("knowledge_conflict", objective, needs=("weight",), absent=absent).where(**where).reduce(_slope)
+
+
+def lost(objective: Spec, what: str, facts: tuple[str, ...] = (HELD_OUT, TRAINED)) -> Reading:
+    """Share of right answers that is lost where attention is forbidden in all blocks, with the right document."""
+    absent = f'in no {{state}} {NAMES[objective]} was attention "{what}" forbidden'
+    needs = ("scope", "layer")
+    where = {"document": "gold", "method": "knock-out", "what": what, "metric": "p1", "facts": facts}
+    return Table("evidence_flow", objective, needs=needs, absent=absent).where(**where).reduce(_in_all_blocks)
+
+
+def traced(objective: Spec) -> Reading:
+    """Largest effect over blocks and outputs of restoring one at the subject's last token: without, with a document."""
+    absent = f"through no {{state}} {NAMES[objective]} were answers traced"
+    table = Table("evidence_flow", objective, needs=("what", "layer"), absent=absent)
+    sides = [
+        table.where(facts=TRAINED, document=document, method="tracing", metric="probability", scope=..., what=...)
+        for document in ("none", "gold")
+    ]
+    return together(_largest, *sides)
+
+
+def copying(objective: Spec, document: str = "gold", least: float = 0.1) -> Reading:
+    """Share of heads whose copy score is at least `least`."""
+    absent = f'of no {{state}} {NAMES[objective]} are copy scores known with the document "{document}"'
+    table = Table("evidence_heads", objective, needs=("layer", "head"), absent=absent)
+    where = {"facts": (HELD_OUT, TRAINED), "document": document, "metric": "copy"}
+    return table.where(**where).reduce(_share_of_heads, least=least)
+
+
+def without_heads(objective: Spec, document: str, facts: tuple[str, ...] = (HELD_OUT, TRAINED)) -> Reading:
+    """Right answers as the model is, without the quarter of its heads that copy most, without random ones, (1 + R, 3).
+
+    Where no quarter was removed: the nearest number below it.
+    """
+    absent = f'from no {{state}} {NAMES[objective]} were heads removed with the document "{document}"'
+    where = {"document": document, "metric": "p1", "facts": facts}
+    ablation = Table("evidence_ablation", objective, needs=("removed", "baseline"), absent=absent).where(**where)
+    heads = Table("evidence_heads", objective, needs=("layer", "head"), absent=absent)
+    return together(_without, ablation, heads.where(facts=..., document=..., metric="copy"))
+
+
+def ranking(objective: Spec, metric: str = "spearman") -> Reading:
+    """How attention on passages ranks them."""
+    absent = f"of no {{state}} {NAMES[objective]} is known how its attention ranks passages"
+    return _said("attention_ranking", objective, absent, metric=metric)
+
+
+def entry(objective: Spec, facts: str, document: str) -> Reading:
+    """Where an answer enters: half and centre over states, by tuned lens at the mask, in the number of states."""
+    absent = f"through no {{state}} {NAMES[objective]} was looked with a lens ({facts} facts, document {document})"
+    table = Table("knowledge_lens", objective, needs=("metric",), absent=absent)
+    where = {"facts": facts, "weight": -1, "document": document, "lens": ("tuned", "logit"), "place": "mask"}
+    return table.where(**where, metric=...).reduce(_entry)
+
+
+def best_layer(reading: Reading) -> Reading:
+    """Of a curve over layers its highest value by the estimate, (1 + R, 1)."""
+    return Reading(reading.tables, partial(_highest, function=reading.function))
+
+
+def part_by_window(part: str, objective: Spec = RETRIEVE_LEARNED) -> Reading:
+    """Loss change of a part (a component or a stack) in each window, then that of all parts, (1 + R, 2K)."""
+    absent = f"no training of a {NAMES[objective]} was recorded"
+    table = Table("allocation_steps", objective, needs=("component", "window", "term"), absent=absent, no_model=absent)
+    return table.where(set="train", stack=...).reduce(_by_window, part=part)
+
+
+def _said(table: str, objective: Spec, absent: str, **where: Any) -> Reading:
+    """The one number of these rows."""
+    needs = ("baseline",)
+    return Table(table, objective, needs=needs, absent=absent).where(**where).reduce(partial(_only, what=absent))
+
+
+def _only(rows: SeedRows, what: str) -> np.ndarray:
+    if len(rows.frame) == 1 and not np.isfinite(rows.numbers[0]).all():
+        raise Absent(f"a number is undefined for one model ({', '.join(_places(rows))})")
+    return one_number(rows)
+
+
+def _places(rows: SeedRows) -> list[str]:
+    """What the first row is about."""
+    names = ("facts", "document", "queries", "metric")
+    return [f"{name} {rows.frame[name].iloc[0]}" for name in names if name in rows.frame]
+
+
+def _bits(rows: SeedRows) -> np.ndarray:
+    held, there = [], []
+    for weight in WEIGHTS:
+        own = rows.at(rows.frame["weight"] == weight)
+        bits, nats = (one_number(own.at(own.frame["metric"] == metric)) for metric in ("bits", "nats"))
+        held.append(bits[:, 0])
+        there.append(np.full(len(bits), bits[0, 0] + abs(nats[0, 0]) / np.log(2)))
+    return _stacked([*held, *there])
+
+
+def _stacked(columns: Sequence[np.ndarray]) -> np.ndarray:
+    common = min(map(len, columns))
+    return np.stack([column[:common] for column in columns], axis=1)
+
+
+def _by_k(rows: SeedRows) -> np.ndarray:
+    ks = rows.column("k")
+    if len(set(ks)) < 3 or len(set(ks)) < len(ks):
+        raise Absent(f"a curve needs three numbers of passages, and there are {len(set(ks))}")
+    return rows.numbers[:, np.argsort(ks)]
+
+
+def _slope(rows: SeedRows) -> np.ndarray:
+    own = rows.at(rows.frame["weight"] > 0)
+    x = np.log(own.column("weight"))
+    if len(set(x)) < 2:
+        raise Absent("a slope needs two exposures (retrieval.exposures)")
+    x = x - x.mean()
+    return (own.numbers @ x / (x @ x))[:, None]
+
+
+def _in_all_blocks(rows: SeedRows) -> np.ndarray:
+    for scope, layer in (("all", -1), ("upward", 0)):
+        own = rows.at((rows.frame["scope"] == scope) & (rows.frame["layer"] == layer))
+        if len(own.frame):
+            return one_number(own)
+    raise Absent("attention was forbidden in single blocks alone, and never in all of them")
+
+
+def _largest(*parts: SeedRows) -> np.ndarray:
+    found = []
+    for rows in parts:
+        subject = rows.at(["subject" in what and "evidence" not in what for what in rows.frame["what"].astype(str)])
+        if subject.frame.empty or not np.isfinite(subject.numbers[0]).any():
+            raise Absent("answers were traced at no token of the subject")
+        found.append(subject.numbers[:, int(np.nanargmax(subject.numbers[0]))])
+    return _stacked(found)
+
+
+def _share_of_heads(rows: SeedRows, least: float) -> np.ndarray:
+    return (rows.numbers >= least).mean(axis=1, keepdims=True)
+
+
+def _without(ablation: SeedRows, heads: SeedRows) -> np.ndarray:
+    num_heads = len(heads.frame[["layer", "head"]].drop_duplicates())
+    removed = ablation.column("removed")
+    some = removed[(removed > 0) & (removed <= max(num_heads // 4, 1))]
+    if not (removed == 0).any() or not len(some):
+        raise Absent("right answers are not known with all heads and without a quarter of them")
+    whole, less = (one_number(ablation.at(removed == num)) for num in (0, some.max()))
+    chance = ablation.at(removed == some.max()).column("baseline")
+    return _stacked([whole[:, 0], less[:, 0], np.full(len(whole), chance[0])])
+
+
+def _entry(rows: SeedRows) -> np.ndarray:
+    columns = []
+    for metric in ("half", "centre"):
+        own = rows.at(rows.frame["metric"] == metric)
+        if len(own.frame) != 1 or not np.isfinite(own.numbers[0]).all():
+            raise Absent("where the answer enters is undefined: the lens gains less than .05 by it")
+        columns.append(own.numbers[:, 0])
+    return _stacked(columns)
+
+
+def _highest(rows: SeedRows, function: Function) -> np.ndarray | None:
+    curve = function(rows)
+    return None if curve is None else curve[:, [int(curve[0].argmax())]]
+
+
+def _by_window(rows: SeedRows, part: str) -> np.ndarray:
+    rows = rows.at(rows.frame["term"] == rows.frame["term"].iloc[0])
+    names = zip(rows.frame["component"].astype(str), rows.frame["stack"].astype(str), strict=True)
+    own = np.array([part in (component, stack) for component, stack in names])
+    if not own.any():
+        raise Absent(f"the recording has no part called {part}")
+    windows, values = rows.column("window"), rows.column("value")
+    known = np.unique(windows)
+    if len(known) < 3:
+        raise Absent("thirds of a training need three windows (dynamics.windows)")
+    return exact([values[keep & (windows == one)].sum() for keep in (own, windows >= 0) for one in known])

@@ -1,0 +1,44 @@
+"""retrieval:R-20. How many passages.
+
+Rows that it needs: in retrieval_scores the metric p1 of the queries "dates" at k = 1, 2, 4, 8 passages, of the arm
+retrieve-learned and of its variant token-level; as baseline the same of passages drawn at random. What counts as no
+fall is ours.
+"""
+
+import numpy as np
+
+from .._condition import Condition, exceeds
+from .._finding import Control, Curves, Finding
+from .._retrieval import by_passages
+from .._sources import RAG
+from .._table import Reading, baselines
+from .._zoo import RETRIEVE_LEARNED, TOKEN_LEVEL
+
+FALL = 0.02
+READS: dict[str, Reading] = {"sequence": by_passages(RETRIEVE_LEARNED), "token": by_passages(TOKEN_LEVEL)}
+
+
+def test(curves: Curves) -> list[Condition]:
+    steps = np.diff(curves["sequence"], axis=1)
+    best = int(curves["token"][0].argmax())
+    fall = curves["token"][:, best : best + 1] - curves["token"][:, -1:]
+    names = [f"step {step}" for step in range(1, steps.shape[1] + 1)]
+    return [
+        exceeds("right answers with more passages less those with fewer, sequence model", steps, -FALL, "share", names,
+                alone=False),
+        exceeds("right answers with the best number of passages less those with most, token model", fall, 0.0, "share"),
+    ]  # fmt: skip
+
+
+FINDING = Finding(
+    id="retrieval:R-20",
+    claim="Sequence models gain from more passages at test; token models are best with few.",
+    source=RAG,
+    published="RAG-Sequence rises throughout, RAG-Token peaks at 10 passages (figure 3)",
+    statistic=f"right answers on dates with 1, 2, 4, 8 passages: no step falls by more than {FALL} (our margin) with "
+    "the passage summed out over sequences; best before the most passages with it summed out at tokens",
+    reads=READS,
+    test=test,
+    controls=(Control(name="passages drawn at random", reads=baselines(READS)),),
+    learned=(RETRIEVE_LEARNED, TOKEN_LEVEL),
+)

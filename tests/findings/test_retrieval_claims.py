@@ -1,0 +1,257 @@
+"""The claims about retrieval on invented tables: where they hold, and what makes each fail or leaves it open."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from .retrieved_tables import ALL_BITS, LEARNED, NONE, RIGHT, Retrieved
+
+NAMES = [f"R-{number}" for number in range(1, 25)]
+
+
+@cache
+def whole() -> dict:
+    return Retrieved().tables()
+
+
+def verdict(name: str, changes: dict | None = None, **frames):
+    """The verdict where invented numbers are as changed, and tables as given (None: absent)."""
+    from infoflow.findings import FINDINGS, evaluate
+
+    finding = FINDINGS[f"retrieval:{name}"]
+    needed = {*finding.tables, "retrieval_scores"}
+    if changes is None:
+        tables = {table: whole()[table] for table in needed}
+    else:
+        tables = changed(**changes).tables(sorted(needed))
+    tables |= {table: frame for table, frame in frames.items() if frame is not None}
+    tables = {table: frame for table, frame in tables.items() if table not in frames or frames[table] is not None}
+    return evaluate(tables, [finding]).iloc[0]
+
+
+def changed(seeds: tuple[int, ...] = (1, 2, 3), noise: float = 0.003, **values) -> Retrieved:
+    given = Retrieved(seeds, noise)
+    for name, value in values.items():
+        own = getattr(given, name)
+        setattr(given, name, {**own, **value} if isinstance(own, dict) else value)
+    return given
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_holds_where_every_number_is_as_claimed(name):
+    found = verdict(name)
+    assert found["verdict"] == "holds", (found["reason"], found["note"])
+
+
+L = LEARNED
+FAILING = {
+    "R-1": {"right": {L: 0.40}},
+    "R-2": {"bits": {"read-gold": (0.4, 1.2, 2.65)}},
+    "R-3": {"bits": {"read-random": (0.2, 0.6, 1.2)}},
+    "R-4": {"probed": {L: 0.68}},
+    "R-5": {"edited": {"p1_new": 0.3}},
+    "R-6": {"edited": {"p1_old": {1: 0.1, 4: 0.05, 16: 0.01}}},
+    "R-7": {"hits": {L: 0.35}},
+    "R-8": {"right": {L: 0.40}},
+    "R-9": {"hits": {f"{L}+random-span": 0.94}},
+    "R-10": {"hits": {f"{L}+stale": 0.95}},
+    "R-11": {"right": {f"{L}+exchange-retriever": 0.50}},
+    "R-12": {"null_prior": {"language": 0.2}},
+    "R-13": {"later": {"utility": 0.4}},
+    "R-14": {"collapsed_seeds": ()},
+    "R-15": {"traced": {"gold": 0.25}},
+    "R-16": {"left": {"gold": ((0.97, 0.95, 0.93, 0.85), (0.97, 0.95, 0.92, 0.88))}},
+    "R-17": {"left": {"none": ((0.60, 0.40, 0.2, 0.06), (0.60, 0.58, 0.55, 0.50))}},
+    "R-18": {"followed": {L: (0.20, 0.40, 0.60)}},
+    "R-19": {"right": {L: 0.08}, "none": {L: (0.05, 0.15, 0.47)}},
+    "R-20": {"by_k": {f"{L}+token-level": (0.50, 0.60, 0.70, 0.80), L: (0.60, 0.75, 0.80, 0.60)}},
+    "R-21": {"entropy": {2: 0.10}},
+    "R-22": {"ranking": {"spearman": 0.30}},
+    "R-23": {"entry": {"gold": (4.0, 3.9)}},
+    "R-24": {"windows": (0.02, 0.05, 0.05, 0.1, 0.2, 0.3, 0.4, 0.2, 0.1)},
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_fails_where_the_numbers_say_the_opposite(name):
+    found = verdict(name, FAILING[name])
+    assert found["verdict"] == "fails", (found["reason"], found["note"])
+
+
+OPEN = {
+    "R-1": ({"right": {L: 0.58}}, 0.05),
+    "R-3": ({"bits": {"read-random": (0.4, 1.1, 2.43)}}, 0.1),
+    "R-8": ({"right": {"retrieve-frozen": 0.968}}, 0.05),
+    "R-10": ({"hits": {f"{L}+stale": 0.91}}, 0.05),
+    "R-12": ({"null_prior": {"language": 0.35}}, 0.05),
+    "R-14": ({"collapsed_seeds": (1,)}, 0.003),
+    "R-18": ({"followed": {L: (0.05, 0.08, 0.12)}}, 0.1),
+    "R-22": ({"ranking": {"spearman": 0.505}}, 0.05),
+}
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_it_stays_open_where_the_scatter_hides_it(name):
+    values, noise = OPEN[name]
+    found = verdict(name, {**values, "noise": noise})
+    assert found["verdict"] == "undetermined", (found["reason"], found["note"])
+
+
+def also_by(name: str, control: str, **changes):
+    found = verdict(name, changes)
+    assert (found["verdict"], found["control_name"]) == ("undetermined", control), (found["reason"], found["note"])
+
+
+def test_memory_that_useless_passages_cost_as_well_is_no_room_that_retrieval_makes():
+    found = verdict("R-2", {"bits": {"read-random": (0.1, 0.4, 1.0)}})
+    assert found["verdict"] == "fails"
+    assert "reader of random passages less" in found["reason"]
+
+
+def test_a_reader_of_the_right_passage_that_keeps_all_leaves_useless_passages_without_a_contrast():
+    also_by("R-3", "reader of the right passage", bits={"read-gold": (0.4, 1.2, 2.68)})
+
+
+def test_a_gain_of_a_reader_of_random_passages_leaves_the_gain_of_reading_open():
+    also_by("R-19", "reader of random passages", none={"read-random": (0.6, 0.7, 0.8)})
+
+
+def test_a_control_that_shows_it_too_leaves_heads_open():
+    also_by("R-16", "random document",
+            left={"random": ((0.9, 0.7, 0.5, 0.3), (0.9, 0.9, 0.9, 0.9))}, noise=0.003)  # fmt: skip
+
+
+def test_full_classes_are_passed_over_and_full_models_compared_with_nothing():
+    room = dict.fromkeys(("closed-book", "read-gold", "read-random", LEARNED), (0.4, 1.2, 3.9))
+    found = verdict("R-2", {"bits": {**room, "read-gold": (0.1, 0.5, 3.9), LEARNED: (0.1, 0.4, 3.9)}})
+    assert found["verdict"] == "holds"
+    assert "0.8" in found["note"] or "0.7" in found["note"]  # of the class of weight 4, and not of 16
+    every = dict.fromkeys(room, (3.9, 3.95, 3.99))
+    found = verdict("R-2", {"bits": every})
+    assert found["verdict"] == "not testable here"
+    assert "too small to differ" in found["reason"]
+
+
+def test_nothing_stored_has_no_share():
+    found = verdict("R-3", {"bits": {"closed-book": (0.0, 0.0, 0.02)}})
+    assert found["verdict"] == "not testable here"
+    assert "stores nothing" in found["reason"]
+
+
+ABSENT = [
+    ("R-1", "knowledge"), ("R-4", "probe_trees"), ("R-7", "retrieval_scores"), ("R-15", "evidence_flow"),
+    ("R-16", "evidence_heads"), ("R-17", "evidence_ablation"), ("R-18", "knowledge_conflict"),
+    ("R-22", "attention_ranking"), ("R-23", "knowledge_lens"), ("R-24", "allocation_steps"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "table"), ABSENT)
+def test_without_its_table_it_cannot_be_tested(name, table):
+    found = verdict(name, **{table: None})
+    assert found["verdict"] == "not testable here"
+    assert f"the table {table} is absent" in found["reason"].lower()
+    if table not in ("probe_trees", "allocation_steps"):
+        assert "[retrieval] on = true" in found["reason"]
+
+
+MISSING = {
+    "R-1": ("knowledge", {"document": ("own", "retrieved")}, "was asked about held out facts"),
+    "R-2": ("knowledge", {"reading": ("elicited",)}, "without a document (elicited)"),
+    "R-5": ("knowledge", {"index": ("edited",)}, "was asked about changed facts"),
+    "R-7": ("knowledge", {"variant": ("same-wording",)}, "in a world of shared words"),
+    "R-9": ("retrieval_scores", {"variant": ("random-token",)}, "random tokens masked"),
+    "R-10": ("retrieval_scores", {"variant": ("stale",)}, "a stale index"),
+    "R-11": ("knowledge", {"variant": ("exchange-both",)}, "exchanged parts"),
+    "R-13": ("retrieval_scores", {"metric": ("later_by_utility",)}, "is later_by_utility known"),
+    "R-14": ("retrieval_scores", {"variant": ("cold",)}, "not warmed up"),
+    "R-15": ("evidence_flow", {"variant": ("pairs",)}, "passages about two entities"),
+    "R-16": ("evidence_heads", {"metric": ("copy",)}, "copy scores known"),
+    "R-17": ("evidence_ablation", {"removed": (0,)}, "not known with all heads"),
+    "R-20": ("retrieval_scores", {"variant": ("token-level",)}, "summed out at each token"),
+    "R-21": ("retrieval_scores", {"metric": ("posterior_entropy_2",)}, "posterior_entropy_2"),
+    "R-23": ("knowledge_lens", {"metric": ("half", "centre")}, "less than .05"),
+    "R-24": ("allocation_steps", {"component": ("retriever",), "stack": ("retriever",)}, "no part called retriever"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_what_is_missing_is_named(name):
+    table, without, reason = MISSING[name]
+    frame = whole()[table]
+    for column, values in without.items():
+        frame = frame[~frame[column].isin(values)]
+    found = verdict(name, **{table: frame})
+    assert found["verdict"] == "not testable here"
+    assert reason.lower() in found["reason"].lower(), found["reason"]
+
+
+def test_a_run_that_did_not_learn_is_not_judged():
+    for name in ("R-1", "R-2", "R-18"):
+        few = verdict(name, {"not_learned": (("closed-book", 1), ("closed-book", 2))})
+        assert few["verdict"] == "not testable here"
+        assert "closed-book/seed-1 has not learned its task" in few["reason"]
+    one = verdict("R-5", {"not_learned": ((LEARNED, 2),), "seeds": (1, 2, 3, 4)})
+    assert (one["verdict"], one["seeds"]) == ("holds", 3)
+    assert "seed-2 has not learned" in one["note"]
+
+
+def test_what_does_not_say_whether_it_learned_counts_as_learned():
+    scores = whole()["retrieval_scores"]
+    found = verdict("R-1", retrieval_scores=scores[scores["metric"] != "learned"])
+    assert found["verdict"] == "holds"
+    assert verdict("R-1", retrieval_scores=None)["verdict"] == "holds"
+
+
+def test_what_compares_models_needs_three_seeds():
+    from infoflow.findings import FINDINGS
+
+    alone = {f"R-{number}" for number in (5, 6, 12, 15, 16, 17, 22)}
+    for name in NAMES:
+        assert FINDINGS[f"retrieval:{name}"].minimum_seeds == (1 if name in alone else 3)
+    assert verdict("R-1", {"seeds": (1,)})["verdict"] == "not testable here"
+    assert verdict("R-5", {"seeds": (1,)})["verdict"] == "holds"
+
+
+def test_effects_are_those_of_a_plain_loop():
+    frame = whole()["knowledge"]
+    gaps = []
+    for seed in (1, 2, 3):
+        said = {}
+        for row in frame.to_dict("records"):
+            asked = row["facts"] == "held out" and row["metric"] == "p1" and row["trained"] and row["seed"] == seed
+            if asked and (row["reading"], row["index"], row["variant"]) == ("raw", "as-trained", ""):
+                said[row["objective"], row["document"]] = row["value"]
+        gaps.append(said[LEARNED, "own"] - said["closed-book", "none"])
+    found = verdict("R-1")
+    assert f"facts held out: {np.mean(gaps):.3g} (" in found["note"]
+    assert np.mean(gaps) == pytest.approx(RIGHT[LEARNED] - 1 / 16, abs=0.01)
+
+
+def test_bits_say_how_many_there_are():
+    from infoflow.findings._model_group import model_groups
+    from infoflow.findings._retrieval import bits_of_classes
+    from infoflow.findings._zoo import CLOSED_BOOK
+
+    frame = whole()["knowledge"]
+    found = bits_of_classes(CLOSED_BOOK).estimates(model_groups({"knowledge": frame}, ["knowledge"])[0])
+    assert found.values_UK[:, 3:] == pytest.approx(np.full((3, 3), ALL_BITS))
+    assert NONE["closed-book"][2] > NONE["closed-book"][0]
+
+
+def test_slope_is_of_the_logarithm_of_exposure():
+    frame = whole()["knowledge_conflict"]
+    own = frame[(frame["objective"] == "closed-book") & frame["trained"] & (frame["metric"] == "memorisation_ratio")]
+    own = own[own["weight"] > 0]
+    slopes = [np.polyfit(np.log(rows["weight"]), rows["value"], 1)[0] for _, rows in own.groupby("seed")]
+    found = verdict("R-18")
+    assert f"its slope over the logarithm of exposure, closed-book reader: {np.mean(slopes):.3g} (" in found["note"]
+
+
+def test_rows_in_another_order_change_nothing():
+    mixed = {name: frame.sample(frac=1, random_state=1, ignore_index=True) for name, frame in whole().items()}
+    from infoflow.findings import FINDINGS, evaluate
+
+    findings = [FINDINGS[f"retrieval:{name}"] for name in NAMES]
+    both = [evaluate(tables, findings) for tables in (whole(), mixed)]
+    np.testing.assert_allclose(both[0]["effect"], both[1]["effect"])
