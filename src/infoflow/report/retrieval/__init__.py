@@ -1,0 +1,1 @@
+"""Figures about looking things up and keeping them."""

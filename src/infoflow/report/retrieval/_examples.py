@@ -1,0 +1,88 @@
+"""Single questions: the passages that are found, their probabilities, and what each layer would answer."""
+
+from typing import Any
+
+import pandas as pd
+
+from .._figure import Figure
+from .._language import Cast
+from .._numbers import number
+from ._methods import FOUND
+
+_MOST = 12  # questions
+_LETTERS = 260  # of a text
+
+
+def examples_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+    """A card for each question; None without any."""
+    own = frame[frame["trained"]]
+    own = own[own["seed"] == own.groupby("series")["seed"].transform("min")] if len(own) else own
+    if own.empty:
+        return None
+    labels = {one.key: one.label for one in cast.series}
+    cards = [
+        _card(rows, labels.get(str(rows["series"].iloc[0]), ""))
+        for _, rows in own.groupby(["series", "question"], sort=False)
+    ][:_MOST]
+    right = sum(bool(card["right"]) for card in cards)
+    return Figure(
+        id="retrieval-examples",
+        question="What does a reader see, and what would each layer say?",
+        answer=[f"{right} of {len(cards)} questions are answered rightly with the most likely passage."],
+        panels=[],
+        caption=f"{len(cards)} questions of one seed, chosen before anything was measured. They illustrate, and prove "
+        "nothing.",
+        how_to_read=[
+            "Each card is a question. Its rows are the passages that the model finds, among them the empty one, ∅: "
+            "π is what the retriever gives each before the answer is known, ρ after.",
+            "To the right, what the logit lens reads at the mask from each state, from the embeddings to the top: the "
+            "likeliest object and its probability. The right one is marked ✓.",
+        ],
+        method=FOUND,
+        data=own[["series", "question", "rank", "prior", "posterior", "layer", "object", "probability", "answer"]],
+        tables=("retrieval_examples",),
+        template="retrieval_examples.html.jinja",
+        payload={"cards": cards},
+    )
+
+
+def _card(rows: pd.DataFrame, label: str) -> dict[str, Any]:
+    first = rows.iloc[0]
+    answer = str(first["answer"])
+    passages = []
+    for _, own in rows.groupby("rank", sort=True):
+        best = own.sort_values("place", kind="stable").drop_duplicates("layer").sort_values("layer")
+        one = own.iloc[0]
+        passages.append(
+            {
+                "text": _short(str(one["passage"])) or "∅",
+                "gold": bool(one["gold"]),
+                "prior": number(float(one["prior"]), 2),
+                "posterior": number(float(one["posterior"]), 2),
+                "share": f"{100 * float(one['prior']):.0f}%",
+                "posterior_share": f"{100 * float(one['posterior']):.0f}%",
+                "layers": [
+                    {
+                        "layer": int(row["layer"]),
+                        "object": _short(str(row["object"]), 40),
+                        "probability": number(float(row["probability"]), 2),
+                        "right": str(row["object"]) == answer,
+                    }
+                    for row in best.to_dict("records")
+                ],
+            }
+        )
+    likeliest = max(passages, key=lambda one: float(one["share"].rstrip("%")))
+    return {
+        "model": label,
+        "question": _short(str(first["question"])),
+        "answer": _short(answer, 40),
+        "facts": str(first["facts"]),
+        "passages": passages,
+        "layers": [one["layer"] for one in passages[0]["layers"]],
+        "right": likeliest["layers"][-1]["right"],
+    }
+
+
+def _short(text: str, most: int = _LETTERS) -> str:
+    return text if len(text) <= most else f"{text[:most].rstrip()} …"

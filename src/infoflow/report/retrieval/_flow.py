@@ -1,0 +1,198 @@
+"""Attention that is forbidden from a block upward, heads that copy, and what is left without them."""
+
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from .._figure import Figure, Panel
+from .._language import Cast, Series
+from .._numbers import listed, number
+from ..adaptation._rows import of
+from ..adaptation._squares import square_chart
+from ..forms._chart import amount, finished, tips
+from ..forms._lines import control_lines, lines, looks_of
+from ..forms._names import names_above
+from ._methods import FLOW
+from ._rows import drawn, seeds_note, span
+
+_EDGES = ("mask→evidence", "mask→object", "query→evidence", "evidence→query", "mask→subject")
+_HEIGHT = 230
+_LEAST = 0.1  # a head's copy score that counts
+
+
+def _of_facts(frame: pd.DataFrame) -> pd.DataFrame:
+    """Facts that no weights hold, where they were looked at."""
+    kinds = set(frame["facts"].astype(str))
+    return frame[frame["facts"] == next((kind for kind in ("held out", "trained") if kind in kinds), "")]
+
+
+def knock_out_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+    """A panel for each line; None where no attention was forbidden."""
+    own = of(frame, document="gold", method="knock-out", scope="upward", metric="p1", trained=True)
+    own = _of_facts(own[own["variant"].isin(["", "pairs"])])
+    own = own[own["what"].isin(list(_EDGES))]
+    if own.empty:
+        return None
+    data = drawn(own, ["what", "layer"], cast)
+    series, ends = cast.present(data), span(data, 0.0)
+    return Figure(
+        id="evidence-upward",
+        question="By which way does evidence reach the answer?",
+        answer=[_ways(of(data, series=one.key), one.label) for one in series],
+        panels=[Panel(spec=_edges(of(data, series=one.key), ends), title=one.label) for one in series],
+        caption=f"{seeds_note(data)} Right passage. Grey: as many random edges, mean over lines.",
+        how_to_read=[
+            "A line is one kind of attention, forbidden in the block at the left end and in all blocks above. Up: the "
+            "share of right answers that is lost. Where a line comes down to the grey one, the evidence had passed "
+            "before.",
+            "evidence→query is the passage looking at the question, which is how a reader can find the sentence that "
+            "answers; mask→subject costs nothing where passages are about one entity. It would be surprising if random "
+            "edges cost as much as mask→evidence.",
+        ],
+        method=FLOW,
+        data=data,
+        tables=("evidence_flow",),
+        findings=("retrieval:R-15",),
+        payload={"apart": True},
+    )
+
+
+def _edges(rows: pd.DataFrame, ends: list[float]) -> dict[str, Any]:
+    present = [what for what in _EDGES if what in set(rows["what"].astype(str))]
+    shown = [Series(key=what, label=what, slot=place) for place, what in enumerate(present)]
+    layers = sorted({int(layer) for layer in rows["layer"]})
+    title = "forbidden from this block upward"
+    x = alt.X(**amount("layer", title, [layers[0] - 0.15, layers[-1] + 0.15], values=layers, format="d"))
+    at = {"x": x, "y": alt.Y(**amount("value", "right answers lost", ends))}
+    random = rows.groupby("layer", as_index=False)["baseline"].mean().rename(columns={"baseline": "value"})
+    grey = random.assign(low=random["value"], high=random["value"], group="random edges")
+    tooltip = tips("what:N|forbidden", "layer:Q|from block", "shown:N|lost")
+    found = lines(
+        rows, at, looks_of(shown, "what") | {"color": _colors(shown)}, light=_always, size=34, touch=0, tooltip=tooltip
+    )
+    names = [("●", one.label, one.color) for one in shown] + [("– –", "random edges", "var(--control)")]
+    return finished([*control_lines(grey, at, band=0, by=""), *found, names_above(names)], _HEIGHT)
+
+
+def _colors(shown: list[Series]) -> alt.Color:
+    scale = alt.Scale(domain=[one.key for one in shown], range=[one.color for one in shown])
+    return alt.Color("what:N", scale=scale, legend=None)
+
+
+def _always(opacity: float = 1.0) -> alt.OpacityValue:
+    """Lines of one model are not dimmed for another one."""
+    return alt.OpacityValue(opacity)
+
+
+def _ways(rows: pd.DataFrame, name: str) -> str:
+    first = rows[rows["layer"] == rows["layer"].min()].sort_values("value", ascending=False)
+    said = [f"{row.what} costs {number(100 * row.value, 0)} points" for row in first.itertuples()]
+    return f"In {name}, forbidden in all blocks, {listed(said)}."
+
+
+def heads_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+    """Copy scores, layer by head, a panel for each line; None where no head was looked at."""
+    own = _of_facts(of(frame, metric="copy", document="gold", trained=True, variant=""))
+    if own.empty:
+        return None
+    data = drawn(own, ["layer", "head"], cast)
+    layers = sorted({int(layer) for layer in data["layer"]}, reverse=True)
+    shown = data.assign(
+        label=[f"layer {int(layer)}" for layer in data["layer"]],
+        text=[f"{100 * value:.0f}" for value in data["value"]],
+        told=data["shown"],
+        set=0,
+    ).sort_values("head", kind="stable")
+    shown["shown"] = [
+        f"{told}; random document {number(base, 2)}"
+        for told, base in zip(shown["told"], shown["baseline"], strict=True)
+    ]
+    series, most = cast.present(data), float(data["value"].max())
+    how = {"across": "head", "labels": [f"layer {layer}" for layer in layers], "title": "head", "told": "copy score"}
+    return Figure(
+        id="evidence-heads",
+        question="Which heads point at the answer in the passage?",
+        answer=[_copiers(of(data, series=one.key), one.label) for one in series],
+        panels=[
+            Panel(spec=square_chart(of(shown, series=one.key), **how, strongest=most), title=one.label)
+            for one in series
+        ],
+        caption=f"{seeds_note(data)} Numbers, where there is room: 100 × the copy score; all panels on one scale.",
+        how_to_read=[
+            "A square is a head, the top layer first. Its copy score is the share of questions in which its largest "
+            "weight from the mask lies on the answer in the passage, and the model gives that answer.",
+            "Under the pointer: the same with a random document, the control. Seeds have heads in different places: "
+            "means over seeds blur them. It would be surprising if most heads copied.",
+        ],
+        method=FLOW,
+        data=data,
+        tables=("evidence_heads",),
+        findings=("retrieval:R-16",),
+        payload={"layout": "wide", "apart": True},
+    )
+
+
+def _copiers(rows: pd.DataFrame, name: str) -> str:
+    best = rows.loc[rows["value"].idxmax()]
+    num = int((rows["value"] >= _LEAST).sum())
+    return (
+        f"In {name}, {num} of {len(rows)} heads copy in a tenth of the questions or more; most does head "
+        f"{int(best['layer'])}.{int(best['head'])} (layer.head), {best['shown']}."
+    )
+
+
+def ablation_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+    """Right answers over heads removed, a panel for each line and document; None without."""
+    own = of(frame, metric="p1", trained=True, variant="")
+    own = own[own["document"].isin(["gold", "none"])]
+    own = own[own["facts"] == ("trained" if "trained" in set(own["facts"].astype(str)) else "held out")]
+    if own.empty:
+        return None
+    data = drawn(own, ["document", "removed"], cast)
+    series, ends = cast.present(data), span(data, 0.0, 1.0)
+    titles = {"gold": "right passage", "none": "no passage"}
+    return Figure(
+        id="evidence-ablation",
+        question="What is lost without the heads that copy?",
+        answer=[text for one in series if (text := _without(of(data, series=one.key), one.label))],
+        panels=[Panel(spec=_removed(of(data, document=name), cast, ends), title=title) for name, title in titles.items()
+                if name in set(data["document"].astype(str))],
+        caption=f"{seeds_note(data)} Trained facts where they were asked. Dashed: as many random other heads.",
+        how_to_read=[
+            "Across: how many heads are removed, those that copy most first. Up: right answers that are left. Dashed "
+            "grey: random other heads, mean over five draws.",
+            "Heads of evidence alone take answers in the first panel and leave the second as it is. It would be "
+            "surprising if random heads cost as much.",
+        ],
+        method=FLOW,
+        data=data,
+        tables=("evidence_ablation",),
+        findings=("retrieval:R-16", "retrieval:R-17"),
+        payload={"apart": True},
+    )  # fmt: skip
+
+
+def _removed(rows: pd.DataFrame, cast: Cast, ends: list[float]) -> dict[str, Any]:
+    series = cast.present(rows)
+    most = int(rows["removed"].max())
+    x = alt.X(**amount("removed", "heads removed", [-0.03 * most, 1.03 * most], format="d", tickMinStep=1))
+    at = {"x": x, "y": alt.Y(**amount("value", "right answers", ends))}
+    grey = rows.assign(value=rows["baseline"], low=rows["baseline"], high=rows["baseline"]).drop(columns="shown")
+    tooltip = tips("name:N|trained as", "removed:Q|heads removed", "shown:N|right answers")
+    found = lines(rows, at, looks_of(series), size=34, touch=0, tooltip=tooltip)
+    names = [("●", one.label, one.color) for one in series] + [("– –", "random heads", "var(--control)")]
+    return finished([*control_lines(grey, at, band=0), *found, names_above(names)], _HEIGHT)
+
+
+def _without(rows: pd.DataFrame, name: str) -> str:
+    gold = of(rows, document="gold").sort_values("removed")
+    if len(gold) < 2:
+        return ""
+    last = gold.iloc[-1]
+    shares = (gold["value"].iloc[0], last["value"], last["baseline"])
+    whole, left, random = (number(100 * float(share), 0) for share in shares)
+    return (
+        f"In {name}, {whole}% of the answers are right with the passage; without the {int(last['removed'])} heads that "
+        f"copy most {left}%, without as many random ones {random}%."
+    )

@@ -1,0 +1,62 @@
+"""The section on retrieval: what readers with and without passages know, where they read it, and what they find."""
+
+from collections.abc import Callable
+
+import pandas as pd
+
+from .._figure import Figure, Section
+from .._language import Cast
+from .._model_tables import ModelTables
+from ._depth import depth_figure
+from ._examples import examples_figure
+from ._exposure import bits_figure, conflict_figure, knowledge_figure
+from ._flow import ablation_figure, heads_figure, knock_out_figure
+from ._found import index_figure, learning_figure, null_figure, scores_figure
+
+RETRIEVAL = Section(
+    id="retrieval",
+    title="Does a model that can look things up still keep them in its layers?",
+    lead="Readers that start from the same weights and get the same questions differ in one thing: which passage they "
+    "may read. What do their weights hold, at which depth does what they read enter, which heads carry it, and what do "
+    "they find?",
+    names={
+        "knowledge-arms": "retrieval/knowledge",
+        "stored-bits": "retrieval/bits",
+        "evidence-depth": "retrieval/depth",
+        "evidence-upward": "retrieval/knock-outs",
+        "evidence-heads": "retrieval/heads",
+        "evidence-ablation": "retrieval/ablation",
+        "conflict": "retrieval/conflict",
+        "index-swap": "retrieval/index",
+        "retrieval-scores": "retrieval/scores",
+        "null-passage": "retrieval/null-passage",
+        "retrieval-learning": "retrieval/learning",
+        "retrieval-examples": "retrieval/examples",
+    },
+)
+_FIGURES: tuple[tuple[str, Callable[[pd.DataFrame, Cast], Figure | None]], ...] = (
+    ("knowledge", knowledge_figure),
+    ("knowledge", bits_figure),
+    ("knowledge_lens", depth_figure),
+    ("evidence_flow", knock_out_figure),
+    ("evidence_heads", heads_figure),
+    ("evidence_ablation", ablation_figure),
+    ("knowledge_conflict", conflict_figure),
+    ("knowledge", index_figure),
+    ("retrieval_scores", scores_figure),
+    ("retrieval_scores", null_figure),
+    ("retrieval_learning", learning_figure),
+    ("retrieval_examples", examples_figure),
+)
+_OVER_TRAINING = "retrieval_learning"
+
+
+def retrieval_section(tables: ModelTables) -> Section | None:
+    """The section, or None where no reader was trained with passages."""
+    names = dict.fromkeys(name for name, _ in _FIGURES)
+    frames = tables.some(name for name in names if name != _OVER_TRAINING)
+    if (learning := tables.over_training(_OVER_TRAINING)) is not None:
+        frames[_OVER_TRAINING] = learning
+    figures = [make(frames[name], tables.cast) for name, make in _FIGURES if name in frames]
+    shown = [frame for name, frame in frames.items() if name != _OVER_TRAINING]
+    return RETRIEVAL.told_by(figures, tables.cast, shown or list(frames.values()))

@@ -1,0 +1,234 @@
+"""The section on retrieval: sentences and pictures from the data, controls, what is missing, text that is escaped."""
+
+import pandas as pd
+import pytest
+import retrieved
+from drawn import drawn_figures, drawn_section
+from findings.retrieved_tables import HOSTILE, LEARNED, UPWARD, Retrieved
+
+from infoflow.report import write_report
+from infoflow.report.retrieval._section import RETRIEVAL
+from infoflow.results import RunFolder
+
+NOT_SURPRISING = ("retrieval-examples",)
+IDS = [
+    "knowledge-arms", "stored-bits", "evidence-depth", "evidence-upward", "evidence-heads", "evidence-ablation",
+    "conflict", "index-swap", "retrieval-scores", "null-passage", "retrieval-learning", "retrieval-examples",
+]  # fmt: skip
+BY_TABLE = {
+    "knowledge": ["knowledge-arms", "stored-bits", "index-swap"],
+    "knowledge_lens": ["evidence-depth"],
+    "evidence_flow": ["evidence-upward"],
+    "evidence_heads": ["evidence-heads"],
+    "evidence_ablation": ["evidence-ablation"],
+    "knowledge_conflict": ["conflict"],
+    "retrieval_scores": ["retrieval-scores", "null-passage"],
+    "retrieval_examples": ["retrieval-examples"],
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> RunFolder:
+    return retrieved.write_run(tmp_path_factory.mktemp("retrieved"), Retrieved(seeds=(1, 2)))
+
+
+@pytest.fixture(scope="module")
+def figures(run):
+    return drawn_figures(run, "retrieval")
+
+
+def rows_of(panel, **wanted) -> list[dict]:
+    rows = [row for rows in panel.spec["datasets"].values() for row in rows]
+    return [row for row in rows if all(row.get(name) == value for name, value in wanted.items())]
+
+
+def strings(panel) -> set[str]:
+    return {str(value) for row in rows_of(panel) for value in row.values()}
+
+
+def test_figures_come_in_order(figures) -> None:
+    assert list(figures) == IDS
+
+
+def test_every_figure_has_a_name_in_python() -> None:
+    section = RETRIEVAL
+    assert section.title == "Does a model that can look things up still keep them in its layers?"
+    names = [section.name_of(one) for one in IDS]
+    assert len(set(names)) == len(IDS)
+    assert all(name.startswith("retrieval/") and name in section.names.values() for name in names)
+
+
+def test_a_run_without_readers_has_no_section(study) -> None:
+    assert drawn_section(study, "retrieval") is None
+
+
+@pytest.mark.parametrize("table", BY_TABLE)
+def test_each_table_draws_its_figures_alone(tmp_path, table) -> None:
+    alone = retrieved.write_run(tmp_path, Retrieved(seeds=(1,)), only=(table,))
+    assert list(drawn_figures(alone, "retrieval")) == BY_TABLE[table]
+
+
+def test_every_figure_says_how_to_read_it_and_how_it_was_made(figures) -> None:
+    for figure in figures.values():
+        assert figure.question.endswith("?")
+        assert figure.answer
+        assert all(text.endswith(".") for text in figure.answer)
+        assert len(figure.how_to_read) >= 2
+        assert "surprising" in " ".join(figure.how_to_read) or figure.id in NOT_SURPRISING
+        assert len(figure.method.text) > 200
+        assert figure.caption.endswith(".")
+        assert len(figure.data)
+
+
+def test_right_answers_are_means_over_seeds(run, figures) -> None:
+    figure, table = figures["knowledge-arms"], run.tables["knowledge"]
+    assert [panel.title for panel in figure.panels] == [
+        "without a passage", "with what it finds itself", "with the right passage", "with a random passage",
+    ]  # fmt: skip
+    own = table[(table["reading"] == "raw") & (table["metric"] == "p1") & (table["index"] == "as-trained")]
+    own = own[(own["facts"] == "trained") & (own["weight"] == 16) & own["trained"] & (own["layer"] == -1)]
+    mean = own[(own["objective"] == "closed-book") & (own["variant"] == "") & (own["document"] == "none")][
+        "value"
+    ].mean()
+    drawn = figure.data.query("series == 'closed-book' and trained and exposure == '16×' and document == 'none'")
+    assert drawn["value"].item() == pytest.approx(mean)
+    assert "answered rightly 80% in closed book" in figure.answer[0]
+    assert "97% in learned retriever" in figure.answer[1]
+    assert {row["exposure"] for row in rows_of(figure.panels[0]) if "exposure" in row} == {
+        "1×", "4×", "16×", "held out", "withheld",
+    }  # fmt: skip
+    assert "⋯ guess" in strings(figure.panels[0])
+
+
+def test_only_plain_arms_and_the_control_are_lines(figures) -> None:
+    series = set(figures["knowledge-arms"].data["series"])
+    assert "closed-book+null-share" in series
+    assert not {f"{LEARNED}+cold", "read-gold+pairs"} & series
+
+
+def test_bits_stand_raw_and_elicited(figures) -> None:
+    figure = figures["stored-bits"]
+    assert [panel.title for panel in figure.panels] == ["as the reader is", "after a short training to say it"]
+    assert "2.7 in closed book" in figure.answer[0]
+    assert "2.9 in closed book" in figure.answer[1]
+
+
+def test_halves_and_centres_are_marked(figures) -> None:
+    figure = figures["evidence-depth"]
+    marks = rows_of(figure.panels[0], series=LEARNED, document="gold")
+    centres = [row for row in marks if "centre" in row]
+    assert len(centres) == 1
+    assert centres[0]["layer"] == pytest.approx(2.2, abs=0.01)
+    assert "In learned retriever evidence enters around state 2.2 (half at 2.0)." in figure.answer
+    assert "In closed book memory is read around state 3.6 (half at 4.0)." in figure.answer
+    assert not any("closed book evidence" in text for text in figure.answer)
+
+
+def test_knock_outs_are_told_from_the_bottom(figures) -> None:
+    figure = figures["evidence-upward"]
+    assert [panel.title for panel in figure.panels] == [
+        "right passage given", "right passage given about two entities", "learned retriever",
+    ]  # fmt: skip
+    assert set(figure.data["what"]) == set(UPWARD)
+    assert "mask→evidence costs 90 points" in figure.answer[0]
+    assert "– – random edges" in strings(figure.panels[0])
+
+
+def test_heads_are_squares_of_layer_and_head(figures) -> None:
+    figure = figures["evidence-heads"]
+    assert "3 of 16 heads copy in a tenth" in figure.answer[0]
+    assert "head 1.2 (layer.head)" in figure.answer[0]
+    (square,) = rows_of(figure.panels[0], label="layer 1", place="2")
+    assert square["value"] == pytest.approx(0.7, abs=0.01)
+    assert "random document" in square["shown"]
+
+
+def test_what_heads_cost_stands_beside_random_ones(figures) -> None:
+    assert (
+        "without the 4 heads that copy most 35%, without as many random ones 88%"
+        in figures["evidence-ablation"].answer[0]
+    )
+
+
+def test_another_index_stands_beside_the_first(figures) -> None:
+    figure = figures["index-swap"]
+    assert "changed facts: new object 85%" in figure.answer[1]
+    assert set(figure.data["index"]) == {"as-trained", "edited"}
+    both = {round(row["value"], 1) for row in rows_of(figure.panels[1], label="changed facts: old object")}
+    assert both == {0.0, 1.0}  # with the edited index, and as a grey cross with the first one
+
+
+def test_one_document_counts_where_an_index_is_swapped(tmp_path) -> None:
+    given = Retrieved(seeds=(1,), arms=("closed-book", LEARNED))
+    table = given.tables(["knowledge"])["knowledge"]
+    found = table[(table["document"] == "own") & (table["objective"] == LEARNED)]
+    run = retrieved.write_run(tmp_path, given, only=("retrieval_scores",))
+    retrieved.write_table(run, "knowledge", pd.concat([table, found.assign(document="retrieved", value=0.123)]))
+    data = drawn_figures(run, "retrieval")["index-swap"].data
+    assert not (data["value"] == 0.123).any()
+    new = data.query(f"series == '{LEARNED}' and index == 'edited' and label == 'changed facts: new object'")
+    assert new["value"].item() == pytest.approx(0.85, abs=0.02)
+
+
+def test_variants_that_search_have_a_row(figures) -> None:
+    rows = {row["label"] for row in rows_of(figures["retrieval-scores"].panels[0]) if "label" in row}
+    assert {"BM25", "learned retriever", "learned retriever without warm start", "BM25 in shared words"} <= rows
+    assert not {"closed book", "right passage given"} & rows
+    assert "BM25 on the same questions: 29%" in figures["retrieval-scores"].answer[0]
+
+
+def test_learning_is_of_all_updates_and_thinned(tmp_path, figures) -> None:
+    figure = figures["retrieval-learning"]
+    assert [panel.title for panel in figure.panels][:2] == ["reader term", "retriever term"]
+    assert figure.data["update"].max() == 1000
+    given = Retrieved(seeds=(1,))
+    table = given.tables(["retrieval_learning"])["retrieval_learning"]
+    own = table[table["objective"] == LEARNED]
+    many = pd.concat([own.assign(update=own["update"] + 1000 * turn) for turn in range(10)])
+    run = retrieved.write_run(tmp_path, given, only=("knowledge",))
+    retrieved.write_table(run, "retrieval_learning", many)
+    data = drawn_figures(run, "retrieval")["retrieval-learning"].data
+    assert 100 < data[data["term"] == "reader term"]["update"].nunique() <= 122
+    assert data["update"].max() == 10_000
+
+
+def test_one_seed_is_told_as_one(tmp_path) -> None:
+    run = retrieved.write_run(tmp_path, Retrieved(seeds=(1,)), only=("knowledge",))
+    for figure in drawn_figures(run, "retrieval").values():
+        assert figure.caption.startswith("One seed; 95% intervals over facts")
+
+
+def test_numbers_that_are_undefined_are_left_out(tmp_path) -> None:
+    given = Retrieved(seeds=(1,), arms=("closed-book", "read-gold"))
+    run = retrieved.write_run(tmp_path, given, only=("knowledge",))
+    conflict = given.tables(["knowledge_conflict"])["knowledge_conflict"]
+    nothing = conflict["objective"] == "read-gold"
+    retrieved.write_table(run, "knowledge_conflict", conflict.assign(value=conflict["value"].mask(nothing)))
+    figure = drawn_figures(run, "retrieval")["conflict"]
+    assert set(figure.data["series"]) == {"closed-book"}
+    lens = given.tables(["knowledge_lens"])["knowledge_lens"]
+    retrieved.write_table(run, "knowledge_lens", lens[~lens["metric"].isin(["half", "centre"])])
+    assert drawn_figures(run, "retrieval")["evidence-depth"].answer == ["No line gains enough for a depth to be told."]
+
+
+def test_text_of_passages_is_escaped(tmp_path) -> None:
+    given = Retrieved(seeds=(1,))
+    given.hostile = HOSTILE
+    run = retrieved.write_run(tmp_path, given, only=("retrieval_examples",))
+    page = write_report(run).read_text(encoding="utf-8")
+    assert HOSTILE not in page
+    assert page.count("&lt;script&gt;alert(1)") >= 4
+
+
+def test_examples_show_passages_probabilities_and_layers(run, figures) -> None:
+    cards = figures["retrieval-examples"].payload["cards"]
+    assert [card["model"] for card in cards] == ["closed book"] * 2 + ["learned retriever"] * 2
+    last = cards[-1]
+    assert [one["prior"] for one in last["passages"]] == ["0.90", "0.07", "0.03"]
+    assert [one["text"] for one in last["passages"]][-1] == "∅"
+    assert [one["right"] for one in last["passages"][0]["layers"]] == [False, False, True, True, True]
+    assert last["passages"][0]["gold"]
+    assert not last["passages"][1]["gold"]
+    page = write_report(run).read_text(encoding="utf-8")
+    assert "ben roth works as a nurse" in page
+    assert "(holds the fact)" in page
