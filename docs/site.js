@@ -1,0 +1,1 @@
+if (location.protocol === "file:") document.documentElement.classList.add("from-disk");

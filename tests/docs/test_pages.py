@@ -1,0 +1,144 @@
+"""A site of few pages: navigation, links, references, methods and the gallery; and the pages that tell how to do it."""
+
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+pytest.importorskip("griffe", reason="the tools for the documentation are not installed")
+
+from sitebuild import bibliography, checks, findings, gallery, links, methods, pages, references  # noqa: E402
+
+SURFACE = (ROOT / "tests" / "surface.txt").read_text(encoding="utf-8")
+WRITTEN = [*sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def test_navigation_follows_the_folders():
+    nav = pages.navigation(
+        {"index.md": "# Home", "api/index.md": "# API", "api/b.md": "# B", "guides/z.md": "---\norder: 1\n---\n# Z",
+         "guides/a.md": "# A"}
+    )  # fmt: skip
+    assert nav == [{"Home": "index.md"}, {"Guides": [{"Z": "guides/z.md"}, {"A": "guides/a.md"}]},
+                   {"API": ["api/index.md", {"B": "api/b.md"}]}]  # fmt: skip
+
+
+def test_a_page_without_a_place_is_an_error():
+    with pytest.raises(ValueError, match=r"lost\.md"):
+        pages.navigation({"lost.md": "# Lost"})
+
+
+def test_links_out_of_the_site_become_names():
+    text = "See [examples](../examples), [probing](probing.md#tasks) and `[x](y)`."
+    shown = links.kept_inside(text, "notebooks.md", {"guides/probing.md"}, {"probing.md": "guides/probing.md"})
+    assert shown == "See `examples`, [probing](guides/probing.md#tasks) and `[x](y)`."
+
+
+def test_references_list_the_pages_that_cite_them():
+    entries = bibliography.read(ROOT / "references.bib")
+    page = references.page(entries, {"a.md": "So [@holm1979]."}, {"a.md": "A page"})
+    section = page.split("{#ref-holm1979}")[1].split("\n## ")[0]
+    assert "[A page](a.md)" in section
+    with pytest.raises(ValueError, match="nobody"):
+        references.page(entries, {"a.md": "[@nobody]"}, {"a.md": "A"})
+
+
+def test_every_claim_is_on_the_page_of_findings():
+    from infoflow.findings import FINDINGS
+
+    page = findings.page()
+    assert page.count("\n### ") == len(FINDINGS)
+    assert all(f"{{#{findings.anchor(id)}}}" in page for id in FINDINGS)
+
+
+def test_every_standard_measure_has_one_method_page():
+    from infoflow.studies import StudyPlan
+    from infoflow.studies._measures import _all_pairs, _all_standard, _over_training
+
+    analysis = StudyPlan().analysis
+    tables = {m.name for m in [*_all_standard(analysis), *_all_pairs(analysis), *_over_training(analysis)]}
+    written = {path.stem for path in (ROOT / "docs" / "methods").glob("*.md")}
+    assert tables - written == set()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "methods").glob("*.md")), ids=lambda path: path.stem)
+def test_a_method_page_has_all_its_parts(path):
+    page = methods.page(path.read_text(encoding="utf-8"), ROOT)
+    headings = re.findall(r"^## (.+)$", page, flags=re.MULTILINE)
+    parts = ["What is computed", "Unit, control, interval", "Traps", "Cost", "How it was checked"]
+    assert [heading for heading in headings if heading in parts] == parts
+    assert f"Table `{path.stem}`" in page
+    assert re.search(r"^\*\*.+\?\*\*$", page, flags=re.MULTILINE)
+
+
+def test_tests_are_told_by_their_names():
+    told = checks.told(ROOT / "tests", ["linear_cka"])
+    assert re.search(r"- [A-Z].*cka.* \(`representations/test_\w+\.py`\)", told)
+
+
+def test_a_script_becomes_cells():
+    script = "# %% [markdown]\n# # Title\n#\n# Text.\n\n# %%\nx = 1\nx\n"
+    assert gallery.cells(script) == [("markdown", "# Title\n\nText."), ("code", "x = 1\nx")]
+
+
+def test_outputs_become_html_that_markdown_leaves_alone():
+    import nbformat
+
+    made = gallery.notebook("# %% [markdown]\n# # T\n# %%\nf()\n")
+    html = '<div>\n\n<img alt="x" src="data:image/svg+xml;base64,AA"> $a$ [@b]</div>'
+    made.cells[1].outputs = [nbformat.v4.new_output("display_data", data={"text/html": html})]
+    text, picture = gallery.page(made, "t")
+    assert picture == "data:image/svg+xml;base64,AA"
+    assert "\n\n<img" not in text
+    assert "$" not in text
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.stem)
+def test_commands_of_the_pages_exist(path):
+    """Every `infoflow ...` line of the examples names a command and options that there are."""
+    known = set(SURFACE.split()) | {"--install-completion", "--help"}
+    blocks = re.findall(r"^```(?:sh|console)\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    for line in re.findall(r"^(?:\$ )?(?:\S+/)?infoflow (\S+.*?)(?:  #.*)?$", "\n".join(blocks), flags=re.MULTILINE):
+        assert line.split()[0] in known, line
+        assert set(re.findall(r"(?<!\S)--[\w-]+", line)) <= known, line
+
+
+def test_the_own_measure_runs_as_written(tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "extend" / "own-measure.md").read_text(encoding="utf-8")
+    measure, script = re.findall(r"^```python\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
+    (tmp_path / "norms.py").write_text(measure, encoding="utf-8")
+    (tmp_path / "try_it.py").write_text(script, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    tables = runpy.run_path("try_it.py")["tables"]
+    assert tables["state_norm"]["value"].round(3).unique().tolist() == [5.657]
+    assert (tmp_path / "norms.svg").stat().st_size > 1000
+
+
+def test_a_site_of_few_pages_builds_strictly(tmp_path):
+    """The extensions within the generator: a formula, a citation and a link from one page to another."""
+    pytest.importorskip("zensical", reason="the tools for the documentation are not installed")
+    entries = bibliography.read(ROOT / "references.bib")
+    found = {
+        "index.md": "# Home\n\nSee [background](background/a.md) and [@holm1979]: $x^2$.\n",
+        "background/a.md": "# A\n\n>>> 1 + 1\n2\n",
+    }
+    titles = {"index.md": "Home", "background/a.md": "A"}
+    pages.write(tmp_path / "docs", {**found, "references.md": references.page(entries, found, titles)})
+    settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").replace("build/docs", "docs")
+    settings = re.sub(r"^extra_(css|javascript):\n  - .*\n", "", settings, flags=re.MULTILINE)
+    settings = settings.replace("bibliography: references.bib", f"bibliography: {ROOT / 'references.bib'}")
+    (tmp_path / "mkdocs.yml").write_text(settings, encoding="utf-8")
+    command = [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", str(tmp_path / "mkdocs.yml")]
+    done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT / "tools"), "PATH": ""},
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    html = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert "<msup><mi>x</mi><mn>2</mn></msup>" in html
+    assert 'href="references.html#ref-holm1979"' in html
+    assert 'class="gp"' in (tmp_path / "site" / "background" / "a.html").read_text(encoding="utf-8")

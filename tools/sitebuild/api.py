@@ -1,0 +1,126 @@
+"""API pages, one per room, from the exports of its `__init__`; griffe reads the source, nothing is imported."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import griffe
+
+PACKAGE = "infoflow"
+HIDDEN = ("cli",)  # a room whose one name is the application
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Name:
+    """A public name, where it is exported and where it is defined."""
+
+    room: str
+    name: str
+    target: str  # dotted path of its definition
+    docstring: str
+    kind: str
+
+    @property
+    def path(self) -> str:
+        return f"{PACKAGE}.{self.room}.{self.name}"
+
+    @property
+    def home(self) -> str:
+        """The room that it is documented in: that of its definition, where it is in one."""
+        defined = self.target.split(".")[1]
+        return self.room if defined.startswith("_") else defined
+
+
+@cache
+def package(source: Path) -> griffe.Module:
+    """The package as griffe reads it."""
+    loader = griffe.GriffeLoader(search_paths=[source])
+    loaded = loader.load(PACKAGE)
+    loader.resolve_aliases()
+    assert isinstance(loaded, griffe.Module)
+    return loaded
+
+
+def rooms(source: Path) -> list[str]:
+    """The rooms that have an API page, by name."""
+    modules = package(source).modules
+    return sorted(name for name in modules if not name.startswith("_") and name not in HIDDEN)
+
+
+def public_names(source: Path, room: str) -> list[Name]:
+    """What the room's `__init__` exports as `from ._file import name as name`, in its order."""
+    module = package(source)[room]
+    return [_name(room, name, member) for name, member in module.members.items() if _is_exported(name, member)]
+
+
+def _is_exported(name: str, member: griffe.Object | griffe.Alias) -> bool:
+    if name.startswith("_") or not (member.is_alias or member.is_function or member.is_class or member.is_attribute):
+        return False
+    return not (member.is_alias and member.target_path.count(".") < 2)  # imported from elsewhere
+
+
+def _name(room: str, name: str, member: griffe.Object | griffe.Alias) -> Name:
+    target = member
+    while isinstance(target, griffe.Alias):
+        target = target.target
+    docstring = target.docstring.value if target.docstring else ""
+    return Name(room=room, name=name, target=target.path, docstring=docstring, kind=target.kind.value)
+
+
+def pages(source: Path, schemas: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Name and text of every API page. `schemas` has the documentation of constants that are table schemas."""
+    yield "index.md", _index(source)
+    for room in rooms(source):
+        yield f"{room}.md", _page(source, room, schemas)
+
+
+def _index(source: Path) -> str:
+    lines = [
+        "# API by room",
+        "",
+        "Names that are exported from a room are public; all else may change without a word. A name stands on one "
+        "page, that of the room that defines it.",
+        "",
+        "| room | holds |",
+        "|---|---|",
+    ]
+    for room in rooms(source):
+        first = _first_line(package(source)[room])
+        lines.append(f"| [`infoflow.{room}`]({room}.md) | {first} |")
+    lines += ["", "## At the top level", "", "`import infoflow` gives these names, each the same as in its room.", ""]
+    homes = {n.name: n for room in rooms(source) for n in public_names(source, room) if n.home == room}
+    for name in _top_level(source):
+        if name in homes:
+            lines.append(f"- [`infoflow.{name}`][{homes[name].path}]")
+        else:
+            lines.append(f"- [`infoflow.{name}`]({name}.md), a room")
+    return "\n".join([*lines, ""])
+
+
+def _top_level(source: Path) -> list[str]:
+    """Names that type checkers are told of in the package's own `__init__`."""
+    members = package(source).members
+    return sorted(name for name, m in members.items() if m.is_alias and m.target_path.startswith(f"{PACKAGE}."))
+
+
+def _first_line(module: griffe.Object | griffe.Alias) -> str:
+    assert module.docstring, f"{module.path} has no docstring"
+    return module.docstring.value.split("\n\n")[0].replace("\n", " ")
+
+
+def _page(source: Path, room: str, schemas: dict[str, str]) -> str:
+    module = package(source)[room]
+    names = public_names(source, room)
+    lines = [f"# infoflow.{room}", "", module.docstring.value if module.docstring else "", ""]
+    for name in names:
+        if name.home != room:
+            continue
+        if name.path in schemas:
+            lines += [f"## {name.name} {{#{name.path}}}", "", schemas[name.path], ""]
+        else:
+            lines += [f"::: {name.path}", ""]
+    if elsewhere := [name for name in names if name.home != room]:
+        links = ", ".join(f"[`{n.name}`][{PACKAGE}.{n.home}.{n.name}]" for n in elsewhere)
+        lines += [f"Also importable from here: {links}.", ""]
+    return "\n".join(lines)

@@ -1,0 +1,51 @@
+"""The findings page: every claim of the registry with its test, threshold, controls and source."""
+
+import re
+
+from .escaping import escaped
+
+
+def page() -> str:
+    from infoflow.findings import FINDINGS
+
+    groups: dict[str, list[str]] = {}
+    for finding in FINDINGS.values():
+        groups.setdefault(finding.id.split(":")[0], []).append(_section(finding))
+    lines = [
+        "# Findings",
+        "",
+        f"The {len(FINDINGS)} published claims that infoflow knows. Each is an executable check on the tables of a "
+        "run; its verdict is *holds*, *fails*, *undetermined* or *not testable here*, as [told in plain words]"
+        "(background/statistics.md). This page is written from the registry, `infoflow.findings.FINDINGS`.",
+        "",
+    ]
+    for group, sections in groups.items():
+        lines += [f"## {group.replace('_', ' ').capitalize()}", "", *sections]
+    return "\n".join(lines)
+
+
+def anchor(identifier: str) -> str:
+    return "claim-" + re.sub(r"[^a-z0-9]+", "-", identifier.lower())
+
+
+def _section(finding) -> str:
+    from infoflow.findings import Finding
+
+    lines = [f"### {finding.id} {{#{anchor(finding.id)}}}", "", escaped(finding.claim), ""]
+    if not isinstance(finding, Finding):
+        facts = [("Not tested", finding.why), ("Published", finding.published), ("Source", finding.source)]
+    else:
+        controls = "; ".join(c.name if c.decisive else f"{c.name} (for comparison only)" for c in finding.controls)
+        seeds = "1 seed" if finding.minimum_seeds == 1 else f"{finding.minimum_seeds} seeds"
+        learned = ", ".join(one.label for one in finding.learned)
+        facts = [
+            ("Test", finding.statistic),
+            ("Controls", controls or "none"),
+            ("Published", finding.published),
+            ("Needs", f"{seeds}; models that have learned their task: {learned or 'none'}"),
+            ("Source", finding.source),
+        ]
+    lines += [f"- **{name}:** {escaped(text)}" for name, text in facts]
+    if finding.tables:
+        lines.append("- **Tables:** " + ", ".join(f"`{table}`" for table in finding.tables))
+    return "\n".join([*lines, ""])

@@ -1,0 +1,150 @@
+"""Pages of methods: the written part (question, traps) around what follows from docstrings, schemas and tests."""
+
+import importlib
+import inspect
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from . import checks
+from .escaping import cell, escaped
+from .findings import anchor
+from .schemas import columns
+
+# Parts of a docstring that the API page has.
+_PARTS = re.compile(r"^(Args|Raises|Returns|Attributes|Example|Examples):\n(?:(?: .*)?\n)*", flags=re.MULTILINE)
+_NUMBERS = ("value", "low", "high", "baseline", "count")
+
+
+def front(text: str) -> dict[str, list[str]]:
+    """The front matter: lists of words by name.
+
+    Raises:
+        ValueError: The page has none.
+    """
+    if not (found := re.match(r"---\n(.*?)\n---\n", text, flags=re.DOTALL)):
+        raise ValueError(f"A page of a method has no front matter: {text[:60]!r}")
+    pairs = (line.split(":", 1) for line in found[1].splitlines())
+    return {name.strip(): value.replace(",", " ").split() for name, value in pairs}
+
+
+def page(text: str, root: Path) -> str:
+    """The whole page of a method from its written part."""
+    about = front(text)
+    measures = [_object(path) for path in about["measures"]]
+    intro, mark, rest = text.partition("\n## Traps\n")
+    if not mark:
+        raise ValueError(f"The page of {about['measures'][0]} has no section ## Traps.")
+    used = [_object(path) for path in about.get("functions", [])]
+    costs = json.loads((root / "docs" / "methods" / "costs.json").read_text(encoding="utf-8"))
+    names = [_name(path) for path in (*about["measures"], *about.get("functions", []))]
+    parts = [
+        intro.rstrip(),
+        "\n## What is computed\n",
+        *(_docstring(item, path) for item, path in zip(measures, about["measures"], strict=True)),
+        *(_docstring(item, path) for item, path in zip(used, about.get("functions", []), strict=True)),
+        "\n## Unit, control, interval\n",
+        _numbers(measures[0].table),
+        "\n## Traps\n",
+        rest.strip(),
+        "\n## Cost\n",
+        _cost(costs, measures),
+        _picture(about),
+        "\n## How it was checked\n",
+        checks.told(root / "tests", names),
+        _claims(measures[0].table.name),
+    ]
+    return "\n".join(part for part in parts if part) + "\n"
+
+
+def _object(path: str) -> Any:
+    room, name = path.split(".")
+    return getattr(importlib.import_module(f"infoflow.{room}"), name)
+
+
+def _name(path: str) -> str:
+    return path.split(".")[1]
+
+
+def _docstring(item: Any, path: str) -> str:
+    """The docstring without its parts for callers, under a line that names and links it."""
+    text = _PARTS.sub("", inspect.cleandoc(inspect.getdoc(item) or "") + "\n")
+    kind = "Measure" if inspect.isclass(item) else "Function"
+    return f"{kind} [`{path}`][infoflow.{path}]:\n\n{_fenced_examples(text).strip()}\n"
+
+
+def _fenced_examples(text: str) -> str:
+    """Lists need an empty line before them where a docstring has none."""
+    return re.sub(r"(?<=[^\n])\n(- )", r"\n\n\1", text, count=1)
+
+
+def _numbers(schema: Any) -> str:
+    """What value, control and interval are, then all columns, folded."""
+    by_name = {column.name: column for column in schema.columns}
+    lines = [f"Table `{schema.name}`, version {schema.version}: {escaped(schema.description)}", ""]
+    shown = [by_name[name] for name in _NUMBERS if name in by_name]
+    if shown:
+        lines += ["| column | unit | meaning |", "|---|---|---|"]
+        lines += [f"| `{c.name}` | {cell(c.unit) or '–'} | {cell(c.description)} |" for c in shown] + [""]
+    if "low" not in by_name:
+        lines += ["No column of this table has an interval: it describes, and decides nothing by itself.", ""]
+    folded = "\n".join(f"    {line}" if line else "" for line in columns(schema).splitlines())
+    return "\n".join([*lines, '??? note "All columns"', "", folded, ""])
+
+
+def _cost(costs: dict[str, Any], measures: list[Any]) -> str:
+    """Seconds of the measure beside one bare pass, as measured."""
+    names = list(dict.fromkeys(measure.__name__ for measure in measures))
+    known = [(name, costs["measures"][name]) for name in names if name in costs["measures"]]
+    if not known:
+        return f"Not measured on the reference model: {costs['missing'].get(names[0], 'it takes other input')}.\n"
+    lines = [
+        f"CPU seconds on one thread, {costs['model']}, {costs['corpus']}; a bare pass over the same sentences took "
+        f"{costs['bare']:.1f} s.",
+        "",
+        "| measure | seconds | bare passes |",
+        "|---|---|---|",
+        *(f"| `{name}` | {seconds:.1f} | {seconds / costs['bare']:.1f} |" for name, seconds in known),
+        "",
+        f"Measured with infoflow {costs['version']} by `tools/sitebuild/costs.py`; another machine has other seconds, "
+        "while the ratio carries over better.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _picture(about: dict[str, list[str]]) -> str:
+    if not (gallery := about.get("gallery")):
+        return ""
+    return f"\n## Figure\n\nDrawn and explained in the gallery: [{gallery[0]}](../gallery/{gallery[0]}.md).\n"
+
+
+def _claims(table: str) -> str:
+    """The claims that read the table."""
+    found = list(_reading(table))
+    return "\n## Claims that read it\n\n" + "\n".join(found) + "\n" if found else ""
+
+
+def _reading(table: str) -> Iterator[str]:
+    from infoflow.findings import FINDINGS
+
+    for finding in FINDINGS.values():
+        if table in finding.tables:
+            yield f"- [{finding.id}](../findings.md#{anchor(finding.id)}): {escaped(finding.claim)}"
+
+
+def index(found: dict[str, str]) -> str:
+    """The list of methods, with the question of each."""
+    lines = ["# Methods", "", "One page for each measure of `infoflow analyze`, `compare` and studies: "]
+    lines[-1] += "the question, what is computed, unit and control, traps, cost, and how it was checked."
+    own = {path: text for path, text in found.items() if path.startswith("methods/")}
+    for order, name in (("10", "Layers"), ("20", "Heads"), ("30", "Over training")):
+        lines += ["", f"## {name}", "", "| table | question |", "|---|---|"]
+        for path, text in sorted(own.items()):
+            if f"\norder: {order}\n" in text[: text.index("\n---\n")]:
+                question = re.search(r"^\*\*(.+)\*\*$", text, flags=re.MULTILINE)
+                assert question, f"{path} has no question in bold"
+                lines.append(f"| [`{Path(path).stem}`]({Path(path).name}) | {question[1]} |")
+    lines += ["", "Probing, tuning, pruning, transplanting and loss change allocation have guides of their own."]
+    return "\n".join([*lines, ""])
