@@ -16,7 +16,7 @@ MISTAKES = {
     "unknown display": (["study", "--log=loud"], '"rich", "plain", "json"'),
     "no plan": (
         ["study", "nothing.toml"],
-        "neither a TOML file nor a preset (quick, laptop, paper, replicate, zoo, architectures, adaptation)",
+        "neither a TOML file nor a preset (quick, laptop, paper, replicate, zoo, architectures, adaptation, retrieval)",
     ),
     "broken plan": (["study", "broken.toml"], "is not valid TOML"),
     "unknown setting": (["study", "unknown.toml"], "The plan has no setting training.updatess"),

@@ -18,3 +18,14 @@ def test_too_many_heads_to_keep_is_the_users_mistake(infoflow, masked_lm):
     answer = infoflow("prune", masked_lm, "--keep=99", "--corpus=grammar:60", "--out=small")
     assert answer.code == 2
     assert "number of heads, 4" in answer.err
+
+
+def test_a_share_of_the_heads_may_be_kept(infoflow, masked_lm, tmp_path):
+    command = ["prune", masked_lm, "--keep=50%", "--corpus=grammar:60", "--sentences=40", "--out=small"]
+    answer = infoflow(*command, "--masked=zeros")
+    assert answer.code == 0, answer.err
+    assert sum(one.num_heads for one in load_model(tmp_path / "small").anatomy.attentions()) == 2
+    assert "Masked model: zeros" in answer.out
+    assert sum(one.num_heads for one in load_model(tmp_path / "zeros").anatomy.attentions()) == 4
+    refused = infoflow("prune", masked_lm, "--keep=150%", "--corpus=grammar:60", "--out=small")
+    assert refused.err.startswith("--keep must be a whole number")

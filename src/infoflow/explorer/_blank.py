@@ -1,0 +1,66 @@
+"""Words for a blank, or for the end of a text, by layer."""
+
+from dataclasses import replace
+from typing import Any
+
+from infoflow.foundation import UserError
+from infoflow.heads import ReadSentence, read_tokens
+
+from ._lens import lens_rows
+from ._reading import Reading, Subject
+
+BLANK = "___"
+
+
+def with_mask(subject: Subject, text: str) -> str:
+    """The text with the model's own mask in place of each blank.
+
+    Raises:
+        UserError: A masked language model is given no blank, or has no mask.
+    """
+    model = subject.model
+    if model.task != "masked-lm":
+        if BLANK in text:
+            raise UserError(
+                f"{model.name} continues a text and sees nothing behind a blank. Leave {BLANK} out, end there."
+            )
+        return text
+    mask = model.require_tokenizer().mask_token
+    if mask is None:
+        raise UserError(f"The tokenizer of {model.name} has no mask, so no blank can be written.")
+    if BLANK not in text and mask not in text:
+        raise UserError(f"Write {BLANK} where a word is to be filled in.")
+    return text.replace(BLANK, mask)
+
+
+def read_blank(subject: Subject, text: str, translation: str | None, longest: int) -> ReadSentence:
+    """The tokens of a text with a blank; of a translation that is to be continued, all of it is read.
+
+    Raises:
+        UserError: See `with_mask` and `read_tokens`.
+    """
+    model = subject.model
+    if model.task == "encoder":
+        raise UserError(f"{model.name} has no language-model head, so it can fill nothing in.")
+    if model.task != "seq2seq":
+        return read_tokens(model, with_mask(subject, text), None, longest)
+    sentence = read_tokens(model, text, translation or ".", longest)
+    if translation:
+        return sentence
+    stack = model.anatomy.predicts.name  # nothing is written yet: the start alone
+    return replace(sentence, tokens=sentence.tokens | {stack: sentence.tokens[stack][:1]}, translation="")
+
+
+def blank_positions(reading: Reading) -> list[int]:
+    """Where words are asked for: the masks of a masked language model, else the last token that is not special."""
+    model, tokens = reading.subject.model, reading.sentence.tokens[reading.subject.model.anatomy.predicts.name]
+    if model.task == "masked-lm":
+        mask = model.require_tokenizer().mask_token_id
+        return [place for place, token in enumerate(tokens) if token.id == mask]
+    written = [place for place, token in enumerate(tokens) if not token.special]
+    return [written[-1] if written else 0]
+
+
+def filled(reading: Reading) -> dict[str, Any]:
+    """Candidates of each blank by layer, as `lens_rows`."""
+    return lens_rows(reading, blank_positions(reading))

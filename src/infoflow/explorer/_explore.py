@@ -1,0 +1,233 @@
+"""Models that are explored on a page of this computer."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+import threading
+import webbrowser
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from infoflow.foundation import UserError, missing_extra
+from infoflow.models import Model, load_model
+
+from ._answers import Answers
+from ._asked import MOST_CHARACTERS
+from ._examples import examples
+from ._reading import Subject
+from ._readings import Readings
+from ._worker import Worker
+
+if TYPE_CHECKING:
+    import uvicorn
+
+LONGEST = 128
+_LOOPBACK = "127.0.0.1"
+_MOST_MODELS = 2
+_FILLS = {"masked-lm": "Fill in ___", "causal-lm": "What comes next?", "seq2seq": "What comes next?"}
+
+
+class Explorer:
+    """A page on which models are explored: `.address` opens it, `.stop()` ends it."""
+
+    def __init__(
+        self,
+        models: Sequence[Model],
+        *,
+        sentence: str = "",
+        translation: str = "",
+        port: int = 0,
+        longest: int = LONGEST,
+        host: str = "",
+        command: str = "infoflow explore MODEL",
+    ) -> None:
+        if not find_spec("starlette") or not find_spec("uvicorn"):
+            raise missing_extra("The live explorer", "starlette and uvicorn", "explore")
+        _check(models, longest)
+        from infoflow.report import explorer_page
+
+        from ._routes import Routes
+        from ._safety import Guard, new_token
+
+        self.models, self._sentence, self._translation = tuple(models), sentence, translation
+        self._subjects = [Subject(number, model) for number, model in enumerate(models)]
+        self._socket = _bound(host or _LOOPBACK, port)
+        self.port: int = self._socket.getsockname()[1]
+        token = new_token()
+        self.address = f"http://{host or _LOOPBACK}:{self.port}/?token={token}"
+        self._worker = Worker()
+        answers = Answers(Readings(self._subjects, longest))
+        page = explorer_page([_facts(model) for model in models], _start(models, sentence, translation, command))
+        routes = Routes(answers, self._worker, page)
+        self.app = Guard(routes.app(), token, self.port, (host,) if host else ())
+        self._server = _server(self.app)
+        self._thread: threading.Thread | None = None
+
+    def serve(self) -> None:
+        """Serve until Ctrl-C."""
+        with _interrupts(self._server):
+            self._run()
+
+    def start(self) -> "Explorer":
+        """Serve in a thread of its own, until `stop` or the end of Python."""
+        self._thread = threading.Thread(target=self._run, name="infoflow-explorer-server", daemon=True)
+        self._thread.start()
+        return self
+
+    def open(self) -> None:
+        """Open the page in a browser."""
+        webbrowser.open(self.address)
+
+    def stop(self) -> None:
+        """End the server; what is being computed ends first."""
+        self._server.should_exit = True
+        if self._thread is not None:
+            self._thread.join(10)
+        self._close()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._server.serve(sockets=[self._socket]))
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        self._worker.stop()
+        self._worker.join(10)
+        self._socket.close()
+
+    def __repr__(self) -> str:
+        return f"Explorer({', '.join(model.name for model in self.models)}): {self.address}"
+
+    def _repr_html_(self) -> str:
+        from markupsafe import Markup
+
+        from infoflow.report import view
+
+        link = Markup('<p>Live explorer of {}: <a href="{}" target="_blank" rel="noopener">open it</a></p>').format(
+            ", ".join(model.name for model in self.models), self.address
+        )
+        sentence = self._sentence or examples(self.models[0])[0]
+        return str(link) + view(self.models[0], sentence, self._translation or None, mixing=False)._repr_html_()
+
+
+def explore(
+    *models: Model | Path | str,
+    sentence: str = "",
+    translation: str = "",
+    port: int = 0,
+    longest: int = LONGEST,
+) -> Explorer:
+    """Start a page on which one model, or two side by side, can be explored: it runs until `.stop()`.
+
+    Type a sentence and see all heads, one head, queries and keys, the flow through the layers, what each layer would
+    predict, where a prediction comes from, and what changes when a token, a head or a layer is taken away. It needs the
+    extra `[explore]`. The page is served to this computer alone, to whoever has the address with its token; the models
+    must not be used for anything else meanwhile.
+
+    Args:
+        models: From `load_model`, or what it takes: folders or names. One or two.
+        sentence: What the page opens with.
+        translation: What the decoder of an encoder–decoder model reads then; by default the model's own.
+        port: A fixed port; 0 takes a free one.
+        longest: Tokens of a sentence at most.
+
+    Returns:
+        Its `address` opens the page; in a notebook it shows the first sentence too.
+
+    Raises:
+        UserError: The extra is not installed, there are more than two models, or one has no attention.
+    """
+    loaded = [model if isinstance(model, Model) else load_model(model) for model in models]
+    explorer = Explorer(loaded, sentence=sentence, translation=translation, port=port, longest=longest)
+    return explorer.start()
+
+
+def _check(models: Sequence[Model], longest: int) -> None:
+    if not 1 <= len(models) <= _MOST_MODELS:
+        raise UserError(f"The explorer shows one model, or two side by side. Got {len(models)}.")
+    if longest < 2:
+        raise UserError(f"--longest is the number of tokens at most, 2 or more. Got {longest}.")
+    for model in models:
+        if lacking := model.anatomy.lacks():
+            raise UserError(f"{model.name} attends to nothing: {lacking}.")
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    if not 0 <= port < 65536:
+        raise UserError(f"--port is a number in 0..65535; 0 takes a free one. Got {port}.")
+    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host, port))
+    except OSError as error:
+        made.close()
+        where = f"port {port} of {host}" if port else host
+        raise UserError(f"The explorer cannot listen at {where}: {error.strerror}. Give another --port.") from error
+    return made
+
+
+def _server(app: Any) -> "uvicorn.Server":
+    import uvicorn
+
+    config = uvicorn.Config(
+        app,
+        log_config=None,  # addresses hold the token, and texts are nobody's business
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        ws="none",
+        timeout_graceful_shutdown=1,
+        h11_max_incomplete_event_size=32_768,
+    )
+
+    class Server(uvicorn.Server):
+        """Signals are the caller's."""
+
+        @contextlib.contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            yield
+
+    return Server(config)
+
+
+@contextlib.contextmanager
+def _interrupts(server: "uvicorn.Server") -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the server in order; a second one at once."""
+
+    def end(number: int, frame: Any) -> None:
+        server.force_exit = server.should_exit
+        server.should_exit = True
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _facts(model: Model) -> dict[str, Any]:
+    return {
+        "name": model.name,
+        "task": model.task,
+        "stacks": len(model.anatomy.stacks),
+        "predicts": model.task != "encoder",
+        "readable": model.tokenizer is not None,
+    }
+
+
+def _start(models: Sequence[Model], sentence: str, translation: str, command: str) -> dict[str, Any]:
+    fills = list(dict.fromkeys(_FILLS[model.task] for model in models if model.task in _FILLS))
+    return {
+        "text": sentence,
+        "translation": translation,
+        "translates": any(len(model.anatomy.stacks) > 1 for model in models),
+        "fills": " / ".join(fills),
+        "examples": examples(models[0]),
+        "command": command,
+        "most_characters": MOST_CHARACTERS,
+    }

@@ -1,0 +1,198 @@
+"""One forward pass of one sentence, with or without a change: everything that the page shows follows from it."""
+
+# T token, D width, V vocabulary
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from infoflow.foundation import UserError, digest
+from infoflow.heads import (
+    AttentionWatch,
+    Place,
+    ReadSentence,
+    SentenceAttention,
+    alti_contributions,
+    quantise,
+    sentence_inputs,
+)
+from infoflow.models import AttentionCall, Model, Readout, readout, tap
+
+from ._change import Change, changed
+
+_MOST_LOGITS = 1 << 22  # numbers that are kept with a reading; more are made again from its last states
+
+
+class Subject:
+    """One of the models that are explored, by its number on the page."""
+
+    def __init__(self, number: int, model: Model) -> None:
+        self.number, self.model = number, model
+        self._read: Readout | None = None
+        self._reason = ""
+
+    @property
+    def readout(self) -> Readout:
+        """The head as a function of a state; made once.
+
+        Raises:
+            UserError: There is none.
+        """
+        if self._reason:
+            raise UserError(self._reason)
+        if self._read is None:
+            try:
+                self._read = readout(self.model)
+            except UserError as error:
+                self._reason = str(error)
+                raise
+        return self._read
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class Reading:
+    """A sentence as a model read it."""
+
+    key: str
+    subject: Subject
+    change: Change
+    seen: SentenceAttention
+    states: dict[str, Float[Tensor, "_ _ _"]]
+    """By stack: layer with the embeddings, token, width."""
+    logits: Float[Tensor, "token vocabulary"] | None
+    """Of the stack that predicts; None where the model has no head, or where they are too many to keep. Once they were
+    asked for (`log_shares`) less what makes their shares sum to 1."""
+    normalised: bool = False
+    maps: dict[Place, UInt8[np.ndarray, "_ _"]] | None = None
+    """ALTI's, once they were asked for; empty where the model does not allow them."""
+
+    @property
+    def sentence(self) -> ReadSentence:
+        return self.seen.sentence
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        return sentence_inputs(self.subject.model, self.sentence)
+
+    @property
+    def log_shares(self) -> Float[Tensor, "token vocabulary"]:
+        """Logarithms of the predicted shares, in nats, at every token of the stack that predicts.
+
+        Raises:
+            UserError: The model has no head.
+        """
+        if self.logits is not None and self.normalised:
+            return self.logits
+        found = self.logits
+        with torch.no_grad():
+            if found is None:
+                found = self.subject.readout(self.states[self.subject.model.anatomy.predicts.name][-1])
+            shares = found.float().log_softmax(-1)
+        if self.logits is not None:
+            self.logits, self.normalised = shares, True
+        return shares
+
+    @property
+    def has_head(self) -> bool:
+        return self.subject.model.task != "encoder"
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of its arrays."""
+        tensors = [*self.states.values(), *([] if self.logits is None else [self.logits])]
+        layers = [layer for kind in self.seen.kinds for layer in kind.layers]
+        arrays = [array for one in layers for array in (one.weights, one.value_norms, one.query, one.key)]
+        return sum(one.nbytes for one in [*tensors, *arrays, *(self.maps or {}).values()])
+
+
+def reading_key(model: Model, sentence: ReadSentence, change: Change, number: int = 0) -> str:
+    """Names what was computed: the model's number, its ids, the change."""
+    ids = {stack: [token.id for token in tokens] for stack, tokens in sentence.tokens.items()}
+    parts = [sorted(change.hide), sorted(change.heads), sorted(change.layers), change.mode]
+    return digest({"model": number, "name": model.name, "ids": ids, "text": sentence.text, "change": parts})
+
+
+def read(subject: Subject, sentence: ReadSentence, change: Change) -> Reading:
+    """One pass: all heads, states and logits.
+
+    Raises:
+        UserError: The change does not fit the sentence or the model.
+    """
+    model = subject.model
+    change.check(model, sentence)
+    watch = AttentionWatch(model, sentence)
+    with torch.no_grad(), changed(model, change), tap(model, hidden=True, on_attention=watch) as passed:
+        output = model.module(**sentence_inputs(model, sentence))
+    logits = None if model.task == "encoder" else token_logits(output)[0]
+    return Reading(
+        key=reading_key(model, sentence, change, subject.number),
+        subject=subject,
+        change=change,
+        seen=watch.seen({}),
+        states={stack: torch.stack([state[0] for state in layers]) for stack, layers in passed.hidden.items()},
+        logits=logits if logits is not None and logits.numel() <= _MOST_LOGITS else None,
+    )
+
+
+def token_logits(output: Any) -> Tensor:
+    """Logits of tokens in what a model with a head returns."""
+    # Models for pretraining predict sentence order too and name their token logits differently.
+    return output.logits if getattr(output, "logits", None) is not None else output.prediction_logits
+
+
+def add_maps(reading: Reading) -> Mapping[Place, UInt8[np.ndarray, "_ _"]]:
+    """ALTI's maps of a reading, made when they are first asked for.
+
+    A closed head gives nothing (mode "zero"), a closed layer leaves every token as it is. Empty where the model, or
+    the mode "mean", does not allow them.
+    """
+    if reading.maps is not None:
+        return reading.maps
+    reading.maps = {}
+    if reading.change.mode == "zero" or not reading.change.heads:
+        try:
+            reading.maps = _maps(reading)
+        except UserError:
+            return {}
+        kinds = tuple(
+            replace(
+                kind,
+                layers=tuple(
+                    replace(layer, mixing=reading.maps.get((kind.stack, kind.kind, layer.layer)))
+                    for layer in kind.layers
+                ),
+            )
+            for kind in reading.seen.kinds
+        )
+        reading.seen = replace(reading.seen, kinds=kinds)
+    return reading.maps
+
+
+def _maps(reading: Reading) -> dict[Place, np.ndarray]:
+    model, change = reading.subject.model, reading.change
+    # Weights of 0 in place of outputs of 0: the same states, and ALTI, which reads weights, knows of them.
+    closed: dict[Place, list[int]] = {}
+    for stack, kind, layer, head in change.heads:
+        closed.setdefault((stack, kind, layer), []).append(head)
+
+    def close(call: AttentionCall) -> AttentionCall | None:
+        heads = closed.get((call.stack, call.kind, call.layer))
+        if heads is None:
+            return None
+        weights = call.weights.clone()
+        weights[:, heads] = 0
+        return call.edited(weights=weights)
+
+    without_heads = replace(change, heads=())
+    with changed(model, without_heads), tap(model, on_attention=close if closed else None):
+        (found,) = alti_contributions(model, reading.inputs)
+    for stack, kind, layer in found:
+        if (stack, layer) in change.layers:
+            own = found[stack, kind, layer]
+            found[stack, kind, layer] = torch.eye(len(own)) if kind == "self" else torch.zeros_like(own)
+    return {place: quantise(shares.float().cpu().numpy()) for place, shares in found.items()}

@@ -1,0 +1,85 @@
+"""Which tokens and heads a prediction comes from."""
+
+from typing import Any
+
+from torch import Tensor
+
+from infoflow.foundation import UserError
+from infoflow.heads import SentenceRelevance, sentence_relevance, token_name
+
+from ._change import changed
+from ._reading import Reading, token_logits
+
+METHODS = ("gradient-x-input", "cp-lrp", "attn-lrp", "voita", "chefer", "alti", "rollout")
+_DIFFERENCES = ("gradient-x-input", "cp-lrp", "attn-lrp", "chefer")  # of two logits: methods that take a number
+
+
+def default_method(reading: Reading) -> str:
+    """Gradient times input where there is a logit to explain, else ALTI."""
+    return "gradient-x-input" if reading.has_head else "alti"
+
+
+def prediction_relevance(
+    reading: Reading, position: int, target: int | None, against: int | None, method: str | None
+) -> dict[str, Any]:
+    """Relevance of tokens by stack and of heads for one prediction, or for the difference of two logits.
+
+    Args:
+        position: Along the stack that predicts.
+        target: The token whose logit is explained; None for the likeliest.
+        against: A second token: then $z_\\text{target} - z_\\text{against}$ is explained.
+
+    Raises:
+        UserError: The method does not hold for the model, or there is no such token.
+    """
+    method = method or default_method(reading)
+    if method not in METHODS:
+        raise UserError(f"method must be one of {', '.join(METHODS)}.")
+    forward = method in ("alti", "rollout")
+    chosen = None if forward else _target(reading, position, target)
+    options: dict[str, Any] = {}
+    if against is not None and not forward:
+        if method not in _DIFFERENCES:
+            raise UserError(f"Differences of two tokens are explained by {', '.join(_DIFFERENCES)}.")
+        second = _target(reading, position, against)
+        options["output"] = lambda output: _difference(output, chosen, second)
+    with changed(reading.subject.model, reading.change):
+        found = sentence_relevance(reading.subject.model, reading.inputs, method, position, chosen, **options)
+    told = _told(found)
+    named = {} if chosen is None else {"target": chosen, "target_name": token_name(reading.subject.model, chosen)}
+    if options:
+        named |= {"against": against, "against_name": token_name(reading.subject.model, int(against or 0))}
+    return {"method": method, "position": position, "signed": method not in ("voita", *_SHARES)} | named | told
+
+
+_SHARES = ("alti", "rollout")
+
+
+def _target(reading: Reading, position: int, target: int | None) -> int:
+    logits = reading.log_shares
+    if not 0 <= position < len(logits):
+        raise UserError(f"position must lie in 0..{len(logits) - 1}.")
+    if target is None:
+        return int(logits[position].argmax())
+    if not 0 <= target < logits.shape[1]:
+        raise UserError(f"A target is a token id in 0..{logits.shape[1] - 1}.")
+    return target
+
+
+def _difference(output: Any, target: int | None, against: int) -> Tensor:
+    logits = token_logits(output)
+    return logits[..., target] - logits[..., against]
+
+
+def _told(found: SentenceRelevance) -> dict[str, Any]:
+    return {
+        "tokens": {stack: _numbers(values[0]) for stack, values in found.tokens.items()},
+        "heads": [
+            {"stack": stack, "kind": kind, "layer": layer, "heads": _numbers(values[0])}
+            for (stack, kind, layer), values in found.heads.items()
+        ],
+    }
+
+
+def _numbers(values: Tensor) -> list[float]:
+    return [float(f"{value:.5g}") for value in values.detach().double().cpu().tolist()]

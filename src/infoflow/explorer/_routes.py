@@ -1,0 +1,130 @@
+"""The explorer's addresses."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from itertools import count
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from infoflow.foundation import UserError, showable
+
+from ._answers import Answers
+from ._asked import Asked, BadRequest, asked
+from ._readings import Forgotten
+from ._safety import TooLong, too_long
+from ._saved import saved_page
+from ._worker import Busy, Replaced, Stopped, Worker
+
+_END = object()
+
+
+class Routes:
+    """Turns requests into work for the worker, and its results into answers."""
+
+    def __init__(self, answers: Answers, worker: Worker, page: tuple[str, str]) -> None:
+        self._answers, self._worker = answers, worker
+        self._page, self._policy = page
+        self._streams = count()
+
+    def app(self) -> Starlette:
+        return Starlette(
+            routes=[
+                Route("/", self.page, methods=["GET"]),
+                Route("/api/read", partial(self.ask, "read"), methods=["POST"]),
+                Route("/api/change", partial(self.ask, "change"), methods=["POST"]),
+                Route("/api/blank", partial(self.ask, "blank"), methods=["POST"]),
+                Route("/api/save", self.save, methods=["GET"]),
+            ]
+        )
+
+    async def page(self, request: Request) -> Response:
+        return Response(self._page, media_type="text/html", headers={"content-security-policy": self._policy})
+
+    async def ask(self, kind: str, request: Request) -> Response:
+        try:
+            question = asked(json.loads(await request.body()))
+        except TooLong:
+            return too_long()
+        except (ValueError, RecursionError):
+            return _error(400, "A question is JSON.")
+        except BadRequest as error:
+            return _error(400, str(error))
+        except ClientDisconnect:
+            return Response(status_code=400)
+        if question.sweep or "influence" in question.want:
+            return await self._lines(question)
+        slot = (question.page, kind, question.model, question.want)
+        return await self._answered(slot, partial(self._work, kind, question))
+
+    def _work(self, kind: str, question: Asked) -> Response:
+        if kind == "blank":
+            return JSONResponse(self._answers.blank(question))
+        answer = self._answers.read(question) if kind == "read" else self._answers.change(question)
+        return Response(answer, media_type="application/octet-stream")
+
+    async def save(self, request: Request) -> Response:
+        keys = request.query_params.getlist("key")[:2]
+        state = request.query_params.get("state", "")[:4000]
+        suffix = "1" if request.query_params.get("suffix") == "1" else ""
+        work = partial(self._file, keys[0] if keys else "", request.query_params.get("changed", ""), state, suffix)
+        return await self._answered(("save", next(self._streams)), work)
+
+    def _file(self, key: str, changed: str, state: str, suffix: str) -> Response:
+        name, page = saved_page(self._answers, key[:80], changed[:80], state, suffix)
+        return Response(page, media_type="text/html", headers={"content-disposition": f'attachment; filename="{name}"'})
+
+    async def _answered(self, slot: tuple[Any, ...], work: Callable[[], Response]) -> Response:
+        try:
+            return await self._worker.do(slot, work)
+        except Exception as error:
+            return _failed(error)
+
+    async def _lines(self, question: Asked) -> Response:
+        """Lines of JSON, each sent when it is ready; between two of them others are served, and a closed connection
+        ends the work."""
+        slot = (question.page, "lines", question.sweep)
+        parts = self._answers.lines(question)
+
+        def following() -> Any:
+            return next(parts, _END)
+
+        try:
+            first = await self._worker.do(slot, following)
+        except Exception as error:
+            return _failed(error)
+        return StreamingResponse(self._each(slot, first, following), media_type="application/x-ndjson")
+
+    async def _each(self, slot: tuple[Any, ...], part: Any, following: Callable[[], Any]) -> AsyncIterator[bytes]:
+        while part is not _END:
+            for row in part:
+                yield json.dumps(row, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+            try:
+                part = await self._worker.do(slot, following, patient=True)
+            except Exception as error:
+                told = bytes(_failed(error).body).decode()
+                yield told.encode() + b"\n"
+                return
+
+
+def _failed(error: Exception) -> Response:
+    if isinstance(error, UserError):
+        return _error(422, showable(str(error)))
+    if isinstance(error, Replaced):
+        return _error(409, "A newer question replaced this one.")
+    if isinstance(error, Busy):
+        return _error(429, "The models are busy: try again.")
+    if isinstance(error, Forgotten):
+        return _error(404, "This sentence is not known here any more. It is read again.")
+    if isinstance(error, Stopped):
+        return _error(503, "The explorer stops.")
+    # Never a traceback, which would hold the text; its kind says enough to report it.
+    return _error(500, f"This failed ({type(error).__name__}). Choose something else, or start the explorer again.")
+
+
+def _error(status: int, message: str) -> Response:
+    return JSONResponse({"error": message}, status)

@@ -1,0 +1,53 @@
+"""A tiny model of each kind, and an explorer asked without a network."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+KINDS = ("masked", "causal", "translation", "grouped", "pruned")
+SENTENCE, TRANSLATION = "the old cat sees the dog", "le vieux chat voit le chien"
+
+
+@pytest.fixture(scope="session")
+def models(matched_models):
+    """By kind; weights are random and large, so that heads differ."""
+    import copy
+
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from infoflow.models import load_model, remove_heads
+
+    tokenizer = matched_models["causal-lm"].tokenizer
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    grouped = LlamaForCausalLM(
+        LlamaConfig(vocab_size=len(tokenizer), intermediate_size=32, initializer_range=0.3, **sizes)
+    )
+    masked = matched_models["masked-lm"]
+    pruned = copy.deepcopy(masked.module)
+    remove_heads(pruned, masked.anatomy, {("encoder", "self", 0): [1, 3]})
+    return {
+        "masked": masked,
+        "causal": matched_models["causal-lm"],
+        "translation": matched_models["translation"],
+        "grouped": load_model(grouped, tokenizer=tokenizer),
+        "pruned": load_model(pruned, tokenizer=masked.tokenizer),
+    }
+
+
+@pytest.fixture
+def answers(models):
+    """Makes what answers questions about some models, as the worker's thread calls it."""
+    from infoflow.explorer._answers import Answers
+    from infoflow.explorer._reading import Subject
+    from infoflow.explorer._readings import Readings
+
+    def make(*kinds, **options):
+        subjects = [Subject(number, models[kind]) for number, kind in enumerate(kinds)]
+        return Answers(Readings(subjects, 128, **options))
+
+    return make
