@@ -92,3 +92,37 @@ def test_only_an_earlier_pruned_model_is_replaced(matched_models, parallel_corpu
     for keep in (6, 4):
         prune_to(model, parallel_corpus, keep, tmp_path / "small", by="random")
     assert sum(one.num_heads for one in load_model(tmp_path / "small").anatomy.attentions()) == 4
+
+
+def test_a_translation_model_is_scored_by_bleu_with_samples_and_a_card(matched_models, parallel_corpus, tmp_path):
+    pruned = prune_to(matched_models["translation"], parallel_corpus, 20, tmp_path / "small", masked=tmp_path / "zeros")
+    assert pruned.quality["metric"].tolist() == ["loss", "bleu"]
+    bleu = pruned.quality.iloc[1]
+    assert bleu["low"] <= bleu["change"] <= bleu["high"]
+    assert len(pruned.samples) == 3
+    again = translate(load_model(tmp_path / "small"), pruned.samples["source"].tolist())
+    assert pruned.samples["after"].tolist() == again
+    card = (tmp_path / "small" / "README.md").read_text()
+    assert "20 of 24 attention heads" in card
+    assert f"{bleu['before']:.4f}" in card
+    modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "small").iterdir() if path.is_file()}
+    assert len(modes) == 1
+
+
+def test_zeros_compute_what_the_smaller_model_does_and_plain_transformers_load_them(
+    matched_models, parallel_corpus, tmp_path
+):
+    from transformers import AutoModelForMaskedLM
+
+    model = matched_models["masked-lm"]
+    pruned = prune_to(model, parallel_corpus, 4, tmp_path / "small", masked=tmp_path / "zeros")
+    assert pruned.masked == tmp_path / "zeros"
+    assert len(pruned.samples) == 0
+    plain = AutoModelForMaskedLM.from_pretrained(tmp_path / "zeros").eval()
+    ids = torch.tensor([[5, 6, 7, 8]])
+    with torch.no_grad():
+        torch.testing.assert_close(plain(ids).logits, pruned.model.module(ids).logits, atol=1e-4, rtol=1e-4)
+        assert not torch.allclose(plain(ids).logits, model.module(ids).logits, atol=1e-4)
+    assert 'from_pretrained("zeros")' in (tmp_path / "zeros" / "README.md").read_text()
+    with pytest.raises(UserError, match="folder of its own"):
+        prune_to(model, parallel_corpus, 4, tmp_path / "small", masked=tmp_path / "small")

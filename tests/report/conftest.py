@@ -1,10 +1,10 @@
 """Run folders for the report's tests; `synthetic_run` is imported inside fixtures, after the hook that checks it."""
 
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
+from chromium import chromium
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -37,29 +37,10 @@ def analysis(tmp_path_factory):
     return make_analysis(tmp_path_factory.mktemp("analysis"))
 
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-ARGUMENTS = [
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
-
-
 @pytest.fixture(scope="module")
 def browser():
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium here: apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    with (
-        sync_playwright() as playwright,
-        playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS) as chromium,
-    ):
-        yield chromium
+    with chromium() as started:
+        yield started
 
 
 @pytest.fixture

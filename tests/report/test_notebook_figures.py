@@ -13,7 +13,7 @@ from infoflow.foundation import UserError
 ROOT = Path(__file__).parents[2]
 ROOMS = {
     "adaptation", "alignment", "dynamics", "heads", "objectives", "over-training", "probing", "pruning",
-    "representations", "scale", "training", "transplant",
+    "representations", "retrieval", "scale", "training", "transplant",
 }  # fmt: skip
 
 

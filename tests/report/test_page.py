@@ -74,8 +74,8 @@ def page(html):
     return _Page(html)
 
 
-def test_summary_findings_and_questions_come_in_order(page):
-    wanted = ["top", "findings", "knows", "changes", "heads", "training", "methods"]
+def test_first_screen_questions_claims_and_methods_come_in_order(page):
+    wanted = ["top", "knows", "changes", "heads", "training", "findings", "methods"]
     assert [id for id in page.ids if id in wanted] == wanted
 
 
@@ -147,7 +147,7 @@ def test_the_policy_admits_exactly_the_page_s_scripts(page):
     code = [text for tag, attrs, text in page.scripts if tag == "script" and "type" not in attrs]
     hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in code]
     assert re.findall(r"sha256-([^']+)", policy) == hashes
-    assert len(code) == 5
+    assert len(code) == 6
 
 
 def test_the_page_is_small(html):
@@ -233,7 +233,7 @@ def test_names_from_outside_are_escaped(tmp_path):
     assert "<script>alert('x')</script>" in page.text
     assert "{{ 7 * 7 }}" in page.text
     code = [attrs for tag, attrs, _ in page.scripts if tag == "script" and "type" not in attrs]
-    assert len(code) == 5
+    assert len(code) == 6
     assert page.json_blocks("map-data")[0]["grids"][0]["label"] == EVIL
     assert all("$schema" in spec for spec in page.json_blocks("spec"))
 

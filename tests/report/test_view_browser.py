@@ -16,7 +16,7 @@ SENTENCE, TRANSLATION = "the old cat sees <script>alert(1)</script> the dog", "l
 def seen(matched_models):
     from infoflow.heads import sentence_attention
 
-    return sentence_attention(matched_models["translation"], SENTENCE, TRANSLATION)
+    return sentence_attention(matched_models["translation"], SENTENCE, TRANSLATION, guesses=True)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_a_token_under_the_pointer_shows_its_row_alone(visit, view, seen):
 
 
 def test_the_keyboard_reads_every_token_and_keeps_one(visit, view):
-    page = visit(view)
+    page = visit(view, "#;show=head")
     lines(page)
     page.locator(".token[data-side='0'][tabindex='0']").focus()
     page.keyboard.press("ArrowDown")
@@ -106,7 +106,7 @@ def test_maps_stand_side_by_side_and_name_their_strongest_weight(visit, view, se
 
 
 def test_special_tokens_can_be_hidden(visit, view, seen):
-    page = visit(view)
+    page = visit(view, "#;show=head")
     lines(page)
     source = seen.sentence.tokens["encoder"]
     assert page.locator(".token[data-side='0']").count() == len(source)
@@ -175,7 +175,7 @@ def test_the_figure_is_a_complete_svg_in_light_colours(visit, view, show):
 
 
 def test_the_address_keeps_the_state(visit, view):
-    page = visit(view)
+    page = visit(view, "#;show=head")
     lines(page)
     page.locator("[data-kind='decoder/cross']").click()
     page.locator("#layer").select_option("1")
@@ -198,16 +198,16 @@ def test_a_strange_address_does_no_harm(visit, view, address):
     assert page.locator("#view canvas").first.is_visible()
 
 
-@pytest.mark.parametrize("show", ["head", "model", "products"])
+@pytest.mark.parametrize("show", ["head", "model", "products", "flow"])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_the_page_never_scrolls_sideways(visit, view, width, show):
     page = visit(view, f"#;show={show}", width=width)
-    page.locator("#view canvas").first.wait_for()
+    page.locator("#view canvas, #view .flow .node").first.wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_dark_and_light_repaint_the_maps(visit, view):
-    page = visit(view, color_scheme="dark")
+    page = visit(view, "#;show=head", color_scheme="dark")
     lines(page)
     corner = "document.querySelector('.cells canvas').toDataURL()"
     dark = page.evaluate(corner)
@@ -219,7 +219,7 @@ def test_dark_and_light_repaint_the_maps(visit, view):
 
 def test_a_long_sentence_scrolls_and_does_not_freeze(visit, long_view, capsys):
     started = time.monotonic()
-    page = visit(long_view)
+    page = visit(long_view, "#;show=head")
     lines(page)
     opened = time.monotonic() - started
     assert page.locator(".token[data-side='0']").count() == 512
@@ -239,3 +239,117 @@ def test_a_long_sentence_scrolls_and_does_not_freeze(visit, long_view, capsys):
     with capsys.disabled():
         size = long_view.stat().st_size / 1e6
         print(f"\n512 tokens, 144 heads: {size:.0f} MB, open {opened:.2f} s, thumbnails {thumbs:.2f} s")
+
+
+def test_the_page_opens_on_all_heads(visit, view):
+    page = visit(view)
+    page.locator("table.thumbs canvas").first.wait_for()
+    assert page.locator("#views [aria-checked=true]").inner_text() == "all heads"
+
+
+def test_a_named_head_opens(visit, tmp_path):
+    """A head that looks one back is named above all heads, and a click opens it."""
+    import sys
+
+    sys.path.insert(0, str(Path(__file__).parents[1] / "heads"))
+    from test_sentence_pictures import attending, looking
+
+    from infoflow.report import write_view
+
+    seen, _ = attending(np.stack([looking([5, 2, 7, 1, 3, 0, 4, 6], 8), looking([0, *range(7)], 8)]))
+    page = visit(write_view(seen, tmp_path / "view.html"))
+    named = page.locator(".telling-heads button")
+    assert named.all_inner_texts() == ["0.1 looks at the token before (7 of 7 tokens)"]
+    named.click()
+    lines(page)
+    assert page.locator("#head").input_value() == "1"
+    assert page.locator("[data-view=flow]").is_hidden()  # there are no maps by ALTI
+
+
+def flow_node(page, level, token):
+    page.locator(".flow .node").first.wait_for()
+    return page.locator(f".node[data-level='{level}'][data-token='{token}']")
+
+
+def traced(seen, level, token):
+    """What a node of the decoder holds of its inputs and of the source's, as products of whole matrices."""
+    from infoflow.heads import restore
+
+    kinds = {(kind.stack, kind.kind): kind for kind in seen.kinds}
+
+    def maps(stack, kind):
+        return [restore(layer.mixing).astype(float) for layer in kinds[stack, kind].layers]
+
+    own, across, below = maps("decoder", "self"), maps("decoder", "cross"), maps("encoder", "self")
+    held, source = np.eye(len(own[0]))[token], np.zeros(len(below[0]))
+    for layer in reversed(range(level)):
+        source = source + held @ across[layer]
+        held = held * (1 - across[layer].sum(axis=1)) @ own[layer]
+    for mixing in reversed(below):
+        source = source @ mixing
+    return held, source
+
+
+def test_a_node_of_the_flow_shows_what_it_is_made_of(visit, view, seen):
+    page = visit(view, "#;show=flow;kind=decoder/self")
+    flow_node(page, 2, 4).click()
+    held, source = traced(seen, 2, 4)
+    told = page.locator("#told").inner_text().replace("\u2068", "").replace("\u2069", "")
+    tokens = [token.text for token in seen.sentence.tokens["decoder"]]
+    guess = seen.guesses.states[2][4]
+    assert told.startswith(f"“{tokens[4]}” after layer 1, where the model would say “{guess.text}”")
+    assert f"“{tokens[int(held.argmax())]}” {percent(held.max())}" in told
+    assert f"{percent(source.sum())} came from the source" in told
+    shown = page.locator(".flow > g:last-child text").all_text_contents()
+    assert shown == [percent(share) for share in held if share >= 0.005]
+    assert page.evaluate("location.hash").endswith("trace=2.4")
+    again = visit(view, page.evaluate("location.hash"))
+    assert flow_node(again, 2, 4).get_attribute("aria-pressed") == "true"
+
+
+def test_the_flow_draws_the_lines_from_a_share_on(visit, view, seen):
+    from infoflow.heads import restore
+
+    page = visit(view, "#;show=flow;kind=encoder/self;edges=0.1")
+    flow_node(page, 0, 0)
+    paths = page.locator(".flow path.between").evaluate_all("all => all.map(one => one.getAttribute('d')).join('')")
+    maps = [restore(layer.mixing) for layer in seen.kinds[0].layers]
+    between = sum(int((mixing[~np.eye(len(mixing), dtype=bool)] >= 0.1).sum()) for mixing in maps)
+    assert paths.count("M") == between
+    edges = page.locator("[data-name=edges]")
+    assert edges.get_attribute("aria-valuetext") == "10%"
+    edges.press("End")
+    assert "edges=0.3" in page.evaluate("location.hash")
+
+
+def test_the_keyboard_walks_through_the_flow(visit, view):
+    page = visit(view, "#;show=flow;kind=encoder/self")
+    flow_node(page, 2, 0).focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    place = "[document.activeElement.dataset.level, document.activeElement.dataset.token]"
+    assert page.evaluate(place) == ["1", "1"]
+    page.keyboard.press("Enter")
+    assert page.locator(".node[aria-pressed='true']").count() == 1
+    page.keyboard.press("Escape")
+    assert "trace" not in page.evaluate("location.hash")
+
+
+def test_the_flow_is_a_complete_svg_in_light_colours(visit, view):
+    page = visit(view, "#;show=flow", color_scheme="dark")
+    flow_node(page, 0, 0)
+    with page.expect_download() as download:
+        page.locator("#save").click()
+    text = Path(download.value.path()).read_text(encoding="utf-8")
+    assert text.startswith("<svg")
+    assert "var(--" not in text
+    assert "<script" not in text
+    assert "NaN" not in text
+
+
+def test_a_long_sentence_flows_too(visit, long_view):
+    started = time.monotonic()
+    page = visit(long_view, "#;show=flow")
+    flow_node(page, 12, 0).wait_for(timeout=20_000)
+    assert page.locator(".node").count() == 13 * 512
+    assert time.monotonic() - started < 20

@@ -8,6 +8,7 @@ from ._data import describe, get, list_all
 from ._data_index import index
 from ._doctor import doctor
 from ._dynamics import dynamics
+from ._explore import explore
 from ._fill_in import fill_in
 from ._findings import findings
 from ._heads import heads
@@ -43,7 +44,7 @@ _experiments = Group("Train and measure", sort_key=1)
 _results = Group("Results of a run", sort_key=2)
 _surroundings = Group("Data and machine", sort_key=3)
 _COMMANDS = {
-    _experiments: (study, train, tune, analyze, compare, heads, probe, fill_in, prune, over_training, view),
+    _experiments: (study, train, tune, analyze, compare, heads, probe, fill_in, prune, over_training, view, explore),
     _results: (dynamics, findings, over_scale, report, merge),
     _surroundings: (doctor, worker),
 }
@@ -51,6 +52,10 @@ _COMMANDS = {
 for _group, _functions in _COMMANDS.items():
     for _position, _function in enumerate(_functions):
         app.command(_function, group=_group, sort_key=_position, help_epilogue="")
+
+app.register_install_completion_command(
+    group=_surroundings, sort_key=9, help="Let the shell (bash, zsh, fish) complete commands and options."
+)
 
 _data = App(
     name="data", help="Built-in corpora, and what a corpus holds.", group=_surroundings, sort_key=-1, help_epilogue=""

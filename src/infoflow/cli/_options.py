@@ -23,6 +23,14 @@ def limited(name: str) -> Callable[[Any, Sequence[Token]], Any]:
     return convert
 
 
+def count_or_share(_: Any, tokens: Sequence[Token]) -> str:
+    """A converter to the text of a whole number, or of a share such as `50%`."""
+    share = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,6})?)\s*%", tokens[0].value.strip())
+    if share and float(share[1]) <= 100:
+        return f"{share[1]}%"
+    return str(limited("CountOrNone")(int, tokens))
+
+
 def _read(hint: Any, token: Token) -> Any:
     from infoflow.foundation import UserError, example_setting, read_setting
 

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from ._measuring import run_name
-from ._options import limited, names_in
+from ._options import count_or_share, limited, names_in
 from ._session import COMMON, Device, Seed, Session, TextColumn, TranslationColumn, run_folder, working
 from ._show import show, show_path, show_table
 
 if TYPE_CHECKING:
+    from infoflow.models import Anatomy
     from infoflow.pruning import Pruned
 
 
@@ -18,7 +19,7 @@ def prune(
     model: str,
     /,
     *,
-    keep: Annotated[int, Parameter(converter=limited("CountOrNone"))],
+    keep: Annotated[str, Parameter(converter=count_or_share)],
     by: Literal["importance", "confidence", "relevance", "random"] = "importance",
     kinds: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
     corpus: str = "tatoeba-en-fr",
@@ -28,6 +29,7 @@ def prune(
     tokenizer: str | None = None,
     seed: Seed = 0,
     device: Device = None,
+    masked: Path | None = None,
     out: Annotated[Path | None, Parameter(group=COMMON)] = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
@@ -35,7 +37,7 @@ def prune(
 
     Args:
         model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub.
-        keep: Heads of the whole model that are left.
+        keep: Heads of the whole model that are left: a number, or a share such as 50%.
         by: What ranks the heads.
         kinds: Kinds of attention whose heads may go: encoder-self, decoder-self, decoder-cross. Default: all.
         corpus: A file (text, .tsv, ...), two aligned files (a.en,a.fr), tatoeba-en-fr, grammar, grammar:SIZE, or
@@ -43,6 +45,8 @@ def prune(
         sentences: To read at most, chosen by hash.
         tokenizer: Folder or name. Default: the one beside the weights.
         seed: Of the random order (--by random).
+        masked: Folder for a copy of the whole model with zeros in place of the removed heads, which plain transformers
+            load.
         out: Folder for the smaller model: a new one, or one that this command wrote. Default: a folder under runs/.
     """
     with working(session):
@@ -58,18 +62,39 @@ def prune(
         read = load_corpus(corpus, text_column=text_column, translation_column=translation_column)
         options = PassOptions(corruption=trained_objective(model))
         pruned = prune_to(
-            loaded, read, keep, folder, by=by, kinds=chosen or None, sentences=sentences, seed=seed, options=options
+            loaded,
+            read,
+            _kept(keep, loaded.anatomy),
+            folder,
+            by=by,
+            kinds=chosen or None,
+            sentences=sentences,
+            seed=seed,
+            options=options,
+            masked=masked,
         )
         _show(pruned)
 
 
+def _kept(text: str, anatomy: "Anatomy") -> int:
+    """How many heads `--keep` asks for: a number, or a share of the model's, rounded to the nearest head."""
+    if text.endswith("%"):
+        return round(float(text[:-1]) / 100 * sum(one.num_heads for one in anatomy.attentions()))
+    return int(text)
+
+
 def _show(pruned: "Pruned") -> None:
-    row = pruned.quality.iloc[0]
-    change = f"{row['change']:+.4f} [{row['low']:+.4f}, {row['high']:+.4f}]"
-    show_table(
-        ["metric", "before", "after", "change [95% interval]", "sentences"],
-        [[row["metric"], f"{row['before']:.4f}", f"{row['after']:.4f}", change, f"{row['sentences']:,}"]],
-    )
+    from infoflow.corpus import printable
+
+    rows = []
+    for row in pruned.quality.to_dict("records"):
+        change = f"{row['change']:+.4f} [{row['low']:+.4f}, {row['high']:+.4f}]"
+        rows.append([row["metric"], f"{row['before']:.4f}", f"{row['after']:.4f}", change, f"{row['sentences']:,}"])
+    show_table(["metric", "before", "after", "change [95% interval]", "sentences"], rows)
+    for row in pruned.samples.to_dict("records"):
+        show(
+            "\n".join(f"{name:9} {printable(row[name])}" for name in ("source", "reference", "before", "after")) + "\n"
+        )
     rows = []
     for r in pruned.speed.to_dict("records"):
         sizes = [str(r["heads"]), f"{r['parameters']:,}", f"{r['megabytes']:.1f}"]
@@ -78,3 +103,5 @@ def _show(pruned: "Pruned") -> None:
     left = pruned.model.anatomy.attentions()
     show("Heads left: " + ", ".join(f"{a.stack} {a.kind} {a.layer}: {a.num_heads}" for a in left))
     show_path("Pruned model", pruned.folder)
+    if pruned.masked is not None:
+        show_path("Masked model", pruned.masked)

@@ -36,7 +36,7 @@ def study(
     Args:
         plan: A TOML file, or a preset: quick (one seed), laptop (three seeds), paper (Transformer-base, for a GPU),
             replicate (loss change allocation over all sentences), zoo (every objective), architectures (four families
-            of blocks).
+            of blocks), adaptation (models tuned for tasks), retrieval (readers that may look facts up).
         processes: Stages at a time on this machine. Default: one per core on a CPU, one on a GPU, none with --cluster.
         cluster: "listen" lets other machines join (infoflow worker), listen:HOST:PORT at that address; tls://HOST:PORT
             or a scheduler file runs the study on a Dask cluster.

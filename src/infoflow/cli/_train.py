@@ -51,7 +51,7 @@ def train(
     Args:
         objective: causal-lm, masked-lm, translation, spanbert, electra, bart, ... (docs/objectives.md lists all).
         plan: Where its size, data, schedule come from: a TOML file or a preset (quick, laptop, paper, replicate, zoo,
-            architectures, adaptation).
+            architectures, adaptation, retrieval).
         start: A model to train on instead of a new one: one of a study, or any Hugging Face folder or name of a class
             that fits the objective. Its tokenizer stays, the optimiser and its warm-up begin anew; the model lies in
             OUT/model. Two phases are two calls.

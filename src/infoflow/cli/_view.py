@@ -55,7 +55,8 @@ def view(
             raise UserError(
                 f"{loaded.name} attends to nothing: {lacking}. Give --words CORPUS to see neighbours of words."
             )
-        show_path("View", write_view(sentence_attention(loaded, sentence, translation, mixing=mixing), path))
+        seen = sentence_attention(loaded, sentence, translation, mixing=mixing, guesses=True)
+        show_path("View", write_view(seen, path))
 
 
 def _draw_words(model: "Model", named: str, corpus: str, path: Path) -> Path:

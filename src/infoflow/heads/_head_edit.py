@@ -10,16 +10,17 @@ from torch import Tensor
 from infoflow.models import HeadCall, Site
 
 from ._head_sets import HeadSet
-from ._replacement import Replacement
+from ._replacement import Replacement, zeros
 
 
 class HeadEdit:
-    """Replaces heads on their way into the output projections: each of V variants of the batch loses its own set.
+    """Replaces heads, by nothing unless told otherwise, on their way into the output projections: each of V variants of
+    the batch loses its own set.
 
     The model runs on the batch repeated V times (`x.repeat(V, 1)`).
     """
 
-    def __init__(self, variants: Sequence[HeadSet], replacement: Replacement) -> None:
+    def __init__(self, variants: Sequence[HeadSet], replacement: Replacement = zeros) -> None:
         self._replacement = replacement
         self._heads: dict[Site, list[tuple[int, int]]] = {}
         self._num = len(variants)

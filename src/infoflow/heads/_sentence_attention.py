@@ -2,6 +2,7 @@
 
 # H query head, G key/value head, T query token, S key token, d head width
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,8 +14,9 @@ from torch import Tensor
 from infoflow.foundation import UserError, shown_by
 from infoflow.models import Attention, AttentionCall, Model, keys_stack, model_inputs, tap
 
+from ._layer_guesses import LayerGuesses, layer_guesses
 from ._quantised import quantise
-from ._relevance import alti_contributions
+from ._relevance import Place, alti_contributions
 from ._sentence_tokens import ReadSentence, Text, read_tokens
 from ._value_weighted import output_weight, value_norms
 
@@ -58,6 +60,7 @@ class SentenceAttention:
     task: str
     sentence: ReadSentence
     kinds: tuple[AttentionOfKind, ...]
+    guesses: LayerGuesses | None = None  # None: not asked for, or the model predicts nothing
 
     _repr_html_ = shown_by("infoflow.report", "attention_shown")
 
@@ -68,7 +71,13 @@ class SentenceAttention:
 
 
 def sentence_attention(
-    model: Model, sentence: Text, translation: Text | None = None, *, longest: int | None = 512, mixing: bool = True
+    model: Model,
+    sentence: Text,
+    translation: Text | None = None,
+    *,
+    longest: int | None = 512,
+    mixing: bool = True,
+    guesses: bool = False,
 ) -> SentenceAttention:
     """Run one sentence and keep what each head does with it.
 
@@ -79,47 +88,59 @@ def sentence_attention(
         longest: Tokens at most on either side; None for no limit but the model's.
         mixing: Also ALTI's maps. Their time grows with the square of the length: on BERT-base 0.2 s of CPU time for 16
             tokens and 3 s for 128, measured, so some 45 s for 512.
+        guesses: Also the token that each layer would predict at each place, by the logit lens.
 
     Raises:
         UserError: The sentence is empty or too long, or the model cannot read it (see `read_tokens`).
     """
     read = read_tokens(model, sentence, translation, longest)
-    seen: dict[tuple[str, str], dict[int, LayerAttention]] = {}
-    attentions = {(one.stack, one.kind, one.layer): one for one in model.anatomy.attentions()}
-
-    def look(call: AttentionCall) -> None:
-        attention = attentions[call.stack, call.kind, call.layer]
-        seen.setdefault((call.stack, call.kind), {})[call.layer] = _looked_at(model, attention, call)
-
-    inputs = _inputs(model, read)
-    with torch.no_grad(), tap(model, on_attention=look):
+    watch, inputs = AttentionWatch(model, read), sentence_inputs(model, read)
+    with torch.no_grad(), tap(model, on_attention=watch):
         model.module(**inputs)
-    maps = _mixing(model, inputs) if mixing else {}
-    kinds = tuple(
-        AttentionOfKind(
-            stack=stack.name,
-            kind=kind,
-            causal=stack.causal and kind == "self",
-            layers=tuple(
-                replace(layer, mixing=maps.get((stack.name, kind, number)))
-                for number, layer in sorted(seen[stack.name, kind].items())
-            ),
+    seen = watch.seen(_mixing(model, inputs) if mixing else {})
+    return replace(seen, guesses=layer_guesses(model, read)) if guesses else seen
+
+
+class AttentionWatch:
+    """Keeps what every attention call of one sentence shows: an `on_attention` of `tap`, around one forward pass."""
+
+    def __init__(self, model: Model, read: ReadSentence) -> None:
+        self._model, self._read = model, read
+        self._attentions = {(one.stack, one.kind, one.layer): one for one in model.anatomy.attentions()}
+        self._calls: dict[tuple[str, str], dict[int, LayerAttention]] = {}
+
+    def __call__(self, call: AttentionCall) -> None:
+        attention = self._attentions[call.stack, call.kind, call.layer]
+        looked_at = _looked_at(self._model, attention, call)
+        self._calls.setdefault((call.stack, call.kind), {})[call.layer] = looked_at
+
+    def seen(self, maps: Mapping[Place, UInt8[np.ndarray, "_ _"]]) -> SentenceAttention:
+        """All that was kept, with ALTI's maps where there are some."""
+        kinds = tuple(
+            AttentionOfKind(
+                stack=stack.name,
+                kind=kind,
+                causal=stack.causal and kind == "self",
+                layers=tuple(
+                    replace(layer, mixing=maps.get((stack.name, kind, number)))
+                    for number, layer in sorted(self._calls[stack.name, kind].items())
+                ),
+            )
+            for stack in self._model.anatomy.stacks
+            for kind in stack.kinds
+            if (stack.name, kind) in self._calls
         )
-        for stack in model.anatomy.stacks
-        for kind in stack.kinds
-        if (stack.name, kind) in seen
-    )
-    return SentenceAttention(model=model.name, task=model.task, sentence=read, kinds=kinds)
+        return SentenceAttention(model=self._model.name, task=self._model.task, sentence=self._read, kinds=kinds)
 
 
-def _inputs(model: Model, read: ReadSentence) -> dict[str, Any]:
+def sentence_inputs(model: Model, read: ReadSentence) -> dict[str, Any]:
     """Keywords of one forward pass of the sentence alone, without padding."""
     ids = [torch.tensor([[token.id for token in tokens]]) for tokens in read.tokens.values()]
     return model_inputs(model, ids[0], decoder_input_ids=ids[1] if len(ids) > 1 else None)
 
 
-def _mixing(model: Model, inputs: dict[str, Any]) -> dict[tuple[str, str, int], np.ndarray]:
-    """ALTI's maps by stack, kind and layer; none where it does not know the model's blocks."""
+def _mixing(model: Model, inputs: dict[str, Any]) -> dict[Place, UInt8[np.ndarray, "_ _"]]:
+    """ALTI's maps as `quantise` writes them; none where it does not know the model's blocks."""
     try:
         (maps,) = alti_contributions(model, inputs)
     except UserError:

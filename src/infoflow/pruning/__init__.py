@@ -23,6 +23,7 @@ from ._learn import GatedPoint as GatedPoint
 from ._learn import learn_gates as learn_gates
 from ._learn import learn_subset as learn_subset
 from ._learned_curve import learned_curve as learned_curve
+from ._masked import save_masked as save_masked
 from ._prune import load_pruned as load_pruned
 from ._prune import prune as prune
 from ._prune_to import Pruned as Pruned

@@ -23,6 +23,7 @@ from infoflow.models import Model
 from infoflow.results import Column, TableSchema, estimate, estimate_columns
 
 KINDS = ("encoder-self", "decoder-self", "decoder-cross")
+"""The kinds of attention whose heads are chosen apart."""
 ALL_HEADS = "all"
 """The scope of a choice among the heads of every kind of attention."""
 

@@ -14,6 +14,7 @@ from ._curve import curve_row, frames, head_rows, quality, scope_of
 from ._head_gates import gated_heads
 
 GREEDY = ("importance", "iterative", "confidence", "relevance", "random")
+"""Rankings by which heads are removed without training."""
 _KEYS = ["stack", "kind", "layer", "head"]
 
 

@@ -44,7 +44,7 @@ def prune(model: Model, heads: Iterable[Sequence[str | int]], *, incomplete: str
     removed: dict[tuple[str, str, int], set[int]] = {}
     for stack, kind, layer, head in whole:
         removed.setdefault((stack, kind, layer), set()).add(head)
-    _silence(model, module, chosen - whole)
+    silence(model, module, chosen - whole)
     remove_heads(module, model.anatomy, removed)
     return _checked(model, module, chosen)
 
@@ -73,7 +73,8 @@ def _complete_groups(model: Model, chosen: frozenset) -> frozenset:
     return frozenset(complete)
 
 
-def _silence(model: Model, module: torch.nn.Module, heads: Iterable[tuple[str, str, int, int]]) -> None:
+def silence(model: Model, module: torch.nn.Module, heads: Iterable[tuple[str, str, int, int]]) -> None:
+    """Zeros in the output projections of `module`, a copy of the model's, where these heads enter."""
     outputs = {(a.stack, a.kind, a.layer): a.output for a in model.anatomy.attentions()}
     with torch.no_grad():
         for *site, head in heads:

@@ -10,13 +10,17 @@ from infoflow.corpus import Corpus
 from infoflow.flow import PassOptions
 from infoflow.foundation import UserError, block_effects, block_interval, hash64_array
 from infoflow.heads import Head, all_heads
-from infoflow.models import Model, check_free, save_pruned
+from infoflow.models import Model, check_free, save_pruned, translate
 
+from ._card import model_card
 from ._curve import quality
 from ._greedy import group_sizes, rank_heads
 from ._head_gates import gated_heads
+from ._masked import save_masked
 from ._prune import prune
 from ._speed import compare_speed
+
+_BLEU_SENTENCES, _SAMPLES = 200, 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -28,6 +32,8 @@ class Pruned:
     folder: Path
     quality: pd.DataFrame  # metric, before, after, low, high (of the change), sentences
     speed: pd.DataFrame  # see `compare_speed`
+    samples: pd.DataFrame  # source, reference, before, after: translations beside each other; empty of other models
+    masked: Path | None = None  # a copy with zeros, where one was asked for
 
 
 def prune_to(
@@ -41,6 +47,7 @@ def prune_to(
     sentences: int | None = None,
     seed: int = 0,
     options: PassOptions | None = None,
+    masked: Path | str | None = None,
 ) -> Pruned:
     """Keep the most valuable heads, really remove the others, and write the smaller model.
 
@@ -57,6 +64,11 @@ def prune_to(
         sentences: To read at most, chosen by hash.
         seed: Of the random order.
         options: How the corpus is run.
+        masked: Also write a copy of the whole model there, with zeros in place of the removed heads, which plain
+            transformers load (see `save_masked`).
+
+    A translation model is scored by BLEU too, on the first 200 of the scoring sentences, and three of its translations
+    are kept from before and after.
 
     Raises:
         UserError: `keep` is not a number of heads that can be kept, the family allows no removal, or the folder holds
@@ -79,14 +91,43 @@ def prune_to(
     smaller = prune(model, removed)
     before = quality(model, halves[1], frozenset(), options=options)
     after = quality(smaller, halves[1], frozenset(), options=options)
+    scores = pd.concat([_change(before, after), *_bleu(model, smaller, halves[1], options)], ignore_index=True)
     folder = save_pruned(smaller, out, origin={"method": by, "keep": keep, "kinds": list(kinds or ["all"])})
+    card = (by, (keep, total), scores)
+    (folder / "README.md").write_text(model_card(model, folder.name, *card), encoding="utf-8")
+    if masked is not None:
+        masked = save_masked(model, removed, masked, model_card(model, Path(masked).name, *card, masked=True))
     return Pruned(
         model=smaller,
         removed=tuple(sorted(removed)),
         folder=folder,
-        quality=_change(before, after),
+        quality=scores,
         speed=compare_speed([model, smaller]),
+        samples=_samples(model, smaller, halves[1]),
+        masked=None if masked is None else Path(masked),
     )
+
+
+def _translates(model: Model, corpus: Corpus) -> bool:
+    return model.task == "seq2seq" and model.tokenizer is not None and "translation" in corpus.columns
+
+
+def _bleu(model: Model, smaller: Model, corpus: Corpus, options: PassOptions | None) -> list[pd.DataFrame]:
+    """BLEU before and after, of a model that translates."""
+    if not _translates(model, corpus):
+        return []
+    few = corpus.select(list(range(min(len(corpus), _BLEU_SENTENCES))))
+    return [_change(*(quality(one, few, frozenset(), "bleu", options=options) for one in (model, smaller)))]
+
+
+def _samples(model: Model, smaller: Model, corpus: Corpus) -> pd.DataFrame:
+    columns = ["source", "reference", "before", "after"]
+    if not _translates(model, corpus):
+        return pd.DataFrame(columns=columns)
+    few = list(corpus.select(list(range(min(len(corpus), _SAMPLES)))))
+    texts = [one.text for one in few]
+    rows = zip(texts, [one.translation for one in few], translate(model, texts), translate(smaller, texts), strict=True)
+    return pd.DataFrame(list(rows), columns=columns)
 
 
 def _whole_groups(model: Model, ranked: list[Head], num: int) -> list[Head]:

@@ -1,11 +1,17 @@
 """One HTML file that tells what a run found, and its figures as files; the only room that knows HTML."""
 
+from ._explorer import explorer_page as explorer_page
 from ._files import write_figures as write_figures
+from ._flow import flow_data as flow_data
 from ._page import anonymize as anonymize
 from ._page import write_report as write_report
 from ._replaceable import check_replaceable as check_replaceable
 from ._shown_run import ShownRun as ShownRun
+from ._view import Explored as Explored
 from ._view import check_view_path as check_view_path
+from ._view import view_blocks as view_blocks
+from ._view import view_page as view_page
+from ._view import view_payload as view_payload
 from ._view import write_view as write_view
 from ._word_view import write_word_view as write_word_view
 from .notebook._chart import render as render

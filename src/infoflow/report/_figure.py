@@ -9,6 +9,8 @@ import pandas as pd
 from ._language import Cast, Series
 from .forms._frame import AbstractForm
 
+_LONG = 240  # characters of an answer that are shown at once
+
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Panel:
@@ -57,8 +59,14 @@ class Figure:
     data: pd.DataFrame  # everything the picture shows, as offered for download
     tables: tuple[str, ...]
     findings: tuple[str, ...] = ()  # ids of the claims it illustrates
+    words: str = ""  # the answer in words alone, above its numbers; "" where the answer is short enough
     template: str = "charts.html.jinja"
     payload: dict[str, Any] = field(default_factory=dict)  # what the template and report.js need beyond the panels
+
+    @property
+    def folds(self) -> bool:
+        """Whether its numbers stand behind the words."""
+        return bool(self.words) and sum(map(len, self.answer)) > _LONG
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

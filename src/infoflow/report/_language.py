@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
-from infoflow.objectives import OBJECTIVES
+from infoflow.objectives import OBJECTIVES, RETRIEVAL_OBJECTIVES
 from infoflow.results import END, KEYS, UNTRAINED, RunFolder, Spec, first_architecture, select, with_keys
 
 FAMILIES: dict[str, tuple[int, ...]] = {
@@ -48,7 +48,29 @@ _LABELS = {
     "bart": "BART",
     "bilm": "biLM",
     "seq2seq": "sequence-to-sequence",
+    "closed-book": "closed book",
+    "read-gold": "right passage given",
+    "read-random": "random passage given",
+    "retrieve-bm25": "BM25",
+    "retrieve-frozen": "frozen retriever",
+    "retrieve-learned": "learned retriever",
 }
+_VARIANTS = {
+    "null-share": "of the null share alone",
+    "cold": "without warm start",
+    "stale": "with a stale index",
+    "random-token": "and random tokens masked",
+    "random-span": "and random spans masked",
+    "same-wording": "in shared words",
+    "pairs": "about two entities",
+    "token-level": "summed out at tokens",
+    "exchange-both": "with both parts trained",
+    "exchange-reader": "with its reader alone trained",
+    "exchange-retriever": "with its retriever alone trained",
+    "exchange-neither": "with neither part trained",
+}
+"""What sets models with passages apart from others of their kind."""
+_SLOTS = {"retrieve-learned": 2}  # of names whose next free colour is too near another's
 _DASHES = ((1, 0), (9, 3), (3, 2), (12, 3, 3, 3), (6, 2, 1, 2), (14, 5), (2, 4), (8, 2, 2, 2, 2, 2))
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 
@@ -84,6 +106,14 @@ MEASURE_TABLES = (
     "tuning_allocation",
     "task_pruning",
     "task_answers",
+    "retrieval_scores",
+    "knowledge",
+    "knowledge_conflict",
+    "knowledge_lens",
+    "evidence_flow",
+    "evidence_heads",
+    "evidence_ablation",
+    "retrieval_examples",
 )
 
 
@@ -239,7 +269,8 @@ class Cast:
 def objective_label(objective: str, variant: str = "") -> str:
     """The objective's name in running text, with what sets a variant apart."""
     label = _LABELS.get(objective, objective)
-    return f"{label} with {variant.replace('-', ' ')}" if variant else label
+    told = _VARIANTS.get(variant) if objective in RETRIEVAL_OBJECTIVES else None
+    return f"{label} {told or 'with ' + variant.replace('-', ' ')}" if variant else label
 
 
 def listed_models(run: RunFolder) -> pd.DataFrame:
@@ -264,6 +295,8 @@ def _order(objective: str) -> float:
     objective = _SAME.get(objective, objective)
     if objective in OBJECTIVES:
         return list(OBJECTIVES).index(objective)
+    if objective in RETRIEVAL_OBJECTIVES:
+        return 500 + list(RETRIEVAL_OBJECTIVES).index(objective)
     hue = _hue(objective)
     return 1000 + (list(FAMILIES).index(hue) if hue else len(FAMILIES))
 
@@ -280,7 +313,7 @@ def _own_slot(objective: str) -> int | None:
     """A registered objective's, in every report: the shade of its hue that its place in the registry gives it."""
     objective = _SAME.get(objective, objective)
     if objective not in OBJECTIVES:
-        return None
+        return _SLOTS.get(objective)
     hue = _hue(objective)
     shades = FAMILIES[hue]
     return shades[[name for name in OBJECTIVES if _hue(name) == hue].index(objective) % len(shades)]

@@ -3,7 +3,7 @@
 import base64
 import gzip
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -16,23 +16,33 @@ from infoflow.foundation import atomic_write, version
 from infoflow.results import RunFolder
 
 from ._binary import packed_json
+from ._claim_groups import claim_groups
 from ._corpus_parts import parts_told
 from ._damaged import unless_damaged
 from ._drawing import static_svg
 from ._embedding import asset, closed, embedded, policy, style
 from ._engine import javascript
 from ._figure import Figure, PanelGroup
+from ._navigation import contents
 from ._provenance import settings, stage_times
 from ._replaceable import check_replaceable
 from ._shown_run import ShownRun
-from ._story import Story, tell
+from ._story import SECTIONS, Story, tell
 from ._summary import VERDICTS, model_rows, study_line, verdict_line
 from ._theme import vega_config
+from .first._screen import verdict_words
 from .knows._map_drawing import MARKS, legend_mark
 
 _Told = TypeVar("_Told")
 _OVER_TRAINING = "over_training.js"  # of pages that have its slider
-_SCRIPTS = ("page.js", "attention.js", _OVER_TRAINING, "report.js", "words.js")  # report.js starts the ones before it
+_SCRIPTS = (
+    "page.js",
+    "attention.js",
+    _OVER_TRAINING,
+    "navigation.js",
+    "report.js",
+    "words.js",
+)  # report.js starts the ones before it
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]+$)")
 _LONG_CSV = 40_000  # characters
 _ONE_PANEL, _SMALL_PANEL = 620, 330  # pixels of the static pictures
@@ -81,7 +91,12 @@ def render(run: RunFolder, story: Story) -> str:
         kind=manifest.get("kind", "analyze"),
         study_line=told("what was studied", lambda: study_line(run, story.cast), ""),
         models=told("the table of models", lambda: model_rows(run, story.cast), []),
+        screen=story.screen,
+        contents=contents(story.sections, bool(story.findings)),
         findings=story.findings,
+        claim_groups=claim_groups(
+            story.findings, story.sections, {heading.id: heading.title for heading, _ in SECTIONS}
+        ),
         verdict_line=verdict_line(story.findings),
         verdicts=VERDICTS,
         sections=story.sections,
@@ -91,7 +106,9 @@ def render(run: RunFolder, story: Story) -> str:
         tables={name: run.tables.stored(name) for name in run.tables},
         command=manifest.get("command", ""),
         version=version("infoflow"),
-        style=Markup(style("style.css", "attention.css", "words.css", "over_training.css", "over_scale.css")),
+        style=Markup(
+            style("style.css", "first.css", "attention.css", "words.css", "over_training.css", "over_scale.css")
+        ),
         chart_config=vega_config(),  # of every chart, once
         scripts=[Markup(script) for script in scripts],
         policy=policy(scripts),
@@ -111,6 +128,8 @@ def _environment(story: Story) -> Environment:
     environment.filters["embedded"] = embedded
     environment.filters["live"] = lambda panel: packed_json({k: v for k, v in panel.spec.items() if k != "config"})
     environment.filters["named"] = lambda text: _named(text, story)
+    environment.filters["named_here"] = lambda text: _named(text, story, story.screen.dull if story.screen else ())
+    environment.filters["verdict_words"] = verdict_words
     environment.filters["csv_address"] = _csv_address
     environment.filters["legend_mark"] = legend_mark
     environment.globals["marks"] = MARKS
@@ -118,14 +137,18 @@ def _environment(story: Story) -> Environment:
     return environment
 
 
-def _named(text: str, story: Story) -> Markup:
-    """Escaped text in which the names of objectives and models wear their colour."""
-    slots = {str(escape(series.label)).casefold(): series.slot for series in story.cast.series if series.label}
+def _named(text: str, story: Story, dull: Collection[str] = ()) -> Markup:
+    """Escaped text in which the names of objectives and models wear their colour, those of `dull` lines grey."""
+    slots = {
+        str(escape(series.label)).casefold(): "dull" if series.key in dull else f"s{series.slot}"
+        for series in story.cast.series
+        if series.label
+    }
     if not slots:
         return escape(text)
     names = "|".join(re.escape(label) for label in sorted(slots, key=len, reverse=True))
     pattern = re.compile(rf"(?<![\w&#])({names})(?!\w)", re.IGNORECASE)
-    return Markup(pattern.sub(lambda m: f'<b class="name s{slots[m[1].casefold()]}">{m[1]}</b>', str(escape(text))))
+    return Markup(pattern.sub(lambda m: f'<b class="name {slots[m[1].casefold()]}">{m[1]}</b>', str(escape(text))))
 
 
 def _static_pictures(figure: Figure | PanelGroup) -> list[Markup]:

@@ -17,6 +17,7 @@ from ._model_tables import ModelTables
 from ._summary import Finding, scorecard
 from .adaptation._section import ADAPTATION, adaptation_section
 from .alike._alike import ALIKE, alike_section
+from .first._screen import Screen, first_screen
 from .heads._heads import HEADS, heads_section
 from .knows._alignment import ALIGNMENT, alignment_section
 from .knows._change import CHANGES, change_section
@@ -30,6 +31,7 @@ from .over_scale._section import OVER_SCALE, over_scale_section
 from .over_training._section import OVER_TRAINING, over_training_section
 from .probing._section import PROBING, probing_section
 from .pruning._pruning import PRUNING, pruning_section
+from .retrieval._section import RETRIEVAL, retrieval_section
 from .training._dynamics import DYNAMICS, dynamics_section
 from .training._training import TRAINING, training_section
 from .transplant._transplant import TRANSPLANT, transplant_section
@@ -52,6 +54,7 @@ SECTIONS = (
     (PRUNING, pruning_section),
     (TRANSPLANT, transplant_section),
     (ADAPTATION, adaptation_section),
+    (RETRIEVAL, retrieval_section),
     (TRAINING, training_section),
     (DYNAMICS, dynamics_section),
     (OVER_TRAINING, over_training_section),
@@ -65,6 +68,7 @@ class Story:
     cast: Cast
     sections: list[Section]
     findings: list[Finding]
+    screen: Screen | None  # None where a damaged run has none
     left_out: list[str]  # what damaged tables or a damaged run.json left out, in words
 
     @property
@@ -116,7 +120,9 @@ def tell(run: RunFolder) -> Story:
     sections = [section for section in told if section is not None]
     figures = [figure for section in sections for figure in section.figures]
     findings = unless_damaged(partial(scorecard, run, figures), [], "the findings", left_out)
-    return Story(cast=sources.tables.cast, sections=sections, findings=findings, left_out=left_out)
+    shown = {figure.id for figure in figures}
+    screen = unless_damaged(partial(first_screen, run, sources.tables, shown), None, "the first screen", left_out)
+    return Story(cast=sources.tables.cast, sections=sections, findings=findings, screen=screen, left_out=left_out)
 
 
 def _section(

@@ -10,6 +10,7 @@ import pandas as pd
 
 from infoflow.results import END, UNTRAINED, RunFolder
 
+from ._failure_kind import told_kind
 from ._figure import Figure
 from ._language import Cast, entries_of_models, objective_label
 from ._numbers import count_text, decimals, duration_text, listed, number
@@ -34,6 +35,7 @@ class Finding:
     claim: str
     symbol: str
     verdict: str
+    kind: str  # how a claim that fails does so: "opposite", "weaker", …; "" of all others
     effect: str  # "1.33", "" where nothing was measured
     interval: str  # "1.25 to 1.41"
     unit: str
@@ -178,6 +180,7 @@ def _finding(row: dict[str, Any], figures: list[Figure], elsewhere: list[dict[st
         claim=str(row["claim"]),
         symbol=VERDICTS.get(verdict, "?"),
         verdict=verdict,
+        kind=told_kind(row) if verdict == "fails" else "",
         effect=number(effect, places) if known else "",
         interval=f"{number(low, places)} to {number(high, places)}" if known and math.isfinite(low) else "",
         unit=str(row.get("unit") or ""),

@@ -46,6 +46,28 @@ def trend_sentences(frame: pd.DataFrame, series: list[Series], wording: Wording)
     return [f"{opening}{'; '.join(told)}."] + ([control] if control else [])
 
 
+def trend_words(frame: pd.DataFrame, series: list[Series], noun: str) -> str:
+    """The same without a number: "With depth, … falls in causal LM; falls and recovers in masked LM; …"."""
+    groups: dict[str, list[str]] = {}
+    for line in series:
+        if line.key in set(frame["series"]) and len(layers_of(frame, line.key)) > 1:
+            groups.setdefault(_course(frame, line.key), []).append(line.label)
+    told = [f"{course} in {listed(labels)}" for course, labels in groups.items()]
+    return f"With depth, {noun} {'; '.join(told)}." if told else ""
+
+
+def _course(frame: pd.DataFrame, key: str) -> str:
+    """The course of one line as a verb."""
+    ends, turn = change(frame, key), _turning_point(frame, key, layers_of(frame, key))
+    if "recovered" in turn:
+        return "falls, then recovers,"
+    if turn:
+        return "rises, then drops again,"
+    if not ends.has_interval or not ends.sign:
+        return "does not clearly change"
+    return "rises" if ends.sign > 0 else "falls"
+
+
 def change(frame: pd.DataFrame, key: str, trained: bool = True) -> Estimate:
     """Last minus first layer of one line, paired by seed and sentence."""
     layers = layers_of(frame, key)

@@ -1,5 +1,7 @@
 """One sentence's attention as one HTML file that needs nothing but a browser."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -8,18 +10,24 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from infoflow.foundation import UserError, atomic_write, version
-from infoflow.heads import AttentionOfKind, LayerAttention, ReadToken, SentenceAttention
+from infoflow.heads import AttentionOfKind, LayerAttention, SentenceAttention, telling_heads
 
 from ._binary import packed
 from ._embedding import asset, closed, embedded, policy, style
+from ._flow import flow_data
+from ._flow import token_payload as token_payload
 from ._replaceable import check_replaceable
 from .heads._names import kind_label
 
-_SCRIPTS = ("page.js", "attention.js", "view.js")
+VIEWS = (
+    *("page.js", "attention.js", "flow.js", "sentence_view.js"),
+    *("flow_view.js", "predictions.js", "effects.js"),
+)
+"""Scripts of the views, which the live explorer shares."""
 
 
 def write_view(seen: SentenceAttention, path: Path | str) -> Path:
-    """Write the attention views of one sentence: one head as lines and maps, all heads, queries and keys.
+    """Write the attention views of one sentence: all heads, the flow through the layers, one head, queries and keys.
 
     One HTML file that is readable offline, complete or not at all. Returns its path.
 
@@ -33,21 +41,58 @@ def write_view(seen: SentenceAttention, path: Path | str) -> Path:
     return path
 
 
-def view_page(seen: SentenceAttention) -> str:
-    """The page that `write_view` writes."""
-    scripts = [closed(asset(name)) for name in _SCRIPTS]
-    environment = Environment(
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Explored:
+    """What the live explorer knows of a sentence beside its attention."""
+
+    state: str = ""
+    """The choices with which the page opens, as they stand in an address after `#`."""
+    before: SentenceAttention | None = None
+    """The sentence as the unchanged model reads it."""
+    told_change: str = ""
+    """What was taken away, in words."""
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """Further arrays by name: the change of every weight."""
+    answers: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    """By question (lens, relevance; tokens and heads: each taken away alone) what was answered."""
+    effect: Mapping[str, Any] | None = None
+    """What the change did to predictions and states."""
+
+
+def view_page(seen: SentenceAttention, explored: Explored | None = None) -> str:
+    """The page that `write_view` writes; with what the explorer found, its views and its changes too."""
+    scripts = [closed(asset(name)) for name in (*VIEWS, "view.js")]
+    explored = explored or Explored()
+    payload, blocks = view_payload(seen), view_blocks(seen) | dict(explored.arrays)
+    if explored.before is not None:
+        payload["before"] = view_payload(explored.before)
+        blocks |= {f"before/{name}": array for name, array in view_blocks(explored.before).items()}
+    payload |= {"state": explored.state, "told_change": explored.told_change, "answers": explored.answers}
+    if explored.state:
+        payload["opens"] = "model"  # as the live page does
+    if explored.effect is not None:
+        payload["effect"] = explored.effect
+    return (
+        environment()
+        .get_template("view.html.jinja")
+        .render(
+            view=payload,
+            blocks={name: packed(array) for name, array in blocks.items()},
+            style=Markup(style("style.css", "attention.css", "views.css")),
+            scripts=[Markup(script) for script in scripts],
+            policy=policy(scripts),
+            version=version("infoflow"),
+        )
+    )
+
+
+def environment() -> Environment:
+    """Templates that escape what they are given."""
+    made = Environment(
         loader=PackageLoader("infoflow.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    environment.filters["embedded"] = embedded
-    return environment.get_template("view.html.jinja").render(
-        view=_payload(seen),
-        blocks={name: packed(array) for name, array in _blocks(seen).items()},
-        style=Markup(style("style.css", "attention.css")),
-        scripts=[Markup(script) for script in scripts],
-        policy=policy(scripts),
-        version=version("infoflow"),
-    )
+    made.filters["embedded"] = embedded
+    return made
 
 
 def check_view_path(path: Path | str) -> Path:
@@ -63,12 +108,8 @@ def check_view_path(path: Path | str) -> Path:
     return path
 
 
-def token_payload(tokens: tuple[ReadToken, ...]) -> list[dict[str, Any]]:
-    """Text and role of each token."""
-    return [{"text": token.text, "special": token.special} for token in tokens]
-
-
-def _payload(seen: SentenceAttention) -> dict[str, Any]:
+def view_payload(seen: SentenceAttention) -> dict[str, Any]:
+    """What the scripts of the views are told of a sentence: tokens, kinds of attention, layers, heads."""
     sentence = seen.sentence
     return {
         "model": seen.model,
@@ -78,12 +119,15 @@ def _payload(seen: SentenceAttention) -> dict[str, Any]:
         "readable": not sentence.of_ids,
         "any_special": any(token.special for tokens in sentence.tokens.values() for token in tokens),
         "tokens": {stack: token_payload(tokens) for stack, tokens in sentence.tokens.items()},
-        "kinds": [_kind_payload(kind) for kind in seen.kinds],
+        "last": list(sentence.tokens)[-1],
+        "predicts": seen.task != "encoder",
+        "kinds": [_kind_payload(seen, kind) for kind in seen.kinds],
+        "flows": flow_data(seen),
         "mixing": any(layer.mixing is not None for kind in seen.kinds for layer in kind.layers),
     }
 
 
-def _kind_payload(kind: AttentionOfKind) -> dict[str, Any]:
+def _kind_payload(seen: SentenceAttention, kind: AttentionOfKind) -> dict[str, Any]:
     return {
         "id": f"{kind.stack}/{kind.kind}",
         "label": kind_label(kind.stack, kind.kind),
@@ -93,6 +137,7 @@ def _kind_payload(kind: AttentionOfKind) -> dict[str, Any]:
         "causal": kind.causal,
         "mixing": all(layer.mixing is not None for layer in kind.layers),
         "layers": [_layer_payload(layer) for layer in kind.layers],
+        "telling": [{"layer": one.layer, "head": one.head, "told": one.told} for one in telling_heads(seen, kind)],
     }
 
 
@@ -117,8 +162,8 @@ def _scales(vectors: np.ndarray) -> np.ndarray:
     return np.maximum(np.abs(vectors).max(axis=(1, 2)), 1e-12)
 
 
-def _blocks(seen: SentenceAttention) -> dict[str, np.ndarray]:
-    """Every array of the page by its name: kind, layer and what it is."""
+def view_blocks(seen: SentenceAttention) -> dict[str, np.ndarray]:
+    """Every array of the views by its name: kind, layer and what it is."""
     blocks = {}
     for kind in seen.kinds:
         for layer in kind.layers:

@@ -3,4 +3,7 @@
 from ._alti import alti_contributions as alti_contributions
 from ._measure import Relevance as Relevance
 from ._relevance import relevance as relevance
+from ._relevance import sentence_relevance as sentence_relevance
 from ._relevance import token_relevance as token_relevance
+from ._result import Place as Place
+from ._result import SentenceRelevance as SentenceRelevance

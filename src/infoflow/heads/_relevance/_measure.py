@@ -49,7 +49,7 @@ class Relevance(Intervention):
         method: See `relevance`.
         sentences: How many, chosen by hash; they are the cost of the measure.
         normalise: `"signed"` or `"abs"`.
-        rule, softmax, bias: Of `method="voita"`.
+        rule: Of `method="voita"`, as `softmax` and `bias` are.
 
     Source: [@voita2019heads].
     """

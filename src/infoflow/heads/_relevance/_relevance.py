@@ -136,6 +136,22 @@ def token_relevance(
     return pd.concat(frames, ignore_index=True)
 
 
+def sentence_relevance(
+    model: Model,
+    batch: Mapping[str, Any],
+    method: str = "voita",
+    position: int | None = None,
+    target: int | None = None,
+    **options: Any,
+) -> SentenceRelevance:
+    """Relevance of heads and of tokens together, from one run, for a batch of one sentence.
+
+    Arguments and errors are those of `relevance`; nothing is normalised.
+    """
+    ((_, found),) = each_sentence(model, batch, method, position, target, options)
+    return found
+
+
 def each_sentence(
     model: Model,
     batch: Mapping[str, Any],

@@ -11,7 +11,7 @@ from .._figure import Figure, Method, Panel, Section
 from .._language import JOIN, Cast, Series, own_style
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed
-from .._trends import Wording, change, order_sentence, trend_sentences
+from .._trends import Wording, change, order_sentence, trend_sentences, trend_words
 from ..forms._chart import CONTROL, NAME, amount, finished, lit, tips, with_field
 from ..forms._layer_chart import LayerChart
 from ..forms._lines import POSITIVE, SHARE, looks_of
@@ -60,19 +60,19 @@ def knowledge_section(tables: ModelTables) -> Section | None:
 def _information_figures(frame: pd.DataFrame, cast: Cast) -> list[Figure]:
     main, others = cast.main(frame), cast.others(frame)
     figures = []
-    if len(rows := _of(main, "clean", "input")):
+    if len(rows := input_rows(main)):
         figures.append(_input_figure(rows, cast))
-    if len(rows := _output_rows(main)):
+    if len(rows := output_rows(main)):
         figures.append(_output_figure(rows, cast))
     training = main[main["regime"] == "training"]
     figures += [_training_figure(training[training["series"] == s.key], s) for s in cast.present(training)]
     if len(plane := _plane_rows(main)):
         figures.append(_plane_figure(main, plane, cast))
-    sides = [Side("About the input token", _of(main, "clean", "input"))]
-    sides.append(Side("About the output token", _output_rows(main)))
+    sides = [Side("About the input token", input_rows(main))]
+    sides.append(Side("About the output token", output_rows(main)))
     if convergence := convergence_figure(sides, cast):
         figures.append(convergence)
-    if len(rows := _of(others, "clean", "input")):
+    if len(rows := input_rows(others)):
         question = "How much do decoder states remember of the decoder's own input token?"
         figures.append(replace(_input_figure(rows, cast), id="mi-input-decoder", question=question, findings=()))
     return figures
@@ -86,6 +86,11 @@ def _of(frame: pd.DataFrame, regime: str, side: str) -> pd.DataFrame:
     return frame[(frame["regime"] == regime) & (frame["side"] == side)]
 
 
+def input_rows(frame: pd.DataFrame) -> pd.DataFrame:
+    """The input side, of text as it is."""
+    return _of(frame, "clean", "input")
+
+
 def _input_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
     table, series = with_convergence(curves(frame), frame), cast.present(frame)
     chart = _information_chart(table, series, "mutual information with the input token (nats)")
@@ -93,6 +98,7 @@ def _input_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
         id="mi-input",
         question="How much do representations remember of their own input token?",
         answer=trend_sentences(frame, series, Wording("nats", what="of information about its input token")),
+        words=trend_words(frame, series, "information about the input token"),
         panels=[Panel.of(chart)],
         caption=f"{interval_note(table)} {_ceiling(frame)}",
         how_to_read=[
@@ -109,7 +115,7 @@ def _input_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
     )
 
 
-def _output_rows(main: pd.DataFrame) -> pd.DataFrame:
+def output_rows(main: pd.DataFrame) -> pd.DataFrame:
     """The output side; a model that hides its input counts in its training regime, since otherwise output = input."""
     output = main[main["side"] == "output"]
     hidden = set(output.loc[output["regime"] == "training", "series"])
@@ -125,6 +131,7 @@ def _output_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
         id="mi-output",
         question="How much do they know of the token they have to produce?",
         answer=trend_sentences(frame, series, Wording("nats", what="of information about its output token")),
+        words=trend_words(frame, series, "information about the output token"),
         panels=[Panel.of(chart)],
         caption=f"{interval_note(table)} {_ceiling(frame)}{regime}",
         how_to_read=[
@@ -193,7 +200,7 @@ def _plane_rows(main: pd.DataFrame) -> pd.DataFrame:
     rows = []
     lines: Any = main.groupby(["series", "trained"], sort=False)
     for (key, trained), own in lines:
-        output = _output_rows(own)
+        output = output_rows(own)
         source = _of(own, str(output["regime"].iloc[0]), "input") if len(output) else output
         for layer in sorted(set(output["layer"]) & set(source["layer"])):
             x = samples_at(source, key, layer, trained).estimate()
@@ -208,7 +215,7 @@ def _plane_rows(main: pd.DataFrame) -> pd.DataFrame:
 def _plane_clause(main: pd.DataFrame, series: Series) -> str:
     """What one line loses about its input and gains about its output, or that neither is clear."""
     own = main[main["series"] == series.key]
-    output = _output_rows(own)
+    output = output_rows(own)
     lost = change(_of(own, str(output["regime"].iloc[0]), "input"), series.key).negated()
     gained = change(output, series.key)
     if lost.sign > 0 and gained.sign > 0:
@@ -281,6 +288,7 @@ def _identity_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
         id="identity",
         question="Are a vector's nearest neighbours still the same token?",
         answer=[*([top] if top else []), *trend_sentences(frame, series, wording)],
+        words=trend_words(frame, series, "the share of neighbours that are the same token"),
         panels=[Panel.of(chart)],
         caption=f"{interval_note(table)} {neighbours} neighbours by {frame['metric'].iloc[0]} distance.",
         how_to_read=[

@@ -47,14 +47,14 @@ def lenses_section(tables: ModelTables) -> Section | None:
     """The section, or None where the run measured nothing that belongs here."""
     if "lens" not in tables:
         return None
-    cast, frame = tables.cast, _one_choice(tables["lens"])
+    cast, frame = tables.cast, one_choice(tables["lens"])
     figures = [_divergence_figure(_by_lens(frame, "kl"), cast)]
     if len(rows := _by_lens(frame, "agreement")):
         figures.append(_agreement_figure(rows, cast))
     return PREDICTS.told_by(figures, cast, [frame])
 
 
-def _one_choice(frame: pd.DataFrame) -> pd.DataFrame:
+def one_choice(frame: pd.DataFrame) -> pd.DataFrame:
     """Predicted positions where they were measured, else all."""
     kept = "predicted" if "predicted" in set(frame["positions"]) else "all"
     return frame.loc[frame["positions"] == kept]

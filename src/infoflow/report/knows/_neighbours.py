@@ -9,7 +9,7 @@ from .._figure import Figure, Method, Panel, Section
 from .._language import Cast, Series
 from .._model_tables import ModelTables
 from .._numbers import number
-from .._trends import Wording, change, order_sentence, trend_sentences
+from .._trends import Wording, change, order_sentence, trend_sentences, trend_words
 from ..forms._layer_chart import LayerChart, shared_range
 from ..forms._lines import POSITIVE, SHARE
 from ._token_map import token_map_figures
@@ -89,6 +89,7 @@ def _position(frame: pd.DataFrame, cast: Cast) -> Figure:
         id="position-neighbours",
         question="Do a token's nearest occurrences stand at the same place in their sentences?",
         answer=[*([top] if top else []), *trend_sentences(frame, series, wording)],
+        words=trend_words(frame, series, "the distance in position"),
         panels=[Panel.of(chart)],
         caption=f"{interval_note(table)} {_pools(frame)}",
         how_to_read=[

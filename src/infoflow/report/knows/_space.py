@@ -12,7 +12,7 @@ from .._figure import Figure, Method, Panel, Section
 from .._language import Cast, Series
 from .._model_tables import ModelTables
 from .._numbers import listed, number
-from .._trends import Wording, trend_sentences
+from .._trends import Wording, trend_sentences, trend_words
 from ..forms._layer_chart import LayerChart, shared_range
 from ..forms._lines import ANY, COSINE, POSITIVE, SHARE
 from ._distributions import GEOMETRY, distribution_figure
@@ -164,6 +164,7 @@ def _anisotropy_figure(frame: pd.DataFrame, average: pd.DataFrame, cast: Cast) -
             *_centred_sentence(tables),
             *_rogue_sentence(frame, cast),
         ],
+        words=trend_words(raw, cast.present(raw), "the cosine of random words"),
         panels=[
             Panel.of(LayerChart(table=table, series=cast.present(table), **how), _SPACES[space])
             for space, table in tables.items()
@@ -224,6 +225,7 @@ def _likeness_figure(likeness: _Likeness, rows: pd.DataFrame, corrected: pd.Data
         id=likeness.id,
         question=likeness.question,
         answer=[*trend_sentences(corrected, series, wording), *_chance_sentence(likeness, tables["corrected"])],
+        words=trend_words(corrected, series, f"the corrected {likeness.noun}"),
         panels=[
             Panel.of(
                 LayerChart(
@@ -300,6 +302,7 @@ def _dimension_figure(rows: pd.DataFrame, cast: Cast) -> Figure:
         id="intrinsic-dimension",
         question="How many dimensions does the cloud of words have?",
         answer=[*trend_sentences(rows[rows["trained"]], series, wording), *_gaussian_sentence(table)],
+        words=trend_words(rows[rows["trained"]], series, "the number of dimensions"),
         panels=[Panel.of(chart)],
         caption=f"{interval_note(table)} Repeated points are left out.{hidden}",
         how_to_read=[

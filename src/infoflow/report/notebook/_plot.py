@@ -21,7 +21,7 @@ from ._nearest import nearest
 from ._own_table import own_figure
 
 _ROOMS = ("corpus", "models", "flow", "representations", "heads", "probing", "training", "dynamics", "pruning",
-          "alignment", "adaptation", "over_training", "findings")  # fmt: skip
+          "alignment", "adaptation", "over_training", "retrieval", "evidence", "findings")  # fmt: skip
 
 _MODELS = {column.name for column in (*KEYS, *PAIR_KEYS)}
 

@@ -56,7 +56,7 @@ def view(
         UserError: The model has no attention, or cannot read the sentence (see `sentence_attention`).
     """
     loaded = model if isinstance(model, Model) else load_model(model)
-    return View(sentence_attention(loaded, sentence, translation, mixing=mixing))
+    return View(sentence_attention(loaded, sentence, translation, mixing=mixing, guesses=True))
 
 
 def attention_shown(seen: SentenceAttention) -> str:

@@ -13,6 +13,7 @@ const attention = (() => {
     const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
     return new Uint8Array(await new Response(stream).arrayBuffer());
   };
+  const signedOf = (bytes) => Float32Array.from(new Int8Array(bytes.buffer, bytes.byteOffset, bytes.length), (step) => Math.sign(step) * (step / 127) ** 2);
   const weightsOf = (bytes) => Float32Array.from(bytes, (byte) => SQUARES[byte]);
   // Shares of ‖A f(x)‖ in each row, so that they lie on the scale of the weights.
   const valueWeighted = (weights, norms) => {
@@ -24,7 +25,7 @@ const attention = (() => {
     }
     return shares;
   };
-  const percent = (share) => share >= 0.0995 ? `${Math.round(100 * share)}%` : share >= 0.0005 ? `${(100 * share).toFixed(1)}%` : "0%";
+  const percent = (share) => share < 0 ? `−${percent(-share)}` : share >= 0.0995 ? `${Math.round(100 * share)}%` : share >= 0.0005 ? `${(100 * share).toFixed(1)}%` : "0%";
   const quoted = (token) => `“\u2068${token.text}\u2069”`; // isolated: scripts of both directions stand in one sentence
   const shownTokens = (tokens, hideSpecial) => tokens.map((_, index) => index).filter((index) => !(hideSpecial && tokens[index].special));
 
@@ -53,6 +54,7 @@ const attention = (() => {
     context.putImageData(image, 0, 0);
   };
   const levelOf = (share) => Math.round(255 * Math.sqrt(Math.min(Math.max(share, 0), 1)));
+  const signedLevel = (value) => Math.round(127.5 + 127.5 * Math.sign(value) * Math.sqrt(Math.min(Math.abs(value), 1)));
   // The same cells as vector paths, one per colour.
   const cellPaths = (rows, columns, level, cell, colors) => {
     const paths = new Map();
@@ -232,7 +234,7 @@ const attention = (() => {
     scroll.append(grid);
     host.replaceChildren(heading, scroll);
     let now = null;
-    const level = (row, column) => levelOf(now.shares[now.rows[row] * now.keys.length + now.columns[column]]);
+    const level = (row, column) => (now.signed ? signedLevel : levelOf)(now.shares[now.rows[row] * now.keys.length + now.columns[column]]);
     const labels = (size) => {
       const { queries, keys, rows, columns } = now, room = 84;
       const longest = (tokens, shown) => Math.min(Math.ceil(shown.reduce((most, index) => Math.max(most, measured(tokens[index].text, 12)), 12)) + 8, room);
@@ -257,9 +259,9 @@ const attention = (() => {
       }
       canvas.style.width = `${columns.length * size}px`;
       canvas.style.height = `${rows.length * size}px`;
-      paintCells(canvas, rows.length, columns.length, level, ramp(screenColors()));
+      paintCells(canvas, rows.length, columns.length, level, ramp(screenColors(), now.signed));
       let most = -1, where = [0, 0];
-      for (const i of rows) for (const j of columns) if (shares[i * keys.length + j] > most) { most = shares[i * keys.length + j]; where = [i, j]; }
+      for (const i of rows) for (const j of columns) if (Math.abs(shares[i * keys.length + j]) > most) { most = Math.abs(shares[i * keys.length + j]); where = [i, j]; }
       const strongest = most < 0 ? "" : `; strongest: ${quoted(queries[where[0]])} to ${quoted(keys[where[1]])}, ${percent(most)}`;
       scroll.setAttribute("aria-label", `${now.title}: ${rows.length} queries by ${columns.length} keys${strongest}`);
     };
@@ -272,8 +274,8 @@ const attention = (() => {
     new ResizeObserver(paint).observe(host);
     return {
       host, scroll, repaint: paint,
-      show({ title, queries, keys, hideSpecial, shares }) {
-        now = { title, queries, keys, shares, rows: shownTokens(queries, hideSpecial), columns: shownTokens(keys, hideSpecial) };
+      show({ title, queries, keys, hideSpecial, shares, signed = false }) {
+        now = { title, queries, keys, shares, signed, rows: shownTokens(queries, hideSpecial), columns: shownTokens(keys, hideSpecial) };
         heading.textContent = title;
         paint();
       },
@@ -290,7 +292,7 @@ const attention = (() => {
         group.append(label(now.title, { x: 0, y: 8, "font-weight": "bold" }, 13));
         part(left, 18, across);
         part(0, 18 + top, down);
-        part(left, 18 + top, cellPaths(now.rows.length, now.columns.length, level, [size, size], paperRamp(false)));
+        part(left, 18 + top, cellPaths(now.rows.length, now.columns.length, level, [size, size], paperRamp(now.signed)));
         return { group, width: left + now.columns.length * size, height: 18 + top + now.rows.length * size };
       },
     };
@@ -306,6 +308,16 @@ const attention = (() => {
         if (bytes[from + j] > cells[cell]) cells[cell] = bytes[from + j];
       });
     });
+    return { cells, height, across };
+  };
+
+  // The same of changes, from −1 to 1: of the cells that are merged the one that changed most.
+  const reducedSigned = (values, rows, columns, width, most) => {
+    const height = Math.min(rows.length, most), across = Math.min(columns.length, most), cells = new Uint8Array(height * across).fill(128);
+    rows.forEach((i, row) => columns.forEach((j, column) => {
+      const cell = Math.floor(row * height / rows.length) * across + Math.floor(column * across / columns.length), level = signedLevel(values[i * width + j]);
+      if (Math.abs(level - 127.5) > Math.abs(cells[cell] - 127.5)) cells[cell] = level;
+    }));
     return { cells, height, across };
   };
 
@@ -339,5 +351,5 @@ const attention = (() => {
     group.append(...copy.childNodes);
     return { group, width: Number(svg.getAttribute("width")), height: Number(svg.getAttribute("height")) };
   };
-  return { unpack, weightsOf, valueWeighted, percent, quoted, shownTokens, lines, map, reduced, ramp, screenColors, paperRamp, paintCells, cellPaths, label, fitted, measured, scrollTogether, drawingOf, copied, FONT };
+  return { unpack, weightsOf, signedOf, signedLevel, valueWeighted, percent, quoted, shownTokens, lines, map, reduced, reducedSigned, ramp, screenColors, paperRamp, paintCells, cellPaths, label, fitted, measured, scrollTogether, drawingOf, copied, FONT };
 })();

@@ -19,8 +19,8 @@ const page = (() => {
 
   // ---- the address keeps the state: #figure;model=…;statistic=…;metric=…;view=…;seed=…;head=…;layer=…;sentences=…
   const state = { place: "" };
-  const readState = () => {
-    const [place, ...pairs] = location.hash.slice(1).split(";");
+  const readState = (otherwise = "") => {
+    const [place, ...pairs] = (location.hash || otherwise).slice(1).split(";");
     for (const key of Object.keys(state)) delete state[key];
     state.place = safeDecode(place);
     for (const pair of pairs) {

@@ -56,7 +56,7 @@
   addEventListener("click", (event) => {
     const link = event.target.closest?.('a[href^="#"]');
     const place = link && document.getElementById(decodeURIComponent(link.hash.slice(1).split(";")[0]));
-    if (place) jumpTo(place);
+    if (place) { page.reveal(place); jumpTo(place); }
   });
   // A chart is as high as its still picture at full size: that room is kept until it is drawn.
   for (const svg of all(".panel > .static > svg")) {
@@ -493,8 +493,7 @@
     for (const paint of paints) paint();
     showPinned();
     const place = state.place && document.getElementById(state.place);
-    const folded = place && place.closest("details.untested:not([open])");
-    if (folded) folded.open = true;
+    const folded = place && page.reveal(place);
     if (jump && place) jumpTo(place);
     if (jump && place && (folded || location.hash.includes(";"))) place.scrollIntoView();
   };

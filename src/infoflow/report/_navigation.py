@@ -1,0 +1,43 @@
+"""The contents of the page: its sections by short names, and their figures."""
+
+from dataclasses import dataclass, field
+
+from ._figure import Figure, Section
+
+_SHORT = {
+    "over-scale": "Scale",
+    "alike": "Alike",
+    "knows": "Know",
+    "changes": "Change",
+    "similarity": "Similar",
+    "space": "Space",
+    "predicts": "Predict",
+    "probing": "Probes",
+    "neighbours": "Neighbours",
+    "words": "Words",
+    "alignment": "Align",
+    "heads": "Heads",
+    "pruning": "Pruning",
+    "transplant": "Transplant",
+    "adaptation": "Tuning",
+    "training": "Training",
+    "dynamics": "Dynamics",
+    "over-training": "Over training",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Entry:
+    """One line of the contents."""
+
+    id: str
+    short: str  # in the bar and at the side
+    title: str
+    figures: list[Figure] = field(default_factory=list)
+
+
+def contents(sections: list[Section], claims: bool) -> list[Entry]:
+    """The page's parts in their order."""
+    told = [Entry(id=s.id, short=_SHORT.get(s.id, s.title), title=s.title, figures=s.figures) for s in sections]
+    findings = [Entry(id="findings", short="Claims", title="Do published claims hold here?")] if claims else []
+    return [*told, *findings, Entry(id="methods", short="Methods", title="Methods and provenance")]

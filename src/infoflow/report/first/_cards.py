@@ -1,0 +1,139 @@
+"""The three cards of the first screen, chosen by rule: the largest effect beyond the control, in intervals."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+from markupsafe import Markup
+
+from .._curves import curves, layers_of
+from .._language import Series
+from .._model_tables import ModelTables
+from .._numbers import decimals, number
+from .._samples import Estimate
+from ._effects import Effects, effects, reached
+from ._measures import MEASURES, Measure, measured
+from ._spark import spark
+
+CARDS = 3
+_EACH = 3  # lines at most of which each is named in a sentence
+
+HOW_CHOSEN = (
+    "Each measure is summed up by one number per model, less its control (the untrained model, or the measure's "
+    "own baseline). The cards are those where two models differ most against the interval of their difference, at most "
+    "one per section of the report; of a single model, those whose own number is largest against its interval. The "
+    "choice is among many measures and no interval allows for it: read the figures behind the cards."
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Card:
+    """One answer of the first screen."""
+
+    figure: str  # where its arrow leads
+    question: str
+    sentence: str
+    difference: str  # the number the card stands on, with its interval and the control
+    clear: bool
+    strength: float
+    picture: Markup
+
+
+def cards(tables: ModelTables, figures: set[str], dull: set[str]) -> list[Card]:
+    """The cards, in the report's order.
+
+    Args:
+        tables: The run's.
+        figures: Ids of the figures that the page shows; a card leads to one.
+        dull: Lines of models that have not learned their task, drawn in grey.
+    """
+    found = []
+    for measure in MEASURES:
+        frame = measured(measure, tables) if measure.figure in figures else None
+        if frame is not None and (told := effects(measure, frame)).shown:
+            found.append((measure, frame, told))
+    best: dict[str, tuple[Measure, pd.DataFrame, Effects]] = {}
+    for one in found:
+        known = best.get(one[0].section)
+        if known is None or one[2].strength > known[2].strength:
+            best[one[0].section] = one
+    chosen = sorted(best.values(), key=lambda one: -one[2].strength)[:CARDS]
+    return [_card(*one, tables, dull) for one in sorted(chosen, key=lambda one: MEASURES.index(one[0]))]
+
+
+def _card(measure: Measure, frame: pd.DataFrame, told: Effects, tables: ModelTables, dull: set[str]) -> Card:
+    series = tables.cast.present(frame)
+    sentence = _sentence(measure, frame, told, series)
+    return Card(
+        figure=measure.figure,
+        question=measure.question,
+        sentence=sentence,
+        difference=_difference(measure, told, series),
+        clear=told.clear,
+        strength=told.strength,
+        picture=spark(
+            curves(frame), series, dull, (measure.x, measure.axis), measure.percent, f"{measure.question} {sentence}"
+        ),
+    )
+
+
+def _sentence(measure: Measure, frame: pd.DataFrame, told: Effects, series: list[Series]) -> str:
+    places = _places(measure, frame, series)
+    lines = [line for line in series if line.key in told.shown]
+    if not told.clear:
+        return _nothing_seen(measure, told, lines, measure.noun.format(**places))
+    if len(lines) > _EACH and told.pair:
+        lines = [line for line in lines if line.key in told.pair]
+    clauses = [_clause(measure, told, line, first=not place) for place, line in enumerate(lines)]
+    left = len(told.shown) - len(lines)
+    rest = f"; {left} more in the figure" if left else ""
+    sentence = f"{measure.opening.format(**places)}{'; '.join(clauses)}{rest}."
+    return sentence[:1].upper() + sentence[1:]
+
+
+def _nothing_seen(measure: Measure, told: Effects, lines: list[Series], noun: str) -> str:
+    values = [told.shown[line.key].value for line in lines]
+    unit = f" {measure.unit}" if measure.unit else ""
+    if len(lines) == 1:
+        return f"No difference seen from the control in {noun}: {_amount(values[0], measure)}{unit}."
+    return (
+        f"No difference seen between the models in {noun}: {_amount(min(values), measure)} to "
+        f"{_amount(max(values), measure)}{unit}."
+    )
+
+
+def _places(measure: Measure, frame: pd.DataFrame, series: list[Series]) -> dict[str, int]:
+    """The layers that a sentence names, of the deepest line."""
+    layers = max((layers_of(frame[frame["trained"]], line.key) for line in series), key=len)
+    middle = layers[len(layers) // 2]
+    return {"first": layers[0], "last": layers[-1], "middle": middle, "reached": reached(measure, layers)}
+
+
+def _clause(measure: Measure, told: Effects, line: Series, first: bool) -> str:
+    estimate = told.shown[line.key]
+    verb = measure.rises if estimate.value >= 0 else measure.falls
+    subject = verb.format(line=line.label) if "{line}" in verb else f"{line.label} {verb}"
+    amount = _amount(abs(estimate.value) if measure.rises != measure.falls else estimate.value, measure, told.deciding)
+    unit, what = (f" {measure.unit}" if measure.unit else "", f" {measure.what}" if measure.what else "")
+    return f"{subject} {amount}{unit}{what}" if first else f"{subject} {amount}"
+
+
+def _amount(value: float, measure: Measure, estimate: Estimate | None = None) -> str:
+    scale = 100 if measure.percent else 1
+    low, high = (estimate.low, estimate.high) if estimate else (float("nan"), float("nan"))
+    places = decimals(scale * low, scale * high, scale * value)
+    if measure.percent:
+        places = min(places, 1)
+    return f"{number(scale * value, places)}{' %' if measure.percent else ''}"
+
+
+def _difference(measure: Measure, told: Effects, series: list[Series]) -> str:
+    """`causal LM − masked LM: −0.26 nats (−0.28 to −0.24) beyond the control; control at most 0.01`."""
+    estimate, scale = told.deciding, 100 if measure.percent else 1
+    labels = {line.key: line.label for line in series}
+    who = f"{labels[told.pair[0]]} − {labels[told.pair[1]]}: " if told.pair else "Beyond the control: "
+    value, low, high = (scale * end for end in (estimate.value, estimate.low, estimate.high))
+    places = decimals(low, high, value)
+    unit = " points" if measure.percent else f" {measure.unit}" if measure.unit else ""
+    span = f" ({number(low, places)} to {number(high, places)})" if estimate.has_interval else ", no interval known"
+    control = "" if told.control != told.control else f"; control: {_amount(told.control, measure)}"
+    return f"{who}{number(value, places)}{unit}{span}{control}"

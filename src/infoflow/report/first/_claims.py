@@ -1,0 +1,82 @@
+"""The published claims in one line: how many hold, fail and how, and the most surprising one."""
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+import pandas as pd
+
+from .._failure_kind import KINDS, OTHER, failure_kind
+from .._numbers import decimals, number
+
+_ABSENT = re.compile(r"^The table (\S+) is absent")
+_PLAN = re.compile(r"a plan (?:that says|with|whose) (.+?)(?:,? makes it|$)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClaimsLine:
+    """What the first screen says of the claims."""
+
+    tested: int
+    every: int
+    counts: dict[str, int]  # verdict → claims, without those that cannot be tested
+    kinds: list[tuple[str, int]]  # of those that fail
+    surprising: str  # the most surprising failure in words; "" where none failed
+    surprising_id: str
+    reasons: list[tuple[str, int]]  # why others cannot be tested, the most frequent first
+
+
+def claims_line(findings: pd.DataFrame) -> ClaimsLine | None:
+    """The table of findings in one line; None where it is empty."""
+    rows = findings.drop_duplicates("id").to_dict("records")
+    if not rows:
+        return None
+    tested = [row for row in rows if row["verdict"] != "not testable here"]
+    failed = [row for row in tested if row["verdict"] == "fails"]
+    kinds = Counter(failure_kind(row) for row in failed)
+    worst = max(failed, key=_surprise, default=None)
+    return ClaimsLine(
+        tested=len(tested),
+        every=len(rows),
+        counts=dict(Counter(str(row["verdict"]) for row in tested)),
+        kinds=[(kind, kinds[kind]) for kind in KINDS if kinds[kind]],
+        surprising=_told(worst) if worst else "",
+        surprising_id=str(worst["id"]) if worst else "",
+        reasons=_reasons([str(row.get("reason") or "") for row in rows if row["verdict"] == "not testable here"]),
+    )
+
+
+def _surprise(row: dict) -> tuple[int, float]:
+    """Opposite ones first; of one kind, the farthest from its threshold in half-widths of its interval."""
+    half = (float(row["high"]) - float(row["low"])) / 2
+    distance = abs(float(row["effect"]) - float(row["threshold"]))
+    far = distance / half if half > 0 else 0.0
+    return -KINDS.index(failure_kind(row)), far if far == far else 0.0
+
+
+def _told(row: dict) -> str:
+    claim = str(row["claim"]).rstrip(".")
+    low, high, value = (float(row[name]) for name in ("low", "high", "effect"))
+    places = decimals(low, high, value)
+    unit = f" {row['unit']}" if row.get("unit") else ""
+    kind = failure_kind(row)
+    words = "" if kind == OTHER else f" ({kind})"
+    return f"“{claim}” fails here{words}: {number(value, places)}{unit}, threshold {number(float(row['threshold']))}"
+
+
+def _reasons(texts: list[str]) -> list[tuple[str, int]]:
+    return Counter(map(_reason, texts)).most_common()
+
+
+def _reason(text: str) -> str:
+    """The first obstacle in a few words."""
+    if "has not learned its task" in text.split(". ")[0]:
+        return "need models that have learned their task"
+    if found := re.match(r"It needs (\d+) seeds", text):
+        return f"need {found[1]} seeds of each objective"
+    if _ABSENT.match(text):
+        plan = _PLAN.search(text)
+        return f"need {plan[1].strip().rstrip(',')} in the plan" if plan else "need a table that was not measured"
+    if text.startswith("There is no"):
+        return "need an objective that is not among the models"
+    return "need something else: see each claim"

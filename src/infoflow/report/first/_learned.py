@@ -1,0 +1,71 @@
+"""Whether the models of a study have learned their tasks, by the rule that their objectives declare."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from infoflow.objectives import OBJECTIVES, Metric
+
+from .._model_tables import ModelTables
+from .._numbers import decimals, listed, number
+
+_WORDS = {"loss": "loss", "bleu": "BLEU"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Learned:
+    """What the first screen says of the models' scores."""
+
+    passed: list[str]  # a score per line that has learned: "causal LM: loss 3.10 (3.09 to 3.12), without context 5.54"
+    failed: list[str]  # sentences about those that have not
+    dull: frozenset[str]  # lines of models of which at least one has not learned
+
+    @property
+    def symbol(self) -> str:
+        return "✗" if self.dull else "✓"
+
+
+def learned(tables: ModelTables) -> Learned | None:
+    """The scores of each line against the limit of its objective; None where no task was scored."""
+    frame = tables.get("task_scores")
+    if frame is None or "corpus" in frame or tables.cast.by != "objective":
+        return None
+    frame = frame[frame["trained"] & (frame["split"] == ("test" if "test" in set(frame["split"]) else "validation"))]
+    passed: list[str] = []
+    failed: list[str] = []
+    dull: set[str] = set()
+    for line in tables.cast.present(frame):
+        own = frame[frame["series"] == line.key]
+        objective = OBJECTIVES.get(str(own["objective"].iloc[0]))
+        scored = [(metric, own[own["metric"] == metric.name]) for metric in (objective.metrics if objective else ())]
+        scored = [(metric, rows) for metric, rows in scored if len(rows)]
+        short = {
+            metric: [row for row in rows.to_dict("records") if not _passes(metric, row)] for metric, rows in scored
+        }
+        if any(short.values()):
+            dull.add(line.key)
+            failed += [
+                _failed(line.label, metric, short[metric], len(rows)) for metric, rows in scored if short[metric]
+            ]
+        elif scored:
+            passed.append(f"{line.label} {', '.join(_passed(metric, rows) for metric, rows in scored)}")
+    return Learned(passed=passed, failed=failed, dull=frozenset(dull)) if passed or failed else None
+
+
+def _passes(metric: Metric, row: dict) -> bool:
+    return metric.learned(float(row["low"]), float(row["high"]), float(row["baseline"]))
+
+
+def _passed(metric: Metric, rows: pd.DataFrame) -> str:
+    places = decimals(float(rows["low"].mean()), float(rows["high"].mean()), float(rows["value"].mean()))
+    value, base = number(float(rows["value"].mean()), places), number(float(rows["baseline"].mean()), places)
+    return f"{_WORDS.get(metric.name, metric.name)} {value} ({metric.baseline}: {base})"
+
+
+def _failed(label: str, metric: Metric, short: list[dict], seeds: int) -> str:
+    values = listed([number(float(row["value"])) for row in short])
+    limit = number(metric.limit(float(short[0]["baseline"])))
+    which = "" if len(short) == seeds else f" in {len(short)} of {seeds} seeds"
+    bound = "below" if metric.better == "lower" else "above"
+    name = _WORDS.get(metric.name, metric.name)
+    return f"{label} has not learned its task{which}: {name} {values}, needed {bound} {limit}"

@@ -1,0 +1,220 @@
+"""What a card of the first screen may be about: a quantity over layers, and the one number that sums it up."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import pandas as pd
+
+from .._language import Cast
+from .._model_tables import ModelTables
+from ..knows._knowledge import input_rows, output_rows
+from ..knows._lenses import one_choice
+
+Contrast = Literal["ends", "middle", "reached"]
+"""Which number a line is summed up by: its last layer less its first; its middle; its value at `Measure.reached`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measure:
+    """A quantity over layers (or another course) and how a card speaks of it."""
+
+    figure: str  # id of the figure that shows it whole
+    section: str  # of two measures of one section the first screen shows one
+    question: str
+    table: str
+    rows: Callable[[pd.DataFrame, Cast], pd.DataFrame]
+    contrast: Contrast
+    opening: str  # of the sentence, with `{at}` where it depends on the models' depth
+    falls: str  # verbs; of a contrast that is no change, both the same
+    rises: str
+    unit: str = ""
+    what: str = ""  # behind the first number
+    noun: str = ""  # what does not differ where nothing is seen: "in {noun}"
+    percent: bool = False
+    axis: str = ""  # what is up in the picture
+    untrained: bool = True  # whether an untrained model is a control of it
+    x: str = "layer"
+    reached: float = 0.5  # where the contrast "reached" looks: a part of the course
+
+
+def _main(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+    return cast.main(frame)
+
+
+def _input(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+    return input_rows(cast.main(frame))
+
+
+def _output(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+    return output_rows(cast.main(frame))
+
+
+def _cosine(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+    rows = frame[(frame["measure"] == "average_similarity") & (frame["space"] == "raw")]
+    return cast.main(rows[rows["words"] == "mean"] if "words" in rows else rows)
+
+
+def _lens(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+    rows = one_choice(frame)
+    lens = "tuned" if "tuned" in set(rows["lens"]) else "logit"
+    rows = rows[(rows["lens"] == lens) & (rows["metric"] == "agreement")]
+    return rows[rows["layer"] < rows.groupby("series")["layer"].transform("max")]  # there it is 1 by definition
+
+
+def _left(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+    rows = cast.main(frame)
+    return rows[rows["side"] == "left"]
+
+
+def _removed(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+    """The rise of the loss as heads go, least important first; as `layer` the share of heads that are gone."""
+    rows = frame[(frame["order"] == "importance") & (frame["kind"] == "all") & (frame["metric"] == "loss")]
+    return rows.assign(layer=(100 * rows["removed"]).round().astype(int))
+
+
+MEASURES = (
+    Measure(
+        figure="mi-input",
+        axis="nats",
+        noun="what layers lose of the input token",
+        section="knows",
+        question="What do layers keep of the input?",
+        table="mutual_information",
+        rows=_input,
+        contrast="ends",
+        opening="From layer {first} to {last}, ",
+        rises="gains",
+        falls="loses",
+        unit="nats",
+        what="of information about its input token",
+    ),
+    Measure(
+        figure="mi-output",
+        axis="nats",
+        noun="what layers gain about the token to produce",
+        section="knows",
+        question="How much do layers know of what comes out?",
+        table="mutual_information",
+        rows=_output,
+        contrast="ends",
+        opening="From layer {first} to {last}, ",
+        rises="gains",
+        falls="loses",
+        unit="nats",
+        what="of information about the token to produce",
+    ),
+    Measure(
+        figure="identity",
+        axis="% of neighbours",
+        noun="how many neighbours stay the same token",
+        section="knows",
+        question="Do nearest neighbours stay the same token?",
+        table="identity_neighbours",
+        rows=_main,
+        contrast="ends",
+        opening="From layer {first} to {last}, ",
+        rises="gains",
+        falls="loses",
+        what="of the neighbours that are the same token",
+        percent=True,
+    ),
+    Measure(
+        figure="layer-change",
+        axis="1 − PWCCA",
+        noun="how the change per layer moves with depth",
+        section="changes",
+        question="Do upper layers change more than lower ones?",
+        table="layer_distance",
+        rows=_main,
+        contrast="ends",
+        opening="From the first step to the last, the change per layer ",
+        rises="rises in {line} by",
+        falls="falls in {line} by",
+        unit="(1 − PWCCA)",
+    ),
+    Measure(
+        figure="average-similarity",
+        axis="mean cosine",
+        noun="how alike random words become",
+        section="space",
+        question="Do all words become alike?",
+        table="geometry",
+        rows=_cosine,
+        contrast="ends",
+        opening="From layer {first} to {last}, the mean cosine of random words ",
+        rises="rises in {line} by",
+        falls="falls in {line} by",
+    ),
+    Measure(
+        figure="lens-agreement",
+        axis="% of positions",
+        noun="how often layer {middle} names the final favourite",
+        section="predicts",
+        question="When does the answer form?",
+        table="lens",
+        rows=_lens,
+        contrast="middle",
+        opening="At layer {middle}, the model's final favourite is named ",
+        rises="in {line} at",
+        falls="in {line} at",
+        what="of positions",
+        percent=True,
+        untrained=False,
+    ),
+    Measure(
+        figure="position-neighbours",
+        axis="tokens apart",
+        noun="how much position is kept",
+        section="neighbours",
+        question="Is a token's position kept?",
+        table="position_neighbours",
+        rows=_main,
+        contrast="ends",
+        opening="From layer {first} to {last}, the distance in position of neighbours ",
+        rises="rises in {line} by",
+        falls="falls in {line} by",
+        unit="tokens",
+    ),
+    Measure(
+        figure="context-neighbours",
+        axis="% of neighbours",
+        noun="how many neighbours share the token before",
+        section="neighbours",
+        question="Do neighbours share their context?",
+        table="context_neighbours",
+        rows=_left,
+        contrast="ends",
+        opening="From layer {first} to {last}, ",
+        rises="gains",
+        falls="loses",
+        what="of the neighbours with the same token before them",
+        percent=True,
+    ),
+    Measure(
+        figure="heads-removed",
+        axis="loss (nats)",
+        noun="the loss without {reached} % of the heads",
+        section="heads",
+        question="Which heads matter?",
+        table="head_pruning_curve",
+        rows=_removed,
+        contrast="reached",
+        opening="With {reached} % of all heads gone, least important first, the loss ",
+        rises="rises in {line} by",
+        falls="falls in {line} by",
+        unit="nats",
+        x="% of heads removed",
+    ),
+)
+"""Everything a card may be about, in the order of the report."""
+
+
+def measured(measure: Measure, tables: ModelTables) -> pd.DataFrame | None:
+    """The rows of a measure: series, seed, trained, layer, value, low, high, replicates; None where there are none."""
+    frame = tables.get(measure.table)
+    if frame is None:
+        return None
+    rows = measure.rows(frame, tables.cast)
+    trained = rows[rows["trained"]]
+    return rows if len(trained) and trained.groupby("series")["layer"].nunique().max() > 1 else None

@@ -1,0 +1,91 @@
+"""The first screen as data, before any HTML."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from infoflow.results import RunFolder
+
+from .._language import entries_of_models
+from .._model_tables import ModelTables
+from .._numbers import count_text, listed
+from ._cards import HOW_CHOSEN, Card, cards
+from ._claims import ClaimsLine, claims_line
+from ._learned import Learned, learned
+
+_SMALL = 10_000_000  # parameters below which a model is called small
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Screen:
+    """What stands above everything else."""
+
+    badge: str  # "one seed: exploratory"
+    cards: list[Card]
+    how_chosen: str
+    learned: Learned | None
+    trust: str
+    claims: ClaimsLine | None
+
+    @property
+    def dull(self) -> frozenset[str]:
+        """Lines of models that have not learned their task."""
+        return self.learned.dull if self.learned else frozenset()
+
+
+def first_screen(run: RunFolder, tables: ModelTables, figures: set[str]) -> Screen:
+    """The screen of a run whose page shows the figures of these ids."""
+    scored = learned(tables)
+    dull = set(scored.dull) if scored else set()
+    findings = run.tables.get("findings")
+    seeds = _seeds(run, tables)
+    return Screen(
+        badge="one seed: exploratory" if tables.cast.by == "objective" and seeds == 1 else "",
+        cards=cards(tables, figures, dull),
+        how_chosen=HOW_CHOSEN,
+        learned=scored,
+        trust=_trust(run, tables, seeds),
+        claims=None if findings is None else claims_line(findings),
+    )
+
+
+def _seeds(run: RunFolder, tables: ModelTables) -> int:
+    models = entries_of_models(run)
+    return int(models["seed"].nunique()) if "seed" in models and len(models) else 1
+
+
+def _trust(run: RunFolder, tables: ModelTables, seeds: int) -> str:
+    """What the intervals allow for, how large the models are, and how many warnings there were."""
+    study = tables.cast.by == "objective"
+    if not study:
+        told = ["Bands cover the choice of sentences; these models were given, so nothing covers how they were trained"]
+    elif seeds == 1:
+        told = ["One seed: bands cover sentences, not first weights"]
+    else:
+        told = [f"{seeds} seeds: bands cover first weights and sentences" + (" (wide: two)" if seeds == 2 else "")]
+    models = entries_of_models(run)
+    if "parameters" in models and len(models):
+        sizes = [float(size) for size in models["parameters"] if pd.notna(size)]
+        if sizes:
+            texts = list(dict.fromkeys(count_text(float(size)) for size in sorted(sizes)))
+            span = texts[0] if len(texts) == 1 else f"{texts[0]} to {texts[-1]}"
+            small = ": small models" if max(sizes) < _SMALL else ""
+            told.append(f"{span} parameters{small}")
+    untrained = any(
+        not bool(frame["trained"].all()) for frame in tables.some(["mutual_information", "head_confidence"]).values()
+    )
+    told.append("untrained models beside every number" if untrained else "each measure beside its own baseline")
+    count = len(run.read().get("warnings", []))
+    if count:
+        told.append(f"{count} warning{'s' if count > 1 else ''} (see Methods)")
+    return "; ".join(told) + "."
+
+
+def verdict_words(claims: ClaimsLine) -> str:
+    """`✓ 7 hold, ✗ 9 fail (3 opposite, 3 weaker), ? 1 open`."""
+    holds, fails, open_ = (claims.counts.get(name, 0) for name in ("holds", "fails", "undetermined"))
+    kinds = f" ({listed([f'{count} {kind}' for kind, count in claims.kinds])})" if claims.kinds else ""
+    parts = [f"✓ {holds} {'holds' if holds == 1 else 'hold'}"] if holds else []
+    parts += [f"✗ {fails} {'fails' if fails == 1 else 'fail'}{kinds}"] if fails else []
+    parts += [f"? {open_} open"] if open_ else []
+    return listed(parts)

@@ -1,0 +1,141 @@
+"""A small picture of lines over layers, drawn here: it stands on the first screen, in any browser, at once."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pandas as pd
+from markupsafe import Markup, escape
+
+from .._language import Series
+from .._numbers import number
+
+_WIDTH, _HEIGHT = 320, 146
+_LEFT, _RIGHT, _TOP, _BOTTOM = 40, 80, 22, 24
+_ROW = 13  # pixels between labels
+_NAMED = 5  # lines at most that have their name beside them
+_SHORT = 13  # characters of a name
+_GREY = "var(--control)"
+_UNTRAINED, _CONTROL = "untrained", (4, 3)  # its name and its dash
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
+    """One line of the picture."""
+
+    points: list[tuple[float, float]]  # of the data
+    band: list[tuple[float, float, float]]  # x, low, high
+    color: str
+    dash: tuple[int, ...]
+    name: str = ""
+
+
+def spark(
+    table: pd.DataFrame, series: Iterable[Series], dull: set[str], axes: tuple[str, str], percent: bool, name: str
+) -> Markup:
+    """Lines of a table of `curves` as one SVG; untrained models, and lines of `dull`, in grey.
+
+    `axes`: what is across, and the unit of what is up. Bands that are much wider than the lines' span are cut.
+    """
+    lines = list(_lines(table, list(series), dull))
+    xs = [at for line in lines for at, _ in line.points]
+    ys = [at for line in lines for _, at in line.points]
+    room = (max(ys) - min(ys)) or abs(max(ys)) or 1.0
+    ends = [end for line in lines for _, low, high in line.band for end in (low, high)]
+    low, high = max(min(ys + ends), min(ys) - room / 2), min(max(ys + ends), max(ys) + room / 2)
+    frame = _Frame(min(xs), max(xs), low, high)
+    parts = [_axes(frame, axes, percent)]
+    parts += [_band(line, frame) for line in lines]
+    parts += [_path(line, frame) for line in lines]
+    named = [line for line in lines if line.name]
+    if len([line for line in named if line.name != _UNTRAINED]) <= _NAMED:
+        parts += [_label(line.name, line.color, y) for line, y in _apart(named, frame)]
+    body = Markup("").join(parts)
+    return Markup('<svg class="spark" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
+        _WIDTH, _HEIGHT, name, body
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    left: float
+    right: float
+    low: float
+    high: float
+
+    def x(self, at: float) -> float:
+        return round(_LEFT + (_WIDTH - _LEFT - _RIGHT) * (at - self.left) / ((self.right - self.left) or 1), 1)
+
+    def y(self, at: float) -> float:
+        part = (min(max(at, self.low), self.high) - self.low) / ((self.high - self.low) or 1)
+        return round(_HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * part, 1)
+
+
+def _lines(table: pd.DataFrame, series: list[Series], dull: set[str]) -> Iterable[Line]:
+    unnamed = _UNTRAINED  # the first such line tells for all
+    for one in series:
+        for group in ("untrained", "trained"):
+            rows = table[(table["series"] == one.key) & (table["group"] == group)].sort_values(by="layer")
+            if rows.empty:
+                continue
+            grey = group == "untrained" or one.key in dull
+            known = rows.dropna(subset=["low", "high"]) if group == "trained" else rows.head(0)
+            yield Line(
+                points=list(zip(rows["layer"], rows["value"], strict=True)),
+                band=list(zip(known["layer"], known["low"], known["high"], strict=True)),
+                color=_GREY if grey else one.color,
+                dash=_CONTROL if group == "untrained" else one.dash,
+                name=one.label if group == "trained" else unnamed,
+            )
+            unnamed = "" if group == "untrained" else unnamed
+
+
+def _axes(frame: _Frame, axes: tuple[str, str], percent: bool) -> Markup:
+    def told(value: float) -> str:
+        return f"{round(100 * value)} %" if percent else number(float(f"{value:.2g}"))
+
+    x, unit = axes
+
+    base = _HEIGHT - _BOTTOM
+    text = Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>')
+    rule = Markup('<line x1="{}" x2="{}" y1="{}" y2="{}" class="axis"/>').format(_LEFT, _WIDTH - _RIGHT, base, base)
+    ends = [text.format(frame.x(at), base + 15, "middle", f"{at:g}") for at in (frame.left, frame.right)]
+    middle = text.format((_LEFT + _WIDTH - _RIGHT) / 2, base + 15, "middle", x)
+    values = [text.format(_LEFT - 5, frame.y(at) + 4, "end", told(at)) for at in (frame.low, frame.high)]
+    up = text.format(2, 10, "start", unit)
+    return Markup("").join([rule, *ends, middle, *values, up])
+
+
+def _band(line: Line, frame: _Frame) -> Markup:
+    if not line.band:
+        return Markup("")
+    up = [f"{frame.x(x)} {frame.y(high)}" for x, _, high in line.band]
+    down = [f"{frame.x(x)} {frame.y(low)}" for x, low, _ in reversed(line.band)]
+    return Markup('<path d="M{}Z" fill="{}" fill-opacity=".15"/>').format("L".join(up + down), line.color)
+
+
+def _path(line: Line, frame: _Frame) -> Markup:
+    d = "M" + "L".join(f"{frame.x(x)} {frame.y(y)}" for x, y in line.points)
+    dash = Markup(' stroke-dasharray="{}"').format(" ".join(map(str, line.dash))) if line.dash[1] else Markup("")
+    return Markup('<path d="{}" fill="none" stroke="{}" stroke-width="{}"{}/>').format(
+        d, line.color, 1.3 if line.dash == _CONTROL else 2, dash
+    )
+
+
+def _apart(lines: list[Line], frame: _Frame) -> list[tuple[Line, float]]:
+    """Each line with the height of its name: beside its end, moved until names do not touch."""
+    wanted = sorted(lines, key=lambda line: frame.y(line.points[-1][1]))
+    heights: list[float] = []
+    for line in wanted:
+        heights.append(max(frame.y(line.points[-1][1]) + 4, heights[-1] + _ROW if heights else 0))
+    over = max(0.0, heights[-1] - (_HEIGHT - _BOTTOM + 4)) if heights else 0.0
+    for place in range(len(heights) - 1, -1, -1):
+        limit = heights[place + 1] - _ROW if place + 1 < len(heights) else heights[place] - over
+        heights[place] = min(heights[place], limit)
+    return list(zip(wanted, heights, strict=True))
+
+
+def _label(name: str, color: str, y: float) -> Markup:
+    short = name if len(name) <= _SHORT else f"{name[: _SHORT - 1]}…"
+    return Markup('<text x="{}" y="{}" fill="{}" class="name">{}</text>').format(
+        _WIDTH - _RIGHT + 6, round(y, 1), color, escape(short)
+    )

@@ -1,0 +1,113 @@
+"""What views of one sentence add to its attention: the layers' guesses, and heads that are named."""
+
+import numpy as np
+import pytest
+import torch
+
+SENTENCE, TRANSLATION = "the old cat sees the dog", "le vieux chat voit le chien"
+
+
+@pytest.mark.parametrize("name", ["causal-lm", "masked-lm", "translation"])
+def test_guesses_are_the_likeliest_tokens_of_each_state(matched_models, name):
+    """Against the states of the blocks themselves, one after the other, and the head behind them."""
+    from infoflow.heads import sentence_attention
+    from infoflow.models import readout, tap
+
+    model = matched_models[name]
+    seen = sentence_attention(model, SENTENCE, TRANSLATION if name == "translation" else None, guesses=True)
+    guesses = seen.guesses
+    assert guesses is not None
+    assert guesses.stack == model.anatomy.predicts.name
+    ids = [torch.tensor([[token.id for token in tokens]]) for tokens in seen.sentence.tokens.values()]
+    inputs = {"input_ids": ids[0]} | ({"decoder_input_ids": ids[1]} if len(ids) > 1 else {})
+    with torch.no_grad(), tap(model, hidden=True) as tapped:
+        logits = model.module(**inputs).logits[0]
+    read, tokenizer = readout(model), (model.target_tokenizer if len(ids) > 1 else model.tokenizer)
+    states = tapped.hidden[guesses.stack]
+    assert len(guesses.states) == len(states)
+    for row, layer in zip(guesses.states, states, strict=True):
+        for place, guess in enumerate(row):
+            shares = read(layer[0, place : place + 1])[0].detach().softmax(0)
+            best = int(shares.argmax())
+            assert guess.share == pytest.approx(float(shares[best]), abs=1e-5)
+            assert guess.text == (tokenizer.decode([best]).strip() or tokenizer.convert_ids_to_tokens(best))
+    top = [float(row.max()) for row in logits.softmax(-1)]
+    np.testing.assert_allclose([guess.share for guess in guesses.states[-1]], top, atol=1e-5)
+
+
+def test_a_model_without_output_head_guesses_nothing():
+    import transformers
+
+    from infoflow.heads import sentence_attention
+    from infoflow.models import load_model
+
+    config = transformers.BertConfig(
+        vocab_size=40, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+    )
+    assert sentence_attention(load_model(transformers.BertModel(config)), [5, 6, 7], guesses=True).guesses is None
+
+
+def attending(weights, causal=False):
+    """A sentence whose heads have these weights: (head, query, key)."""
+    from infoflow.heads import AttentionOfKind, LayerAttention, SentenceAttention
+    from infoflow.heads._quantised import quantise
+    from infoflow.heads._sentence_tokens import ReadSentence, ReadToken
+
+    heads, _, size = weights.shape
+    zeros = np.zeros((heads, size, 1), dtype=np.float32)
+    layer = LayerAttention(
+        layer=0,
+        weights=quantise(weights),
+        value_norms=zeros[:, :, 0],
+        query=zeros,
+        key=zeros,
+        scaling=1.0,
+        biased=False,
+    )
+    kind = AttentionOfKind(stack="encoder", kind="self", causal=causal, layers=(layer,))
+    tokens = tuple(ReadToken(id=place, text=f"w{place}", special=False) for place in range(size))
+    read = ReadSentence(text="w", translation=None, own_translation=False, tokens={"encoder": tokens})
+    return SentenceAttention(model="m", task="masked-lm", sentence=read, kinds=(kind,)), kind
+
+
+def looking(places, size, weight=0.7):
+    """One head whose strongest weights lie at these places."""
+    weights = np.full((len(places), size), (1 - weight) / (size - 1), dtype=np.float32)
+    weights[np.arange(len(places)), places] = weight
+    return weights
+
+
+def test_heads_with_one_habit_are_named_and_others_are_not():
+    from infoflow.heads import telling_heads
+
+    size = 10
+    previous, third = [0, *range(size - 1)], [3] * size
+    mixed = [5, 2, 7, 1, 9, 0, 4, 8, 3, 6]
+    weights = np.stack([looking(previous, size), looking(third, size, 0.9), looking(mixed, size, 0.95)])
+    found = {one.head: one for one in telling_heads(*attending(weights))}
+    assert set(found) == {0, 1}
+    assert found[0].told == "looks at the token before (9 of 9 tokens)"
+    assert found[1].told == "looks at “w3” (10 of 10 tokens)"
+    assert found[1].confidence == pytest.approx(0.9, abs=0.01)
+    assert [one.head for one in telling_heads(*attending(weights))] == [1, 0]
+
+
+def test_a_habit_of_too_few_tokens_is_none():
+    from infoflow.heads import telling_heads
+
+    size = 10
+    almost = [0, *range(6), 9, 1, 2]  # six of nine look one back
+    assert telling_heads(*attending(looking(almost, size)[None])) == ()
+    assert telling_heads(*attending(looking([0, 0, 1], 3)[None])) == ()
+
+
+def test_the_first_token_of_a_causal_model_does_not_count():
+    from infoflow.heads import telling_heads
+
+    size = 6
+    weights = np.tril(np.full((size, size), 0.01, dtype=np.float32))
+    weights[0, 0] = 1.0
+    for query in range(1, size):
+        weights[query, 0] = 0.9
+    (one,) = telling_heads(*attending(weights[None], causal=True))
+    assert one.told == "looks at “w0” (5 of 5 tokens)"

@@ -1,0 +1,208 @@
+"""The first screen: three cards chosen by rule, whether the models learned, what to trust, claims in one line."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from infoflow.report._claim_groups import claim_groups
+from infoflow.report._failure_kind import failure_kind
+from infoflow.report._model_tables import ModelTables
+from infoflow.report._page import render
+from infoflow.report._story import SECTIONS, tell
+from infoflow.report.first._cards import cards
+from infoflow.report.first._claims import claims_line
+from infoflow.report.first._effects import effects, strength
+from infoflow.report.first._learned import learned
+from infoflow.report.first._measures import MEASURES, measured
+from infoflow.report.first._screen import first_screen, verdict_words
+
+
+@pytest.fixture(scope="module")
+def tables(study):
+    return ModelTables.of(study)
+
+
+@pytest.fixture(scope="module")
+def screen(study, tables, story):
+    return first_screen(study, tables, {figure.id for figure in story.figures})
+
+
+def measure_of(figure):
+    return next(measure for measure in MEASURES if measure.figure == figure)
+
+
+def change(frame, series, seed, trained):
+    """Last less first layer of one model: value and replicates."""
+    own = frame[(frame["series"] == series) & (frame["seed"] == seed) & (frame["trained"] == trained)]
+    first, last = (own[own["layer"] == layer].iloc[0] for layer in (own["layer"].min(), own["layer"].max()))
+    return last["value"] - first["value"], np.asarray(last["replicates"]) - np.asarray(first["replicates"])
+
+
+def test_effects_are_changes_beyond_the_untrained_model_s(tables):
+    """Against means over seeds of plain differences."""
+    measure = measure_of("mi-input")
+    frame = measured(measure, tables)
+    told = effects(measure, frame)
+    for series in ("causal-lm", "masked-lm", "translation"):
+        trained = [change(frame, series, seed, True)[0] for seed in (1, 2, 3)]
+        control = [change(frame, series, seed, False)[0] for seed in (1, 2, 3)]
+        assert told.shown[series].value == pytest.approx(np.mean(trained))
+        assert told.beyond[series].value == pytest.approx(np.mean(trained) - np.mean(control))
+    a, b = told.pair
+    assert told.difference.value == pytest.approx(told.beyond[a].value - told.beyond[b].value)
+
+
+def test_cards_are_those_of_the_largest_effects_one_per_section(tables, screen, story):
+    shown = {figure.id for figure in story.figures}
+    strengths = {}
+    for measure in MEASURES:
+        frame = measured(measure, tables) if measure.figure in shown else None
+        if frame is not None:
+            strengths.setdefault(measure.section, {})[measure.figure] = effects(measure, frame).strength
+    best = {section: max(own, key=own.get) for section, own in strengths.items()}
+    order = sorted(best, key=lambda section: -strengths[section][best[section]])[:3]
+    assert {card.figure for card in screen.cards} == {best[section] for section in order}
+    places = [[measure.figure for measure in MEASURES].index(card.figure) for card in screen.cards]
+    assert places == sorted(places)
+
+
+def test_a_card_says_what_each_model_does_with_interval_and_control(screen):
+    card = next(card for card in screen.cards if card.figure in ("mi-input", "mi-output"))
+    assert all(label in card.sentence for label in ("causal LM", "masked LM"))
+    assert " to " in card.difference
+    assert "control: " in card.difference
+    assert card.clear
+
+
+def only(tables, name, frame):
+    """A run that has this table alone."""
+    from whole_study import InMemory
+
+    return ModelTables(InMemory({}, {name: frame}), tables.cast)
+
+
+def same_everywhere(frame):
+    """Every line's values become the first one's, with noise that is the same for all: no difference is left."""
+    first = frame[frame["series"] == frame["series"].iloc[0]].set_index(["seed", "trained", "layer"])
+    rows = [first.loc[(row.seed, row.trained, row.layer)] for row in frame.itertuples()]
+    noise = np.random.default_rng(0).normal(size=(len(frame), 200))
+    return frame.assign(
+        value=[row["value"] for row in rows],
+        replicates=[row["value"] + 0.5 * one for row, one in zip(rows, noise, strict=True)],
+        low=[row["value"] - 1 for row in rows],
+        high=[row["value"] + 1 for row in rows],
+    )
+
+
+def test_a_card_whose_interval_holds_zero_says_so(tables):
+    frame = same_everywhere(tables["identity_neighbours"])
+    (card,) = cards(only(tables, "identity_neighbours", frame), {"identity"}, set())
+    assert not card.clear
+    assert card.sentence.startswith("No difference seen between the models in how many neighbours")
+
+
+def test_strength_is_in_half_widths_and_nothing_without_an_interval():
+    from infoflow.report._samples import Estimate
+
+    assert strength(Estimate(value=-3.0, low=-4.0, high=-2.0, seeds=1, count=1)) == 3
+    assert strength(Estimate(value=3.0, low=math.nan, high=math.nan, seeds=1, count=1)) == 0
+
+
+def test_an_analysis_has_cards_of_its_own_numbers_and_no_claims(analysis):
+    story = tell(analysis)
+    assert 1 <= len(story.screen.cards) <= 3
+    assert story.screen.claims is None
+    assert story.screen.learned is None
+    page = render(analysis, story)
+    assert "Published claims" not in page
+    assert all(card.question in page for card in story.screen.cards)
+
+
+def with_scores(tables, change_row):
+    rows = pd.DataFrame([change_row(row) for row in tables["task_scores"].to_dict("records")])
+    return only(tables, "task_scores", rows)
+
+
+def test_a_model_that_has_not_learned_is_named_first_and_grey(study, tables, story):
+    from dataclasses import replace
+
+    def spoil(row):
+        bad = row["objective"] == "masked-lm" and row["metric"] == "loss"
+        return row | ({"low": row["baseline"], "high": row["baseline"] + 1} if bad else {})
+
+    scored = learned(with_scores(tables, spoil))
+    assert scored.dull == {"masked-lm"}
+    assert scored.failed == [text for text in scored.failed if text.startswith("masked LM has not learned its task")]
+    own = cards(tables, {figure.id for figure in story.figures}, set(scored.dull))
+    slot = next(series.slot for series in tables.cast.series if series.key == "masked-lm")
+    assert all(f'stroke="var(--series-{slot})"' not in card.picture for card in own)
+    page = render(study, replace(story, screen=replace(story.screen, learned=scored, cards=own)))
+    assert page.index("Read with care.") < page.index('class="cards"')
+    assert '<b class="name dull">masked LM</b>' in page
+
+
+def test_all_have_learned_where_their_scores_pass(tables):
+    def pass_all(row):
+        ends = {"loss": (0.1, 0.2), "bleu": (40.0, 50.0)}.get(row["metric"], (row["low"], row["high"]))
+        return row | {"low": ends[0], "high": ends[1], "value": sum(ends) / 2}
+
+    scored = learned(with_scores(tables, pass_all))
+    assert (scored.failed, scored.dull) == ([], frozenset())
+    assert len(scored.passed) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({"effect": -0.5, "low": -0.6, "high": -0.4}, "opposite"),
+        ({"effect": 0.2, "low": 0.1, "high": 0.25}, "weaker"),
+        ({"effect": 0.05, "low": 0.01, "high": 0.1}, "no more than the control"),
+        ({"effect": 0.2, "low": 0.1, "high": 0.25, "reason": "Something: needed."}, "otherwise"),
+        (
+            {"effect": 0.5, "low": 0.4, "high": 0.6, "threshold": -0.3, "reason": "A: .5; needed < -0.3."},
+            "opposite",
+        ),
+    ],
+)
+def test_how_a_claim_fails(changes, kind):
+    row = {"reason": "A: 1; needed > 0.33.", "threshold": 0.33, "control": 0.08} | changes
+    assert failure_kind(row) == kind
+
+
+def test_the_claims_line_counts_and_names_the_most_surprising():
+    base = {"threshold": 0.3, "control": 0.0, "unit": "nats", "reason": "A: 1; needed > 0.3."}
+    rows = [
+        base | {"id": "a:1", "claim": "One.", "verdict": "holds", "effect": 1.0, "low": 0.9, "high": 1.1},
+        base | {"id": "a:2", "claim": "Two.", "verdict": "fails", "effect": 0.1, "low": 0.05, "high": 0.2},
+        base | {"id": "a:3", "claim": "Three.", "verdict": "fails", "effect": -1.0, "low": -1.1, "high": -0.9},
+        base | {"id": "a:4", "claim": "Four.", "verdict": "not testable here", "reason": "It needs 3 seeds of each."},
+    ]
+    told = claims_line(pd.DataFrame(rows))
+    assert verdict_words(told) == "✓ 1 holds and ✗ 2 fail (1 opposite and 1 weaker)"
+    assert (told.tested, told.every, told.surprising_id) == (3, 4, "a:3")
+    assert told.surprising.startswith("“Three” fails here (opposite): −1")
+    assert told.reasons == [("need 3 seeds of each objective", 1)]
+
+
+def test_claims_are_grouped_by_question(story):
+    titles = {heading.id: heading.title for heading, _ in SECTIONS}
+    groups = claim_groups(story.findings, story.sections, titles)
+    listed = [finding.id for group in groups for finding in (*group.tested, *group.untested)]
+    assert sorted(listed) == sorted(finding.id for finding in story.findings)
+    shown = {figure.id: section.id for section in story.sections for figure in section.figures}
+    for group in groups:
+        for finding in group.tested:
+            assert shown.get(finding.figure, group.section) == group.section
+    order = [list(titles.values()).index(group.title) for group in groups if group.title in titles.values()]
+    assert order == sorted(order)
+
+
+def test_one_seed_is_called_exploratory(tmp_path):
+    from synthetic_run import make_study
+
+    run = make_study(tmp_path, seeds=(1,), objectives=("causal-lm", "masked-lm"))
+    told = tell(run).screen
+    assert told.badge == "one seed: exploratory"
+    assert told.trust.startswith("One seed: bands cover sentences, not first weights")
