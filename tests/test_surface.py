@@ -11,7 +11,7 @@ STORED = Path(__file__).with_name("surface.txt")
 ROOMS = (
     "foundation", "results", "corpus", "models", "architectures", "objectives", "flow", "representations", "heads",
     "probing", "training", "dynamics", "pruning", "alignment", "over_training", "findings", "report", "engine",
-    "studies", "cli",
+    "studies", "cli", "adaptation", "retrieval", "evidence", "explorer",
 )  # fmt: skip
 
 

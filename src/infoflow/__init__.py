@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # what the lazy names below stand for, told to editors and ty
     from .adaptation import tune as tune
     from .corpus import Corpus as Corpus
     from .corpus import load_corpus as load_corpus
+    from .explorer import explore as explore
     from .flow import Measure as Measure
     from .flow import compare as compare
     from .flow import measure as measure
@@ -40,6 +41,7 @@ _HOMES = {
     "compare": "flow",
     "UserError": "foundation",
     "set_display": "foundation",
+    "explore": "explorer",
     "plot": "report",
     "view": "report",
     "load_model": "models",
@@ -50,7 +52,7 @@ _HOMES = {
 }
 _ROOMS = (
     "alignment", "dynamics", "heads", "objectives", "over_training", "probing", "pruning", "representations", "models",
-    "architectures", "training", "adaptation", "findings", "report",
+    "architectures", "training", "adaptation", "findings", "report", "explorer",
 )  # fmt: skip
 
 __all__ = sorted([*_HOMES, "alignment", "dynamics", "heads", "objectives", "probing", "pruning", "representations"])

@@ -5,6 +5,7 @@ from typing import Literal
 from infoflow.results import Column, TableSchema, estimate_columns
 
 Kind = Literal["aligned", "unaligned", "shuffled", "regulariser only", "implicit", "target"]
+"""What a row of the table `alignment` is about: a mapped space, or what it is compared with."""
 
 ALIGNMENT = TableSchema(
     name="alignment",

@@ -14,6 +14,7 @@ from ._family import AbstractFamily, Layout
 from ._registry import FAMILIES
 
 Match = Literal["encoder", "depth"]
+"""Single stacks have as many layers as an encoder, or ("depth") as an encoder and a decoder together."""
 TWO_STACKS = ("encoder-decoder", "bidirectional-pair")
 _COPIES = 4  # of every weight in training
 

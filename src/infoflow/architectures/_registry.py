@@ -10,3 +10,4 @@ from ._t5 import T5
 
 _ALL = (Bert(), Albert(), Longformer(), Gpt2(), T5(), Elmo())
 FAMILIES: dict[str, AbstractFamily] = {family.name: family for family in _ALL}
+"""The architectures by name, as plans and `[model] architectures` write them."""

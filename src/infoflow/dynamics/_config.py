@@ -12,9 +12,13 @@ _LATER = {"lags": 0, "tolerance": 0.0, "max_splits": 32}
 
 
 Panels = Annotated[int, Limits(at_least=1, at_most=4096)]
+"""Panels of the rule on one chord."""
 Windows = Annotated[int, Limits(at_least=1, at_most=10**6)]
+"""Rows over time, each the sum of consecutive chords."""
 Lags = Annotated[int, Limits(at_least=0, at_most=1000)]
+"""Chords before and after, over which movement is set against gradients."""
 Tolerance = Annotated[float, Limits(at_least=0, at_most=100)]
+"""The residual on a chord, in nats, above which panels double; 0: never."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

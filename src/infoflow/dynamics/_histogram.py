@@ -10,6 +10,7 @@ from ._cells import Cell, Cells
 _PER_DECADE, _SMALLEST, _DECADES = 2, -14, 14
 _SIDE = _PER_DECADE * _DECADES  # bins of one sign
 NUM_BINS = 2 * _SIDE + 1
+"""Bins of the histogram of changes: both signs in decades, and one around zero."""
 
 
 class Histogram:

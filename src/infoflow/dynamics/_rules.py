@@ -7,7 +7,9 @@ from typing import Literal, get_args
 from infoflow.foundation import UserError
 
 Rule = Literal["first-order", "trapezoid", "midpoint", "simpson", "gauss-legendre"]
+"""How the gradient is integrated along one update."""
 RULES: tuple[Rule, ...] = get_args(Rule)
+"""All rules of integration, from the coarsest."""
 
 _GAUSS = math.sqrt(3) / 6
 

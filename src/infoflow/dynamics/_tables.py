@@ -172,3 +172,4 @@ TABLES = (
     ALLOCATION_HISTOGRAM,
     ALLOCATION_LAGS,
 )
+"""The schemas of all tables of loss change allocation."""

@@ -13,8 +13,11 @@ from torch import Tensor
 from infoflow.models import Model, keys_stack
 
 Need = Literal["hidden", "attention", "heads"]
+"""What a measure asks of a pass: states, attention weights, or the outputs of heads."""
 Regime = Literal["clean", "training"]
+"""Sentences as they are, or corrupted as in the model's own training."""
 AttentionKey = tuple[str, str]  # (stack, kind): ("encoder", "self"), ("decoder", "cross"), ...
+"""(stack, kind): ("encoder", "self"), ("decoder", "cross")."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

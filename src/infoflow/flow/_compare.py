@@ -23,8 +23,11 @@ from ._runner import Measured, Tables, collect, known
 from ._sample import TokenSample
 
 MODEL = Column(name="model", dtype="string", unit="", description="name of the model")
+"""The key column of tables of one model."""
 MODEL_A = Column(name="model_a", dtype="string", unit="", description="name of the first model")
+"""The first key column of tables of two models."""
 MODEL_B = Column(name="model_b", dtype="string", unit="", description="name of the second model")
+"""The second key column of tables of two models."""
 
 
 def compare(

@@ -32,6 +32,7 @@ _CPU_TOKENS, _CPU_ATTENTION_BYTES = 512, 1 << 23  # of such a batch in float32: 
 _MAX_DRAWS = 16  # passes over the corpus in the training regime, where a sentence yields few occurrences
 _TYPES = 1000  # replacements in the training regime where no measure asks for a number of types
 SampleKey = tuple[str, Regime]  # (stack, regime)
+"""(stack, regime) of a sample of states."""
 
 
 class Pass:

@@ -22,6 +22,7 @@ from ._strata import RankStrata, TypeStrata, first_of_each, rank_bins
 from ._tags import Tag
 
 NO_LABEL = -100
+"""The label of a position where nothing is predicted, as in torch."""
 MERGES = ("mean", "first", "last")
 STATES = "states.npy"
 _OCCURRENCES, _TYPES, _TAGS, _FACTS = "occurrences.npz", "types.npz", "tags.npz", "facts.json"

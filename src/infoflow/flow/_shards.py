@@ -77,6 +77,11 @@ def job_key(model: Model, corpus: Corpus, measures: Sequence[AbstractMeasure], o
 
 
 def read_manifest(shard: Path) -> dict[str, Any]:
+    """What a shard says about itself: the measures, their options, and checksums.
+
+    Raises:
+        UserError: The folder holds no shard, or its manifest is damaged.
+    """
     path = shard / _MANIFEST
     if not path.exists():
         raise UserError(f"{shard} holds no shard: it has no {_MANIFEST}. Give the folders written with --shard.")

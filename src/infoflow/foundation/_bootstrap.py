@@ -13,10 +13,14 @@ import numpy as np
 from ._random import hash64_array, stream
 
 NUM_BLOCKS = 64
+"""Blocks of sentences that every interval is computed from."""
 NUM_REPLICATES = 200
+"""Replicates of the bootstrap that tables keep."""
 
 
 class Interval(NamedTuple):
+    """A 95% interval."""
+
     low: float
     high: float
 

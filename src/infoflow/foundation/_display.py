@@ -17,6 +17,7 @@ from typing import IO, Literal, Protocol, runtime_checkable
 from ._errors import UserError
 
 DisplayKind = Literal["rich", "plain", "json", "silent"]
+"""How progress is shown: bars, lines, one JSON object a line, or not at all."""
 
 _SECONDS_BETWEEN_LINES = 10.0  # a log of a long job stays readable
 

@@ -60,16 +60,21 @@ Several = Annotated[int, Limits(at_least=2, at_most=10**9)]
 CountOrNone = Annotated[int, Limits(at_least=0, at_most=10**9)]
 """Of what 0 leaves out, or leaves unlimited."""
 Share = Annotated[float, Limits(at_least=0, below=1)]
+"""A share of which something must be left: below 1."""
 Probability = Annotated[float, Limits(at_least=0, at_most=1)]
+"""From 0 to 1, both included."""
 Weight = Annotated[float, Limits(at_least=0, at_most=1e6)]
 """Of one term beside another."""
 LearningRate = Annotated[float, Limits(above=0, at_most=10)]
+"""A learning rate."""
 Seed = Annotated[int, Limits(at_least=0, at_most=2**32 - 1)]
 """What NumPy and scikit-learn take too."""
 Name = Annotated[str, Limits(filled=True, like="that is not empty")]
+"""Text that is not empty."""
 Device = Annotated[
     str, Limits(pattern=r"auto|cpu|mps|(cuda|xpu)(:\d{1,3})?", like="such as auto, cpu, cuda, cuda:1 or mps")
 ]
+"""A device of torch, or auto."""
 Threads = Annotated[int, Limits(at_least=1, at_most=1024)]
 """Threads or processes of one machine: thousands of them end it."""
 Processes = Annotated[int, Limits(at_least=0, at_most=1024)]
@@ -77,6 +82,7 @@ Processes = Annotated[int, Limits(at_least=0, at_most=1024)]
 MaxLength = Annotated[int, Limits(at_least=3, at_most=10**6)]
 """Tokens of a sentence: a start, an end, and one between."""
 Inches = Annotated[float, Limits(at_least=2, at_most=20)]
+"""The width of a figure."""
 
 
 def check_settings(settings: Any, section: str = "") -> None:

@@ -12,6 +12,7 @@ from infoflow.results import END, KEYS, Column, TableSchema
 from infoflow.training import TrainConfig, learning_rate
 
 SUFFIX = "_over_training"
+"""What names of tables over checkpoints end with."""
 _NOT_MEASURED = (f"findings{SUFFIX}",)
 NOT_THE_SAME = -1
 

@@ -4,6 +4,7 @@ import numpy as np
 from jaxtyping import Int
 
 NUM_DECILES = 10
+"""Groups of types by their rank in frequency."""
 NEVER_SEEN = -1
 
 

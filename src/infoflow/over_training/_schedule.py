@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from infoflow.foundation import UserError
 
 DEFAULT_SCHEDULE = "log:16+linear:8"
+"""Which checkpoints of a training are kept unless told otherwise."""
 _GRAMMAR = "Write log:K, linear:K, every:M, powers or a list such as 0,10,500; + joins them."
 _MOST = 10**6  # steps of one schedule
 

@@ -10,6 +10,7 @@ from scipy.special import digamma, hyperu, xlogy
 from infoflow.foundation import UserError
 
 EntropyEstimator = Literal["plug-in", "miller-madow", "grassberger", "chao-shen", "chao-wang-jost"]
+"""How entropy is estimated from counts; all but the first correct for few of them."""
 
 
 def entropy(counts: np.ndarray, estimator: str = "plug-in") -> float:

@@ -43,6 +43,7 @@ def pair_keys() -> tuple[Column, ...]:
 
 
 PAIR_KEYS = pair_keys()
+"""The key columns of tables of two models."""
 
 
 @dataclass(frozen=True, slots=True)

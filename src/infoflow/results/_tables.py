@@ -18,6 +18,8 @@ _MAGIC = b"PAR1"
 
 
 class StoredTable(NamedTuple):
+    """A table as it lies in a file: rows, schema, and where it comes from."""
+
     frame: pd.DataFrame
     schema: TableSchema
     provenance: dict[str, Any]
