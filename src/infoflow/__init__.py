@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # what the lazy names below stand for, told to editors and ty
     from .flow import Measure as Measure
     from .flow import compare as compare
     from .flow import measure as measure
+    from .flow import measure_of as measure_of
     from .foundation import UserError as UserError
     from .foundation import set_display as set_display
     from .models import load_model as load_model
@@ -38,6 +39,7 @@ _HOMES = {
     "load_corpus": "corpus",
     "Measure": "flow",
     "measure": "flow",
+    "measure_of": "flow",
     "compare": "flow",
     "UserError": "foundation",
     "set_display": "foundation",

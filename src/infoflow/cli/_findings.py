@@ -7,15 +7,16 @@ from ._session import Log, reporting
 from ._show import show_path
 
 
-def findings(run: Path, /, *, log: Log = None) -> None:
+def findings(run: Path, /, *, claims: Path | None = None, log: Log = None) -> None:
     """Check the published findings again on a run's tables, and rewrite its report.
 
     Args:
         run: A folder that `infoflow study` or `infoflow analyze` wrote.
+        claims: A Python file with claims of your own, to be judged too. Its code is run: name only a file you trust.
     """
     with reporting(log):
         from infoflow.studies import check_findings
 
-        checked = check_findings(run)
+        checked = check_findings(run, claims or ())
         show_scorecard(checked.findings, untestable=True)
         show_path("Report", checked.path / "report.html")

@@ -15,11 +15,15 @@ from ._curves import task_distance as task_distance
 from ._estimates import Estimates as Estimates
 from ._evaluate import evaluate as evaluate
 from ._finding import Control as Control
+from ._finding import Curves as Curves
 from ._finding import Finding as Finding
 from ._finding import Untested as Untested
 from ._head_numbers import dominant_heads as dominant_heads
 from ._head_numbers import positional_heads as positional_heads
 from ._interval import largest_t as largest_t
+from ._model_group import CAUSAL as CAUSAL
+from ._model_group import MASKED as MASKED
+from ._model_group import TRANSLATION as TRANSLATION
 from ._model_group import Absent as Absent
 from ._model_group import model_groups as model_groups
 from ._objective_map import MAP_TABLES as MAP_TABLES
@@ -35,6 +39,7 @@ from ._over_training import FINDINGS_SINCE as FINDINGS_SINCE
 from ._over_training import findings_over_training as findings_over_training
 from ._over_training import movement as movement
 from ._over_training import verdict_runs as verdict_runs
+from ._own_claims import load_claims as load_claims
 from ._pruned_models import alive_by_kind as alive_by_kind
 from ._registry import FINDINGS as FINDINGS
 from ._registry import describe as describe
@@ -65,4 +70,9 @@ from ._shapes import total_fall as total_fall
 from ._table import Reading as Reading
 from ._table import SeedRows as SeedRows
 from ._table import Table as Table
+from ._table import baselines as baselines
+from ._table import exact as exact
 from ._table import gather as gather
+from ._table import one_number as one_number
+from ._table import together as together
+from ._table import untrained as untrained

@@ -25,6 +25,7 @@ from ._measure import NothingToRead as NothingToRead
 from ._measure import PairMeasure as PairMeasure
 from ._measure import SampleMeasure as SampleMeasure
 from ._measure import describe_measure as describe_measure
+from ._measure_of import measure_of as measure_of
 from ._options import PassOptions as PassOptions
 from ._pass import SampleKey as SampleKey
 from ._pass import check_finite as check_finite

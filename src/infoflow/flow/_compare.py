@@ -5,18 +5,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from transformers import PreTrainedModel
 
-from infoflow.corpus import NOT_A_WORD, Corpus, tokenizer_digest
+from infoflow.corpus import NOT_A_WORD, tokenizer_digest
 from infoflow.foundation import UserError, current_display
 from infoflow.models import Model
 from infoflow.results import Column
 
+from ._accepted import Measures, accepted_corpus, accepted_measures, accepted_models
 from ._activations import Regime
-from ._measure import AbstractMeasure, PairMeasure, check_measures
+from ._measure import PairMeasure
 from ._options import PassOptions
 from ._pass import SampleKey
 from ._runner import Measured, Tables, collect, known
@@ -31,7 +33,10 @@ MODEL_B = Column(name="model_b", dtype="string", unit="", description="name of t
 
 
 def compare(
-    models: Sequence[Model], corpus: Corpus, measures: Sequence[AbstractMeasure], options: PassOptions | None = None
+    models: Sequence[Model | PreTrainedModel | str | Path],
+    corpus: Any,
+    measures: Measures,
+    options: PassOptions | None = None,
 ) -> Tables:
     """Measure several models on one corpus, and pairs of them on the same words.
 
@@ -39,10 +44,17 @@ def compare(
     present in both samples; words that only one model sampled are dropped and counted. Models with the same tokenizer
     are compared token by token, others word by word, see `PairMeasure.words`.
 
+    Args:
+        models: Two or more, each as `measure` takes it.
+        corpus: As `measure` takes it.
+        measures: Any measures, or one alone.
+        options: As of `measure`.
+
     Returns:
         The tables of `measure` with a column `model` in front, and those of pair measures with `model_a`, `model_b`.
     """
-    check_measures(measures)
+    models = accepted_models(models)
+    measures = accepted_measures(measures)
     if len(models) < 2:
         raise UserError(f"compare needs at least two models. Got {len(models)}. For one model use `measure`.")
     if len({model.name for model in models}) < len(models):
@@ -50,6 +62,7 @@ def compare(
             f"Models that are compared need different names. Got {', '.join(model.name for model in models)}. "
             "Rename one: dataclasses.replace(model, name=...)."
         )
+    corpus = accepted_corpus(corpus)
     pairs = [each for each in measures if isinstance(each, PairMeasure)]
     options = options or PassOptions()
     if len({tokenizer_digest(model.require_tokenizer()) for model in models}) > 1:

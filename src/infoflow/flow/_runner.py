@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+from transformers import PreTrainedModel
 
 from infoflow.corpus import Corpus
 from infoflow.foundation import UserError, current_display
 from infoflow.models import Model
 from infoflow.results import Table
 
+from ._accepted import Measures, accepted_corpus, accepted_measures, accepted_model
 from ._distributed import exchange, processes
 from ._failures import Failure, Failures
 from ._measure import AbstractMeasure, Intervention, Measure, NothingToRead, PairMeasure, SampleMeasure, check_measures
@@ -35,9 +38,9 @@ class Measured:
 
 
 def measure(
-    model: Model,
-    corpus: Corpus,
-    measures: Sequence[AbstractMeasure],
+    model: Model | PreTrainedModel | str | Path,
+    corpus: Any,
+    measures: Measures,
     options: PassOptions | None = None,
     ranks_from: Corpus | None = None,
 ) -> Tables:
@@ -46,9 +49,10 @@ def measure(
     Under `torchrun` the batches are shared among the processes and every process returns the whole result.
 
     Args:
-        model: From `load_model`, with a tokenizer.
-        corpus: From `load_corpus` or one of `Corpus.from_…`.
-        measures: Streaming, sample or pair measures; pair measures wait for `compare`. The objects stay as they are.
+        model: From `load_model`, with a tokenizer; or what `load_model` takes, such as a name or folder.
+        corpus: From `load_corpus` or one of `Corpus.from_…`; or what `load_corpus` takes, such as a path or a list.
+        measures: Streaming, sample or pair measures, or one alone; pair measures wait for `compare`. The objects
+            stay as they are.
         options: Seed, batch size, maximum length, byte budget of the token sample.
         ranks_from: The corpus that tells how frequent tokens are: the training corpus, where it is known; by default
             `corpus`.
@@ -60,6 +64,8 @@ def measure(
     Raises:
         UserError: No measure applies to the model, the corpus is empty, or states are not finite.
     """
+    measures = accepted_measures(measures)
+    model, corpus = accepted_model(model), accepted_corpus(corpus)
     with tempfile.TemporaryDirectory(prefix="infoflow-") as folder:
         return known(collect(model, corpus, measures, Path(folder), options, ranks_from).tables, measures)
 

@@ -1,6 +1,7 @@
 """What a study does: a plan of plain values, from a TOML file or from Python."""
 
 import dataclasses
+import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -142,7 +143,9 @@ class StudyPlan:
         elif Path(source).is_file():
             text = read_plan(Path(source))
         else:
-            raise UserError(f"No study plan {source}: neither a TOML file nor a preset ({', '.join(PRESETS)}).")
+            near = difflib.get_close_matches(str(source)[:80], PRESETS, n=1)
+            meant = f" Did you mean {near[0]}?" if near else ""
+            raise UserError(f"No study plan {source}: neither a TOML file nor a preset ({', '.join(PRESETS)}).{meant}")
         return cls.from_json(parse_toml(text, str(source)))
 
     @classmethod

@@ -1,6 +1,7 @@
 """Settings as people write them: the text of a file, its tables, the dataclass that they fill."""
 
 import dataclasses
+import difflib
 import tomllib
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -55,7 +56,9 @@ def build_settings(cls: type, values: Any, path: str = "") -> Any:
     arguments = {}
     for name, value in values.items():
         if name not in hints:
-            raise UserError(f"The plan has no setting {path}{str(name)[:80]}. Known there: {', '.join(hints)}.")
+            near = difflib.get_close_matches(str(name)[:80], hints, n=1)
+            meant = f" Did you mean {path}{near[0]}?" if near else ""
+            raise UserError(f"The plan has no setting {path}{str(name)[:80]}.{meant} Known there: {', '.join(hints)}.")
         hint = hints[name]
         if dataclasses.is_dataclass(hint):
             arguments[name] = build_settings(hint, value, f"{path}{name}.")  # type: ignore[arg-type]

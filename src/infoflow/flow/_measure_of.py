@@ -1,0 +1,127 @@
+"""A streaming measure of a function: sums, bootstrap blocks and merging are done here."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, get_args
+
+import numpy as np
+import pandas as pd
+from torch import Tensor
+
+from infoflow.foundation import NUM_BLOCKS, UserError
+from infoflow.results import Column, TableSchema, estimate_columns, ratio_estimate
+
+from ._activations import Activations, Need
+from ._measure import Measure
+
+# B sentence, T token (padded), H head
+
+Function = Callable[[Tensor], Tensor]
+
+
+def measure_of(
+    function: Function, *, of: Need = "hidden", name: str = "", unit: str = "", description: str = ""
+) -> Measure:
+    r"""A measure of a function of one layer: its mean over tokens, with an interval, for each layer (and head).
+
+    $$ m = \frac{\sum_s \sum_t f(x)_{st}}{\sum_s n_s} $$
+
+    over sentences s and their tokens t that are neither padding nor special; n_s is their number. The sums are kept
+    per bootstrap block, so shards and processes can be merged.
+
+    | `of`        | what `function` is given, of one layer               | what it returns |
+    |-------------|------------------------------------------------------|-----------------|
+    | `hidden`    | states (sentence, token, width)                      | (sentence, token) |
+    | `attention` | weights (sentence, head, query, key), rows sum to 1  | (sentence, head, query) |
+    | `heads`     | inputs of the output projection (sentence, token, head, width) | (sentence, token, head) |
+
+    It must be a function of each sentence by itself, since batches may come in any order.
+
+    Args:
+        function: Numbers of one layer.
+        of: What it reads; only this is computed.
+        name: Of the table; by default the function's own.
+        unit: Of the values.
+        description: What a value is; by default the first line of the function's docstring.
+
+    Raises:
+        UserError: It is no function, has no name, or `of` is none of the three; while measuring, a shape is another.
+
+    >>> measure_of(lambda states: states.norm(dim=-1), name="state_norm").name
+    'state_norm'
+    """
+    if not callable(function) or isinstance(function, type):
+        raise UserError(f"measure_of needs a function of one layer's tensor. Got {str(function)[:80]}.")
+    if of not in get_args(Need):
+        raise UserError(f"of must be {', '.join(get_args(Need))}. Got {str(of)[:80]!r}.")
+    name = name or getattr(function, "__name__", "")
+    if not name.isidentifier():
+        raise UserError(f"The table needs a name, as variables have. Got {name!r}. Write name='my_table'.")
+    told = description or (function.__doc__ or "").strip().split("\n")[0] or f"Mean of {name} over tokens."
+    keys = [("stack", "string", "encoder or decoder")]
+    keys += [("kind", "string", "self or cross")] if of != "hidden" else []
+    keys += [("layer", "int64", "state, 0: embeddings" if of == "hidden" else "block, from 0")]
+    keys += [("head", "int64", "head of the block, from 0")] if of != "hidden" else []
+    columns = tuple(Column(name=key, dtype=dtype, unit="", description=about) for key, dtype, about in keys)  # type: ignore[arg-type]
+    values = estimate_columns(unit, told, "none (NaN): compare with the untrained control", "tokens")
+    own = {"table": TableSchema(name=name, version=1, description=told, columns=(*columns, *values))}
+    return type("MeasureOf", (_FunctionMeasure,), own)(function, of)
+
+
+class _FunctionMeasure(Measure):
+    """Each function has a subclass of its own, which holds its table and nothing else."""
+
+    def __init__(self, function: Function, of: Need) -> None:
+        self._function, self._of = function, of
+        self._sums: dict[str, np.ndarray] = {}  # "stack/kind" → (layers + 1, heads, 64); the last: the tokens counted
+
+    @property
+    def needs(self) -> frozenset[Need]:  # type: ignore[override]
+        return frozenset({self._of})
+
+    def update(self, activations: Activations) -> None:
+        read: Mapping[Any, list[Tensor]] = getattr(activations, self._of)
+        blocks = activations.blocks.cpu().numpy()
+        for key, layers in read.items():
+            stack, kind = (key, "") if isinstance(key, str) else key
+            valid = activations.streams[stack].valid
+            seen = np.stack([self._sentence_sums(layer, valid) for layer in layers])  # (layers, B, heads)
+            tokens = np.broadcast_to(valid.sum(1).double().cpu().numpy()[:, None], seen.shape[1:])
+            found = np.concatenate([seen, tokens[None]]).transpose(0, 2, 1)
+            sums = self._sums.setdefault(f"{stack}/{kind}", np.zeros((*found.shape[:2], NUM_BLOCKS)))
+            np.add.at(sums, (slice(None), slice(None), blocks), found)
+
+    def _sentence_sums(self, layer: Tensor, valid: Tensor) -> np.ndarray:
+        """Each sentence's sum over its tokens, (B, heads); one head where the function knows none."""
+        values = self._function(layer)
+        heads = {"hidden": (), "attention": layer.shape[1:2], "heads": layer.shape[2:3]}[self._of]
+        wanted = (valid.shape[0], *heads, valid.shape[1]) if self._of == "attention" else (*valid.shape, *heads)
+        if not isinstance(values, Tensor) or values.shape != wanted:
+            got = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+            raise UserError(
+                f"The function of {self.name} must return a tensor {tuple(wanted)} of a layer {tuple(layer.shape)}. "
+                f"Got {got}. It gives one number for each token{' of each head' if heads else ''}."
+            )
+        by_token = values.movedim(1, 2) if self._of == "attention" else values.reshape(*valid.shape, -1)
+        # No product: at padding a function may give infinities, and infinity times zero is no zero.
+        kept = by_token.double().masked_fill(~valid[..., None], 0.0)
+        return kept.sum(1).cpu().numpy()
+
+    def merge(self, other: "_FunctionMeasure") -> None:
+        for key, sums in other._sums.items():
+            self._sums[key] = self._sums[key] + sums if key in self._sums else sums
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        return dict(self._sums)
+
+    def load_state_dict(self, state: dict[str, np.ndarray]) -> None:
+        self._sums = dict(state)
+
+    def result(self) -> pd.DataFrame:
+        rows = []
+        for key, sums in self._sums.items():
+            stack, _, kind = key.partition("/")
+            for layer, head in np.ndindex(len(sums) - 1, sums.shape[1]):
+                place = {"stack": stack, "kind": kind, "layer": layer, "head": head}
+                number = ratio_estimate(sums[layer, head], sums[-1, head], float("nan"))
+                rows.append({**place, **number})
+        return self.table.conform(pd.DataFrame(rows)[self.table.column_names])

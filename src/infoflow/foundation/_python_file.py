@@ -1,0 +1,54 @@
+"""A Python file that the user names: it is run, as `python FILE` would."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from ._digest import digest
+from ._errors import UserError
+
+
+def run_python_file(path: Path | str) -> ModuleType:
+    """The module that a user's own Python file defines. **The file's code is executed**: name only files you trust.
+
+    Modules beside it can be imported by it. It is run anew in every call.
+
+    Raises:
+        UserError: There is no such file, it is no Python file, or its code raises.
+    """
+    path = Path(path)
+    if path.suffix != ".py":
+        raise UserError(f"A file of your own code must end in .py. Got {path}. Name a Python file.")
+    if not path.is_file():
+        raise UserError(f"There is no file {path} (now in {Path.cwd()}). Name a Python file.")
+    name = f"infoflow_user_{digest(str(path.resolve()))}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    beside = str(path.resolve().parent)
+    sys.path.insert(0, beside)
+    sys.modules[name] = module  # dataclasses and pickle look their classes up there
+    try:
+        spec.loader.exec_module(module)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{path} cannot be run: {_told(error, path)}. Mend it; `python {path}` shows where.") from error
+    finally:
+        sys.path.remove(beside)
+    return module
+
+
+def _told(error: Exception, path: Path) -> str:
+    """The error with the last line of the file that it passed through."""
+    lines, step = [], error.__traceback__
+    while step is not None:
+        if Path(step.tb_frame.f_code.co_filename) == path:
+            lines.append(step.tb_lineno)
+        step = step.tb_next
+    if isinstance(error, SyntaxError) and error.lineno:
+        lines.append(error.lineno)
+    place = f"line {lines[-1]}: " if lines else ""
+    return f"{place}{type(error).__name__}: {str(error).rstrip('.')}"

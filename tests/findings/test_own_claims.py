@@ -1,0 +1,117 @@
+"""Claims in a file of the user's."""
+
+import pytest
+
+CLAIM = """
+from infoflow.findings import MASKED, Control, Finding, Table, exceeds, untrained
+
+READS = {"input": Table("mutual_information", MASKED).where(side="input", regime="clean").by("layer")}
+
+
+def test(curves):
+    rise = curves["input"][:, -1:] - curves["input"].min(axis=1, keepdims=True)
+    return [exceeds("last layer above the lowest", rise, 0.0, "nats")]
+
+
+FINDING = Finding(
+    id="mine:1", claim="A masked LM regains its input.", source="a guess", published="no number",
+    statistic="last layer less lowest", reads=READS, test=test,
+    controls=(Control(name="untrained model", reads=untrained(READS)),), learned=(MASKED,), minimum_seeds=1,
+)
+"""
+
+
+@pytest.fixture
+def claim_file(tmp_path):
+    def written(text=CLAIM):
+        path = tmp_path / "my_claims.py"
+        path.write_text(text)
+        return path
+
+    return written
+
+
+def test_a_claim_of_ones_own_is_judged_beside_those_of_the_package(make_study, claim_file, tmp_path, monkeypatch):
+    from infoflow.findings import FINDINGS
+    from infoflow.results import RunFolder, TableSchema
+    from infoflow.studies import check_findings
+
+    monkeypatch.setattr("infoflow.studies._check_findings.write_report", lambda run: None)
+    tables = make_study().tables()
+    folder = RunFolder(tmp_path / "run")
+    folder.update(kind="study")
+    for name, frame in tables.items():
+        folder.tables.write(frame, _schema(name, frame, TableSchema))
+    frame = check_findings(folder.path, claim_file()).findings
+    assert set(frame["id"]) == {*FINDINGS, "mine:1"}
+    row = frame[frame["id"] == "mine:1"].iloc[0]
+    assert row["verdict"] == "holds", row["reason"]
+    assert row["effect"] == pytest.approx(5.10 - 4.935, abs=0.01)  # of the tables of this study
+    assert "mine:1" not in set(check_findings(folder.path).findings["id"])
+
+
+def test_the_test_of_the_file_decides(make_study, claim_file):
+    from infoflow.findings import evaluate, load_claims
+
+    claims = load_claims(claim_file(CLAIM.replace('0.0, "nats"', '0.5, "nats"')))
+    assert evaluate(make_study().tables(), claims)["verdict"].tolist() == ["fails"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1", "holds no claim"),
+        ("import nothing_like_this", "line 1: ModuleNotFoundError"),
+        ("x = 1\ny = (", "line 2: SyntaxError"),
+        (CLAIM.replace("mine:1", "dynamics:V3"), "dynamics:V3 .* is one of the package"),
+        (CLAIM.replace("mine:1", "mine"), "must be ROOM:NUMBER"),
+        ("from infoflow.findings import FINDINGS\nONE = FINDINGS['dynamics:V3']", "holds no claim"),
+    ],
+)
+def test_files_without_claims_are_refused(claim_file, text, message):
+    from infoflow import UserError
+    from infoflow.findings import load_claims
+
+    with pytest.raises(UserError, match=message):
+        load_claims(claim_file(text))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('curves["input"][:, -1:]', 'curves["inputs"][:, -1:]', "test of mine:1 .* raised KeyError.*input"),
+        ("return [exceeds", "return exceeds", "must return a list of conditions"),
+        ('return [exceeds("last layer above the lowest", rise, 0.0, "nats")]', "return []", "must return a list"),
+    ],
+)
+def test_a_test_that_fails_names_its_file(make_study, claim_file, old, new, message):
+    from infoflow import UserError
+    from infoflow.findings import evaluate, load_claims
+
+    text = CLAIM.replace(old, new)
+    text = text.replace('0.0, "nats")]', '0.0, "nats")') if new == "return exceeds" else text
+    claims = load_claims(claim_file(text))
+    with pytest.raises(UserError, match=message):
+        evaluate(make_study().tables(), claims)
+
+
+def test_a_file_that_is_none_is_named(tmp_path):
+    from infoflow import UserError
+    from infoflow.findings import load_claims
+
+    with pytest.raises(UserError, match="There is no file"):
+        load_claims(tmp_path / "no.py")
+    with pytest.raises(UserError, match=r"must end in \.py"):
+        load_claims(tmp_path)
+
+
+def _schema(name, frame, schema):
+    from infoflow.results import Column
+
+    kinds = {"b": "bool", "i": "int64", "f": "float64"}
+
+    def dtype(column):
+        return "list<float64>" if column == "replicates" else kinds.get(frame[column].to_numpy().dtype.kind, "string")
+
+    columns = tuple(Column(name=str(c), dtype=dtype(c), unit="", description="of the test") for c in frame.columns)
+    return schema(name=name, version=1, description="Of the test.", columns=columns)
