@@ -163,6 +163,7 @@ def _bound(host: str, port: int) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))
+        made.listen()  # a browser may come before the server has started
     except OSError as error:
         made.close()
         where = f"port {port} of {host}" if port else host

@@ -19,9 +19,9 @@ _EACH = 3  # lines at most of which each is named in a sentence
 
 HOW_CHOSEN = (
     "Each measure is summed up by one number per model, less its control (the untrained model, or the measure's "
-    "own baseline). The cards are those where two models differ most against the interval of their difference, at most "
-    "one per section of the report; of a single model, those whose own number is largest against its interval. The "
-    "choice is among many measures and no interval allows for it: read the figures behind the cards."
+    "own baseline). The cards are those where two models differ most against the interval of their difference, one "
+    "per section of the report as far as that goes; of a single model, those whose own number is largest against its "
+    "interval. The choice is among many measures and no interval allows for it: read the figures behind the cards."
 )
 
 
@@ -51,12 +51,11 @@ def cards(tables: ModelTables, figures: set[str], dull: set[str]) -> list[Card]:
         frame = measured(measure, tables) if measure.figure in figures else None
         if frame is not None and (told := effects(measure, frame)).shown:
             found.append((measure, frame, told))
-    best: dict[str, tuple[Measure, pd.DataFrame, Effects]] = {}
-    for one in found:
-        known = best.get(one[0].section)
-        if known is None or one[2].strength > known[2].strength:
-            best[one[0].section] = one
-    chosen = sorted(best.values(), key=lambda one: -one[2].strength)[:CARDS]
+    found.sort(key=lambda one: -one[2].strength)  # stable: of equals the report's order
+    sections = [one[0].section for one in found]
+    first = [one for place, one in enumerate(found) if one[0].section not in sections[:place]]
+    more = [one for one in found if one not in first]  # where there are fewer sections than cards
+    chosen = [*first, *more][:CARDS]
     return [_card(*one, tables, dull) for one in sorted(chosen, key=lambda one: MEASURES.index(one[0]))]
 
 

@@ -217,4 +217,5 @@ def measured(measure: Measure, tables: ModelTables) -> pd.DataFrame | None:
         return None
     rows = measure.rows(frame, tables.cast)
     trained = rows[rows["trained"]]
-    return rows if len(trained) and trained.groupby("series")["layer"].nunique().max() > 1 else None
+    several = any(own["layer"].nunique() > 1 for _, own in trained.groupby("series", sort=False))
+    return rows if several else None
