@@ -110,11 +110,13 @@ def test_commands_of_the_pages_exist(path):
 
 def test_the_own_measure_runs_as_written(tmp_path, monkeypatch):
     page = (ROOT / "docs" / "extend" / "own-measure.md").read_text(encoding="utf-8")
-    measure, script = re.findall(r"^```python\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
+    short, measure, script = re.findall(r"^```python\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
+    (tmp_path / "short.py").write_text(short, encoding="utf-8")
     (tmp_path / "norms.py").write_text(measure, encoding="utf-8")
     (tmp_path / "try_it.py").write_text(script, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+    assert runpy.run_path("short.py")["state_norm"].table.name == "state_norm"
     tables = runpy.run_path("try_it.py")["tables"]
     assert tables["state_norm"]["value"].round(3).unique().tolist() == [5.657]
     assert (tmp_path / "norms.svg").stat().st_size > 1000
