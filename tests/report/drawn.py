@@ -1,5 +1,7 @@
 """What a page draws, without the page: its sections and figures, for tests that look inside them."""
 
+from collections.abc import Collection, Iterable
+
 from infoflow.report._figure import Figure, Section
 from infoflow.report._model_tables import ModelTables
 from infoflow.report._story import SECTIONS
@@ -22,3 +24,17 @@ def drawn_figures(run: RunFolder, name: str) -> dict[str, Figure]:
     found = drawn_section(run, name)
     assert found is not None
     return {figure.id: figure for figure in found.figures}
+
+
+def assert_explained(figures: Iterable[Figure], not_surprising: Collection[str] = ()) -> None:
+    """Every figure answers its question, says how to read it and what would surprise, and how it was made."""
+    for figure in figures:
+        assert figure.question.endswith("?")
+        assert figure.answer
+        assert all(text.endswith(".") for text in figure.answer)
+        assert len(figure.how_to_read) >= 2
+        assert "surprising" in " ".join(figure.how_to_read) or figure.id in not_surprising
+        assert figure.method is not None
+        assert len(figure.method.text) > 200
+        assert figure.caption.endswith(".")
+        assert len(figure.data)

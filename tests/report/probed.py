@@ -85,20 +85,24 @@ def _scores(task: str, value: float, floor: float, layer: int):
         yield "task", words, "selectivity", value - control, 0.0
 
 
-def pair_rows(seeds: Sequence[int] = (1, 2, 3), objectives: Sequence[str] = ("causal-lm", "masked-lm")) -> list[dict]:
+def pair_rows(
+    seeds: Sequence[int] = (1, 2, 3),
+    objectives: Sequence[str] = ("causal-lm", "masked-lm"),
+    trained: Sequence[bool] = (True, False),
+) -> list[dict]:
     """The columns of `minimal_pairs`: agreement is found out layer by layer, islands never."""
     rows = []
     for objective in objectives:
         for seed in seeds:
-            for trained in (True, False):
+            for is_trained in trained:
                 for layer in range(LAYERS + 1):
-                    known = 0.5 + trained * (0.06 * layer - LESS[objective])
+                    known = 0.5 + is_trained * (0.06 * layer - LESS[objective])
                     for phenomenon, mean in {"all": (known + 0.5) / 2, "agreement": known, "<b>islands": 0.5}.items():
                         place = {"stack": MAIN_STACK[objective], "layer": layer, "phenomenon": phenomenon, "ties": 0}
                         for metric, value, base in (("preferred", mean, 0.5), ("margin", 8 * mean - 4, 0.0)):
-                            name = (objective, seed, int(trained), layer, phenomenon, metric)
+                            name = (objective, seed, int(is_trained), layer, phenomenon, metric)
                             numbers = _estimate(value, name, 0.01, 0.01, base, 300)
-                            rows.append({**_model(objective, seed, trained), **place, "metric": metric, **numbers})
+                            rows.append({**_model(objective, seed, is_trained), **place, "metric": metric, **numbers})
     return rows
 
 

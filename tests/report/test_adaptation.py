@@ -4,7 +4,7 @@ import adapted
 import numpy as np
 import pandas as pd
 import pytest
-from drawn import drawn_figures, drawn_section
+from drawn import assert_explained, drawn_figures, drawn_section
 from findings.adapted_tables import GUESS, HOSTILE, TASKS, Adapted
 
 from infoflow.report import write_report
@@ -83,15 +83,7 @@ def test_each_table_draws_its_figures_alone(tmp_path, table) -> None:
 
 
 def test_every_figure_says_how_to_read_it_and_how_it_was_made(figures) -> None:
-    for figure in figures.values():
-        assert figure.question.endswith("?")
-        assert figure.answer
-        assert all(text.endswith(".") for text in figure.answer)
-        assert len(figure.how_to_read) >= 2
-        assert "surprising" in " ".join(figure.how_to_read) or figure.id in NOT_SURPRISING
-        assert len(figure.method.text) > 200
-        assert figure.caption.endswith(".")
-        assert len(figure.data)
+    assert_explained(figures.values(), NOT_SURPRISING)
 
 
 def test_scores_stand_beside_from_scratch_and_a_guess(run, figures) -> None:

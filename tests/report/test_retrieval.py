@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 import retrieved
-from drawn import drawn_figures, drawn_section
+from drawn import assert_explained, drawn_figures, drawn_section
 from findings.retrieved_tables import HOSTILE, LEARNED, UPWARD, Retrieved
 
 from infoflow.report import write_report
@@ -69,15 +69,7 @@ def test_each_table_draws_its_figures_alone(tmp_path, table) -> None:
 
 
 def test_every_figure_says_how_to_read_it_and_how_it_was_made(figures) -> None:
-    for figure in figures.values():
-        assert figure.question.endswith("?")
-        assert figure.answer
-        assert all(text.endswith(".") for text in figure.answer)
-        assert len(figure.how_to_read) >= 2
-        assert "surprising" in " ".join(figure.how_to_read) or figure.id in NOT_SURPRISING
-        assert len(figure.method.text) > 200
-        assert figure.caption.endswith(".")
-        assert len(figure.data)
+    assert_explained(figures.values(), NOT_SURPRISING)
 
 
 def test_right_answers_are_means_over_seeds(run, figures) -> None:

@@ -5,24 +5,23 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from infoflow.flow import agree
 from infoflow.foundation import digest
 
 from .._specialised import Specialised, specialised
 from .._study_domain import SCRATCH
 from .._study_models import StudyModels
+from ._model_stage import AbstractModelStage
 from ._record import training_estimate
 from ._stage import AbstractStage
 from ._train import train_stage_key
 
-_DONE = "specialised"
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Specialise(AbstractStage):
+class Specialise(AbstractModelStage):
     """One phase of one model."""
 
     kind = "specialise"
+    recorded = "specialised"
     model: Specialised
 
     @classmethod
@@ -53,15 +52,12 @@ class Specialise(AbstractStage):
     def label(self) -> str:
         return f"specialise {self.model.name}"
 
-    def is_done(self) -> bool:
-        there = (self.model.folder / "model" / "model.safetensors").is_file()
-        return agree(there and self.model.models.bench.done(_DONE, self.model.key))
+    @property
+    def trains(self) -> Specialised:
+        return self.model
 
-    def run(self) -> dict[str, Any]:
-        bench = self.model.models.bench
-        if not self.is_done():
-            bench.remove(_DONE, self.model.key)  # the weights are gone
-        return bench.facts(_DONE, self.model.key, self.model.train)
+    def train(self) -> dict[str, Any]:
+        return self.model.train()
 
 
 def specialise_key(model: Specialised) -> str:

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from infoflow.flow import agree, is_first, wait_for_all
+from infoflow.flow import is_first, wait_for_all
 from infoflow.foundation import digest
 
 from .._retrieval_arms import WarmModel, arm_models, relative_cost
 from .._study_models import StudyModels
+from ._model_stage import AbstractModelStage
 from ._stage import AbstractStage
-
-_DONE = "warmed"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class WarmRetriever(AbstractStage):
+class WarmRetriever(AbstractModelStage):
     """The retriever of one seed, for all its arms that have one."""
 
     kind = "warm"
+    recorded = "warmed"
     model: WarmModel
 
     @classmethod
@@ -44,17 +44,11 @@ class WarmRetriever(AbstractStage):
     def label(self) -> str:
         return f"warm {self.model.name}"
 
-    def is_done(self) -> bool:
-        there = (self.model.folder / "model" / "model.safetensors").is_file()
-        return agree(there and self.model.models.bench.done(_DONE, self.model.key))
+    @property
+    def trains(self) -> WarmModel:
+        return self.model
 
-    def run(self) -> dict[str, Any]:
-        bench = self.model.models.bench
-        if not self.is_done():
-            bench.remove(_DONE, self.model.key)  # the weights are gone
-        return bench.facts(_DONE, self.model.key, self._train)
-
-    def _train(self) -> dict[str, Any]:
+    def train(self) -> dict[str, Any]:
         started = time.process_time()
         result = self.model.train()
         if is_first():
