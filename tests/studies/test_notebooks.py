@@ -96,7 +96,7 @@ def test_the_page_of_a_notebook_shows_its_pictures_without_a_network(executed, b
     for frame in page.locator("iframe").all():
         frame.scroll_into_view_if_needed()
     for frame in page.frames[1:]:
-        frame.wait_for_selector("svg", state="attached", timeout=30_000)
+        frame.wait_for_selector("svg, canvas", state="attached", timeout=30_000)
     widths = page.evaluate("[...document.images].map(image => image.naturalWidth)")
     assert widths
     assert min(widths) > 100

@@ -172,7 +172,10 @@ def test_untrained_models_are_tuned_once_for_all_objectives_that_begin_alike(tmp
         ({"tune": [{"name": "grammar-tags", "objectives": ["bart"]}]}, r"tune\[0\].objectives must be among .*bart"),
         ({"tune": [{"name": "grammar-tags", "columns": ["text"]}]}, r"must be written \"text=COLUMN\"\. Got \"text\""),
         ({"tune": {"name": "grammar-tags"}}, r"tune must be a list of at most 1,000 tables, each written \[\[tune\]\]"),
-        ({"tune": [{"name": "grammar-tags", "epoch": 1}]}, r"no setting tune\[0\].epoch. Known there: name, train"),
+        (
+            {"tune": [{"name": "grammar-tags", "epoch": 1}]},
+            r"no setting tune\[0\].epoch. Did you mean tune\[0\].epochs\?",
+        ),
         ({"domain": {"phases": ["task", "domain"]}}, r"domain.phases must be in order"),
         ({"domain": {"phases": ["task"]}}, r"domain.phases must hold \"domain\" where nothing is tuned"),
         (

@@ -114,6 +114,7 @@ def test_another_axis_has_its_own_labels(visit, followed, clock) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_phone_shows_everything_without_scrolling_sideways(visit, followed, scheme) -> None:
     page = visit(followed, width=390, color_scheme=scheme)
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
     for figure in ("layers-over-training", "convergence", "ngrams-over-training", "information-picture"):
         alive(page, figure)
     page.locator("#heads-over-training").scroll_into_view_if_needed()
