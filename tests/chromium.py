@@ -30,3 +30,8 @@ def chromium() -> Iterator:
         playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS) as started,
     ):
         yield started
+
+
+def unfold(page):
+    """Every section that is folded on a narrow screen."""
+    page.evaluate("document.querySelectorAll('.question.folded .fold').forEach((button) => button.click())")

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from chromium import unfold
 
 pytest.importorskip("playwright", reason="playwright is not installed: pip install playwright")
 pytestmark = pytest.mark.browser
@@ -77,11 +78,6 @@ def test_on_a_narrow_screen_four_panels_stand_below_each_other(visit):
     assert len(_columns(page)) == 1
     page.set_viewport_size({"width": 1280, "height": 900})
     assert len(_columns(page)) == 2
-
-
-def unfold(page):
-    """Every section that is folded on a narrow screen."""
-    page.evaluate("document.querySelectorAll('.question.folded .fold').forEach((button) => button.click())")
 
 
 def _columns(page):

@@ -4,6 +4,7 @@ import re
 
 import pytest
 import synthetic_course as course
+from chromium import unfold
 
 pytest.importorskip("playwright", reason="playwright is not installed: pip install playwright")
 pytestmark = pytest.mark.browser
@@ -114,7 +115,7 @@ def test_another_axis_has_its_own_labels(visit, followed, clock) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_phone_shows_everything_without_scrolling_sideways(visit, followed, scheme) -> None:
     page = visit(followed, width=390, color_scheme=scheme)
-    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
+    unfold(page)
     for figure in ("layers-over-training", "convergence", "ngrams-over-training", "information-picture"):
         alive(page, figure)
     page.locator("#heads-over-training").scroll_into_view_if_needed()
