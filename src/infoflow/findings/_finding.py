@@ -10,7 +10,8 @@ from infoflow.results import Spec
 from ._condition import Condition, Verdict
 from ._table import Reading
 
-Curves = Mapping[str, np.ndarray]  # rows of curves (N, K), by the name of their reading
+Curves = Mapping[str, np.ndarray]
+"""Rows of curves (N, K), by the name of their reading."""
 Test = Callable[[Curves], list[Condition]]
 Hinders = Callable[[Curves, Verdict], str | None]
 """Of the estimates and the verdict that they would give: why they cannot give it, if so."""

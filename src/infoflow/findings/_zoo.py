@@ -2,7 +2,12 @@
 
 from infoflow.results import Spec
 
-CAUSAL, MASKED, TRANSLATION = Spec("causal-lm"), Spec("masked-lm"), Spec("translation")
+CAUSAL = Spec("causal-lm")
+"""Models of causal language modelling."""
+MASKED = Spec("masked-lm")
+"""Models of masked language modelling."""
+TRANSLATION = Spec("translation")
+"""Models of translation."""
 TOKEN_DROPOUT = Spec("translation", "token-dropout")
 OBJECTIVES = (CAUSAL, MASKED, TRANSLATION)
 
