@@ -4,15 +4,30 @@ python tests/adaptation/tune_small.py OUT METHOD [--die TRAINING UPDATE]
 """
 
 import argparse
+import os
+import signal
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from adaptation.small_task import small_data, small_model
-from training.tiny import DieAt
 
 from infoflow.adaptation import TuneConfig, Tuned, tune
+from infoflow.training import TrainingHook
+
+
+class DieAt(TrainingHook):
+    """SIGKILL to this very process at the start of an update."""
+
+    name = "die"
+
+    def __init__(self, update: int) -> None:
+        self._update = update
+
+    def on_step_begin(self, step) -> None:
+        if step.update == self._update:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def tuned(out: Path, method: str, die: tuple[int, int] | None = None) -> Tuned:
