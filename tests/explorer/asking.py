@@ -2,6 +2,7 @@
 
 import numpy as np
 
+KINDS = ("masked", "causal", "translation", "grouped", "pruned")
 SENTENCE, TRANSLATION = "the old cat sees the dog", "le vieux chat voit le chien"
 
 

@@ -7,9 +7,6 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-KINDS = ("masked", "causal", "translation", "grouped", "pruned")
-SENTENCE, TRANSLATION = "the old cat sees the dog", "le vieux chat voit le chien"
-
 
 @pytest.fixture(scope="session")
 def models(matched_models):

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from asking import SENTENCE, TRANSLATION, opened, question, weights
-from conftest import KINDS
+from asking import KINDS, SENTENCE, TRANSLATION, opened, question, weights
 
 
 def translation_of(kind):
@@ -215,6 +214,35 @@ def test_a_sweep_is_each_head_closed(answers, kind, model):
             changed = opened(asked.change(question(key=key, close={"heads": [place]}, mode=mode)))[0]["changed"]
             divergence = changed["divergence"]
             assert row["divergence"] == pytest.approx(sum(divergence) / len(divergence), rel=2e-2, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["masked", "causal", "translation"])
+def test_the_flow_is_that_of_the_offline_page(answers, models, kind):
+    from infoflow.heads import sentence_attention
+    from infoflow.report import view_payload
+
+    head, arrays = opened(answers(kind).read(question(kind, want=["flow"])))
+    translation = TRANSLATION if kind == "translation" else None
+    offline = view_payload(sentence_attention(models[kind], SENTENCE, translation, guesses=True))["flows"]
+    assert len(offline) == len(models[kind].anatomy.stacks)
+    assert offline[-1]["guesses"]
+    for live, own in zip(head["flows"], offline, strict=True):
+        told, expected = live.pop("guesses"), own.pop("guesses")
+        assert live == own
+        assert all(name in arrays for name in [*live["mixing"], *(live["across"] or [])])
+        assert (told is None) == (expected is None)
+        for row, other in zip(told or [], expected or [], strict=True):
+            assert [text for text, _ in row] == [text for text, _ in other]
+            np.testing.assert_allclose([share for _, share in row], [share for _, share in other], atol=0.0011)
+
+
+def test_what_a_long_text_would_say_is_left_out(answers, monkeypatch):
+    from infoflow.explorer import _lens
+
+    monkeypatch.setattr(_lens, "_MOST_GUESSED", 100)
+    head, _ = opened(answers("masked").read(question(want=["flow"])))
+    assert head["flows"][0]["guesses"] is None
+    assert head["flows"][0]["mixing"]
 
 
 def test_the_flow_of_a_change_knows_what_was_taken_away(answers, kind, model):

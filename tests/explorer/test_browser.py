@@ -5,9 +5,8 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from asking import SENTENCE, TRANSLATION
+from asking import KINDS, SENTENCE, TRANSLATION
 from chromium import chromium
-from conftest import KINDS
 
 pytest.importorskip("playwright", reason="playwright is not installed: pip install playwright")
 pytest.importorskip("starlette", reason='the extra is not installed: pip install "infoflow[explore]"')

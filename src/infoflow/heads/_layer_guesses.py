@@ -58,7 +58,7 @@ def token_name(model: Model, token: int) -> str:
     if tokenizer is None or token >= len(tokenizer):
         return str(token)
     # Byte-level names such as `ĠcafÃ©` are unreadable, and some tokens are no text at all.
-    text = printable(tokenizer.decode([token])).strip()
+    text = printable(str(tokenizer.decode([token]))).strip()
     if text and "\ufffd" not in text:
         return text
     name = tokenizer.convert_ids_to_tokens(token)

@@ -17,7 +17,7 @@ furtherViews.flow = (() => {
   // A slider whose stops are the shares from which on lines may be drawn.
   const slider = (changed) => {
     const range = make("input", "", { type: "range", min: 0, max: flow.STEPS.length - 1, step: 1, "data-name": "edges" }), shown = make("output");
-    const label = make("label", "lines from ", { class: "layer-choice" });
+    const label = make("label", "lines from ", { class: "seed" });
     label.append(range, " ", shown);
     const set = (share) => {
       range.value = String(flow.STEPS.indexOf(share));
@@ -45,7 +45,8 @@ furtherViews.flow = (() => {
     const speaks = data.predicts && stack === data.last && Boolean(data.live || data.answers?.lens?.length);
     const box = make("div", "", { class: "lines-scroll" }), detail = make("div", "", { class: "node-lens", "aria-live": "polite" });
     const edges = slider((share) => { remember({ ["edges" + suffix]: String(share) }); show(); });
-    context.show(edges.label, context.status, box, detail);
+    context.show(edges.label, box, detail);
+    box.after(context.status);
     let told = null;
     const picture = flow.picture(box, (text, pinned) => {
       if (!context.current()) return;
