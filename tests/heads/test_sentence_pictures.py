@@ -111,3 +111,12 @@ def test_the_first_token_of_a_causal_model_does_not_count():
         weights[query, 0] = 0.9
     (one,) = telling_heads(*attending(weights[None], causal=True))
     assert one.told == "looks at “w0” (5 of 5 tokens)"
+
+
+def test_many_heads_with_one_habit_leave_room_for_others():
+    from infoflow.heads import telling_heads
+
+    size = 10
+    first = [looking([0] * size, size, 0.9 - head / 100) for head in range(9)]
+    weights = np.stack([*first, looking([0, *range(size - 1)], size, 0.5)])
+    assert [one.head for one in telling_heads(*attending(weights))] == [0, 1, 2, 9]

@@ -2,6 +2,7 @@
 
 # T query token, S key token
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ from ._sentence_attention import AttentionOfKind, SentenceAttention
 _CLEAR = 0.8  # share of the tokens whose strongest weight lies at that place
 _FEWEST = 4  # tokens: in shorter sentences a place says nothing
 _NAMED = 8  # heads at most
+_ALIKE = 3  # of them that look at one place: many heads look at the first token
 _OFFSETS = {-1: "the token before", 1: "the token after", 0: "the token itself", -2: "two tokens back"}
 
 
@@ -32,7 +34,7 @@ class TellingHead:
 
 
 def telling_heads(seen: SentenceAttention, kind: AttentionOfKind) -> tuple[TellingHead, ...]:
-    """The heads of one kind that look at one place with four of five tokens, the most confident first.
+    """The heads of one kind that look at one place with four of five tokens, the most confident first; three of a place.
 
     A place is an offset (the token before, after, itself, two back) or one token. Offsets come first: where they tie
     with a token they tell more. The first token of a causal model sees itself alone and does not count. A name says
@@ -48,7 +50,12 @@ def telling_heads(seen: SentenceAttention, kind: AttentionOfKind) -> tuple[Telli
                 found.append(
                     TellingHead(layer=layer.layer, head=head, place=place, tokens=tokens, of=of, confidence=confidence)
                 )
-    return tuple(sorted(found, key=lambda one: (-one.confidence, one.layer, one.head)))[:_NAMED]
+    named, places = [], Counter[str]()
+    for one in sorted(found, key=lambda one: (-one.confidence, one.layer, one.head)):
+        places[one.place] += 1
+        if places[one.place] <= _ALIKE:
+            named.append(one)
+    return tuple(named[:_NAMED])
 
 
 def _telling(
