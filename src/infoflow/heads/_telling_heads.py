@@ -34,7 +34,7 @@ class TellingHead:
 
 
 def telling_heads(seen: SentenceAttention, kind: AttentionOfKind) -> tuple[TellingHead, ...]:
-    """The heads of one kind that look at one place with four of five tokens, the most confident first; three of a place.
+    """The heads of one kind that look at one place with four of five tokens, the most confident first; 3 of a place.
 
     A place is an offset (the token before, after, itself, two back) or one token. Offsets come first: where they tie
     with a token they tell more. The first token of a causal model sees itself alone and does not count. A name says
