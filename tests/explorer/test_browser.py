@@ -156,6 +156,10 @@ def test_type_choose_hide_close_and_save(visit, models, kind, tmp_path):
         "all => all.flatMap(one => [...one.querySelectorAll('rect')].map(rect => rect.nextElementSibling.textContent))"
     )]  # fmt: skip
     np.testing.assert_allclose(values, found["relevance"], rtol=0.06, atol=1e-4)
+    for rows in page.locator("table.heads").evaluate_all(
+        "all => all.map(t => [...t.querySelectorAll('th')].map(one => one.textContent))"
+    ):
+        assert rows[:-1] == sorted(rows[:-1], reverse=True)  # the last layer above, as in all pictures
 
     # a closed head
     stack = first.stack

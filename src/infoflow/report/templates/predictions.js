@@ -154,7 +154,7 @@ const predictions = (() => {
       table.createCaption().textContent = kind.label;
       const widest = Math.max(...own.map((row) => row.heads.length));
       table.style.setProperty("--heads", widest);
-      for (const row of [...own].reverse()) {
+      for (const row of [...own].sort((a, b) => b.layer - a.layer)) {
         const line = body.insertRow();
         line.append(make("th", String(row.layer), { scope: "row" }));
         row.heads.forEach((value, number) => {
