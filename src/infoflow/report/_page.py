@@ -24,6 +24,7 @@ from ._embedding import asset, closed, embedded, policy, style
 from ._engine import javascript
 from ._figure import Figure, PanelGroup
 from ._navigation import contents
+from ._packed_figures import pack_figures
 from ._provenance import settings, stage_times
 from ._replaceable import check_replaceable
 from ._shown_run import ShownRun
@@ -44,7 +45,7 @@ _SCRIPTS = (
     "words.js",
 )  # report.js starts the ones before it
 _FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]+$)")
-_LONG_CSV = 40_000  # characters
+_LONG_CSV, _LONGEST_CSV = 40_000, 150_000  # characters: compressed from the one on, left out from the other
 _ONE_PANEL, _SMALL_PANEL = 620, 330  # pixels of the static pictures
 
 
@@ -60,7 +61,7 @@ def write_report(run: RunFolder, anonymous: bool = False) -> Path:
     """
     check_replaceable(run.report)
     shown = ShownRun(run.path, anonymous)
-    page = render(shown, tell(shown))
+    page = pack_figures(render(shown, tell(shown)))
     with atomic_write(run.report) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return run.report
@@ -158,14 +159,17 @@ def _static_pictures(figure: Figure | PanelGroup) -> list[Markup]:
 
 
 def _csv_address(figure: Figure) -> str:
-    """The figure's data as a `data:` address, compressed where it is long; the head map's page makes its own."""
+    """The figure's data as a `data:` address, compressed where it is long; "" where the page would grow too large by
+    it. The head map's page makes its own.
+    """
     if figure.template == "heads.html.jinja":
         return ""
     columns = [column for column in figure.data if column not in ("shown", "replicates")]
     text = harmless(figure.data[columns]).to_csv(index=False, float_format="%.6g")
     if len(text) <= _LONG_CSV:
         return "data:text/csv;charset=utf-8;base64," + base64.b64encode(text.encode()).decode()
-    return "data:application/gzip;base64," + base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    compressed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    return "" if len(compressed) > _LONGEST_CSV else f"data:application/gzip;base64,{compressed}"
 
 
 def harmless(frame: pd.DataFrame) -> pd.DataFrame:

@@ -10,6 +10,8 @@ import pandas as pd
 
 from .._binary import packed
 
+_MOST = 1_500_000  # bytes of the numbers of all grids before they are packed
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Examples:
@@ -20,11 +22,25 @@ class Examples:
 
 
 def examples_by_grid(frame: pd.DataFrame) -> dict[str, Examples]:
-    """What to draw, by grid; of the trained models of the first seed only, since every head needs its own numbers."""
+    """What to draw, by grid; of the trained models of the first seed only, since every head needs its own numbers.
+
+    Many models have fewer sentences each, those in which their heads are most confident: a page stays small.
+    """
     frame = frame.loc[frame["trained"]]
     frame = frame.loc[frame["seed"] == frame["seed"].min()]
     groups: Any = frame.groupby(["series", "stack", "kind"], sort=False)
-    return {f"{series}/{stack}/{kind}": _examples(own) for (series, stack, kind), own in groups}
+    return {
+        f"{series}/{stack}/{kind}": _examples(_within(own, _MOST // groups.ngroups))
+        for (series, stack, kind), own in groups
+    }
+
+
+def _within(own: pd.DataFrame, most: int) -> pd.DataFrame:
+    """The rows of the sentences in which heads are most confident, as many as that many bytes hold; one at least."""
+    size = own["weights"].str.len().groupby(own["sentence"]).sum() * 3 // 4  # base64
+    best = own.groupby("sentence")["confidence"].mean().sort_values(ascending=False, kind="stable").index
+    room = size.loc[best].cumsum().to_numpy() <= most
+    return own[own["sentence"].isin(best[: max(int(room.sum()), 1)])]
 
 
 def _examples(own: pd.DataFrame) -> Examples:

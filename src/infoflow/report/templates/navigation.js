@@ -1,6 +1,6 @@
 "use strict";
 // Finding one's way: contents, sections that fold, search for a head or a claim.
-(() => {
+page.ready(() => {
   const { all, one, make } = page;
   const NARROW = "(max-width: 48rem)", MOST = 24;
   const contents = one("#contents"), search = one("#search"), found = one("#found"), foldAll = one("#fold-all");
@@ -99,4 +99,4 @@
     for (const entry of entries) if (entry.isIntersecting) for (const [id, link] of links) link.toggleAttribute("aria-current", id === entry.target.id);
   }, { rootMargin: "-20% 0px -75% 0px" });
   for (const id of links.keys()) { const place = document.getElementById(id); if (place) marker.observe(place); }
-})();
+});

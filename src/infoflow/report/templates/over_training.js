@@ -1,6 +1,6 @@
 "use strict";
 // One slider through training: every chart of its section follows, and so do head grids and claims.
-(() => {
+page.ready(() => {
   const { all, one, make, svgMake, state, remember, drawn, paints } = page;
   const still = matchMedia("(prefers-reduced-motion: reduce)");
   const PAUSE = 550; // milliseconds at a checkpoint while playing
@@ -198,4 +198,4 @@
   };
 
   for (const box of all("[data-timeline]")) timeline(box);
-})();
+});

@@ -100,5 +100,15 @@ const page = (() => {
   };
   const drawn = []; // told of every chart that is drawn: (view, its section)
   const paints = []; // called whenever the address has changed
-  return { drawn, paints, all, one, make, svgMake, state, readState, remember, repaints, lightColors, save, saveSvg, check, choices };
+  // Runs what needs the whole page: at once, or when the figures of a large page are unpacked.
+  let unpacked = null;
+  const ready = (run) => {
+    const figures = all(".packed-figure");
+    if (figures.length) unpacked ||= Promise.all(figures.map(async (figure) => {
+      const html = new TextDecoder().decode(await attention.unpack(one("script", figure).textContent));
+      figure.outerHTML = html; // the report's own, escaped when it was written
+    }));
+    if (unpacked) unpacked.then(run); else run();
+  };
+  return { ready, drawn, paints, all, one, make, svgMake, state, readState, remember, repaints, lightColors, save, saveSvg, check, choices };
 })();

@@ -1,6 +1,6 @@
 "use strict";
 // The page reads well without this script; it adds live charts, highlighting, the head panel, downloads and a shareable address.
-(() => {
+page.ready(() => {
   const { all, one, make, svgMake, state, readState, remember, repaints, save, saveSvg, check, choices } = page;
 
   // ---- charts, drawn when they come near the screen
@@ -500,4 +500,4 @@
   for (const panel of all(".panel")) if (one(".spec", panel)) watcher.observe(panel);
   addEventListener("hashchange", () => follow(true));
   follow(true);
-})();
+});

@@ -1,6 +1,6 @@
 "use strict";
 // Words and their neighbours: choose a word, a model and a layer. Without this script the first word is shown.
-(() => {
+page.ready(() => {
   const { all, one, make } = page;
   const sentence = (texts, [text, start, end]) => {
     const whole = texts[text];
@@ -63,4 +63,4 @@
     paint();
   };
   for (const box of all("[data-words]")) start(box);
-})();
+});
