@@ -74,16 +74,19 @@ def test_what_has_not_begun_is_not_estimated(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(_display.time, "monotonic", lambda: now[0])
     plain, events = io.StringIO(), io.StringIO()
-    for form, file in ((_display.PlainDisplay, plain), (_display.JsonDisplay, events)):
-        with form(file).progress("Study", total=100, unit="s of work") as progress:
-            for amount in (0, 10):
+    forms = ((_display.PlainDisplay, plain, ""), (_display.JsonDisplay, events, "s"))
+    for form, file, unit in forms:
+        with form(file).progress("Study", total=100, unit=unit) as progress:
+            for amount in (0, 0.1, 9.9):
                 now[0] += 10
                 progress.advance(amount, now="train x")
-    assert plain.getvalue().splitlines()[:2] == [
+    assert plain.getvalue().splitlines() == [
         "Study: 0 %, estimating, now train x, 0:10",
-        "Study: 10 %, 0.5 s of work/s, 3:00 left, now train x, 0:20",
+        "Study: 0 %, estimating, now train x, 0:20",
+        "Study: 10 %, 4:30 left, now train x, 0:30",  # without a unit no pace is told
+        "Study: 100 %, now train x, 0:30",
     ]
-    assert [json.loads(line)["seconds_left"] for line in events.getvalue().splitlines()] == [None, 180, 0]
+    assert [json.loads(line)["seconds_left"] for line in events.getvalue().splitlines()] == [None, None, 270, 0]
 
 
 def test_json_events_are_one_object_a_line():

@@ -214,12 +214,15 @@ def test_a_training_that_learned_nothing_is_repeated_at_half_the_rate(tmp_path) 
     stages = graph(plan_with(arms=["closed-book"], variants=["null-share"], repeat=True), tmp_path)
     first = stages.of(TrainArm)
     assert not any(stage.is_done() for stage in stages.of(SettleArm))
+    assert all(stage.estimate < 0.01 for stage in stages.of(SettleArm))
     for stage in first:
         stage.run()
     assert not first[0].model.facts()["learned"]  # six updates are not enough
-    for stage in stages.of(SettleArm):
+    for stage, once in zip(stages.of(SettleArm), first, strict=True):
         assert not stage.is_done()
+        assert stage.estimate == once.estimate  # it is known now that all of it is done again
         facts = stage.run()
+        assert stage.estimate < once.estimate / 100
         assert facts["learning_rate"] == 0.005
         assert stage.is_done()
         runs = stage.tables()["retrieval_runs"]

@@ -20,6 +20,7 @@ DisplayKind = Literal["rich", "plain", "json", "silent"]
 """How progress is shown: bars, lines, one JSON object a line, or not at all."""
 
 _SECONDS_BETWEEN_LINES = 10.0  # a log of a long job stays readable
+_KNOWN = 0.002  # share of a job from which on its pace tells how long the rest takes
 
 
 @runtime_checkable  # the tests check argument types when they run
@@ -40,7 +41,10 @@ class Display(Protocol):
     def warn(self, text: str) -> None: ...
 
     def progress(self, label: str, total: float, unit: str = "") -> AbstractContextManager[Progress]:
-        """A job of about `total` units (0: unknown); leaving the block without an error ends it, whatever was told."""
+        """A job of about `total` units (0: unknown); leaving the block without an error ends it, whatever was told.
+
+        `unit` names what is done in a second ("tokens", "sentences"); without one the pace is not told.
+        """
         ...
 
 
@@ -85,12 +89,13 @@ class PlainDisplay:
 
 
 def _pace(counter: "_Counter", unit: str) -> list[str]:
-    """Rate, and time left while there is some."""
+    """Rate of what has a unit, and time left while there is some."""
+    rate = [f"{counter.rate:,.4g} {unit}/s"] if unit else []
     if counter.finished:
-        return [f"{counter.rate:,.4g} {unit}/s"]
+        return rate
     if counter.remaining is None:
         return ["estimating"]
-    return [f"{counter.rate:,.4g} {unit}/s", f"{clock(counter.remaining)} left"]
+    return [*rate, f"{clock(counter.remaining)} left"]
 
 
 class JsonDisplay:
@@ -162,7 +167,7 @@ class RichDisplay:
             task = bars.add_task(label, total=total or None, details="")
 
             def show(counter: "_Counter") -> None:
-                rate = [] if counter.remaining is None else [f"{counter.rate:,.4g} {unit}/s"]
+                rate = [f"{counter.rate:,.4g} {unit}/s"] if unit and counter.remaining is not None else []
                 details = [*rate, *(f"{k} {v}" for k, v in counter.fields.items())]
                 bars.update(task, completed=counter.done, total=counter.total or None, details=", ".join(details))
 
@@ -238,10 +243,10 @@ class _Counter:
 
     @property
     def remaining(self) -> float | None:
-        """Seconds; None as long as nothing is known to be done."""
+        """Seconds; None as long as next to nothing is known to be done."""
         if self.finished:
             return 0.0
-        return max(self.total - self.done, 0) / self.rate if self.done > 0 else None
+        return max(self.total - self.done, 0) / self.rate if self.done > _KNOWN * self.total else None
 
 
 @contextmanager

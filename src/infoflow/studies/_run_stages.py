@@ -12,6 +12,7 @@ from ._graph import Graph
 from .stages import AbstractStage, Check
 
 _SHOWN = 4  # running stages beside the bar
+_TRAINING = ("train", "read", "settle")  # kinds of stages that are one training: a share of it is a share of the stage
 
 
 def run_stages(stages: Graph, folder: RunFolder, engine: Engine, title: str = "Study") -> None:
@@ -25,7 +26,7 @@ def run_stages(stages: Graph, folder: RunFolder, engine: Engine, title: str = "S
     cost = sum(stage.cost for stage in missing)
     # A study that is done opens no processes to judge its claims again.
     chosen = InTurn() if all(isinstance(stage, Check) for stage in missing) else engine
-    with current_display().progress(title, cost, "s of work") as progress, chosen as opened:
+    with current_display().progress(title, cost) as progress, chosen as opened:
         endings = opened.run(missing, _Told(missing, folder, progress))
     check_endings(missing, endings)
 
@@ -56,7 +57,7 @@ class _Told:
         share = float(fields.get("done") or 0.0) / float(fields.get("total") or 1.0)
         loss = f", loss {fields['loss']}" if fields.get("loss") is not None else ""
         self._running[event.stage] = f" {100 * share:.0f} %{loss}"
-        whole = stage.kind == "train" and str(fields.get("label", "")).startswith("train")
+        whole = stage.kind in _TRAINING and str(fields.get("label", "")).startswith("train")
         self._show(event.stage, share if whole else 0.0)
 
     def _end(self, event: Event) -> None:

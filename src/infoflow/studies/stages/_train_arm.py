@@ -64,7 +64,7 @@ class TrainArm(AbstractStage):
 
     @property
     def estimate(self) -> float:
-        return relative_cost(self.model) * self.model.config.updates / self.model.models.plan.training.updates
+        return _estimate(self.model)
 
     @cached_property
     def key(self) -> str:
@@ -97,7 +97,10 @@ class SettleArm(AbstractStage):
 
     @property
     def estimate(self) -> float:
-        return 0.001  # a second training is seldom needed
+        """A second training is seldom needed, and known to be only where the first ones are done."""
+        known = all(model.is_trained() for model in plain_arms(self.model.models))
+        again = known and not self.counts.is_trained()
+        return _estimate(self.model) if again else 0.001
 
     @cached_property
     def key(self) -> str:
@@ -162,6 +165,11 @@ def settle_arm_key(model: ArmModel) -> str:
     """Key of the stage that says which model of an arm counts: it depends on all arms."""
     arms = [one.key for one in plain_arms(model.models)]
     return digest(["settle", model.key, model.recipe.name, arms, model.models.plan.retrieval.repeat])
+
+
+def _estimate(model: ArmModel) -> float:
+    """Of a training, in trainings of the study's models."""
+    return relative_cost(model) * model.config.updates / model.models.plan.training.updates
 
 
 def _train(model: ArmModel) -> dict[str, Any]:
