@@ -30,9 +30,17 @@ if TYPE_CHECKING:  # what the lazy names below stand for, told to editors and ty
     from .models import load_model as load_model
     from .report import plot as plot
     from .report import view as view
+    from .report import write_report as write_report
     from .studies import Run as Run
     from .studies import StudyPlan as StudyPlan
+    from .studies import analyze as analyze
+    from .studies import check_findings as check_findings
+    from .studies import merge as merge
+    from .studies import over_scale as over_scale
+    from .studies import probe as probe
+    from .studies import prune as prune
     from .studies import study as study
+    from .studies import train_model as train
 
 _HOMES = {
     "Corpus": "corpus",
@@ -47,11 +55,20 @@ _HOMES = {
     "plot": "report",
     "view": "report",
     "load_model": "models",
+    "write_report": "report",
     "Run": "studies",
     "StudyPlan": "studies",
+    "analyze": "studies",
+    "check_findings": "studies",
+    "merge": "studies",
+    "over_scale": "studies",
+    "probe": "studies",
+    "prune": "studies",
     "study": "studies",
+    "train": "studies",
     "tune": "adaptation",
 }
+_NAMES = {"train": "train_model"}  # in their rooms
 _ROOMS = (
     "alignment", "dynamics", "heads", "objectives", "over_training", "probing", "pruning", "representations", "models",
     "architectures", "training", "adaptation", "findings", "report", "explorer",
@@ -67,7 +84,7 @@ def __getattr__(name: str):
     if name in _ROOMS:
         return importlib.import_module(f".{name}", __name__)
     if name in _HOMES:
-        return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+        return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), _NAMES.get(name, name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

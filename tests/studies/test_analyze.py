@@ -6,10 +6,12 @@ import shutil
 import pandas as pd
 import pytest
 
+from infoflow.corpus import load_corpus
 from infoflow.foundation import UserError
 from infoflow.heads import Confidence, Entropy
+from infoflow.models import load_model
 from infoflow.results import RunFolder
-from infoflow.studies import AnalysisPlan, AnalyzeOptions, MeasureGiven, Run, analyze, merge
+from infoflow.studies import AnalysisPlan, AnalyzeOptions, MeasureGiven, Run, analyze, merge, probe, prune
 
 SETTINGS = AnalysisPlan(
     occurrences=500,
@@ -110,6 +112,32 @@ def test_python_functions_are_the_command_lines(folders: list[str], tmp_path) ->
     assert set(run.tables) == {"head_entropy"}
     with pytest.raises(UserError, match="knows no measure"):
         analyze(folders[:1], AnalyzeOptions(corpus="grammar:60", only=("entropy",)), tmp_path / "other")
+
+
+def test_one_model_and_options_by_name(folders: list[str], tmp_path) -> None:
+    options = AnalyzeOptions(corpus="grammar:60", only=("head_entropy",), control=False, measures=SETTINGS)
+    run = analyze(folders[:1], options, tmp_path / "run")
+    changes = {"corpus": "grammar:60", "only": "head_entropy", "control": False, "measures": SETTINGS}
+    same = analyze(folders[0], out=tmp_path / "same", **changes)
+    pd.testing.assert_frame_equal(pd.DataFrame(run.tables["head_entropy"]), pd.DataFrame(same.tables["head_entropy"]))
+    with pytest.raises(UserError, match=r"There is no option corpu\. Did you mean corpus\?"):
+        analyze(folders[0], corpu="grammar:60")
+    with pytest.raises(UserError, match=r"corpus must be a name or a path: .* Got \["):
+        analyze(folders[0], corpus=["a sentence"])
+
+
+def test_probing_and_pruning_in_one_call(folders: list[str], tmp_path) -> None:
+    run = probe(folders[0], "length", out=tmp_path / "probed", corpus="grammar:200", control=False)
+    assert set(run.tables["probe_scores"]["task"]) == {"length"}
+    with pytest.raises(UserError, match="No task was named"):
+        probe(folders[0], corpus="grammar:200")
+    small = prune(folders[0], "50%", "grammar:60", out=tmp_path / "small")
+    assert len(small.removed) == 2
+    again = prune(load_model(folders[0]), 2, load_corpus("grammar:60"), out=tmp_path / "again")
+    assert again.removed == small.removed
+    pd.testing.assert_frame_equal(again.quality, small.quality)
+    with pytest.raises(UserError, match="keep must be a number of heads or a share"):
+        prune(folders[0], "half", "grammar:60", out=tmp_path / "none")
 
 
 def test_bf16_changes_numbers_little(folders: list[str], tmp_path) -> None:

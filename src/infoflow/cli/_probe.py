@@ -1,6 +1,6 @@
 """`infoflow probe`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +15,6 @@ from ._show import estimate, show, show_path, show_table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from infoflow.studies import AnalyzeOptions
 
 Named = Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)]
 
@@ -51,7 +50,7 @@ def probe(
         only: Tables to compute, separated by commas. Default: all of these probes.
     """
     with working(session):
-        from infoflow.studies import analyze
+        from infoflow.studies import probe as probe_model
 
         options = replace(
             measuring.options(only),
@@ -61,49 +60,18 @@ def probe(
             label_column=label_column or "",
             bad_column=bad_column or "",
         )
-        options = _asked(options, names_in("--task", task), names_in("--probe", probe))
-        run = analyze([model], options, run_folder(out, run_name("probe", model)))
-        frames = {name: run.tables[name] for name in options.only if name in run.tables}
+        tasks, probes = names_in("--task", task), names_in("--probe", probe)
+        run = probe_model(model, tasks, probes, options=options, out=run_folder(out, run_name("probe", model)))
+        wanted = run.read()["plan"]["options"]["only"]
+        frames = {name: run.tables[name] for name in wanted if name in run.tables}
         for name, show_one in _SHOWN.items():
             if name in frames and not frames[name].empty:
                 show_one(frames[name])
-        if empty := [name for name in options.only if name not in frames or frames[name].empty]:
+        if empty := [name for name in wanted if name not in frames or frames[name].empty]:
             show(f"Tables without rows: {', '.join(empty)}. The report says which measure was skipped, and why.")
         show_path("Tables", run.path / "tables")
         show_path("Report", run.path / "report.html")
         require_all([run])
-
-
-def _asked(options: "AnalyzeOptions", tasks: Sequence[str], probes: Sequence[str]) -> "AnalyzeOptions":
-    """The options with tasks and probes, and the tables that these write.
-
-    Raises:
-        UserError: No task is named, or no table of these probes.
-    """
-    from infoflow.foundation import UserError
-    from infoflow.studies import probing_tables
-
-    plan = options.probing
-    plan = replace(plan, tasks=tuple(tasks) or plan.tasks, probes=tuple(probes) or plan.probes)
-    tables = probing_tables(plan)
-    if not tables:
-        raise UserError(f"No task was named.\n{_catalogue()}\nWrite for example --task upos --corpus treebank.conllu.")
-    if unknown := [name for name in options.only if name not in tables]:
-        raise UserError(f"--only knows no table {unknown[0]} of these probes. Choose among: {', '.join(tables)}.")
-    return replace(options, probing=plan, only=options.only or tables)
-
-
-def _catalogue() -> str:
-    from infoflow.probing import MINIMAL_PAIRS_TASK
-    from infoflow.probing import tasks as every_task
-
-    rows = [(task.name, task.about, task.needs) for task in every_task()]
-    rows.append((MINIMAL_PAIRS_TASK, "which of two sentences the model finds likelier, without a probe", "bad"))
-    width = max(len(name) for name, _, _ in rows)
-    lines = [f"  {name:{width}}  {about}{f' (needs {needs})' if needs else ''}" for name, about, needs in rows]
-    return "\n".join(
-        [*lines, f"  {'NAME':{width}}  the tag in any column NAME; NAME-spans: its spans, where it is IOB2"]
-    )
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------

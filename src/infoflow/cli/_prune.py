@@ -11,7 +11,6 @@ from ._session import COMMON, Device, Seed, Session, TextColumn, TranslationColu
 from ._show import show, show_path, show_table
 
 if TYPE_CHECKING:
-    from infoflow.models import Anatomy
     from infoflow.pruning import Pruned
 
 
@@ -51,36 +50,22 @@ def prune(
     """
     with working(session):
         from infoflow.corpus import load_corpus
-        from infoflow.flow import PassOptions
         from infoflow.models import load_model
-        from infoflow.pruning import prune_to
-        from infoflow.training import trained_objective
+        from infoflow.studies import prune as prune_model
 
-        chosen = names_in("--kinds", kinds)
-        loaded = load_model(model, tokenizer=tokenizer, device=device or "auto")
-        folder = run_folder(out, run_name("prune", model))
-        read = load_corpus(corpus, text_column=text_column, translation_column=translation_column)
-        options = PassOptions(corruption=trained_objective(model))
-        pruned = prune_to(
-            loaded,
-            read,
-            _kept(keep, loaded.anatomy),
-            folder,
+        pruned = prune_model(
+            load_model(model, tokenizer=tokenizer, device=device or "auto"),
+            keep,
+            load_corpus(corpus, text_column=text_column, translation_column=translation_column),
+            out=run_folder(out, run_name("prune", model)),
+            source=model,
             by=by,
-            kinds=chosen or None,
+            kinds=names_in("--kinds", kinds),
             sentences=sentences,
             seed=seed,
-            options=options,
             masked=masked,
         )
         _show(pruned)
-
-
-def _kept(text: str, anatomy: "Anatomy") -> int:
-    """How many heads `--keep` asks for: a number, or a share of the model's, rounded to the nearest head."""
-    if text.endswith("%"):
-        return round(float(text[:-1]) / 100 * sum(one.num_heads for one in anatomy.attentions()))
-    return int(text)
 
 
 def _show(pruned: "Pruned") -> None:

@@ -1,5 +1,7 @@
 """One pass over a corpus for any number of measures."""
 
+from ._accepted import accepted_corpus as accepted_corpus
+from ._accepted import accepted_model as accepted_model
 from ._activations import Activations as Activations
 from ._activations import AttentionKey as AttentionKey
 from ._activations import Need as Need

@@ -30,9 +30,11 @@ from ._plan_sections import CorpusPlan as CorpusPlan
 from ._plan_sections import DynamicsPlan as DynamicsPlan
 from ._plan_sections import EnginePlan as EnginePlan
 from ._plan_sections import PruningPlan as PruningPlan
+from ._probe_model import probe as probe
 from ._probing import probing_measures as probing_measures
 from ._probing import probing_tables as probing_tables
 from ._probing_plan import ProbingPlan as ProbingPlan
+from ._prune_model import prune as prune
 from ._retrieval_plan import RetrievalPlan as RetrievalPlan
 from ._run import Run as Run
 from ._run_stages import run_stages as run_stages

@@ -17,7 +17,7 @@ from infoflow.results import RunFolder
 
 from ._clock import WallClock, reset_clock, wall_clock
 from ._data import at_most, distinct
-from ._given import AnalyzeOptions, exists, given_models
+from ._given import AnalyzeOptions, changed, exists, given_models
 from ._graph import Graph
 from ._measures import named_measures, standard_measures
 from ._probing import probed_corpus, probing_measures
@@ -34,10 +34,11 @@ _FILES = ("corpus", "test", "labels")  # options that may be paths
 
 
 def analyze(
-    sources: Sequence[str],
+    sources: Sequence[Path | str] | Path | str,
     options: AnalyzeOptions | None = None,
     out: Path | str = "runs/analyze",
     shard: tuple[int, int] | None = None,
+    **changes: Any,
 ) -> Run:
     """Measure models on a corpus, compare them where there are several, and write a run folder with its report.
 
@@ -46,15 +47,17 @@ def analyze(
     other settings replaces the folder's tables.
 
     Args:
-        sources: What `load_model` takes: names, folders, .gguf files.
+        sources: What `load_model` takes: names, folders, .gguf files; one, or several in a list.
         options: Corpus, measures and settings.
         out: The run folder.
         shard: (i, n): run only every n-th batch and leave its sums in `out`, for `merge`.
+        changes: Fields of `AnalyzeOptions` by name, such as `corpus="own.txt"` or `only=["head_confidence"]`.
 
     Raises:
         UserError: A model, the corpus or a setting does not allow it.
     """
-    options = options or AnalyzeOptions()
+    options = changed(options or AnalyzeOptions(), changes)
+    sources = [sources] if isinstance(sources, str | Path) else list(sources)
     sources, options = _absolute(sources, options)
     run = RunFolder(out)
     with removed_if_refused(run) if shard else only_one(run):  # shards may share a folder: each writes one of its own
@@ -171,7 +174,7 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Run:
     return Run(merged)
 
 
-def _absolute(sources: Sequence[str], options: AnalyzeOptions) -> tuple[list[str], AnalyzeOptions]:
+def _absolute(sources: Sequence[Path | str], options: AnalyzeOptions) -> tuple[list[str], AnalyzeOptions]:
     """Local paths made absolute, so that the stored plan means the same from any folder."""
     local = [str(Path(source).resolve()) if exists(source) else str(source) for source in sources]
     files = {name: value for name in _FILES if (value := getattr(options, name)) and exists(value)}

@@ -2,15 +2,26 @@
 
 import copy
 import dataclasses
+import difflib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
-from infoflow.foundation import CountOrNone, Device, MaxLength, Name, Seed, UserError, check_settings, hash64
+from infoflow.foundation import (
+    CountOrNone,
+    Device,
+    MaxLength,
+    Name,
+    Seed,
+    UserError,
+    as_written,
+    check_settings,
+    hash64,
+)
 from infoflow.models import Model, kept_heads, load_model
 from infoflow.objectives import AbstractObjective, MaskedLM
 from infoflow.pruning import prune
@@ -19,6 +30,7 @@ from infoflow.training import trained_objective
 from ._plan_sections import AnalysisPlan
 from ._probing_plan import ProbingPlan
 
+_TEXTS, _LISTS = ("corpus", "test", "labels"), ("only", "tags")  # fields of `AnalyzeOptions`
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -49,6 +61,26 @@ class AnalyzeOptions:
 
     def __post_init__(self) -> None:
         check_settings(self)
+
+
+def changed(options: AnalyzeOptions, changes: Mapping[str, Any]) -> AnalyzeOptions:
+    """The options with fields of other values; lists become tuples, paths names.
+
+    Raises:
+        UserError: There is no such field, or its value is not allowed.
+    """
+    names = [field.name for field in dataclasses.fields(options)]
+    for name, value in changes.items():
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            meant = f" Did you mean {near[0]}?" if near else ""
+            raise UserError(f"There is no option {name[:80]}.{meant} Known are: {', '.join(names)}.")
+        if name in _TEXTS and not isinstance(value, str | Path):
+            raise UserError(f"{name} must be a name or a path: a run says what it read. Got {as_written(value)}.")
+    plain = {name: str(value) if isinstance(value, Path) else value for name, value in changes.items()}
+    plain |= {name: (value,) for name, value in plain.items() if name in _LISTS and isinstance(value, str)}
+    plain |= {name: tuple(value) for name, value in plain.items() if isinstance(value, list)}
+    return dataclasses.replace(options, **plain)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

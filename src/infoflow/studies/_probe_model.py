@@ -1,0 +1,66 @@
+"""`probe`: an analysis whose tables are those of the probes that are asked for."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from infoflow.foundation import UserError
+from infoflow.probing import MINIMAL_PAIRS_TASK, tasks
+
+from ._analyze import analyze
+from ._given import AnalyzeOptions, changed
+from ._probing import probing_tables
+from ._run import Run
+
+
+def probe(
+    model: Path | str,
+    task: Sequence[str] | str = (),
+    probes: Sequence[str] | str = (),
+    *,
+    options: AnalyzeOptions | None = None,
+    out: Path | str = "runs/probe",
+    **changes: Any,
+) -> Run:
+    """What can be read from each layer, beside the majority class, random weights and a control task.
+
+    >>> run = probe("all-MiniLM-L6-v2", "length", corpus="own.txt")  # doctest: +SKIP
+    >>> run.tables["probe_scores"]  # doctest: +SKIP
+
+    Args:
+        model: What `load_model` takes: a folder, a .gguf file, or a name.
+        task: What is asked, one name or several: upos, arc, ner-spans, length, minimal-pairs, a column of tags...
+        probes: linear, mlp, edge, online, variational, structural; linear where none is named.
+        options: Corpus and settings, as of `analyze`.
+        out: The run folder.
+        changes: Fields of `AnalyzeOptions` by name, such as `corpus="treebank.conllu"`.
+
+    Raises:
+        UserError: No task is named, there is no table of these probes, or `analyze` refuses what it is given.
+    """
+    options = changed(options or AnalyzeOptions(), changes)
+    named = [(each,) if isinstance(each, str) else tuple(each) for each in (task, probes)]
+    return analyze([model], _asked(options, *named), out)
+
+
+def _asked(options: AnalyzeOptions, named: tuple[str, ...], probes: tuple[str, ...]) -> AnalyzeOptions:
+    """The options with tasks and probes, and the tables that these write."""
+    plan = options.probing
+    plan = replace(plan, tasks=named or plan.tasks, probes=probes or plan.probes)
+    tables = probing_tables(plan)
+    if not tables:
+        raise UserError(f"No task was named.\n{_catalogue()}\nWrite for example --task upos --corpus treebank.conllu.")
+    if unknown := [name for name in options.only if name not in tables]:
+        raise UserError(f"--only knows no table {unknown[0]} of these probes. Choose among: {', '.join(tables)}.")
+    return replace(options, probing=plan, only=options.only or tables)
+
+
+def _catalogue() -> str:
+    rows = [(task.name, task.about, task.needs) for task in tasks()]
+    rows.append((MINIMAL_PAIRS_TASK, "which of two sentences the model finds likelier, without a probe", "bad"))
+    width = max(len(name) for name, _, _ in rows)
+    lines = [f"  {name:{width}}  {about}{f' (needs {needs})' if needs else ''}" for name, about, needs in rows]
+    return "\n".join(
+        [*lines, f"  {'NAME':{width}}  the tag in any column NAME; NAME-spans: its spans, where it is IOB2"]
+    )
