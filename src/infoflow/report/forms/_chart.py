@@ -10,6 +10,7 @@ import pandas as pd
 
 from .._language import JOIN, Series
 from .._theme import vega_config
+from ._datasets import datasets
 
 HEIGHT = 270
 PADDING = {"left": 2, "top": 2, "right": 6, "bottom": 2}
@@ -39,8 +40,10 @@ def finished(chart: alt.LayerChart | list[alt.Chart], height: int, **start: Any)
     of this chart have the values of `start`.
     """
     layered = alt.layer(*chart) if isinstance(chart, list) else chart
-    with alt.data_transformers.disable_max_rows():  # 60 models have more pairs than its 5,000 rows
+    with datasets() as rows:
         spec = layered.to_dict(validate=False)  # what follows costs Altair two copies of the chart
+    if rows:
+        spec["datasets"] = spec.get("datasets", {}) | rows
     values = {**start, "highlight": "", "at_layer": -1}
     params = [*spec.pop("params", []), *({"name": name, "value": value} for name, value in values.items())]
     size = {"height": height, "params": params, "width": "container"}
