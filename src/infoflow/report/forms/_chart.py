@@ -57,7 +57,7 @@ def _layered(charts: list[alt.Chart]) -> dict[str, Any]:
     layers = [chart.to_dict(validate=False, context=context) for chart in charts]
     spec: dict[str, Any] = {"layer": layers, "$schema": alt.SCHEMA_URL}
     if charts[0].data is not alt.Undefined and all(chart.data is charts[0].data for chart in charts):
-        spec = {"data": [layer.pop("data") for layer in layers][0], **spec}
+        spec = {"data": [layer.pop("data") for layer in layers].pop(), **spec}
     return spec | ({"datasets": context["datasets"]} if context["datasets"] else {})
 
 
