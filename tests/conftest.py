@@ -28,6 +28,14 @@ def _as_stages_run():
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _no_wait_for_disks() -> Iterator[None]:
+    """Files are for this process and those after it, which need not wait until a disk has them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: os.fstat(descriptor) and None)  # still refused where it is closed
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _cache_folder(tmp_path_factory):
     """Tests never touch the user's cache."""
     os.environ["INFOFLOW_CACHE"] = str(tmp_path_factory.mktemp("cache"))

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 
+import numpy as np
 import pandas as pd
 
 from ._numbers import estimate_text
@@ -18,12 +19,14 @@ def curves(frame: pd.DataFrame, layer: str = "layer", by: str = "seed") -> pd.Da
     labels, averaged over models). `frame` needs the column `series` (see `Cast.named`).
     """
     rows = []
+    positions = frame[layer].to_numpy(dtype=float, na_value=np.nan)
     for series in dict.fromkeys(frame["series"]):
         for trained, group in ((True, "trained"), (False, "untrained")):
-            own = frame[(frame["series"] == series) & (frame["trained"] == trained)]
-            for position, at in own.groupby(layer, sort=True):
-                rows.append(_row(series, group, position, Samples.of(at, by).estimate()))
-    trained_rows = frame[frame["trained"]]
+            own = _of_line(frame, series, trained)
+            for position in np.unique(positions[own & ~np.isnan(positions)]).tolist():
+                samples = Samples.of(frame, by, own & (positions == position))
+                rows.append(_row(series, group, position, samples.estimate()))
+    trained_rows = frame.loc[frame["trained"], [layer, "baseline"]]
     for position, at in trained_rows.dropna(subset="baseline").groupby(layer, sort=True):
         base = float(at["baseline"].mean())
         spread = Estimate(
@@ -35,8 +38,8 @@ def curves(frame: pd.DataFrame, layer: str = "layer", by: str = "seed") -> pd.Da
 
 def samples_at(frame: pd.DataFrame, series: str, layer: int, trained: bool = True, column: str = "layer") -> Samples:
     """One line's samples at one layer."""
-    rows = frame[(frame["series"] == series) & (frame["trained"] == trained) & (frame[column] == layer)]
-    return Samples.of(rows)
+    among = _of_line(frame, series, trained) & (frame[column] == layer).to_numpy(dtype=bool, na_value=False)
+    return Samples.of(frame, among=among)
 
 
 def layers_of(frame: pd.DataFrame, series: str, column: str = "layer") -> list[int]:
@@ -64,7 +67,13 @@ def interval_note(table: pd.DataFrame) -> str:
     return f"{bands}; {count:,} occurrences behind each point." if count else f"{bands}."
 
 
-def _row(series: str, group: str, layer: int, estimate: Estimate) -> dict:
+def _of_line(frame: pd.DataFrame, series: str, trained: bool) -> np.ndarray:
+    """For each row whether it is of that line."""
+    same = (frame["series"] == series) & (frame["trained"] == trained)
+    return same.to_numpy(dtype=bool, na_value=False)
+
+
+def _row(series: str, group: str, layer: float, estimate: Estimate) -> dict:
     shown = estimate_text(estimate)
     row = {"series": series, "group": group, "layer": int(layer), **asdict(estimate)}
     return row | {"shown": shown.split(" (")[0] if group == "baseline" else shown}

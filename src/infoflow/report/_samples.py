@@ -46,13 +46,18 @@ class Samples:
     units: dict[object, tuple[int, ...]] = field(default_factory=dict)  # the seeds of each; by default its key is one
 
     @classmethod
-    def of(cls, rows: pd.DataFrame, by: str = "seed") -> "Samples":
-        """One row per `by` of a measure table; of several rows with the same key the first counts."""
+    def of(cls, rows: pd.DataFrame, by: str = "seed", among: np.ndarray | None = None) -> "Samples":
+        """One row per `by` of a measure table; of several rows with the same key the first counts.
+
+        `among`: for each row whether it is asked for; all are by default.
+        """
         values = rows["value"].to_numpy(dtype=float, na_value=math.nan)
-        keys = rows[by].tolist() if by in rows else [0] * len(rows)
+        known = ~np.isnan(values) if among is None else among & ~np.isnan(values)
+        candidates = np.flatnonzero(known).tolist()
+        keys = rows[by].iloc[candidates].tolist() if by in rows else [0] * len(candidates)
         places: dict[object, int] = {}
-        for place in np.flatnonzero(~np.isnan(values)).tolist():
-            places.setdefault(keys[place], place)
+        for key, place in zip(keys, candidates, strict=True):
+            places.setdefault(key, place)
         at = list(places.values())
 
         def kept(column: str) -> list:
@@ -64,7 +69,7 @@ class Samples:
             replicates=_by_key(list(places), kept("replicates")) if "replicates" in rows else {},
             intervals={key: (float(a), float(b)) for key, a, b in zip(places, lows, highs, strict=True)},
             count=int(rows["count"].iloc[at].median()) if at and "count" in rows else 0,
-            units=seeds_of_pairs(rows.iloc[at], by),
+            units=seeds_of_pairs(rows, by, at),
         )
 
     @classmethod
@@ -117,11 +122,11 @@ class Samples:
         return (self.intervals.get(key, (math.nan, math.nan)) for key in self.values)
 
 
-def seeds_of_pairs(rows: pd.DataFrame, by: str) -> dict[object, tuple[int, ...]]:
-    """The seeds of each pair of models, where rows are of pairs."""
+def seeds_of_pairs(rows: pd.DataFrame, by: str, at: list[int]) -> dict[object, tuple[int, ...]]:
+    """The seeds of each pair of models, where rows are of pairs; `at`: places of the rows to look at."""
     if by == "seed" or not {"seed_a", "seed_b"} <= set(rows.columns):
         return {}
-    ends = zip(rows[by], rows["seed_a"], rows["seed_b"], strict=True)
+    ends = zip(*(rows[name].iloc[at] for name in (by, "seed_a", "seed_b")), strict=True)
     return {key: tuple(sorted({int(a), int(b)})) for key, a, b in ends}
 
 

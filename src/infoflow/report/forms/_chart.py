@@ -10,6 +10,7 @@ import pandas as pd
 
 from .._language import JOIN, Series
 from .._theme import vega_config
+from ._datasets import datasets
 
 HEIGHT = 270
 PADDING = {"left": 2, "top": 2, "right": 6, "bottom": 2}
@@ -38,13 +39,31 @@ def finished(chart: alt.LayerChart | list[alt.Chart], height: int, **start: Any)
     The page sets `highlight` to a line's key and `at_layer` to a layer, in all charts of a section at once; parameters
     of this chart have the values of `start`.
     """
-    layered = alt.layer(*chart) if isinstance(chart, list) else chart
-    with alt.data_transformers.disable_max_rows():  # 60 models have more pairs than its 5,000 rows
-        spec = layered.to_dict(validate=False)  # what follows costs Altair two copies of the chart
+    with datasets() as rows:
+        spec = _layered(chart) if isinstance(chart, list) else chart.to_dict(validate=False)
+    if rows:
+        spec["datasets"] = spec.get("datasets", {}) | rows
     values = {**start, "highlight": "", "at_layer": -1}
     params = [*spec.pop("params", []), *({"name": name, "value": value} for name, value in values.items())]
     size = {"height": height, "params": params, "width": "container"}
     return {**_lean(spec), **size, "config": vega_config(), "padding": PADDING}
+
+
+def _layered(charts: list[alt.Chart]) -> dict[str, Any]:
+    """The specification of charts above one another, as `alt.layer` has it, which copies each of them three times."""
+    if not all(type(chart) is alt.Chart and _plain(chart) for chart in charts):
+        return alt.layer(*charts).to_dict(validate=False)
+    context = {"top_level": False, "datasets": {}}
+    layers = [chart.to_dict(validate=False, context=context) for chart in charts]
+    spec: dict[str, Any] = {"layer": layers, "$schema": alt.SCHEMA_URL}
+    if charts[0].data is not alt.Undefined and all(chart.data is charts[0].data for chart in charts):
+        spec = {"data": [layer.pop("data") for layer in layers].pop(), **spec}
+    return spec | ({"datasets": context["datasets"]} if context["datasets"] else {})
+
+
+def _plain(chart: alt.Chart) -> bool:
+    """Whether nothing of it belongs to the whole picture."""
+    return all(chart[name] is alt.Undefined for name in ("params", "width", "height", "view", "resolve", "name"))
 
 
 def _lean(spec: dict[str, Any]) -> dict[str, Any]:

@@ -80,9 +80,9 @@ def area(rows: pd.DataFrame, at: dict[str, Any], opacity: Any, look: dict[str, A
     known = rows.dropna(subset=["low", "high"])
     own = {name: channel for name, channel in look.items() if name in ("color", "detail")}
     if isinstance(look.get("strokeDash"), alt.StrokeDash):
-        own.setdefault("detail", look["strokeDash"]["shorthand"])
+        own.setdefault("detail", alt.Detail(look["strokeDash"]["shorthand"]))
     low = with_field(at["y"], "low")
-    return chart(known).mark_area().encode(x=at["x"], y=low, y2="high:Q", opacity=opacity, **own)
+    return chart(known).mark_area().encode(x=at["x"], y=low, y2=alt.Y2("high:Q"), opacity=opacity, **own)
 
 
 def control_lines(
@@ -91,7 +91,7 @@ def control_lines(
     """Lines of a control in grey, with their band; none without rows."""
     if rows.empty:
         return []
-    detail = {"detail": f"{by}:N"} if by else {}
+    detail = {"detail": alt.Detail(f"{by}:N")} if by else {}
     line = alt.Chart(rows).mark_line(**style).encode(**at, **detail, opacity=lit(1.0, 0.5) if by else alt.Undefined)
     if "shown" in rows:
         line = line.encode(tooltip=tips("group:N|control", "layer:Q", "shown:N|value"))

@@ -100,5 +100,5 @@ def _mean(rows: pd.DataFrame) -> Samples:
         replicates={pair: np.mean(np.stack(own["replicates"].to_list()), axis=0) for pair, own in groups},
         intervals={},
         count=int(rows["count"].median()) if len(rows) else 0,
-        units=seeds_of_pairs(rows.drop_duplicates("pair"), "pair"),
+        units=seeds_of_pairs(rows, "pair", np.flatnonzero(~rows.duplicated("pair")).tolist()),
     )
