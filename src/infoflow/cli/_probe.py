@@ -62,7 +62,7 @@ def probe(
         )
         tasks, probes = names_in("--task", task), names_in("--probe", probe)
         run = probe_model(model, tasks, probes, options=options, out=run_folder(out, run_name("probe", model)))
-        wanted = run.read()["plan"]["options"]["only"]
+        wanted = run.folder.read()["plan"]["options"]["only"]
         frames = {name: run.tables[name] for name in wanted if name in run.tables}
         for name, show_one in _SHOWN.items():
             if name in frames and not frames[name].empty:
