@@ -185,7 +185,7 @@ def end_labels(frame: pd.DataFrame, gap: float, high: float, at: dict[str, Any],
     frame = frame.assign(at=spread(list(frame["at"]), gap, high))
     mark = alt.Chart(frame).mark_text(**{"align": "left", "dx": 9, "limit": 150, **NAME, **look})
     y = alt.Y("at:Q", scale=at["y"]["scale"])
-    return mark.encode(x=at["x"], y=y, text="text:N", color=color, opacity=lit(1.0, 0.25))
+    return mark.encode(x=at["x"], y=y, text=alt.Text("text:N"), color=color, opacity=lit(1.0, 0.25))
 
 
 def _clusters(values: pd.Series, gap: float) -> list[float]:
@@ -210,7 +210,7 @@ def _edge_note(baseline: pd.DataFrame, name: str, span: _Span) -> list[alt.Chart
     floor = HEIGHT - span.foot
     return [
         at.mark_rule(**BASELINE).encode(y=alt.YValue(floor - 2 if below else 1)),
-        mark.encode(text="text:N", x=alt.XValue(4), y=alt.YValue(floor - 5 if below else 5)),
+        mark.encode(text=alt.Text("text:N"), x=alt.XValue(4), y=alt.YValue(floor - 5 if below else 5)),
     ]
 
 

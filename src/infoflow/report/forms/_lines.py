@@ -82,7 +82,7 @@ def area(rows: pd.DataFrame, at: dict[str, Any], opacity: Any, look: dict[str, A
     if isinstance(look.get("strokeDash"), alt.StrokeDash):
         own.setdefault("detail", look["strokeDash"]["shorthand"])
     low = with_field(at["y"], "low")
-    return chart(known).mark_area().encode(x=at["x"], y=low, y2="high:Q", opacity=opacity, **own)
+    return chart(known).mark_area().encode(x=at["x"], y=low, y2=alt.Y2("high:Q"), opacity=opacity, **own)
 
 
 def control_lines(
