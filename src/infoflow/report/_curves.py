@@ -66,7 +66,7 @@ def interval_note(table: pd.DataFrame) -> str:
 
 
 def _narrow(frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
-    """The frame with these columns and those that samples are made of: choosing rows of all takes many times as long."""
+    """The frame with these columns and those that samples are made of: choosing rows of all takes far longer."""
     kept = dict.fromkeys([*columns, *READ])
     return frame[[column for column in kept if column in frame]]
 

@@ -9,7 +9,6 @@ import pandas as pd
 
 from infoflow.foundation import block_effects, block_interval, interval_over_seeds
 
-
 READ = ("value", "low", "high", "replicates", "count", "seed_a", "seed_b")
 """Columns of which `Samples.of` makes samples, beside the one that tells them apart."""
 

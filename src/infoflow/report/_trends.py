@@ -23,6 +23,24 @@ class Wording(NamedTuple):
     subject: Callable[[Series], str] = lambda series: series.label
 
 
+class _Move(NamedTuple):
+    """How one line moves from its first layer to its last."""
+
+    layers: list[int]
+    ends: Estimate  # last less first
+    turn: str  # an inner dip or peak in words, "" without one
+
+    @property
+    def flat(self) -> bool:
+        """Neither a clear change from end to end nor a turn in between."""
+        return len(self.layers) > 1 and self.ends.has_interval and self.ends.sign == 0 and not self.turn
+
+
+def _move(frame: pd.DataFrame, key: str) -> _Move:
+    layers = layers_of(frame, key)
+    return _Move(layers, change(frame, key), _turning_point(frame, key, layers))
+
+
 def trend_sentences(frame: pd.DataFrame, series: list[Series], wording: Wording) -> list[str]:
     """One sentence on every line's change from first to last layer, with a dip or peak in between; one on the control.
 
@@ -34,10 +52,11 @@ def trend_sentences(frame: pd.DataFrame, series: list[Series], wording: Wording)
     depth = {line.key: "" if same else f" (its last layer is {last[line.key]})" for line in shown}
     told, flat = [], []
     for line in shown:
-        if _is_flat(frame, line.key):
-            flat.append(f"{line.label} ({_signed(change(frame, line.key), wording.unit)}){depth[line.key]}")
+        move = _move(frame, line.key)
+        if move.flat:
+            flat.append(f"{line.label} ({_signed(move.ends, wording.unit)}){depth[line.key]}")
         else:
-            told.append(_clause(frame, line, wording, first=not told) + depth[line.key])
+            told.append(_clause(frame, line, move, wording, first=not told) + depth[line.key])
     if flat:
         told.append(f"there is no clear change for {listed(flat)}")
     end = f"layer {last[shown[0].key]}" if same else "the last layer"
@@ -58,7 +77,7 @@ def trend_words(frame: pd.DataFrame, series: list[Series], noun: str) -> str:
 
 def _course(frame: pd.DataFrame, key: str) -> str:
     """The course of one line as a verb."""
-    ends, turn = change(frame, key), _turning_point(frame, key, layers_of(frame, key))
+    _, ends, turn = _move(frame, key)
     if "recovered" in turn:
         return "falls, then recovers,"
     if turn:
@@ -105,23 +124,14 @@ def _indistinct(a: Samples, b: Samples) -> bool:
     return (a - b).estimate().sign == 0
 
 
-def _is_flat(frame: pd.DataFrame, key: str) -> bool:
-    """Neither a clear change from end to end nor a turn in between."""
-    layers, ends = layers_of(frame, key), change(frame, key)
-    return len(layers) > 1 and ends.has_interval and ends.sign == 0 and not _turning_point(frame, key, layers)
-
-
 def _signed(estimate: Estimate, unit: str) -> str:
     """`−0.02 nats, −0.09 to 0.05`, for use inside brackets."""
     return estimate_text(estimate, unit).replace(" (", ", ").removesuffix(")")
 
 
-def _clause(frame: pd.DataFrame, line: Series, wording: Wording, first: bool) -> str:
+def _clause(frame: pd.DataFrame, line: Series, move: _Move, wording: Wording, first: bool) -> str:
     unit, what = (wording.unit, f" {wording.what}" if wording.what else "") if first else ("", "")
-    layers = layers_of(frame, line.key)
-    subject = wording.subject(line)
-    ends = change(frame, line.key)
-    turn = _turning_point(frame, line.key, layers)
+    subject, (layers, ends, turn) = wording.subject(line), move
     if len(layers) == 1:
         return f"{subject} has {estimate_text(samples_at(frame, line.key, layers[0]).estimate(), unit)}{what}"
     if ends.sign or not ends.has_interval:

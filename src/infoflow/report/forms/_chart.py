@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import altair as alt
 import pandas as pd
+from altair.utils.data import to_values
 
 from .._language import JOIN, Series
 from .._theme import vega_config
@@ -38,13 +39,25 @@ def finished(chart: alt.LayerChart | list[alt.Chart], height: int, **start: Any)
     The page sets `highlight` to a line's key and `at_layer` to a layer, in all charts of a section at once; parameters
     of this chart have the values of `start`.
     """
-    layered = alt.layer(*chart) if isinstance(chart, list) else chart
+    layered = alt.layer(*_with_values(chart)) if isinstance(chart, list) else chart
     with alt.data_transformers.disable_max_rows():  # 60 models have more pairs than its 5,000 rows
         spec = layered.to_dict(validate=False)  # what follows costs Altair two copies of the chart
     values = {**start, "highlight": "", "at_layer": -1}
     params = [*spec.pop("params", []), *({"name": name, "value": value} for name, value in values.items())]
     size = {"height": height, "params": params, "width": "container"}
     return {**_lean(spec), **size, "config": vega_config(), "padding": PADDING}
+
+
+def _with_values(layers: list[alt.Chart]) -> list[alt.Chart]:
+    """The layers with their rows as values: Altair would make them anew for each layer that has the same frame."""
+    made: dict[int, tuple[pd.DataFrame, alt.InlineData]] = {}
+    for layer in layers:
+        frame = layer.data
+        if isinstance(frame, pd.DataFrame):
+            if id(frame) not in made:
+                made[id(frame)] = frame, alt.InlineData(**to_values(frame))
+            layer.data = made[id(frame)][1]
+    return layers
 
 
 def _lean(spec: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +91,7 @@ def color_if(test: str, then: str, otherwise: str | alt.Color) -> alt.ColorValue
     """The colour `then` where the expression `test` holds, else another colour or that of a scale."""
     if isinstance(otherwise, str):
         return alt.ColorValue(otherwise, condition=[{"test": test, "value": then}])
-    color = otherwise.copy()
+    color = otherwise.copy(deep=False)
     color["condition"] = {"test": test, "value": then}
     return color
 
@@ -112,7 +125,7 @@ def amount(field: str, title: str | None, domain: Iterable[float] | None = None,
 
 def with_field(channel: Any, field: str) -> Any:
     """The same axis for another field."""
-    other = channel.copy()
+    other = channel.copy(deep=False)  # its scale and axis are read, and not changed
     other.shorthand = f"{field}:Q"
     return other
 
