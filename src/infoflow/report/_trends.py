@@ -65,13 +65,13 @@ def trend_sentences(frame: pd.DataFrame, series: list[Series], wording: Wording)
     return [f"{opening}{'; '.join(told)}."] + ([control] if control else [])
 
 
-def trend_words(frame: pd.DataFrame, series: list[Series], noun: str) -> str:
+def trend_words(frame: pd.DataFrame, series: list[Series], noun: str, of: str = "in") -> str:
     """The same without a number: "With depth, … falls in causal LM; falls and recovers in masked LM; …"."""
     groups: dict[str, list[str]] = {}
     for line in series:
         if line.key in set(frame["series"]) and len(layers_of(frame, line.key)) > 1:
             groups.setdefault(_course(frame, line.key), []).append(line.label)
-    told = [f"{course} in {listed(labels)}" for course, labels in groups.items()]
+    told = [f"{course} {of} {listed(labels)}" for course, labels in groups.items()]
     return f"With depth, {noun} {'; '.join(told)}." if told else ""
 
 

@@ -168,6 +168,7 @@ def _training_figure(frame: pd.DataFrame, owner: Series) -> Figure:
         + ("" if owner.style is None else f"-{owner.style}"),  # a variant shares its slot
         question=f"What does {owner.label} do with a token that is hidden from it, as in training?",
         answer=trend_sentences(by_side, lines, wording) + _crossing(table, lines),
+        words=trend_words(by_side, [replace(one, label=f"the {one.label}") for one in lines], "information", "about"),
         panels=[Panel.of(_information_chart(table, lines, "mutual information (nats)"))],
         caption=f"{interval_note(table)} Only positions whose input was replaced by another token.",
         how_to_read=[
