@@ -182,8 +182,12 @@ def test_labels_name_three_bins_and_the_control_without_touching(figures):
 
 
 def test_words_come_first_and_hold_no_number(figures):
-    assert figures["change-by-rank"].words == "Causal LM, masked LM and translation change frequent tokens more."
-    assert figures["influence-by-rank"].words == "Causal LM, masked LM and translation listen more to rare tokens."
+    assert figures["change-by-rank"].words == (
+        "Causal LM and translation change frequent tokens more; masked LM changes frequent tokens more at some steps."
+    )
+    assert figures["influence-by-rank"].words == (
+        "Causal LM and masked LM listen more to rare tokens; translation listens more to rare tokens in most layers."
+    )
     assert figures["change-by-rank"].folds
 
 

@@ -65,8 +65,8 @@ class Figure:
 
     @property
     def folds(self) -> bool:
-        """Whether its numbers stand behind the words."""
-        return bool(self.words) and self._long
+        """Whether its numbers are folded, since words stand before them."""
+        return bool(self.words)
 
     @property
     def first(self) -> list[str]:

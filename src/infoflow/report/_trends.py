@@ -23,12 +23,33 @@ class Wording(NamedTuple):
     subject: Callable[[Series], str] = lambda series: series.label
 
 
+class _Turn(NamedTuple):
+    """A dip or peak at an inner layer that lies beyond both ends by more than the intervals allow."""
+
+    layer: int
+    dip: bool
+    there: Estimate  # how far the first layer lies from it
+    back: Estimate  # how far the last one does
+
+    @property
+    def seen(self) -> bool:
+        """Whether both parts of the way are seen in the picture: neither is a tenth of the other."""
+        sizes = sorted((abs(self.there.value), abs(self.back.value)))
+        return sizes[0] > 0.1 * sizes[1]
+
+    def __str__(self) -> str:
+        there, back = size_text(self.there), size_text(self.back)
+        if self.dip:
+            return f"having fallen by {there} up to layer {self.layer} and recovered {back} since"
+        return f"having risen by {there} up to layer {self.layer} and dropped again by {back} since"
+
+
 class _Move(NamedTuple):
     """How one line moves from its first layer to its last."""
 
     layers: list[int]
     ends: Estimate  # last less first
-    turn: str  # an inner dip or peak in words, "" without one
+    turn: _Turn | None
 
     @property
     def flat(self) -> bool:
@@ -78,10 +99,8 @@ def trend_words(frame: pd.DataFrame, series: list[Series], noun: str, of: str = 
 def _course(frame: pd.DataFrame, key: str) -> str:
     """The course of one line as a verb."""
     _, ends, turn = _move(frame, key)
-    if "recovered" in turn:
-        return "falls, then recovers,"
-    if turn:
-        return "rises, then drops again,"
+    if turn and turn.seen:
+        return "falls, then recovers," if turn.dip else "rises, then drops again,"
     if not ends.has_interval or not ends.sign:
         return "does not clearly change"
     return "rises" if ends.sign > 0 else "falls"
@@ -142,15 +161,14 @@ def _clause(frame: pd.DataFrame, line: Series, move: _Move, wording: Wording, fi
     return f"{clause}, {turn}" if turn else clause
 
 
-def _turning_point(frame: pd.DataFrame, key: str, layers: list[int]) -> str:
-    """A dip or peak at an inner layer that lies beyond both ends by more than the intervals allow."""
+def _turning_point(frame: pd.DataFrame, key: str, layers: list[int]) -> _Turn | None:
     at = {layer: samples_at(frame, key, layer) for layer in layers}
     means = {layer: samples.estimate().value for layer, samples in at.items()}
     lowest, highest = min(layers, key=means.__getitem__), max(layers, key=means.__getitem__)
-    for layer, sign, there, back in ((lowest, 1, "fallen", "recovered"), (highest, -1, "risen", "dropped again by")):
+    for layer, sign in ((lowest, 1), (highest, -1)):
         if layer in (layers[0], layers[-1]):
             continue
         before, after = (at[layers[0]] - at[layer]).estimate(), (at[layers[-1]] - at[layer]).estimate()
         if before.sign == sign and after.sign == sign:
-            return f"having {there} by {size_text(before)} up to layer {layer} and {back} {size_text(after)} since"
-    return ""
+            return _Turn(layer, sign == 1, before, after)
+    return None

@@ -18,14 +18,14 @@ def free_scales(spans: Iterable[float]) -> bool:
     return len(known) > 1 and max(known) > _FREE * min(known)
 
 
-def scale_note(spans: Iterable[float], shared: str) -> str:
-    """What a caption says: `shared`, or how different the panels are that have scales of their own."""
+def scale_note(spans: Iterable[float], shared: str, each: str = "panel") -> str:
+    """What a caption says: `shared`, or how different the panels (or models) are that have scales of their own."""
     known = [span for span in spans if span == span]
     if not free_scales(known):
         return shared
     ratio = max(known) / min(known) if min(known) > 0 else math.inf
     times = f"{ratio:,.0f} times" if ratio < 1000 else "far more than"
-    return f"Each panel has a scale of its own: the largest spans {times} the smallest."
+    return f"Each {each} has a scale of its own: the largest spans {times} the smallest."
 
 
 class Frame(NamedTuple):

@@ -32,6 +32,7 @@ HEAD_IMPORTANCE = Method(
 )
 
 _CROWDED = 0.12  # of the largest size: where half of the heads lie below, even steps would draw them as one clump
+_LEAST = 0.003  # of the largest size: what is smaller is as good as nothing, and lies beside 0
 _KEYS = ["series", "seed", "trained", "stack", "kind", "layer", "head"]
 _KIND_SHAPES = {
     "encoder self-attention": "circle",
@@ -198,10 +199,10 @@ def _scatter(pair: _Pair, series: Series) -> dict[str, Any]:
 
 
 def _crowding(rows: pd.DataFrame, axis: str) -> float:
-    """The size below which half of the heads lie; 0 where they are spread well enough to be told apart."""
+    """The size below which half of the heads lie, or as good as nothing; 0 where even steps tell them apart."""
     sizes = rows.loc[rows["trained"], axis].abs()
-    middle = float(sizes.median())
-    return middle if 0 < middle < _CROWDED * float(sizes.max()) else 0.0
+    middle, largest = float(sizes.median()), float(sizes.max())
+    return max(middle, _LEAST * largest) if middle < _CROWDED * largest else 0.0
 
 
 def _scale(rows: pd.DataFrame, axis: str, span: list[float]) -> dict[str, Any]:
@@ -220,4 +221,6 @@ def _span(rows: pd.DataFrame, axis: str) -> list[float]:
     ends = rows.loc[rows["trained"], ["y", "y_low", "y_high"] if axis == "y" else [axis]]
     low, high = float(ends.min().min()), float(ends.max().max())
     margin = 0.06 * (high - low) or 1e-6
+    if near := _crowding(rows, axis):
+        return [low - near if low >= 0 else 1.5 * low, 1.5 * high]  # of unequal steps
     return [min(low - margin, 0.0), high + margin]

@@ -39,14 +39,18 @@ def removed_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     metric = str(frame["metric"].iloc[0])
     frame = frame.loc[frame["metric"] == metric]
     curves = _curves(frame)
-    drawn = _by_panel(curves, cast)
-    heights = [high - low for low, high in (_span(own) for *_, own in drawn)]
-    one_scale = None if free_scales(heights) else _span(curves)
+    spans = {
+        str(key): _span(own) for key, own in curves.groupby("series", sort=False)
+    }  # the kinds of a model share one
+    heights = [high - low for low, high in spans.values()]
+    free, every = free_scales(heights), _span(curves)
     panels = [
-        Panel(spec=_chart(own, cast[series], metric, one_scale or _span(own)), title=_title(cast[series], kind))
-        for series, kind, own in drawn
+        Panel(
+            spec=_chart(own, cast[series], metric, spans[series] if free else every), title=_title(cast[series], kind)
+        )
+        for series, kind, own in _by_panel(curves, cast)
     ]
-    scale = scale_note(heights, "All panels share one scale." if len(panels) > 1 else "")
+    scale = scale_note(heights, "All panels share one scale." if len(panels) > 1 else "", "model")
     seeds = int(frame["seed"].nunique())
     several = f"Means over {seeds} seeds" if seeds > 1 else "One seed"
     bands = "95% intervals over seeds and sentences" if seeds > 1 else f"95% intervals over sentences, {HOLLOW}"

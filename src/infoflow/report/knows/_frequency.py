@@ -187,6 +187,12 @@ class _Ends(NamedTuple):
         more, less = len(self.ahead[1]), len(self.ahead[-1])
         return 0 if not more + less else 1 if more >= less else -1
 
+    @property
+    def often(self) -> str:
+        """`most`, `some` of the layers; "" where all of them."""
+        share = len(self.ahead[self.sign]) / len(self.gaps) if self.sign else 1.0
+        return "" if share == 1 else "most" if share > 0.5 else "some"
+
 
 def _ends(frame: pd.DataFrame, series: Series) -> _Ends:
     own = frame[(frame["series"] == series.key) & frame["trained"]]
@@ -198,14 +204,20 @@ def _ends(frame: pd.DataFrame, series: Series) -> _Ends:
 
 
 def _words(frame: pd.DataFrame, cast: Cast, wording: _Wording) -> str:
-    """Which models go which way in most layers, without a number."""
-    ways: dict[int, list[str]] = {}
+    """Which models go which way in how many layers, without a number."""
+    ways: dict[tuple[int, str], list[str]] = {}
     for series in cast.present(frame[frame["trained"]]):
-        ways.setdefault(_ends(frame, series).sign, []).append(series.label)
-    named = {1: wording.short.format(more="frequent"), -1: wording.short.format(more="rare")}
-    told = [f"{listed(labels)} {_verb(named[sign], len(labels))}" for sign, labels in ways.items() if sign]
-    if 0 in ways:
-        told.append(f"in {listed(ways[0])} there is no clear difference")
+        ends = _ends(frame, series)
+        ways.setdefault((ends.sign, ends.often), []).append(series.label)
+    told = []
+    for (sign, often), labels in ways.items():
+        more = "frequent" if sign > 0 else "rare"
+        place = f" {'at' if wording.transitions else 'in'} {often} {'steps' if wording.transitions else 'layers'}"
+        told.append(
+            f"{listed(labels)} {_verb(wording.short.format(more=more), len(labels))}{place if often else ''}"
+            if sign
+            else f"in {listed(labels)} there is no clear difference"
+        )
     return f"{_upper('; '.join(told))}." if told else ""
 
 
