@@ -13,6 +13,7 @@ NUMBERS = {  # option: a command that has it, and what fits
     "--keep": ("prune m", "a whole number from 0 to 1,000,000,000"),
     "--top": ("heads m", "a whole number from 1 to 1,000,000,000"),
     "--width": ("report r", "a number from 2 to 20"),
+    "--columns": ("report r", "a whole number from 1 to 1,000,000,000"),
 }
 NONSENSE = ("-1", "1.5", "nan", "inf", "1e30", "1" * 20, "9" * 5000, "0x10", "true", "many", "1__0", "٣")
 OTHERS = {

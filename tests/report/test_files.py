@@ -1,5 +1,6 @@
 import re
 import struct
+from dataclasses import replace
 
 import pytest
 
@@ -65,8 +66,39 @@ def test_only_the_formats_asked_for(small, tmp_path):
         ({"formats": ("svg", "bmp")}, "Got bmp"),
         ({"formats": ()}, "Got none"),
         ({"width_inches": 0.5}, "must lie in 2..20"),
+        ({"columns": 0}, "columns must lie in 1..4 at a width of 6.8 inches"),
+        ({"columns": 5}, "Got 5. Write fewer columns or a larger width."),
+        ({"columns": 3, "width_inches": 3.3}, "columns must lie in 1..2 at a width of 3.3 inches"),
     ],
 )
 def test_mistakes_are_explained(small, tmp_path, arguments, message):
     with pytest.raises(UserError, match=re.escape(message)):
         write_figures(small, tmp_path, **arguments)
+
+
+@pytest.mark.parametrize(("columns", "places"), [(1, [0, 0, 0, 0]), (2, [0, 1, 0, 1]), (4, [0, 1, 2, 3])])
+def test_panels_stand_side_by_side_as_asked(study, tmp_path, columns, places):
+    """Each panel as a cell of a grid: as many across as there are columns, each cell as wide as its share."""
+    from drawn import drawn_figures
+
+    from infoflow.report._drawing import PIXELS_PER_INCH, paper_svg
+
+    figure = drawn_figures(study, "knows")["mi-plane"]
+    panels = (figure.panels * 4)[:4]
+    svg = paper_svg(replace(figure, panels=panels), 6.8, columns)
+    across, down = zip(*re.findall(r'<g transform="translate\(([\d.]+),([\d.]+)\)"><svg', svg), strict=True)
+    cell = (6.8 * PIXELS_PER_INCH - 14 * (columns - 1)) / columns
+    assert [float(x) for x in across] == pytest.approx([place * (cell + 14) for place in places], abs=0.02)
+    assert len(set(down)) == 4 // columns
+    assert [float(width) for width in re.findall(r'"><svg [^>]*?width="([\d.]+)"', svg)] == pytest.approx(
+        [round(cell)] * 4, abs=1
+    )
+
+
+def test_more_columns_than_panels_leave_no_gap(small):
+    from drawn import drawn_figures
+
+    from infoflow.report._drawing import paper_svg
+
+    figure = drawn_figures(small, "knows")["mi-input"]
+    assert paper_svg(figure, 6.8, 4) == paper_svg(figure, 6.8, 1) == paper_svg(figure, 6.8)

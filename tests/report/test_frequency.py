@@ -1,5 +1,7 @@
 """Change and influence by frequency rank: sentences, scales, lines and labels."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -128,31 +130,65 @@ def test_one_panel_per_objective_on_one_scale(figures):
         assert highest < domains.pop()[1] < 1.1 * highest
 
 
-def test_bins_run_through_the_ramp_and_the_control_is_grey_and_dashed(figures):
+def test_panels_that_reach_very_different_heights_have_scales_of_their_own(tmp_path):
+    """On the scale of a model whose tokens have fifty times the influence, the others would lie flat on the axis."""
+    large = tuple((50 * low, 50 * high) for low, high in INFLUENCE["causal-lm"])
+    figures = figures_of(make_run(tmp_path, influence={**INFLUENCE, "causal-lm": large}))
+    figure = figures["influence-by-rank"]
+    for panel in figure.panels:
+        top = next(
+            layer["encoding"]["y"]["scale"]["domain"][1]
+            for layer in layers_of(panel.spec)
+            if "scale" in layer["encoding"].get("y", {})
+        )
+        own = figure.data[figure.data["series"] == panel.title.replace(" LM", "-lm")]
+        assert own["high"].max() < top < 1.1 * own[["high", "value"]].max().max()
+        assert panel.form is not None
+        assert not panel.form.compared
+    assert re.search(r"Each panel has a scale of its own: the largest spans \d+ times the smallest\.", figure.caption)
+    assert "All panels share one scale." in figures["change-by-rank"].caption
+
+
+def test_three_bins_are_told_apart_and_the_others_are_grey(figures):
     spec = figures["change-by-rank"].panels[0].spec
-    lines = [layer for layer in layers_of(spec) if layer["mark"]["type"] == "line"]
-    control, bins = lines
+    between, control, bins = [layer for layer in layers_of(spec) if layer["mark"]["type"] == "line"]
     assert control["mark"]["strokeDash"] == [4, 3]
     assert control["mark"]["color"] == "var(--control)"
+    assert between["encoding"]["color"] == {"value": "var(--control)"}
+    grey = {row["ranks"] for row in data_of(spec, between)}
+    assert grey | set(bins["encoding"]["color"]["scale"]["domain"]) == set(figures["change-by-rank"].data["ranks"]) - {
+        "all"
+    }
     scale = bins["encoding"]["color"]["scale"]
-    assert scale["domain"][0] == "1–10"
-    assert scale["domain"][-1] == "2.5k–5k"
-    assert (scale["range"][0], scale["range"][-1]) == ("var(--rank-0)", "var(--rank-10)")
-    assert len(set(scale["range"])) == NUM_BINS
+    assert (scale["domain"][0], scale["domain"][-1], len(scale["domain"])) == ("1–10", "2.5k–5k", 3)
+    assert scale["range"] == ["var(--rank-0)", "var(--rank-5)", "var(--rank-10)"]
+    marks = next(layer for layer in layers_of(spec) if "shape" in layer["encoding"])
+    assert len(set(marks["encoding"]["shape"]["scale"]["range"])) == 3  # also without colours
 
 
-def test_labels_name_every_bin_and_the_control_without_touching(figures):
+def test_labels_name_three_bins_and_the_control_without_touching(figures):
     from infoflow.report.forms._chart import HEIGHT
 
     spec = figures["influence-by-rank"].panels[2].spec  # all lines meet at the last layer
     labels = next(layer for layer in layers_of(spec) if layer["mark"]["type"] == "text")
     rows = data_of(spec, labels)
-    assert len(rows) == NUM_BINS + 1
-    assert "random" in {row["text"] for row in rows}
+    assert {row["text"].split(" ")[0] for row in rows} == {"frequent", "middle", "rare", "random"}
+    assert "rare 2.5k–5k" in {row["text"] for row in rows}
     axes = [layer["encoding"].get("y", {}) for layer in spec["layer"]]
     top = next(axis["scale"]["domain"] for axis in axes if "scale" in axis)[1]
     places = np.sort([row["at"] / top * HEIGHT for row in rows])
+    assert len(rows) == 4
     assert np.diff(places).min() > 12
+
+
+def test_words_come_first_and_hold_no_number(figures):
+    assert figures["change-by-rank"].words == (
+        "Causal LM and translation change frequent tokens more; masked LM changes frequent tokens more at some steps."
+    )
+    assert figures["influence-by-rank"].words == (
+        "Causal LM and masked LM listen more to rare tokens; translation listens more to rare tokens in most layers."
+    )
+    assert figures["change-by-rank"].folds
 
 
 def test_sentences_compare_both_ends_with_numbers(figures):
@@ -172,8 +208,9 @@ def test_sentences_compare_both_ends_with_numbers(figures):
 
 def test_no_difference_is_said(tmp_path):
     flat = dict.fromkeys(CHANGE, ((0.05, 0.05), (0.05, 0.05)))
-    answers = figures_of(make_run(tmp_path, seeds=(1,), change=flat))["change-by-rank"].answer
-    assert any("about equally at every step" in answer for answer in answers)
+    figure = figures_of(make_run(tmp_path, seeds=(1,), change=flat))["change-by-rank"]
+    assert any("about equally at every step" in answer for answer in figure.answer)
+    assert "there is no clear difference." in figure.words
 
 
 def test_blocks_are_drawn_at_the_layer_they_make(figures):

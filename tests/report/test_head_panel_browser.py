@@ -61,6 +61,22 @@ def test_an_open_panel_never_scrolls_the_page_sideways(visit, full_report, width
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_the_panel_s_table_stays_in_its_card(visit, full_report):
+    """However long a label is: it wraps, and what is still too wide scrolls inside the card."""
+    page = visit(full_report, "#head-map;head=bert-tiny/encoder/self/2/3")
+    page.locator(".head-panel svg.lines .token").first.wait_for()
+    page.evaluate(
+        "document.querySelector('.head-panel tbody tr').firstElementChild.textContent = 'very long label '.repeat(30)"
+    )
+    assert (
+        page.evaluate(
+            "(({scrollWidth, clientWidth}) => scrollWidth - clientWidth)(document.querySelector('.head-panel'))"
+        )
+        <= 1
+    )
+    assert page.evaluate("getComputedStyle(document.querySelector('.head-panel')).overflowX") == "auto"
+
+
 def test_signed_statistics_have_a_scale_around_zero(visit, full_report):
     page = visit(full_report)
     page.get_by_role("radio", name="loss without it").click()

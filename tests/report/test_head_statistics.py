@@ -15,6 +15,7 @@ from infoflow.report._binary import in_steps
 from infoflow.report._language import Cast
 from infoflow.report.heads._examples import examples_by_grid
 from infoflow.report.heads._map import head_map_figure
+from infoflow.report.heads._removed import removed_figure
 from infoflow.report.heads._statistics import HEAD_TABLES, head_statistics
 from infoflow.results import RunFolder
 
@@ -143,6 +144,44 @@ def test_heads_can_go_until_the_loss_is_a_tenth_worse(heads):
     chance = figure.data[figure.data["order"] == "random"].set_index("removed")
     assert chance.loc[1.0, "high"] - chance.loc[1.0, "low"] == pytest.approx(0.1, abs=0.02)
     assert "3 random orders" in figure.caption
+
+
+def test_what_removal_costs_is_paired_by_sentence(cast):
+    """Sentences differ far more than removal changes them; the interval of the change does not know of that."""
+    rng = np.random.default_rng(0)
+    sentences = rng.normal(0, 0.5, 200)  # what all shares have in common
+    rows = [
+        {"series": cast.series[0].key, "seed": 0, "trained": True, "kind": "all", "order": order, "draw": draw,
+         "removed": share, "heads": int(48 * share), "metric": "loss", "value": 3 + share**2, "low": 2.0 + share**2,
+         "high": 4.0 + share**2, "count": 24, "replicates": list(3 + share**2 + sentences + rng.normal(0, 0.01, 200))}
+        for order, draw in (("importance", 0), ("random", 0), ("random", 1))
+        for share in (0.0, 0.2, 0.4)
+    ]  # fmt: skip
+    data = removed_figure(pd.DataFrame(rows), cast).data
+    ranked = data[data["order"] == "importance"].set_index("removed")
+    assert ranked["change"].tolist() == pytest.approx([0, 0.04, 0.16])
+    assert (ranked["high"] - ranked["low"]).tolist() == [2.0, 2.0, 2.0]
+    assert ranked.loc[0.0, ["change_low", "change_high"]].tolist() == [0.0, 0.0]
+    width = ranked["change_high"] - ranked["change_low"]
+    assert (width.loc[[0.2, 0.4]] < 0.1).all()
+    assert (width.loc[[0.2, 0.4]] > 0).all()
+    assert data.loc[data["order"] == "random", "change"].tolist() == pytest.approx([0, 0.04, 0.16])
+
+
+def test_heads_in_a_clump_are_spread_by_size(heads):
+    """Nine in ten heads cost nearly nothing and one costs a hundred times as much: even steps would show two places."""
+    from infoflow.report.heads._matter import _crowding, _scale
+
+    sizes = np.concatenate([np.linspace(-0.01, 0.01, 43), [0.2, 0.4, 0.6, 0.8, 1.0]])
+    rows = pd.DataFrame({"y": sizes, "trained": True})
+    scale = _scale(rows, "y", [-0.05, 1.05])
+    assert scale["type"] == "symlog"
+    assert scale["constant"] == _crowding(rows, "y") == pytest.approx(np.median(np.abs(sizes)))
+    assert {0.0, 0.1, 1.0, 0.01, -0.01} <= set(scale["values"])
+    assert min(scale["values"]) >= -0.05
+    even = pd.DataFrame({"y": np.linspace(0, 1, 48), "trained": True})
+    assert _scale(even, "y", [0, 1]) == {"nice": True}
+    assert "logarithmic" not in figure_of(heads, "heads-matter").caption
 
 
 def test_a_statistic_without_any_number_is_left_out(run, cast):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from infoflow.report._language import Series
 from infoflow.report.forms._chart import bounded, finished, spread
 from infoflow.report.forms._frame import Frame
-from infoflow.report.forms._layer_chart import LayerChart
+from infoflow.report.forms._layer_chart import LayerChart, panel_scales, shared_range
 
 LINE = Series(key="a", label="model a", slot=0)
 
@@ -133,3 +133,36 @@ def test_charts_of_very_many_models_are_drawn() -> None:
     assert sum(map(len, spec["datasets"].values())) == len(rows)
     with pytest.raises(alt.MaxRowsError):  # the user's own limit stays
         alt.Chart(rows).mark_point().to_dict()
+
+
+def _texts(spec):
+    return [row["text"] for rows in spec["datasets"].values() for row in rows if "text" in row]
+
+
+@pytest.mark.parametrize(
+    ("ends", "named"),
+    [
+        ([0.5, 0.5, 0.5], ["untrained"]),
+        ([0.2, 0.2, 0.8], ["untrained model c", "untrained, others"]),
+        ([0.2, 0.5, 0.8], ["untrained model a", "untrained model b", "untrained model c"]),
+    ],
+)
+def test_untrained_lines_that_end_apart_are_named(ends, named):
+    lines = [Series(key=key, label=f"model {key}", slot=slot) for slot, key in enumerate("abc")]
+    parts = [
+        _table([0.0, 1.0], control=[end, end]).replace({"series": {"a": line.key}})
+        for line, end in zip(lines, ends, strict=True)
+    ]
+    table = pd.concat(parts, ignore_index=True)
+    spec = LayerChart(table=table, series=lines, y_title="amount").spec
+    assert sorted(text for text in _texts(spec) if text.startswith("untrained")) == named
+
+
+@given(st.lists(st.floats(0.01, 100), min_size=2, max_size=6))
+def test_panels_share_a_scale_unless_one_spans_five_times_another(heights):
+    tables = [_table([0.0, height]).assign(low=0.0, high=[0.0, height]) for height in heights]
+    scales = panel_scales(tables, "Panels share one scale.")
+    apart = 1.06 * max(heights) > 5 * 1.06 * min(heights)
+    assert (scales.shared is None) == apart == ("scale of its own" in scales.note)
+    if not apart:
+        assert scales.shared == shared_range(pd.concat(tables))

@@ -138,14 +138,29 @@ def test_figures_come_in_order(figures):
     ]
 
 
-def test_anisotropy_is_shown_in_every_space_on_one_scale(figures):
+def test_spaces_in_which_nothing_is_left_are_told_and_not_drawn(figures):
     figure = figures["average-similarity"]
-    assert [panel.title for panel in figure.panels] == [
-        "as they are",
-        "less the layer's mean",
-        "every dimension of variance 1",
-        "Spearman's correlation for cosine",
-    ]
+    assert [panel.title for panel in figure.panels] == ["as they are", "Spearman's correlation for cosine"]
+    text = " ".join(figure.answer)
+    assert "For “every dimension of variance 1” less than 0.01 is left anywhere, so there is no panel." in text
+    assert set(figure.data["space"]) == {"raw", "centred", "standardised", "rank"}  # the download has them
+    for space in ("centred", "standardised"):
+        rows = figure.data[(figure.data["space"] == space) & (figure.data["group"] != "baseline")]
+        assert rows["value"].abs().max() < 0.02 * figure.data.loc[figure.data["space"] == "raw", "value"].max()
+
+
+def test_a_space_in_which_something_is_left_keeps_its_panel(run):
+    from infoflow.report.knows._space import _anisotropy_figure
+
+    tables = shown_tables(run)
+    frame = tables["geometry"]
+    average = frame[frame["measure"] == "average_similarity"]
+    more = average.assign(value=average["value"].where(average["space"] != "centred", average["value"] + 0.05))
+    assert "less the layer's mean" in [panel.title for panel in _anisotropy_figure(frame, more, tables.cast).panels]
+
+
+def test_anisotropy_is_shown_on_one_scale(figures):
+    figure = figures["average-similarity"]
     domains = [json.dumps(scale) for panel in figure.panels for scale in y_scales(panel.spec)]
     assert len(set(domains)) == 1
     assert {row["text"] for row in drawn(figure) if "text" in row} >= {"untrained", "isotropic", "masked LM"}
@@ -153,7 +168,7 @@ def test_anisotropy_is_shown_in_every_space_on_one_scale(figures):
     assert "the mean cosine in causal LM rises by 0.40" in text
     assert "the mean cosine in masked LM rises by 0.38" in text
     assert "dropped again by 0.12" in text
-    assert "Once the layer's mean is taken away, less than 0.01 is left in any layer." in text
+    assert "Once the layer's mean is taken away, less than 0.01 is left in any layer, so it has no panel." in text
     assert "three dimensions carry up to 50% in causal LM (layer 6)" in text
     assert "equal shares would be 2.3%" in text
 

@@ -2,6 +2,7 @@ import math
 import re
 import shutil
 
+import pandas as pd
 import pytest
 
 from infoflow.report._story import tell
@@ -95,3 +96,23 @@ def test_published_numbers_may_be_text_or_numbers(tmp_path, published):
         tables = {"findings": frame}  # noqa: RUF012 (read only)
 
     assert scorecard(Stub(tmp_path), [])[0].published == "1.33 nats"
+
+
+@pytest.mark.parametrize(("seeds", "text"), [((0,), "1 (seed 0)"), ((2, 0, 1), "3 (seeds 0, 1 and 2)"), ((), "–")])
+def test_seeds_are_counted_before_they_are_named(seeds, text):
+    from infoflow.report._summary import _seeds_cell
+
+    assert _seeds_cell(pd.DataFrame({"seed": list(seeds)})) == text
+
+
+def test_a_long_answer_shows_its_first_sentence_and_folds_the_rest(study):
+    from dataclasses import replace
+
+    from drawn import drawn_figures
+
+    figure = replace(next(iter(drawn_figures(study, "changes").values())), words="", answer=["One.", "x" * 300 + "."])
+    assert (figure.first, figure.further) == (["One."], ["x" * 300 + "."])
+    assert not replace(figure, answer=["One.", "Two."]).further
+    worded = replace(figure, words="In words.")
+    assert worded.folds
+    assert (worded.first, worded.further) == (worded.answer, [])

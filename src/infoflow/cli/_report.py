@@ -17,6 +17,7 @@ def report(
     figures: Path | None = None,
     formats: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
     width: Annotated[float, Parameter(converter=limited("Inches"))] = 6.8,
+    columns: Annotated[int | None, Parameter(converter=limited("Count"))] = None,
     anonymous: Annotated[bool, Parameter(negative=())] = False,
     log: Log = None,
 ) -> None:
@@ -27,6 +28,7 @@ def report(
         figures: Write the figures into this folder instead.
         formats: Of the figures, separated by commas. Default: svg,png,pdf.
         width: Width of the figures in inches: 3.3 is one column of a two-column paper, 6.8 its page.
+        columns: Panels of a figure that stand side by side. Default: as many as there is room for.
         anonymous: Leave the names of local files out of the report, and the command; folders never stand in it.
     """
     with reporting(log):
@@ -41,8 +43,10 @@ def report(
         if figures is None:
             if formats:
                 raise UserError("--formats are those of figures: say where to with --figures FOLDER.")
+            if columns is not None:
+                raise UserError("--columns are those of figures: say where to with --figures FOLDER.")
             show_path("Report", write_report(folder, anonymous))
             return
         kinds = list(names_in("--formats", formats)) or ["svg", "png", "pdf"]
-        for path in write_figures(folder, figures, kinds, width):  # type: ignore[arg-type]
+        for path in write_figures(folder, figures, kinds, width, columns):  # type: ignore[arg-type]
             show(str(path))

@@ -108,9 +108,12 @@ def _look(element: ElementTree.Element) -> tuple[tuple[str, str], ...]:
     return tuple((key, element.attrib[key]) for key in _INHERITED if key in element.attrib)
 
 
-def paper_svg(figure: Figure, width_inches: float) -> str:
-    """All panels of a figure as one SVG, exactly that wide, in light colours; side by side where there is room."""
-    columns = _columns(len(figure.panels), width_inches)
+def paper_svg(figure: Figure, width_inches: float, columns: int | None = None) -> str:
+    """All panels of a figure as one SVG, exactly that wide, in light colours.
+
+    `columns` of them stand side by side, fewer where the figure has fewer; without it, as many as there is room for.
+    """
+    columns = _columns(len(figure.panels), width_inches) if columns is None else min(columns, len(figure.panels))
     width = width_inches * PIXELS_PER_INCH
     cell = (width - _GAP * (columns - 1)) / columns
     pictures = [_paper_panel(panel, cell) for panel in figure.panels]

@@ -65,8 +65,23 @@ class Figure:
 
     @property
     def folds(self) -> bool:
-        """Whether its numbers stand behind the words."""
-        return bool(self.words) and sum(map(len, self.answer)) > _LONG
+        """Whether its numbers are folded, since words stand before them."""
+        return bool(self.words)
+
+    @property
+    def first(self) -> list[str]:
+        """What of the answer is shown at once: of a long one without words of its own, the first sentence."""
+        plain = self.template == "charts.html.jinja" and "apart" not in self.payload
+        return self.answer[:1] if self._long and not self.words and plain else self.answer
+
+    @property
+    def further(self) -> list[str]:
+        """The rest of the answer, which is folded."""
+        return self.answer[len(self.first) :]
+
+    @property
+    def _long(self) -> bool:
+        return sum(map(len, self.answer)) > _LONG
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -17,18 +17,25 @@ from .heads._map import heat_panels, map_sentence
 from .heads._statistics import HEAD_TABLES, head_statistics
 
 _DOTS_PER_INCH = 300
+_NARROWEST = 1.5  # inches of a panel: below, the labels of the axes run into each other
 
 
 def write_figures(
-    run: RunFolder, folder: Path | str, formats: Iterable[str] = ("svg", "png", "pdf"), width_inches: float = 6.8
+    run: RunFolder,
+    folder: Path | str,
+    formats: Iterable[str] = ("svg", "png", "pdf"),
+    width_inches: float = 6.8,
+    columns: int | None = None,
 ) -> list[Path]:
     """Write every figure of the run's report as `<folder>/<figure>.<format>`, on white, `width_inches` wide.
 
     3.3 inches is one column of a two-column paper, 6.8 its whole width. PNG has 300 dots per inch, PDF embeds its
-    fonts, and a figure with a choice of statistics or measures is written once for each.
+    fonts, and a figure with a choice of statistics or measures is written once for each. `columns` panels of a figure
+    stand side by side, fewer where it has fewer; by default as many as there is room for: one in 3.3 inches, two or
+    three in 6.8.
 
     Raises:
-        UserError: An unknown format, or a width outside 2 to 20 inches.
+        UserError: An unknown format, a width outside 2 to 20 inches, or so many columns that panels are too narrow.
     """
     formats = tuple(formats)
     unknown = sorted(set(formats) - {"svg", "png", "pdf"})
@@ -36,9 +43,10 @@ def write_figures(
         got = ", ".join(unknown) or "none"
         raise UserError(f"formats must be among svg, png, pdf. Got {got}. Write for example --formats svg,pdf.")
     check_width(width_inches)
+    check_columns(columns, width_inches)
     paths = []
     for figure in _drawn_figures(run):
-        svg = paper_svg(figure, width_inches)
+        svg = paper_svg(figure, width_inches, columns)
         for kind in formats:
             path = Path(folder) / f"{figure.id.replace(' ', '-')}.{kind}"
             with atomic_write(path) as temporary:
@@ -55,6 +63,20 @@ def check_width(inches: float) -> None:
     """
     if not 2 <= inches <= 20:
         raise UserError(f"The width must lie in 2..20 inches. Got {inches}. Papers use 3.3 (one column) or 6.8 (page).")
+
+
+def check_columns(columns: int | None, inches: float) -> None:
+    """Refuse columns that no panel can be read in.
+
+    Raises:
+        UserError: There are none, or so many that one is narrower than 1.5 inches.
+    """
+    most = max(int(inches / _NARROWEST), 1)
+    if columns is not None and not 1 <= columns <= most:
+        raise UserError(
+            f"columns must lie in 1..{most} at a width of {inches:g} inches, so that a panel has {_NARROWEST} of them. "
+            f"Got {columns}. Write fewer columns or a larger width."
+        )
 
 
 def _drawn_figures(run: RunFolder) -> list[Figure]:

@@ -151,10 +151,16 @@ def _model_cells(own: pd.DataFrame, cast: Cast) -> dict[str, str]:
     cells |= {"source tokens": count_text(middle("source_tokens"))}
     cells["time per model" if cast.by == "objective" else "time"] = seconds
     if cast.by == "objective":
-        cells = {"seeds": listed([str(seed) for seed in sorted(set(own["seed"]))]) if len(own) else "–", **cells}
+        cells = {"seeds": _seeds_cell(own), **cells}
     elif "objective" in own and len(own):
         cells = {"task": objective_label(str(own["objective"].iloc[0])), **cells}
     return cells
+
+
+def _seeds_cell(own: pd.DataFrame) -> str:
+    """`1 (seed 0)`, `3 (seeds 0, 1 and 2)`: their number first, or a single seed 0 would read as none."""
+    seeds = [str(seed) for seed in sorted(set(own["seed"]))] if len(own) else []
+    return f"{len(seeds)} (seed{'s' if len(seeds) > 1 else ''} {listed(seeds)})" if seeds else "–"
 
 
 def _elsewhere(row: dict[str, Any]) -> str:

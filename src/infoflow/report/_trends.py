@@ -23,6 +23,45 @@ class Wording(NamedTuple):
     subject: Callable[[Series], str] = lambda series: series.label
 
 
+class _Turn(NamedTuple):
+    """A dip or peak at an inner layer that lies beyond both ends by more than the intervals allow."""
+
+    layer: int
+    dip: bool
+    there: Estimate  # how far the first layer lies from it
+    back: Estimate  # how far the last one does
+
+    @property
+    def seen(self) -> bool:
+        """Whether both parts of the way are seen in the picture: neither is a tenth of the other."""
+        sizes = sorted((abs(self.there.value), abs(self.back.value)))
+        return sizes[0] > 0.1 * sizes[1]
+
+    def __str__(self) -> str:
+        there, back = size_text(self.there), size_text(self.back)
+        if self.dip:
+            return f"having fallen by {there} up to layer {self.layer} and recovered {back} since"
+        return f"having risen by {there} up to layer {self.layer} and dropped again by {back} since"
+
+
+class _Move(NamedTuple):
+    """How one line moves from its first layer to its last."""
+
+    layers: list[int]
+    ends: Estimate  # last less first
+    turn: _Turn | None
+
+    @property
+    def flat(self) -> bool:
+        """Neither a clear change from end to end nor a turn in between."""
+        return len(self.layers) > 1 and self.ends.has_interval and self.ends.sign == 0 and not self.turn
+
+
+def _move(frame: pd.DataFrame, key: str) -> _Move:
+    layers = layers_of(frame, key)
+    return _Move(layers, change(frame, key), _turning_point(frame, key, layers))
+
+
 def trend_sentences(frame: pd.DataFrame, series: list[Series], wording: Wording) -> list[str]:
     """One sentence on every line's change from first to last layer, with a dip or peak in between; one on the control.
 
@@ -34,10 +73,11 @@ def trend_sentences(frame: pd.DataFrame, series: list[Series], wording: Wording)
     depth = {line.key: "" if same else f" (its last layer is {last[line.key]})" for line in shown}
     told, flat = [], []
     for line in shown:
-        if _is_flat(frame, line.key):
-            flat.append(f"{line.label} ({_signed(change(frame, line.key), wording.unit)}){depth[line.key]}")
+        move = _move(frame, line.key)
+        if move.flat:
+            flat.append(f"{line.label} ({_signed(move.ends, wording.unit)}){depth[line.key]}")
         else:
-            told.append(_clause(frame, line, wording, first=not told) + depth[line.key])
+            told.append(_clause(frame, line, move, wording, first=not told) + depth[line.key])
     if flat:
         told.append(f"there is no clear change for {listed(flat)}")
     end = f"layer {last[shown[0].key]}" if same else "the last layer"
@@ -46,23 +86,21 @@ def trend_sentences(frame: pd.DataFrame, series: list[Series], wording: Wording)
     return [f"{opening}{'; '.join(told)}."] + ([control] if control else [])
 
 
-def trend_words(frame: pd.DataFrame, series: list[Series], noun: str) -> str:
+def trend_words(frame: pd.DataFrame, series: list[Series], noun: str, of: str = "in") -> str:
     """The same without a number: "With depth, … falls in causal LM; falls and recovers in masked LM; …"."""
     groups: dict[str, list[str]] = {}
     for line in series:
         if line.key in set(frame["series"]) and len(layers_of(frame, line.key)) > 1:
             groups.setdefault(_course(frame, line.key), []).append(line.label)
-    told = [f"{course} in {listed(labels)}" for course, labels in groups.items()]
+    told = [f"{course} {of} {listed(labels)}" for course, labels in groups.items()]
     return f"With depth, {noun} {'; '.join(told)}." if told else ""
 
 
 def _course(frame: pd.DataFrame, key: str) -> str:
     """The course of one line as a verb."""
-    ends, turn = change(frame, key), _turning_point(frame, key, layers_of(frame, key))
-    if "recovered" in turn:
-        return "falls, then recovers,"
-    if turn:
-        return "rises, then drops again,"
+    _, ends, turn = _move(frame, key)
+    if turn and turn.seen:
+        return "falls, then recovers," if turn.dip else "rises, then drops again,"
     if not ends.has_interval or not ends.sign:
         return "does not clearly change"
     return "rises" if ends.sign > 0 else "falls"
@@ -105,23 +143,14 @@ def _indistinct(a: Samples, b: Samples) -> bool:
     return (a - b).estimate().sign == 0
 
 
-def _is_flat(frame: pd.DataFrame, key: str) -> bool:
-    """Neither a clear change from end to end nor a turn in between."""
-    layers, ends = layers_of(frame, key), change(frame, key)
-    return len(layers) > 1 and ends.has_interval and ends.sign == 0 and not _turning_point(frame, key, layers)
-
-
 def _signed(estimate: Estimate, unit: str) -> str:
     """`−0.02 nats, −0.09 to 0.05`, for use inside brackets."""
     return estimate_text(estimate, unit).replace(" (", ", ").removesuffix(")")
 
 
-def _clause(frame: pd.DataFrame, line: Series, wording: Wording, first: bool) -> str:
+def _clause(frame: pd.DataFrame, line: Series, move: _Move, wording: Wording, first: bool) -> str:
     unit, what = (wording.unit, f" {wording.what}" if wording.what else "") if first else ("", "")
-    layers = layers_of(frame, line.key)
-    subject = wording.subject(line)
-    ends = change(frame, line.key)
-    turn = _turning_point(frame, line.key, layers)
+    subject, (layers, ends, turn) = wording.subject(line), move
     if len(layers) == 1:
         return f"{subject} has {estimate_text(samples_at(frame, line.key, layers[0]).estimate(), unit)}{what}"
     if ends.sign or not ends.has_interval:
@@ -132,15 +161,14 @@ def _clause(frame: pd.DataFrame, line: Series, wording: Wording, first: bool) ->
     return f"{clause}, {turn}" if turn else clause
 
 
-def _turning_point(frame: pd.DataFrame, key: str, layers: list[int]) -> str:
-    """A dip or peak at an inner layer that lies beyond both ends by more than the intervals allow."""
+def _turning_point(frame: pd.DataFrame, key: str, layers: list[int]) -> _Turn | None:
     at = {layer: samples_at(frame, key, layer) for layer in layers}
     means = {layer: samples.estimate().value for layer, samples in at.items()}
     lowest, highest = min(layers, key=means.__getitem__), max(layers, key=means.__getitem__)
-    for layer, sign, there, back in ((lowest, 1, "fallen", "recovered"), (highest, -1, "risen", "dropped again by")):
+    for layer, sign in ((lowest, 1), (highest, -1)):
         if layer in (layers[0], layers[-1]):
             continue
         before, after = (at[layers[0]] - at[layer]).estimate(), (at[layers[-1]] - at[layer]).estimate()
         if before.sign == sign and after.sign == sign:
-            return f"having {there} by {size_text(before)} up to layer {layer} and {back} {size_text(after)} since"
-    return ""
+            return _Turn(layer, sign == 1, before, after)
+    return None

@@ -66,11 +66,11 @@ def _chart(rows: pd.DataFrame, series: Series) -> dict[str, Any]:
     tooltip = tips("task:N", "named:N|pretraining", "loss_shown:N|loss", "shown:N|score")
     drawn = [
         base.mark_line(strokeWidth=1.2, color="var(--soft)", opacity=0.7).encode(
-            **at, detail="task:N", order="loss_value:Q"
+            **at, detail=alt.Detail("task:N"), order=alt.Order("loss_value:Q")
         ),
-        base.mark_rule(color=series.color, opacity=0.6).encode(x=at["x"], y=alt.Y("low:Q"), y2="high:Q"),
+        base.mark_rule(color=series.color, opacity=0.6).encode(x=at["x"], y=alt.Y("low:Q"), y2=alt.Y2("high:Q")),
         base.mark_point(filled=True, size=60, opacity=1, color=series.color).encode(**at, shape=shape, tooltip=tooltip),
-        labels.encode(**at, text="task:N"),
+        labels.encode(**at, text=alt.Text("task:N")),
     ]
     names = [(_MARKS[name][1], STRATEGIES[name], series.color) for name in present]
     return finished([*drawn, names_above(names)], _HEIGHT)

@@ -64,7 +64,9 @@ def map_chart(rows: pd.DataFrame, series: list[Series], view: View, grey: bool =
     axes = view.axes
     links = alt.Chart(mean[["x", "y", "to_x", "to_y"]])
     layers = [
-        links.mark_rule(color="var(--control)", strokeWidth=1, opacity=0.5).encode(**axes, x2="to_x:Q", y2="to_y:Q")
+        links.mark_rule(color="var(--control)", strokeWidth=1, opacity=0.5).encode(
+            **axes, x2=alt.X2("to_x:Q"), y2=alt.Y2("to_y:Q")
+        )
     ]
     if grey:
         marks = alt.Chart(mean).mark_point(shape="cross", size=40, color="var(--control)", filled=True)
@@ -87,7 +89,9 @@ def _seeds(mean: pd.DataFrame, seeds: pd.DataFrame, axes: dict[str, Any], look: 
     tied = seeds[["series", "x", "y"]].join(centres, on="series")
     base = alt.Chart(tied)
     return [
-        base.mark_rule(strokeWidth=1).encode(**axes, x2="to_x:Q", y2="to_y:Q", color=look["color"], opacity=lit(0.5)),
+        base.mark_rule(strokeWidth=1).encode(
+            **axes, x2=alt.X2("to_x:Q"), y2=alt.Y2("to_y:Q"), color=look["color"], opacity=lit(0.5)
+        ),
         base.mark_point(filled=True, size=12).encode(**axes, color=look["color"], opacity=lit(0.8)),
     ]
 
@@ -109,12 +113,12 @@ def _names(mean: pd.DataFrame, view: View, color: Any) -> list[alt.Chart]:
     if len(led):
         lines = led[["series", "from_x", "from_y", "end_x", "end_y"]].rename(columns={"from_x": "x", "from_y": "y"})
         rules = alt.Chart(lines).mark_rule(strokeWidth=0.8)
-        layers.append(rules.encode(**axes, x2="end_x:Q", y2="end_y:Q", color=color, opacity=lit(0.6)))
+        layers.append(rules.encode(**axes, x2=alt.X2("end_x:Q"), y2=alt.Y2("end_y:Q"), color=color, opacity=lit(0.6)))
     for right, align in ((True, "left"), (False, "right")):
         own = table[table["right"] == right]
         if len(own):
             texts = alt.Chart(own[["x", "y", "series", "label"]]).mark_text(align=align, baseline="middle", **NAME)
-            layers.append(texts.encode(**axes, text="label:N", color=color, opacity=lit(1.0, 0.2)))
+            layers.append(texts.encode(**axes, text=alt.Text("label:N"), color=color, opacity=lit(1.0, 0.2)))
     return layers
 
 
@@ -129,6 +133,8 @@ def _measure(view: View, rows: pd.DataFrame) -> list[alt.Chart]:
     line = alt.Chart(pd.DataFrame([{"x": left, "y": y, "to_x": right}]))
     text = alt.Chart(pd.DataFrame([{"x": right, "y": y, "text": number(length)}]))
     return [
-        line.mark_rule(color="var(--soft)", strokeWidth=1.4).encode(**axes, x2="to_x:Q"),
-        text.mark_text(align="left", dx=5, baseline="middle", color="var(--soft)").encode(**axes, text="text:N"),
+        line.mark_rule(color="var(--soft)", strokeWidth=1.4).encode(**axes, x2=alt.X2("to_x:Q")),
+        text.mark_text(align="left", dx=5, baseline="middle", color="var(--soft)").encode(
+            **axes, text=alt.Text("text:N")
+        ),
     ]

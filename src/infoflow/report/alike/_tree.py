@@ -54,13 +54,15 @@ def tree_chart(
     if floor is not None:
         layers.append(alt.Chart(pd.DataFrame([{"x": floor}])).mark_rule(**CONTROL).encode(x=x))
     rules = alt.Chart(lines).mark_rule(strokeWidth=1.6)
-    layers.append(rules.encode(x=x, y=y, x2="to_x:Q", y2="to_y:Q", color=alt.Color("color:N", scale=None)))
+    layers.append(
+        rules.encode(x=x, y=y, x2=alt.X2("to_x:Q"), y2=alt.Y2("to_y:Q"), color=alt.Color("color:N", scale=None))
+    )
     marks = alt.Chart(leaves).mark_point(filled=True, size=60, opacity=1)
     look = {"color": color_of(series), "shape": shape_of(series)}
     layers.append(marks.encode(x=x, y=y, **look, opacity=lit(), tooltip=tips("label:N|objective")))
     # Names as marks, since an axis leaves out every second one; the picture makes room for them.
     texts = alt.Chart(leaves).mark_text(align="right", baseline="middle", dx=-9, **NAME)
-    layers.append(texts.encode(x=x, y=y, text="label:N", color=look["color"], opacity=lit(1.0, 0.2)))
+    layers.append(texts.encode(x=x, y=y, text=alt.Text("label:N"), color=look["color"], opacity=lit(1.0, 0.2)))
     return finished(layers, 30 + _STEP * num)
 
 

@@ -60,7 +60,7 @@ def _trust(run: RunFolder, tables: ModelTables, seeds: int) -> str:
     if not study:
         told = ["Bands cover the choice of sentences; these models were given, so nothing covers how they were trained"]
     elif seeds == 1:
-        told = ["One seed: bands cover sentences, not first weights"]
+        told = ["One seed: bands cover sentences, not first weights, and marks are hollow"]
     else:
         told = [f"{seeds} seeds: bands cover first weights and sentences" + (" (wide: two)" if seeds == 2 else "")]
     models = entries_of_models(run)

@@ -97,7 +97,7 @@ def color_if(test: str, then: str, otherwise: str | alt.Color) -> alt.ColorValue
     """The colour `then` where the expression `test` holds, else another colour or that of a scale."""
     if isinstance(otherwise, str):
         return alt.ColorValue(otherwise, condition=[{"test": test, "value": then}])
-    color = otherwise.copy()
+    color = otherwise.copy(deep=False)
     color["condition"] = {"test": test, "value": then}
     return color
 
@@ -131,7 +131,7 @@ def amount(field: str, title: str | None, domain: Iterable[float] | None = None,
 
 def with_field(channel: Any, field: str) -> Any:
     """The same axis for another field."""
-    other = channel.copy()
+    other = channel.copy(deep=False)  # its scale and axis are read, and not changed
     other.shorthand = f"{field}:Q"
     return other
 

@@ -52,7 +52,9 @@ def interval_dots(
     if "baseline" in rows:
         top, end = alt.Y(f"{row}:N", title=None, scale=across, bandPosition=0.1), alt.Y2(row, bandPosition=0.9)
         layers.append(base.mark_rule(**CONTROL).encode(x=with_field(x, "baseline"), y=top, y2=end))
-    layers.append(base.mark_rule(strokeWidth=2.2).encode(x=with_field(x, "low"), x2="high:Q", y=y, **color, **light))
+    layers.append(
+        base.mark_rule(strokeWidth=2.2).encode(x=with_field(x, "low"), x2=alt.X2("high:Q"), y=y, **color, **light)
+    )
     layers += [chart.encode(x=x, y=y, **color) for chart in more or []]
     if grey is not None and len(grey):
         cross = alt.Chart(grey[[row, "value", "shown"]]).mark_point(**_CROSS)
@@ -60,5 +62,5 @@ def interval_dots(
     marks = base.mark_point(size=size, **point_style(rows))
     layers.append(marks.encode(x=x, y=y, **look, **light, **({"tooltip": tooltip} if tooltip else {})))
     if "short" in rows:
-        layers.append(base.mark_text(**VALUE).encode(x=x, y=y, text="short:N", **light))
+        layers.append(base.mark_text(**VALUE).encode(x=x, y=y, text=alt.Text("short:N"), **light))
     return finished(layers, 12 + step * len(names))

@@ -1,8 +1,31 @@
 """The axes of charts that stand side by side: of a figure's panels, and of one figure under several architectures."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, NamedTuple
+
+_FREE = 5.0  # times the smallest span: on the scale of the largest it would be a flat line
+
+
+def free_scales(spans: Iterable[float]) -> bool:
+    """Whether panels span so different ranges that each needs a scale of its own.
+
+    >>> free_scales([0.5, 0.2]), free_scales([0.5, 0.02])
+    (False, True)
+    """
+    known = [span for span in spans if span == span]
+    return len(known) > 1 and max(known) > _FREE * min(known)
+
+
+def scale_note(spans: Iterable[float], shared: str, each: str = "panel") -> str:
+    """What a caption says: `shared`, or how different the panels (or models) are that have scales of their own."""
+    known = [span for span in spans if span == span]
+    if not free_scales(known):
+        return shared
+    ratio = max(known) / min(known) if min(known) > 0 else math.inf
+    times = f"{ratio:,.0f} times" if ratio < 1000 else "far more than"
+    return f"Each {each} has a scale of its own: the largest spans {times} the smallest."
 
 
 class Frame(NamedTuple):

@@ -4,8 +4,8 @@ from typing import Any
 
 import pandas as pd
 
-HOLLOW = "and marks are hollow, since there is one seed"
-"""Ends a sentence about such intervals."""
+HOLLOW = "hence the hollow marks"
+"""Ends a sentence about such intervals; that there is one seed, the first screen says once."""
 
 
 def point_style(rows: pd.DataFrame) -> dict[str, Any]:

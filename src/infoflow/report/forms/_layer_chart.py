@@ -1,6 +1,7 @@
 """The chart that most figures are: a value by layer, a line per objective or model, bands, controls in dashed grey."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, final
 
@@ -8,6 +9,7 @@ import altair as alt
 import pandas as pd
 
 from .._language import Series
+from .._numbers import listed
 from ._chart import (
     BASELINE,
     CONTROL,
@@ -24,7 +26,7 @@ from ._chart import (
     tips,
     values_of,
 )
-from ._frame import AbstractForm, Frame
+from ._frame import AbstractForm, Frame, free_scales, scale_note
 from ._lines import ANY, control_lines, hovered_layer, lines, looks_of
 
 _ROW = 9  # pixels of a row of squares
@@ -173,7 +175,7 @@ def _direct_labels(
     ends = table.loc[table.groupby(["group", "series"])["layer"].idxmax()]
     labels = [(row.series, names[row.series], row.value) for row in ends[ends["group"] == "trained"].itertuples()]
     for name in ("untrained", *controls):
-        labels += [("", name, end) for end in _clusters(ends.loc[ends["group"] == name, "value"], 2 * gap)]
+        labels += [("", text, end) for text, end in _control_names(ends[ends["group"] == name], name, names, 2 * gap)]
     if span.holds_baseline:
         labels += [("", baseline, end) for end in ends.loc[ends["group"] == "baseline", "value"]]
     frame = pd.DataFrame(labels, columns=["series", "text", "at"]).assign(layer=int(table["layer"].max()))
@@ -185,18 +187,34 @@ def end_labels(frame: pd.DataFrame, gap: float, high: float, at: dict[str, Any],
     frame = frame.assign(at=spread(list(frame["at"]), gap, high))
     mark = alt.Chart(frame).mark_text(**{"align": "left", "dx": 9, "limit": 150, **NAME, **look})
     y = alt.Y("at:Q", scale=at["y"]["scale"])
-    return mark.encode(x=at["x"], y=y, text="text:N", color=color, opacity=lit(1.0, 0.25))
+    return mark.encode(x=at["x"], y=y, text=alt.Text("text:N"), color=color, opacity=lit(1.0, 0.25))
 
 
-def _clusters(values: pd.Series, gap: float) -> list[float]:
-    """Means of the groups that values fall into when neighbours closer than `gap` belong together."""
-    groups: list[list[float]] = []
-    for value in sorted(values):
-        if groups and value - groups[-1][-1] < gap:
-            groups[-1].append(value)
-        else:
-            groups.append([value])
-    return [sum(group) / len(group) for group in groups]
+def _control_names(ends: pd.DataFrame, name: str, labels: dict[str, str], gap: float) -> list[tuple[str, float]]:
+    """Names of a control's lines and their heights: one where all end together, else whose each is.
+
+    The largest of several groups that end together is that of the others: its names would not fit.
+    """
+    found = _clusters(ends, gap)
+    if len(found) < 2 or not set(ends["series"]) <= set(labels):
+        return [(name, float(group["value"].mean())) for group in found]
+    most = max(found, key=len)
+    return [
+        (
+            f"{name}, others"
+            if group is most and len(group) > 1
+            else f"{name} {listed([labels[key] for key in group['series']])}",
+            float(group["value"].mean()),
+        )
+        for group in found
+    ]
+
+
+def _clusters(ends: pd.DataFrame, gap: float) -> list[pd.DataFrame]:
+    """The groups that ends fall into when neighbours closer than `gap` belong together, from the lowest."""
+    ordered = ends.sort_values("value", kind="stable")
+    number = (ordered["value"].diff() >= gap).cumsum()
+    return [group for _, group in ordered.groupby(number, sort=True)]
 
 
 def _edge_note(baseline: pd.DataFrame, name: str, span: _Span) -> list[alt.Chart]:
@@ -210,7 +228,7 @@ def _edge_note(baseline: pd.DataFrame, name: str, span: _Span) -> list[alt.Chart
     floor = HEIGHT - span.foot
     return [
         at.mark_rule(**BASELINE).encode(y=alt.YValue(floor - 2 if below else 1)),
-        mark.encode(text="text:N", x=alt.XValue(4), y=alt.YValue(floor - 5 if below else 5)),
+        mark.encode(text=alt.Text("text:N"), x=alt.XValue(4), y=alt.YValue(floor - 5 if below else 5)),
     ]
 
 
@@ -231,6 +249,25 @@ def _y_range(table: pd.DataFrame, given: tuple[float, float] | None) -> _Span:
     noted = len(base) > 0 and not holds  # the note along the edge needs a line of text
     margin = (0.1 if noted else 0.06) * (high - low) or 0.1 * abs(high) or 1.0
     return _Span(0.0 if 0 <= low < 0.3 * high else low - margin, high + margin, holds)
+
+
+class PanelScales(NamedTuple):
+    """The scales of panels side by side, and what the caption says of them."""
+
+    shared: tuple[float, float] | None  # None where each panel has its own
+    note: str
+
+
+def panel_scales(
+    tables: Iterable[pd.DataFrame], note: str, bounds: tuple[float, float] = ANY, zero: float = math.inf
+) -> PanelScales:
+    """One scale for all panels, or none where one spans more than five times another; see `shared_range`."""
+    tables = [table for table in tables if len(table)]
+    spans = [high - low for low, high in (shared_range(table, bounds, zero) for table in tables)]
+    note = scale_note(spans, note)
+    if free_scales(spans):
+        return PanelScales(None, note)
+    return PanelScales(shared_range(pd.concat(tables, ignore_index=True), bounds, zero), note)
 
 
 def shared_range(table: pd.DataFrame, bounds: tuple[float, float] = ANY, zero: float = math.inf) -> tuple[float, float]:

@@ -26,4 +26,4 @@ def names_above(found: list[tuple[str, str, str]]) -> alt.Chart:
     )
     place = {"x": alt.X("across:Q", scale=None, axis=None), "y": alt.Y("at:Q", scale=None, axis=None)}  # in pixels
     mark = alt.Chart(table).mark_text(align="left", baseline="top", **NAME)
-    return mark.encode(**place, text="text:N", color=alt.Color("color:N", scale=None))
+    return mark.encode(**place, text=alt.Text("text:N"), color=alt.Color("color:N", scale=None))

@@ -72,7 +72,9 @@ def time_lines(
         low, high = domain or (float(rows["value"].min()), float(rows["value"].max()))
         placed = spread(list(names["value"]), _GAP / height * (high - low), high)
         mark = timed(alt.Chart(names.assign(at=placed))).mark_text(align="left", dx=6, fontSize=10.5, fontWeight="bold")
-        layers.append(mark.encode(x=at["x"], y=with_field(at["y"], "at"), text="text:N", opacity=light(), **own))
+        layers.append(
+            mark.encode(x=at["x"], y=with_field(at["y"], "at"), text=alt.Text("text:N"), opacity=light(), **own)
+        )
     return axis.finished(layers, height, keys)
 
 

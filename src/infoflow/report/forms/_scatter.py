@@ -26,7 +26,7 @@ def points(
         ends: Of `x` and `y`: the columns between which a whisker goes.
         least: Length from which a whisker reaches beyond its point.
     """
-    grey = {"shape": "cross", "size": 14, "color": "var(--control)", "opacity": 0.65, "clip": True}
+    grey = {"shape": "cross", "filled": True, "size": 30, "color": "var(--control)", "opacity": 0.65, "clip": True}
     place = [str(channel["shorthand"]).partition(":")[0] for channel in at.values()]
     whiskers = []
     for axis, (low, high) in ends.items():

@@ -153,12 +153,12 @@ class TimeAxis:
         told = [{"clock": number, "text": CLOCKS[name]} for number, name in enumerate(self.names)]
         base = alt.Chart(pd.DataFrame(told)).transform_filter("datum.clock === clock")
         name = base.mark_text(align="left", baseline="top", fontSize=12, color="var(--ink)")
-        layers = [name.encode(x=alt.XValue(0), y=alt.YValue(height + 22), text="text:N")]
+        layers = [name.encode(x=alt.XValue(0), y=alt.YValue(height + 22), text=alt.Text("text:N"))]
         if self.has_start:
             cut = alt.Chart(pd.DataFrame([{"x": round(0.58 * _BREAK, 4), "text": "//"}]))
             mark = cut.mark_text(baseline="middle", fontSize=11, color="var(--control)")
             at = {"x": self.channel(), "y": alt.YValue(height)}
-            layers.append(mark.encode(**at, text="text:N", opacity=opacity_if("clock === 0", 1, 0)))
+            layers.append(mark.encode(**at, text=alt.Text("text:N"), opacity=opacity_if("clock === 0", 1, 0)))
         return layers
 
     def marker(self, series: list[str]) -> alt.Chart:

@@ -191,7 +191,7 @@ def _retrained(rows: pd.DataFrame, at: dict[str, Any], series: list[Series], tol
         return []
     base, look = alt.Chart(rows), {"color": color_of(series), "opacity": lit()}
     tooltip = tips("series:N|model", "retrained:Q|updates retrained", f"value:Q|{told.label}|.3f")
-    ends = base.mark_rule(strokeWidth=2).encode(x=at["x"], y=alt.Y("low:Q"), y2="high:Q", **look)
+    ends = base.mark_rule(strokeWidth=2).encode(x=at["x"], y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), **look)
     return [ends, base.mark_point(shape="diamond", size=95, filled=True).encode(**at, **look, tooltip=tooltip)]
 
 

@@ -1,5 +1,6 @@
 """Which heads matter: whether importance, relevance and ablation agree, and how many heads can go."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,8 @@ HEAD_IMPORTANCE = Method(
     """,
 )
 
+_CROWDED = 0.12  # of the largest size: where half of the heads lie below, even steps would draw them as one clump
+_LEAST = 0.003  # of the largest size: what is smaller is as good as nothing, and lies beside 0
 _KEYS = ["series", "seed", "trained", "stack", "kind", "layer", "head"]
 _KIND_SHAPES = {
     "encoder self-attention": "circle",
@@ -167,7 +170,9 @@ def _scatter_caption(pair: _Pair) -> str:
     over = " Intervals in the text are over seeds." if seeds > 1 else ""
     grey = " Grey crosses: an untrained model." if has_untrained(pair.rows) else ""
     shapes = "circles encoder self-attention, squares decoder self-attention, triangles cross-attention"
-    return f"{heads}; {shapes}.{over}{grey}"
+    crowded = any(_crowding(pair.rows, axis) for axis in "xy")
+    scale = " Axes with unequal steps are even around 0 and logarithmic further out." if crowded else ""
+    return f"{heads}; {shapes}.{over}{grey}{scale}"
 
 
 def _scatter(pair: _Pair, series: Series) -> dict[str, Any]:
@@ -178,7 +183,8 @@ def _scatter(pair: _Pair, series: Series) -> dict[str, Any]:
     }
     spans = {axis: _span(pair.rows, axis) for axis in "xy"}
     x, y = (
-        channel(**amount(axis, titles[axis], spans[axis], nice=True)) for axis, channel in (("x", alt.X), ("y", alt.Y))
+        channel(**amount(axis, titles[axis], spans[axis], **_scale(pair.rows, axis, spans[axis])))
+        for axis, channel in (("x", alt.X), ("y", alt.Y))
     )
     kinds = sorted(set(own["kind"]))
     shape = alt.Shape(**values_of("kind", kinds, [_KIND_SHAPES.get(kind, "diamond") for kind in kinds]))
@@ -192,9 +198,29 @@ def _scatter(pair: _Pair, series: Series) -> dict[str, Any]:
     return finished([behind, level(control, y=y), *drawn], 240)
 
 
+def _crowding(rows: pd.DataFrame, axis: str) -> float:
+    """The size below which half of the heads lie, or as good as nothing; 0 where even steps tell them apart."""
+    sizes = rows.loc[rows["trained"], axis].abs()
+    middle, largest = float(sizes.median()), float(sizes.max())
+    return max(middle, _LEAST * largest) if middle < _CROWDED * largest else 0.0
+
+
+def _scale(rows: pd.DataFrame, axis: str, span: list[float]) -> dict[str, Any]:
+    """Even steps; where half of the heads would lie in a clump, even around 0 and by size (logarithmic) further out."""
+    near = _crowding(rows, axis)
+    if not near:
+        return {"nice": True}
+    first = math.floor(math.log10(near))
+    sizes = [10.0**power for power in range(first, math.ceil(math.log10(max(map(abs, span)))) + 1)]
+    ticks = [value for value in (*(-size for size in reversed(sizes)), 0.0, *sizes) if span[0] <= value <= span[1]]
+    return {"type": "symlog", "constant": near, "values": ticks, "format": "~g"}
+
+
 def _span(rows: pd.DataFrame, axis: str) -> list[float]:
     """Of the trained models' points, upwards with the intervals that are drawn."""
     ends = rows.loc[rows["trained"], ["y", "y_low", "y_high"] if axis == "y" else [axis]]
     low, high = float(ends.min().min()), float(ends.max().max())
     margin = 0.06 * (high - low) or 1e-6
+    if near := _crowding(rows, axis):
+        return [low - near if low >= 0 else 1.5 * low, 1.5 * high]  # of unequal steps
     return [min(low - margin, 0.0), high + margin]

@@ -1,4 +1,4 @@
-"""Quality against the share of heads removed, beside random orders."""
+"""What is lost by the share of heads removed, on the same sentences, beside random orders."""
 
 from typing import Any
 
@@ -9,9 +9,10 @@ from .._figure import Figure, Panel
 from .._language import Cast, Series
 from .._numbers import listed, number
 from .._samples import Samples
-from ..forms._chart import amount, finished, tips
+from ..forms._chart import BASELINE, amount, finished, tips
+from ..forms._frame import free_scales, scale_note
 from ..forms._hollow import HOLLOW
-from ..forms._lines import Order, control_lines, lines, looks_of
+from ..forms._lines import Order, control_lines, level, lines, looks_of
 from ..forms._names import names_above
 from ._matter import HEAD_IMPORTANCE
 from ._names import KINDS
@@ -26,6 +27,7 @@ _ORDERS = {
 }
 _KINDS = {"-".join(place): label for place, label in KINDS.items()}
 _RANDOM = "random order"
+_CHANGE = ("change", "change_low", "change_high")
 _ALLOWED = 0.1  # rise of the loss, as a part of it, that the sentence asks about
 
 
@@ -37,10 +39,18 @@ def removed_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     metric = str(frame["metric"].iloc[0])
     frame = frame.loc[frame["metric"] == metric]
     curves = _curves(frame)
+    spans = {
+        str(key): _span(own) for key, own in curves.groupby("series", sort=False)
+    }  # the kinds of a model share one
+    heights = [high - low for low, high in spans.values()]
+    free, every = free_scales(heights), _span(curves)
     panels = [
-        Panel(spec=_chart(own, cast[series], metric, _span(curves)), title=_title(cast[series], kind))
+        Panel(
+            spec=_chart(own, cast[series], metric, spans[series] if free else every), title=_title(cast[series], kind)
+        )
         for series, kind, own in _by_panel(curves, cast)
     ]
+    scale = scale_note(heights, "All panels share one scale." if len(panels) > 1 else "", "model")
     seeds = int(frame["seed"].nunique())
     several = f"Means over {seeds} seeds" if seeds > 1 else "One seed"
     bands = "95% intervals over seeds and sentences" if seeds > 1 else f"95% intervals over sentences, {HOLLOW}"
@@ -52,10 +62,11 @@ def removed_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         answer=[_sentence(curves, cast, metric)],
         panels=panels,
         caption=f"{several}; bands: {bands}; {int(frame['count'].median()):,} sentences behind each point.{grey} "
-        "Nothing is trained after the removal.",
+        "Changes are paired: each sentence with heads removed is held against itself with all of them. Nothing is "
+        f"trained after the removal. {scale}".rstrip(),
         how_to_read=[
-            f"Across: the share of heads that is removed. Up: the {metric} of what is left. A flat start means heads "
-            "that nothing depends on.",
+            f"Across: the share of heads that is removed. Up: how much the {metric} changes by that. A flat start at 0 "
+            "means heads that nothing depends on.",
             "Below the random band an order knows something about which heads matter; inside it, it does not. "
             "“Least costly alone first” ranks heads by what the removal of each one alone costs.",
             "It would be surprising if the ranking by single removals were much better than that by importance: a "
@@ -69,23 +80,35 @@ def removed_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
 
 
 def _curves(frame: pd.DataFrame) -> pd.DataFrame:
-    """Mean and interval of each model, kind and order at each share."""
+    """Mean and interval of each model, kind and order at each share, and of the change from the whole model."""
     rows = []
+    whole = {key: _whole(own) for key, own in frame.groupby(["series", "kind"], sort=False)}
     groups: Any = frame.groupby(["series", "kind", "order", "removed"], sort=False)
     for (series, kind, order, removed), own in groups:
         if order == "random":
             value, low, high = own["value"].mean(), own["value"].min(), own["value"].max()
             seeds = own["seed"].nunique()
+            lost = own["value"] - own["seed"].map(whole[series, kind].values)
+            change = lost.mean(), lost.min(), lost.max()
         else:
-            estimate = Samples.of(own).estimate()
+            samples = Samples.of(own)
+            estimate, paired = samples.estimate(), (samples - whole[series, kind]).estimate()
             value, low, high, seeds = estimate.value, estimate.low, estimate.high, estimate.seeds
+            change = paired.value, paired.low, paired.high
         name = _RANDOM if order == "random" else _ORDERS[order].label if order in _ORDERS else order
         heads = own["heads"].iloc[0] if "heads" in own else None
         rows.append(
             {"series": series, "kind": kind, "order": order, "name": name, "removed": float(removed), "heads": heads,
-             "value": float(value), "low": float(low), "high": float(high), "seeds": int(seeds)}
+             "value": float(value), "low": float(low), "high": float(high), "seeds": int(seeds),
+             **dict(zip(_CHANGE, map(float, change), strict=True))}
         )  # fmt: skip
     return pd.DataFrame(rows).sort_values(["series", "kind", "order", "removed"])
+
+
+def _whole(own: pd.DataFrame) -> Samples:
+    """What a model has with the fewest heads removed: with none, as a rule."""
+    ranked = own[own["order"] != "random"] if bool((own["order"] != "random").any()) else own
+    return Samples.of(ranked[ranked["removed"] == ranked["removed"].min()])
 
 
 def _by_panel(curves: pd.DataFrame, cast: Cast) -> list[tuple[str, str, pd.DataFrame]]:
@@ -103,8 +126,8 @@ def _title(series: Series, kind: str) -> str:
 
 
 def _span(curves: pd.DataFrame) -> list[float]:
-    drawn = curves[["low", "high", "value"]].stack()
-    low, high = float(drawn.min()), float(drawn.max())
+    drawn = curves[[*_CHANGE]].stack()
+    low, high = min(float(drawn.min()), 0.0), max(float(drawn.max()), 0.0)
     margin = 0.05 * (high - low) or 0.1
     return [low - margin, high + margin]
 
@@ -143,10 +166,14 @@ def _share(own: pd.DataFrame, order: str, metric: str) -> str:
 
 def _chart(own: pd.DataFrame, series: Series, metric: str, span: list[float]) -> dict[str, Any]:
     own = own.assign(percent=100 * own["removed"]).round(4)
-    unit = {"loss": " (nats per token)"}.get(metric, "")
+    own = own.assign(
+        level=own["value"], **dict(zip(("value", "low", "high"), (own[name] for name in _CHANGE), strict=True))
+    )
+    own = own.drop(columns=[*_CHANGE])
+    title = {"loss": "loss added (nats per token)"}.get(metric, f"change of {metric}")
     at = {
         "x": alt.X(**amount("percent", "heads removed (%)", [0, 100])),
-        "y": alt.Y(**amount("value", f"{metric}{unit}", span, ticks=6)),
+        "y": alt.Y(**amount("value", title, span, ticks=6)),
     }
     known = [order for order in dict.fromkeys(own["order"]) if order != "random"]
     orders = [
@@ -154,11 +181,12 @@ def _chart(own: pd.DataFrame, series: Series, metric: str, span: list[float]) ->
     ]
     ranked, chance = own[own["order"] != "random"].assign(series=series.key), own[own["order"] == "random"]
     look = looks_of(orders, "order", series.color)
-    tooltip = tips("name:N|order", "percent:Q|removed (%)", f"value:Q|{metric}|.3f")
+    tooltip = tips("name:N|order", "percent:Q|removed (%)", f"value:Q|change of {metric}|+.3f", f"level:Q|{metric}|.3f")
     touch = alt.Chart(own).mark_point(filled=True, size=200, opacity=0)
     names = [("– –", _RANDOM, "var(--soft)")] * bool(len(chance)) + [(o.mark, o.label, series.color) for o in orders]
     return finished(
         [
+            level(0.0, BASELINE, y=at["y"]),
             *control_lines(chance, at, band=0.15, by=""),
             *lines(ranked, at, look, band=0.15, width=2, size=28, touch=0),
             touch.encode(**at, tooltip=tooltip),

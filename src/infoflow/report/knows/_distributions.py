@@ -117,7 +117,7 @@ def _ridges(rows: pd.DataFrame, series: Series, metric: str, span: tuple[float, 
     controls = [
         shape[name]
         .mark_line(color="var(--control)", strokeDash=dash, strokeWidth=1.3)
-        .encode(**at, detail="layer:O", opacity=lit(0.9, 0.5))
+        .encode(**at, detail=alt.Detail("layer:O"), opacity=lit(0.9, 0.5))
         for name, dash in (("untrained", [4, 3]), ("baseline", [1, 3]))
         if name in shape
     ]

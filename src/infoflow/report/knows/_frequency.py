@@ -1,7 +1,7 @@
 """How frequent and rare tokens change, and how much they influence the tokens around them."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 
@@ -9,8 +9,9 @@ from .._curves import curves, interval_note
 from .._figure import Figure, Method, Panel
 from .._language import Cast, Series
 from .._model_tables import ModelTables
-from .._numbers import estimate_text, number
-from .._samples import Samples
+from .._numbers import estimate_text, listed, number
+from .._samples import Estimate, Samples
+from ..forms._frame import free_scales, scale_note
 from ..forms._rank_chart import RankChart
 
 _INFLUENCE_OF_TOKEN = Method(
@@ -38,8 +39,9 @@ PWCCA = Method(
 
 _RANKS = (
     "Rank 1 is the most frequent token of the training text. Each line is a range of ranks (its end belongs to the "
-    "next one), from the most frequent tokens (pale) to the rarest (strong); all ranges have the same number of "
-    "occurrences, since this distance depends on it. Ranges with too few occurrences are left out."
+    "next one): named are the most frequent tokens (pale), the middle range and the rarest (strong); the thin grey "
+    "lines are the ranges between them, whose ranks a pointer shows. All ranges have the same number of occurrences, "
+    "since this distance depends on it. Ranges with too few occurrences are left out."
 )
 
 
@@ -76,6 +78,7 @@ def _change_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
         id="change-by-rank",
         question="Which tokens does a layer change more: frequent or rare ones?",
         answer=[_contrast(frame, series, _CHANGE) for series in cast.present(frame)],
+        words=_words(frame, cast, _CHANGE),
         panels=_panels(
             table,
             cast,
@@ -108,17 +111,18 @@ def _influence_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
         id="influence-by-rank",
         question="Which tokens influence the others more: frequent or rare ones?",
         answer=[_contrast(frame, series, _INFLUENCE) for series in cast.present(frame)],
+        words=_words(frame, cast, _INFLUENCE),
         panels=_panels(
             table,
             cast,
             y_title="influence (1 − PWCCA)",
-            x_title="layer that loses the token (0 = embeddings)",
+            x_title="layer that loses the token",
             control_name="random",
         ),
         caption=f"{_note(table)} One token of each sentence is removed.",
         how_to_read=[
-            "One token of a sentence is hidden, as key and value, from the attention of one layer only. Up: how far "
-            "that layer's output at the other tokens moves. " + _RANKS,
+            "One token of a sentence is hidden, as key and value, from the attention of one layer only; the embeddings "
+            "would be layer 0. Up: how far that layer's output at the other tokens moves. " + _RANKS,
             "The dashed grey line removes a random token from the same sentences. A line above it belongs to tokens "
             "that others listen to more than to most.",
             "In a causal LM the tokens before the hidden one cannot notice; they count here all the same, so that "
@@ -139,6 +143,7 @@ class _Wording:
     rare_more: str
     neither: str
     transitions: bool
+    short: str  # all of it without ranks, with {more}: "frequent" or "rare"
     control: str = ""  # what the measure's baseline is, where a sentence should name its value
 
     def at(self, layer: int) -> str:
@@ -155,27 +160,80 @@ _CHANGE = _Wording(
     rare_more="changes rare tokens (rank {rare}) more than frequent ones ({frequent})",
     neither="changes frequent tokens (rank {frequent}) and rare ones ({rare}) about equally at every step",
     transitions=True,
+    short="change {more} tokens more",
 )
 _INFLUENCE = _Wording(
     frequent_more="listens more to frequent tokens (rank {frequent}) than to rare ones ({rare})",
     rare_more="listens more to rare tokens (rank {rare}) than to frequent ones ({frequent})",
     neither="listens to frequent tokens (rank {frequent}) and rare ones ({rare}) about equally in every layer",
     transitions=False,
+    short="listen more to {more} tokens",
     control="a random token",
 )
 
 
-def _contrast(frame: pd.DataFrame, series: Series, wording: _Wording) -> str:
-    """The most frequent range against the rarest one: in how many layers each is clearly ahead, and where most so."""
+class _Ends(NamedTuple):
+    """The most frequent range of one line against its rarest one."""
+
+    frequent: pd.DataFrame
+    rare: pd.DataFrame
+    pairs: dict[int, tuple[Samples, Samples]]  # layer → both
+    gaps: dict[int, Estimate]  # layer → the first less the second
+    ahead: dict[int, list[int]]  # 1: layers in which frequent tokens have clearly more; −1: rare ones
+
+    @property
+    def sign(self) -> int:
+        """Which end is ahead in more layers; 0 where neither is in any."""
+        more, less = len(self.ahead[1]), len(self.ahead[-1])
+        return 0 if not more + less else 1 if more >= less else -1
+
+    @property
+    def often(self) -> str:
+        """`most`, `some` of the layers; "" where all of them."""
+        share = len(self.ahead[self.sign]) / len(self.gaps) if self.sign else 1.0
+        return "" if share == 1 else "most" if share > 0.5 else "some"
+
+
+def _ends(frame: pd.DataFrame, series: Series) -> _Ends:
     own = frame[(frame["series"] == series.key) & frame["trained"]]
     frequent, rare = (own[own["rank_low"] == end] for end in (own["rank_low"].min(), own["rank_low"].max()))
-    names = {"frequent": _range(frequent), "rare": _range(rare)}
     pairs = {int(layer): (_at(frequent, layer), _at(rare, layer)) for layer in sorted(set(own["layer"]))}
     gaps = {layer: (a - b).estimate() for layer, (a, b) in pairs.items()}
     ahead = {sign: [layer for layer, gap in gaps.items() if gap.sign == sign] for sign in (1, -1)}
-    if not (ahead[1] or ahead[-1]):
+    return _Ends(frequent, rare, pairs, gaps, ahead)
+
+
+def _words(frame: pd.DataFrame, cast: Cast, wording: _Wording) -> str:
+    """Which models go which way in how many layers, without a number."""
+    ways: dict[tuple[int, str], list[str]] = {}
+    for series in cast.present(frame[frame["trained"]]):
+        ends = _ends(frame, series)
+        ways.setdefault((ends.sign, ends.often), []).append(series.label)
+    told = []
+    for (sign, often), labels in ways.items():
+        more = "frequent" if sign > 0 else "rare"
+        place = f" {'at' if wording.transitions else 'in'} {often} {'steps' if wording.transitions else 'layers'}"
+        told.append(
+            f"{listed(labels)} {_verb(wording.short.format(more=more), len(labels))}{place if often else ''}"
+            if sign
+            else f"in {listed(labels)} there is no clear difference"
+        )
+    return f"{_upper('; '.join(told))}." if told else ""
+
+
+def _verb(text: str, count: int) -> str:
+    """The words with their verb, which comes first, in the singular for one model."""
+    verb, _, rest = text.partition(" ")
+    return text if count > 1 else f"{verb}s {rest}"
+
+
+def _contrast(frame: pd.DataFrame, series: Series, wording: _Wording) -> str:
+    """The most frequent range against the rarest one: in how many layers each is clearly ahead, and where most so."""
+    frequent, rare, pairs, gaps, ahead = ends = _ends(frame, series)
+    names = {"frequent": _range(frequent), "rare": _range(rare)}
+    sign = ends.sign
+    if not sign:
         return f"{_upper(series.label)} {wording.neither.format(**names)}."
-    sign = 1 if len(ahead[1]) >= len(ahead[-1]) else -1
     claim = (wording.frequent_more if sign == 1 else wording.rare_more).format(**names)
     most = max(ahead[sign], key=lambda layer: abs(gaps[layer].value))
     values = [estimate_text(samples.estimate()) for samples in pairs[most][::sign]]
@@ -194,18 +252,33 @@ def _at(rows: pd.DataFrame, layer: int) -> Samples:
 
 
 def _panels(table: pd.DataFrame, cast: Cast, **how: Any) -> list[Panel]:
-    """One panel per line of the cast, all on the same scale."""
-    top = float(table[["high", "value"]].max().max())
+    """One panel per line of the cast, all on the same scale unless they reach very different heights."""
+    tops = _tops(table)
+    free = free_scales(tops.values())
+    highest = max(tops.values())
     return [
-        Panel.of(RankChart(table=table[table["series"] == series.key], top=top, **how), series.label)
+        Panel.of(
+            RankChart(
+                table=table[table["series"] == series.key],
+                top=tops[series.key] if free else highest,
+                shared=not free,
+                **how,
+            ),
+            series.label,
+        )
         for series in cast.present(table)
     ]
 
 
+def _tops(table: pd.DataFrame) -> dict[str, float]:
+    """The largest value of each line's panel."""
+    return {str(key): float(own[["high", "value"]].max().max()) for key, own in table.groupby("series", sort=False)}
+
+
 def _note(table: pd.DataFrame) -> str:
     note = interval_note(table.assign(group=table["group"].replace("bin", "trained")))
-    panels = len(set(table["series"]))
-    return note + (" All panels share one scale." if panels > 1 else "")
+    tops = _tops(table)
+    return f"{note} {scale_note(tops.values(), 'All panels share one scale.' if len(tops) > 1 else '')}".rstrip()
 
 
 def _range(rows: pd.DataFrame) -> str:

@@ -168,6 +168,7 @@ def _training_figure(frame: pd.DataFrame, owner: Series) -> Figure:
         + ("" if owner.style is None else f"-{owner.style}"),  # a variant shares its slot
         question=f"What does {owner.label} do with a token that is hidden from it, as in training?",
         answer=trend_sentences(by_side, lines, wording) + _crossing(table, lines),
+        words=trend_words(by_side, [replace(one, label=f"the {one.label}") for one in lines], "information", "about"),
         panels=[Panel.of(_information_chart(table, lines, "mutual information (nats)"))],
         caption=f"{interval_note(table)} Only positions whose input was replaced by another token.",
         how_to_read=[
@@ -258,22 +259,26 @@ def _plane_chart(plane: pd.DataFrame, series: Series) -> dict[str, Any]:
     whisker = base.mark_rule(strokeWidth=1.2)
     tooltip = tips("layer:Q", "input:Q||.3f", "output:Q||.3f")
     layers = [
-        whisker.encode(x=with_field(x, "input_low"), x2="input_high:Q", y=y, **ends),
-        whisker.encode(x=x, y=with_field(y, "output_low"), y2="output_high:Q", **ends),
+        whisker.encode(x=with_field(x, "input_low"), x2=alt.X2("input_high:Q"), y=y, **ends),
+        whisker.encode(x=x, y=with_field(y, "output_low"), y2=alt.Y2("output_high:Q"), **ends),
         base.mark_line(strokeWidth=2).encode(
-            **at, color=look["color"], order="layer:Q", strokeDash=look["strokeDash"], opacity=lit()
+            **at, color=look["color"], order=alt.Order("layer:Q"), strokeDash=look["strokeDash"], opacity=lit()
         ),
         base.mark_point(filled=True, size=50, opacity=1).encode(
             **at, color=look["color"], shape=look["shape"], opacity=lit(), tooltip=tooltip
         ),
-        base.mark_text(dx=10, dy=-8, fontSize=11, color="var(--ink)").encode(**at, text="layer:Q", opacity=lit()),
+        base.mark_text(dx=10, dy=-8, fontSize=11, color="var(--ink)").encode(
+            **at, text=alt.Text("layer:Q"), opacity=lit()
+        ),
     ]
     if len(untrained):
         points = alt.OverlayMarkDef(color="var(--control)", size=16)
         label = untrained[untrained["layer"] == untrained["layer"].max()].assign(text="untrained")
         named = alt.Chart(label).mark_text(dy=13, color="var(--soft)", **NAME)
-        layers.insert(0, alt.Chart(untrained).mark_line(**CONTROL, point=points).encode(**at, order="layer:Q"))
-        layers.insert(1, named.encode(**at, text="text:N"))
+        layers.insert(
+            0, alt.Chart(untrained).mark_line(**CONTROL, point=points).encode(**at, order=alt.Order("layer:Q"))
+        )
+        layers.insert(1, named.encode(**at, text=alt.Text("text:N")))
     return finished(layers, 250)
 
 

@@ -8,7 +8,7 @@ from .._language import JOIN, Cast, Series
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
 from .._samples import Estimate
-from ..forms._layer_chart import LayerChart, shared_range
+from ..forms._layer_chart import LayerChart, panel_scales
 from ..forms._lines import POSITIVE, SHARE
 
 _LENS = Method(
@@ -81,12 +81,13 @@ def _owners(frame: pd.DataFrame, cast: Cast) -> list[Series]:
 
 def _panels(
     frame: pd.DataFrame, cast: Cast, y_title: str, baseline: str, bounds: tuple[float, float]
-) -> tuple[list[Panel], pd.DataFrame]:
-    """A panel per model, all on one scale, and the rows that they show: every layer but the top, where lines meet."""
+) -> tuple[list[Panel], pd.DataFrame, str]:
+    """A panel per model, the rows that they show (every layer but the top, where lines meet), and of what scale."""
     frame = frame.loc[frame["layer"] < frame.groupby("owner")["layer"].transform("max")]
     tables = {owner.key: curves(frame[frame["owner"] == owner.key]) for owner in _owners(frame, cast)}
     everything = pd.concat([table.assign(owner=key) for key, table in tables.items()], ignore_index=True)
-    how = {"y_title": y_title, "baseline_name": baseline, "y_range": shared_range(everything, bounds), "bounds": bounds}
+    scales = panel_scales(tables.values(), "Panels share one scale.", bounds)
+    how = {"y_title": y_title, "baseline_name": baseline, "y_range": scales.shared, "bounds": bounds}
     panels = [
         Panel.of(
             LayerChart(table=tables[owner.key], series=_lines(owner, frame), **how),
@@ -94,7 +95,7 @@ def _panels(
         )
         for owner in _owners(frame, cast)
     ]
-    return panels, everything
+    return panels, everything, scales.note
 
 
 def _title(frame: pd.DataFrame, owner: Series) -> str:
@@ -109,13 +110,13 @@ def _divergence_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
     # An untrained model predicts nearly the same everywhere: its divergence is nearly zero at any layer, a line that
     # would look like success.
     trained = frame[frame["trained"]]
-    panels, table = _panels(trained, cast, "KL to the final prediction (nats)", "mean prediction", POSITIVE)
+    panels, table, scale = _panels(trained, cast, "KL to the final prediction (nats)", "mean prediction", POSITIVE)
     return Figure(
         id="lens-divergence",
         question="How far is each layer from the final prediction?",
         answer=[*_halfway_sentences(trained, cast), *_untrained_sentence(frame)],
         panels=panels,
-        caption=f"{interval_note(table)} Panels share one scale. Measured on sentences that the lens was not "
+        caption=f"{interval_note(table)} {scale} Measured on sentences that the lens was not "
         "trained on. The top layer is left out: there the divergence is 0 by definition.",
         how_to_read=[
             "Across: layers, from the embeddings (0) on. Up: the Kullback–Leibler divergence of what the layer "
@@ -171,13 +172,15 @@ def _untrained_sentence(frame: pd.DataFrame) -> list[str]:
 
 
 def _agreement_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
-    panels, table = _panels(frame, cast, "share of positions with the final favourite", "one guess for all", SHARE)
+    panels, table, scale = _panels(
+        frame, cast, "share of positions with the final favourite", "one guess for all", SHARE
+    )
     return Figure(
         id="lens-agreement",
         question="From which layer on is the likeliest token the final one?",
         answer=[_middle_sentence(frame, cast)],
         panels=panels,
-        caption=f"{interval_note(table)} Panels share one scale. The top layer, 1 by definition, is left out.",
+        caption=f"{interval_note(table)} {scale} The top layer, 1 by definition, is left out.",
         how_to_read=[
             "Up: the share of positions at which the layer's likeliest token is the one that the model finally holds "
             "likeliest, right or wrong.",

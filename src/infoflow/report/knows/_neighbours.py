@@ -10,7 +10,7 @@ from .._language import Cast, Series
 from .._model_tables import ModelTables
 from .._numbers import number
 from .._trends import Wording, change, order_sentence, trend_sentences, trend_words
-from ..forms._layer_chart import LayerChart, shared_range
+from ..forms._layer_chart import LayerChart, panel_scales
 from ..forms._lines import POSITIVE, SHARE
 from ._token_map import token_map_figures
 
@@ -139,19 +139,20 @@ def _tags(frame: pd.DataFrame, cast: Cast) -> Figure:
 
 
 def _shares(frame: pd.DataFrame, cast: Cast, *, column: str, names: dict[str, str], how: str, **facts: Any) -> Figure:
-    """A panel per value of `column`, on one scale."""
+    """A panel per value of `column`, on one scale unless they span very different ranges."""
     parts = {value: frame[frame[column] == value] for value in names}
     tables = {value: curves(part) for value, part in parts.items()}
     data = pd.concat([table.assign(**{column: value}) for value, table in tables.items()], ignore_index=True)
-    series, span = cast.present(frame), shared_range(data, SHARE, zero=0.35)
+    series = cast.present(frame)
+    scales = panel_scales(tables.values(), "All panels share one scale." if len(names) > 1 else "", SHARE, zero=0.35)
     form: dict[str, Any] = {"y_title": "share of neighbours", "baseline_name": "chance", "bounds": SHARE}
     return Figure(
         panels=[
-            Panel.of(LayerChart(table=table, series=series, y_range=span, **form), names[value])
+            Panel.of(LayerChart(table=table, series=series, y_range=scales.shared, **form), names[value])
             for value, table in tables.items()
         ],
         answer=_told(parts, series, names),
-        caption=f"{interval_note(data)} {_pools(frame)}{' All panels share one scale.' if len(names) > 1 else ''}",
+        caption=f"{interval_note(data)} {_pools(frame)} {scales.note}".rstrip(),
         how_to_read=[how, _HOW_POOLS],
         method=_TOKEN_NEIGHBOURS,
         data=data,

@@ -1,6 +1,6 @@
 """What the space of a layer looks like: how alike words, occurrences of a word, and words of a sentence are."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from .._language import Cast, Series
 from .._model_tables import ModelTables
 from .._numbers import listed, number
 from .._trends import Wording, trend_sentences, trend_words
-from ..forms._layer_chart import LayerChart, shared_range
+from ..forms._layer_chart import LayerChart, panel_scales
 from ..forms._lines import ANY, COSINE, POSITIVE, SHARE
 from ._distributions import GEOMETRY, distribution_figure
 
@@ -152,8 +152,10 @@ def _anisotropy_figure(frame: pd.DataFrame, average: pd.DataFrame, cast: Cast) -
     tables = {space: curves(rows) for space in _SPACES if len(rows := average[average["space"] == space])}
     everything = pd.concat([table.assign(space=space) for space, table in tables.items()], ignore_index=True)
     raw = average[average["space"] == "raw"]
+    drawn = {space: table for space, table in tables.items() if not _vanishes(space, tables)}
+    scales = panel_scales(drawn.values(), "Panels share one scale." if len(drawn) > 1 else "", COSINE)
     how = {"y_title": "mean cosine of two random words", "baseline_name": "isotropic", "bounds": COSINE}
-    how["y_range"] = shared_range(everything, COSINE)
+    how["y_range"] = scales.shared
     return Figure(
         id="average-similarity",
         question="Are all words alike?",
@@ -161,22 +163,24 @@ def _anisotropy_figure(frame: pd.DataFrame, average: pd.DataFrame, cast: Cast) -
             *trend_sentences(
                 raw, cast.present(raw), Wording("", "rises by", "falls by", subject=_subject("mean cosine"))
             ),
-            *_centred_sentence(tables),
+            *_centred_sentence(tables, drawn),
+            *_vanished_sentence(tables, drawn),
             *_rogue_sentence(frame, cast),
         ],
         words=trend_words(raw, cast.present(raw), "the cosine of random words"),
         panels=[
             Panel.of(LayerChart(table=table, series=cast.present(table), **how), _SPACES[space])
-            for space, table in tables.items()
+            for space, table in drawn.items()
         ],
-        caption=f"{interval_note(everything)} Words without letter or digit are left out. Panels share one scale.",
+        caption=f"{interval_note(everything)} Words without letter or digit are left out. {scales.note}".rstrip(),
         how_to_read=[
             "Across: layers, from the embeddings (0) to the top. Up: the mean cosine over all pairs of word "
             "occurrences, whatever the words. 0 is a space that looks the same in every direction (isotropic).",
             f"{_HOW_BANDS} The dotted line is an isotropic Gaussian.",
-            "The other panels ask what the first rests on. Where similarity vanishes once the mean is taken away, all "
-            "vectors share an offset, and their differences may be as free as before; where it vanishes only in the "
-            "last panels, a few dimensions with large values rule the cosine.",
+            "The other panels, and the sentences on panels that would be empty, ask what the first rests on. Where "
+            "similarity vanishes once the mean is taken away, all vectors share an offset, and their differences may "
+            "be as free as before; where it vanishes only in the last panels, a few dimensions with large values rule "
+            "the cosine.",
         ],
         method=GEOMETRY,
         data=everything,
@@ -185,13 +189,34 @@ def _anisotropy_figure(frame: pd.DataFrame, average: pd.DataFrame, cast: Cast) -
     )
 
 
-def _centred_sentence(tables: dict[str, pd.DataFrame]) -> list[str]:
+def _vanishes(space: str, tables: dict[str, pd.DataFrame]) -> bool:
+    """Whether a panel would be a flat zero: nothing of it is seen on the scale of the similarity as it is."""
+    return space != "raw" and "raw" in tables and _most(tables[space]) < max(0.01, 0.02 * _most(tables["raw"]))
+
+
+def _most(table: pd.DataFrame) -> float:
+    """The largest size of any line of a model, trained or not."""
+    return float(table.loc[table["group"] != "baseline", "value"].abs().max())
+
+
+def _centred_sentence(tables: dict[str, pd.DataFrame], drawn: Collection[str]) -> list[str]:
     if "centred" not in tables:
         return []
     trained = tables["centred"][tables["centred"]["group"] == "trained"]
     most = float(trained["value"].abs().max())
     size = "less than 0.01" if most < 0.01 else f"at most {number(most, 2)}"
-    return [f"Once the layer's mean is taken away, {size} is left in any layer."]
+    shown = "" if "centred" in drawn else ", so it has no panel"
+    return [f"Once the layer's mean is taken away, {size} is left in any layer{shown}."]
+
+
+def _vanished_sentence(tables: dict[str, pd.DataFrame], drawn: Collection[str]) -> list[str]:
+    """What else leaves a flat zero."""
+    gone = {space: _most(table) for space, table in tables.items() if space not in drawn and space != "centred"}
+    if not gone:
+        return []
+    size = "less than 0.01" if max(gone.values()) < 0.01 else f"at most {number(max(gone.values()), 2)}"
+    ways = listed([f"“{_SPACES[space]}”" for space in gone])
+    return [f"For {ways} {size} is left anywhere, so there is no panel."]
 
 
 def _rogue_sentence(frame: pd.DataFrame, cast: Cast) -> list[str]:
@@ -220,6 +245,7 @@ def _likeness_figure(likeness: _Likeness, rows: pd.DataFrame, corrected: pd.Data
     tables = {"as it is": curves(rows), "corrected": curves(corrected)}
     names = {"as it is": likeness.baseline_name, "corrected": likeness.control_name}
     everything = pd.concat([table.assign(panel=title) for title, table in tables.items()], ignore_index=True)
+    scales = panel_scales(tables.values(), "Panels share one scale.")
     wording = Wording("", "rises by", "falls by", subject=_subject(f"corrected {likeness.noun}"))
     return Figure(
         id=likeness.id,
@@ -234,13 +260,13 @@ def _likeness_figure(likeness: _Likeness, rows: pd.DataFrame, corrected: pd.Data
                     y_title=likeness.noun if title == "as it is" else f"less that of {likeness.baseline_name}",
                     baseline_name=names[title],
                     bounds=likeness.bounds if title == "as it is" else ANY,
-                    y_range=shared_range(everything),
+                    y_range=scales.shared,
                 ),
                 title,
             )
             for title, table in tables.items()
         ],
-        caption=f"{interval_note(tables['as it is'])} Panels share one scale; controls are means over models.".replace(
+        caption=f"{interval_note(tables['as it is'])} {scales.note} Controls are means over models.".replace(
             "occurrences behind", "sentences behind" if likeness.id == "intra-sentence" else "occurrences behind"
         ),
         how_to_read=["Across: layers, from the embeddings (0) to the top.", likeness.how, _HOW_BANDS],

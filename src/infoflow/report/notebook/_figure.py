@@ -17,7 +17,7 @@ from .._engine import png_of
 from .._facets import side_by_side
 from .._figure import Figure as Told
 from .._figure import Panel
-from .._files import check_width, encoded
+from .._files import check_columns, check_width, encoded
 from .._theme import on_paper
 from ._chart import altair_chart, beside, show_charts_offline
 from ._live import live_html
@@ -105,21 +105,24 @@ class Figure:
         """
         return beside(self.charts, columns=1 if len(self._panels) == 1 else 2)
 
-    def save(self, path: Path | str, width: float = 6.8) -> Path:
+    def save(self, path: Path | str, width: float = 6.8, columns: int | None = None) -> Path:
         """Write the figure as svg, png, pdf or html, by the end of its name; `width` in inches.
 
-        3.3 inches is one column of a two-column paper, 6.8 its whole width. The files are those of
-        `infoflow report --figures`.
+        3.3 inches is one column of a two-column paper, 6.8 its whole width. `columns` panels stand side by side; by
+        default as many as there is room for. The files are those of `infoflow report --figures`.
 
         Raises:
-            UserError: Another ending, a width outside 2 to 20 inches, or the figure is a table.
+            UserError: Another ending, a width outside 2 to 20 inches, panels that `columns` make too narrow, or the
+                figure is a table.
         """
         path = Path(path)
         kind = path.suffix.lower().removeprefix(".")
         if kind not in ("svg", "png", "pdf", "html"):
             raise UserError(f"A figure's file ends in .svg, .png, .pdf or .html. Got {path.name}. Write figure.pdf.")
         check_width(width)
-        content = self.live().page().encode() if kind == "html" else encoded(paper_svg(self._drawn, width), kind)
+        check_columns(columns, width)
+        page = kind == "html"
+        content = self.live().page().encode() if page else encoded(paper_svg(self._drawn, width, columns), kind)
         with atomic_write(path) as temporary:
             temporary.write_bytes(content)
         return path

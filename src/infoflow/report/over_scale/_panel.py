@@ -39,7 +39,7 @@ def claim_panel(rows: pd.DataFrame, grid: Grid) -> dict[str, Any]:
     layers = [*_levels(rows, at, grid)]
     if len(checkpoints):
         course = alt.Chart(checkpoints).mark_line(strokeWidth=1, opacity=0.6)
-        layers.append(course.encode(**at, color=look["color"], detail="line:N", tooltip=_tooltip()))
+        layers.append(course.encode(**at, color=look["color"], detail=alt.Detail("line:N"), tooltip=_tooltip()))
     if len(runs):
         layers += _runs(runs, at, look, grid)
     return finished(layers, HEIGHT)
@@ -50,7 +50,7 @@ def _runs(runs: pd.DataFrame, at: dict[str, Any], look: dict[str, Any], grid: Gr
     shape = alt.Shape(**values_of("corpus", grid.corpora, _cycled(SHAPES, grid)))
     y = {"y": with_field(at["y"], "low"), "y2": alt.Y2("high")}
     layers = [
-        base.mark_line(strokeWidth=1.4, opacity=0.7).encode(**at, **look, detail="line:N"),
+        base.mark_line(strokeWidth=1.4, opacity=0.7).encode(**at, **look, detail=alt.Detail("line:N")),
         base.mark_rule(strokeWidth=2).encode(x=at["x"], **y, color=look["color"]),
     ]
     for many in (True, False):
@@ -61,7 +61,7 @@ def _runs(runs: pd.DataFrame, at: dict[str, Any], look: dict[str, Any], grid: Gr
             layers.append(points.encode(**at, color=look["color"], shape=shape, tooltip=_tooltip()))
     if len(grid.widths) > 1:
         last = runs.loc[runs.groupby("line")["tokens"].idxmax()]
-        layers.append(alt.Chart(last).mark_text(**_NAME).encode(**at, color=look["color"], text="width:N"))
+        layers.append(alt.Chart(last).mark_text(**_NAME).encode(**at, color=look["color"], text=alt.Text("width:N")))
     return layers
 
 
@@ -78,7 +78,7 @@ def _levels(rows: pd.DataFrame, at: dict[str, Any], grid: Grid) -> list[alt.Char
     for name, value, style, side in levels:
         base = alt.Chart(pd.DataFrame([{"effect": value, "tokens": grid.tokens[0] / 1.2, "text": name}]))
         drawn.append(base.mark_rule(**style).encode(y=at["y"]))
-        drawn.append(base.mark_text(**_LINE_NAME, **side).encode(**at, text="text:N"))
+        drawn.append(base.mark_text(**_LINE_NAME, **side).encode(**at, text=alt.Text("text:N")))
     return drawn
 
 

@@ -95,7 +95,7 @@ def _chart(course: Course, part: Part, table: pd.DataFrame, span: tuple[float, f
             continue
         base = folded(rows.round({"value": 4}), "layer").transform_calculate(x="spots[datum.update][clock]")
         color = {} if look is CONTROL else {"color": layer_color(rows["layer"].tolist())}
-        layers.append(base.mark_line(**look).encode(**at, **color, detail="layer:O", opacity=lit()))
+        layers.append(base.mark_line(**look).encode(**at, **color, detail=alt.Detail("layer:O"), opacity=lit()))
         layers.append(base.mark_point(filled=True, size=90, opacity=0).encode(**at, tooltip=tooltip))
     return axis.finished(layers, _HEIGHT, [part.series], spots=spots)
 

@@ -160,5 +160,6 @@ def _chart(shown: pd.DataFrame, updates: list[int]) -> dict[str, Any]:
         **place, color=color, tooltip=tips("id:N", "verdict:N")
     )
     return finished(
-        [marks, base.mark_text(fontSize=9, color="var(--paper)").encode(**place, text="symbol:N")], 18 * len(ids)
+        [marks, base.mark_text(fontSize=9, color="var(--paper)").encode(**place, text=alt.Text("symbol:N"))],
+        18 * len(ids),
     )

@@ -295,7 +295,7 @@ def _timeline(axis: TimeAxis, spans: list[RoleSpan], series: Series, updates: li
     if len(events):
         layers += _event_marks(axis, events, series, row)
     middle = alt.Y("role:N", sort=roles, axis=None, bandPosition=0.5)
-    layers.append(names.encode(x=alt.XValue(2), y=middle, text="role:N"))
+    layers.append(names.encode(x=alt.XValue(2), y=middle, text=alt.Text("role:N")))
     return axis.finished(layers, _ROW * len(roles) + 4, [series.key])
 
 

@@ -125,7 +125,11 @@ def _loss_chart(course: Course, table: pd.DataFrame) -> dict[str, Any]:
         placed(rows)
         .mark_area()
         .encode(
-            x=at["x"], y=alt.Y("low:Q", scale=at["y"]["scale"]), y2="high:Q", color=look["color"], opacity=lit(0.16)
+            x=at["x"],
+            y=alt.Y("low:Q", scale=at["y"]["scale"]),
+            y2=alt.Y2("high:Q"),
+            color=look["color"],
+            opacity=lit(0.16),
         )
     )
     tooltip = tips("series:N|model", "update:Q||,.0f", "value:Q|loss|.3f")
@@ -137,7 +141,7 @@ def _loss_chart(course: Course, table: pd.DataFrame) -> dict[str, Any]:
         .mark_line(strokeWidth=2)
         .encode(**at, color=look["color"], strokeDash=look["strokeDash"], opacity=lit()),
         placed(rows).mark_point(size=160, opacity=0, filled=True).encode(**at, tooltip=tooltip),
-        names.encode(x=at["x"], y=y_end, text="name:N", color=look["color"], opacity=lit(1.0, 0.25)),
+        names.encode(x=at["x"], y=y_end, text=alt.Text("name:N"), color=look["color"], opacity=lit(1.0, 0.25)),
         *_held_out_marks(held_out, at, look["color"]),
         *_strip(course, axis, at["x"]),
     ]
@@ -191,10 +195,12 @@ def _strip(course: Course, axis: TimeAxis, x: alt.X) -> list[alt.Chart]:
             x="datum.at[clock]", height=f"{HEIGHT - 9} - {_STRIP - 9} * datum.rate"
         )
         y = alt.Y("height:Q", scale=None, axis=None)
-        layers.append(base.mark_line(color="var(--control)", strokeWidth=1.2).encode(x=x, y=y, detail="series:N"))
+        layers.append(
+            base.mark_line(color="var(--control)", strokeWidth=1.2).encode(x=x, y=y, detail=alt.Detail("series:N"))
+        )
         look = {"align": "left", "baseline": "bottom", "fontSize": 10.5, "fontStyle": "italic", "color": "var(--soft)"}
         note = alt.Chart(pd.DataFrame([{"text": "learning rate"}])).mark_text(**look)
-        layers.append(note.encode(x=alt.XValue(4), y=alt.YValue(HEIGHT - _STRIP + 2), text="text:N"))
+        layers.append(note.encode(x=alt.XValue(4), y=alt.YValue(HEIGHT - _STRIP + 2), text=alt.Text("text:N")))
     return layers
 
 
@@ -295,6 +301,6 @@ def _phase_chart(axis: TimeAxis, table: pd.DataFrame, key: str) -> dict[str, Any
         base.mark_rule(strokeWidth=1, color="var(--soft)").encode(**thin),
         base.mark_rule(strokeWidth=7).encode(**bar, color=color, opacity=fill, tooltip=tooltip),
         base.mark_tick(thickness=2, height=9, color="var(--ink)").encode(x=axis.channel(field="t50"), y=low),
-        words.transform_calculate(told="datum.row + ': ' + datum.end").encode(**text, text="told:N"),
+        words.transform_calculate(told="datum.row + ': ' + datum.end").encode(**text, text=alt.Text("told:N")),
     ]
     return axis.finished(layers, height, [key])

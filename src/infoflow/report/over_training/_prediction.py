@@ -191,7 +191,7 @@ def _control(axis: TimeAxis, gains: pd.DataFrame) -> list[alt.Chart]:
         return []
     y = alt.Y("baseline:Q", axis=None)
     mark = timed(alt.Chart(known[["series", "update", "baseline"]].round(4))).mark_line(**CONTROL)
-    return [mark.encode(x=axis.channel(), y=y, detail="series:N", opacity=lit(1.0, 0.5))]
+    return [mark.encode(x=axis.channel(), y=y, detail=alt.Detail("series:N"), opacity=lit(1.0, 0.5))]
 
 
 def _minimum_sentences(course: Course, ngrams: pd.DataFrame) -> list[str]:
@@ -268,7 +268,7 @@ def _position_chart(axis: TimeAxis, table: pd.DataFrame, lines: list[Series]) ->
     now = alt.Chart(grouped).transform_filter(NOW).transform_flatten(["position", "value"])
     layers = [
         still.mark_line(strokeWidth=1.2, strokeDash=[2, 3]).encode(
-            **at, color=color, detail="update:N", opacity=lit(0.5)
+            **at, color=color, detail=alt.Detail("update:N"), opacity=lit(0.5)
         ),
         now.mark_line(strokeWidth=2.2).encode(**at, color=color, opacity=lit()),
         now.mark_point(size=120, filled=True).encode(

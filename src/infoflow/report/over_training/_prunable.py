@@ -32,7 +32,7 @@ def prunable_figure(course: Course) -> Figure | None:
         height=200,
         names=_names(table, {one.key: one.label for one in series}),
         room=0.2,
-        beneath=[grey.encode(**at, detail="series:N", opacity=lit())] if len(control) else [],
+        beneath=[grey.encode(**at, detail=alt.Detail("series:N"), opacity=lit())] if len(control) else [],
         tooltip=tips("series:N|model", "update:Q||,", "value:Q|of the heads|.0%"),
     )
     return Figure(

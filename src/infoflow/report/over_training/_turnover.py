@@ -46,16 +46,18 @@ def _chart(axis: TimeAxis, rows: pd.DataFrame, series: Series, roles: list[str])
     y = alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[0, len(roles)], reverse=True, nice=False))
     at, layers = {"x": axis.channel(), "y": y}, [axis.marker([series.key])]
     if _CHANCE in rows:
-        layers.append(_line(rows, _CHANCE).mark_line(**CONTROL).encode(**at, detail="role:N", opacity=lit(0.8)))
+        layers.append(
+            _line(rows, _CHANCE).mark_line(**CONTROL).encode(**at, detail=alt.Detail("role:N"), opacity=lit(0.8))
+        )
     for column, told in _LINES.items():
         dash = [1, 0] if column == "jaccard_previous" else [4, 3]
         base = _line(rows, column)
         line = base.mark_line(color=series.color, strokeWidth=1.6, strokeDash=dash)
-        layers.append(line.encode(**at, detail="role:N", opacity=lit()))
+        layers.append(line.encode(**at, detail=alt.Detail("role:N"), opacity=lit()))
         tooltip = tips("role:N", "update:Q||,", "size:Q|heads", f"value:Q|overlap with the {told} set|.2f")
         layers.append(base.mark_point(filled=True, size=90, opacity=0).encode(**at, tooltip=tooltip))
     names = alt.Chart(pd.DataFrame({"role": roles, "y": [place + 0.27 for place in range(len(roles))]}))
-    layers.append(names.mark_text(**ROW_NAME).encode(x=alt.XValue(2), y=y, text="role:N"))
+    layers.append(names.mark_text(**ROW_NAME).encode(x=alt.XValue(2), y=y, text=alt.Text("role:N")))
     return axis.finished(layers, _ROW * len(roles), [series.key])
 
 

@@ -123,7 +123,11 @@ class MixingBars(AbstractForm):
         tooltip = tips("label:N|task", "layer:Q|layer", "name:N|", "shown:N|value")
         own = rows[["label", "layer", "name", "shown", "x1", "x2", "y", "top"]]
         light = {} if "opacity" in look else {"opacity": lit(of=self.series)}
-        return alt.Chart(own).mark_rect(**look).encode(x=across, x2="x2:Q", y=y, y2="top:Q", tooltip=tooltip, **light)
+        return (
+            alt.Chart(own)
+            .mark_rect(**look)
+            .encode(x=across, x2=alt.X2("x2:Q"), y=y, y2=alt.Y2("top:Q"), tooltip=tooltip, **light)
+        )
 
     @staticmethod
     def _whiskers(bars: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
@@ -133,7 +137,7 @@ class MixingBars(AbstractForm):
         across, up = x.copy(), y.copy()
         across.shorthand, up.shorthand = "middle:Q", "up:Q"
         mark = alt.Chart(known).mark_rule(color="var(--ink)", strokeWidth=0.8, opacity=0.75)
-        return [mark.encode(x=across, y=up, y2="down:Q")]
+        return [mark.encode(x=across, y=up, y2=alt.Y2("down:Q"))]
 
     def _notes(self, frame: Frame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
         rows = [
@@ -145,7 +149,7 @@ class MixingBars(AbstractForm):
         if not rows:
             return []
         mark = alt.Chart(pd.DataFrame(rows)).mark_text(align="left", dx=6, fontSize=10, color="var(--soft)")
-        return [mark.encode(x=x, y=y, text="text:N")]
+        return [mark.encode(x=x, y=y, text=alt.Text("text:N"))]
 
 
 @final
@@ -217,7 +221,7 @@ class DepthDots(AbstractForm):
         whisker = alt.Chart(known[["low", "high", "y"]]).mark_rule(strokeWidth=2, color=self.series.color)
         marks = alt.Chart(rows).mark_point(shape=_SHAPES[what], size=62, color=self.series.color, **point_style(rows))
         return [
-            *([whisker.encode(x=ends, x2="high:Q", y=y, opacity=light)] if len(known) else []),
+            *([whisker.encode(x=ends, x2=alt.X2("high:Q"), y=y, opacity=light)] if len(known) else []),
             marks.encode(x=x, y=y, opacity=light, tooltip=_dot_tips()),
         ]
 
@@ -229,7 +233,7 @@ class DepthDots(AbstractForm):
             return []
         base = alt.Chart(marked.assign(text=WARNING))
         look = {"fontSize": 13, "color": "var(--series-5)", "dy": -11}
-        return [base.mark_text(**look).encode(x=x, y=y, text="text:N", tooltip=tips("label:N", "warning:N"))]
+        return [base.mark_text(**look).encode(x=x, y=y, text=alt.Text("text:N"), tooltip=tips("label:N", "warning:N"))]
 
     def _texts(self, frame: Frame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
         rows = [
@@ -240,7 +244,7 @@ class DepthDots(AbstractForm):
         if not rows:
             return []
         mark = alt.Chart(pd.DataFrame(rows)).mark_text(align="left", dx=6, **{**NAME, "fontWeight": "normal"})
-        return [mark.encode(x=x, y=y, text="text:N", color=alt.ColorValue("var(--soft)"))]
+        return [mark.encode(x=x, y=y, text=alt.Text("text:N"), color=alt.ColorValue("var(--soft)"))]
 
 
 _SHAPES = {"expected": "circle", "gravity": "diamond"}

@@ -227,7 +227,7 @@ def _state(told: Functions, kind: str, shown: pd.DataFrame) -> list[alt.Chart]:
     beside = alt.Chart(pd.DataFrame(gone, columns=["frame", "role", "text"])).transform_filter(now)
     return [
         above.mark_text(align="right", baseline="bottom", **words).encode(
-            x=alt.XValue("width"), y=alt.YValue(-4), text="text:N"
+            x=alt.XValue("width"), y=alt.YValue(-4), text=alt.Text("text:N")
         ),
-        beside.mark_text(align="right", dx=-2, **words).encode(x=alt.XValue("width"), y=y, text="text:N"),
+        beside.mark_text(align="right", dx=-2, **words).encode(x=alt.XValue("width"), y=y, text=alt.Text("text:N")),
     ]

@@ -139,6 +139,6 @@ def _whiskers(
     known = alt.Chart(rows.dropna(subset=["low", "high"])).mark_rule(strokeWidth=1.5, xOffset=aside)
     marks = alt.Chart(rows).mark_point(size=size, xOffset=aside, **point_style(rows))
     return [
-        known.encode(x=at["x"], y=with_field(at["y"], "low"), y2="high:Q", **own),
+        known.encode(x=at["x"], y=with_field(at["y"], "low"), y2=alt.Y2("high:Q"), **own),
         marks.encode(**at, **own, tooltip=tooltip),
     ]

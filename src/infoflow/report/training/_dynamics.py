@@ -164,6 +164,6 @@ def _loss_chart(tables: list[pd.DataFrame], series: list[Series]) -> dict[str, A
     names = alt.Chart(ends).mark_text(align="right", dy=-8, **NAME)
     layers = [
         *lines(table, at, look, width=2.0, size=0, touch=200, tooltip=tooltip, over=[rebuilt]),
-        names.encode(**at, text="name:N", color=look["color"], opacity=lit(1.0, 0.25)),
+        names.encode(**at, text=alt.Text("name:N"), color=look["color"], opacity=lit(1.0, 0.25)),
     ]
     return one_at_a_time(layers, HEIGHT)

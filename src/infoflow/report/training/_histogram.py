@@ -142,8 +142,8 @@ def _chart(table: pd.DataFrame, smallest: int, largest: int) -> dict[str, Any]:
     seen = (drawn["side"] != "zero") & (drawn["expected_top"] > drawn["floor"])
     expected = alt.Chart(drawn.loc[seen, ["left", "right", "expected_top"]]).mark_rule(**CONTROL)
     layers = [
-        bars.encode(x=x, x2="right:Q", y=y, y2="top:Q", **look),
-        expected.encode(x=x, x2="right:Q", y=with_field(y, "expected_top")),
+        bars.encode(x=x, x2=alt.X2("right:Q"), y=y, y2=alt.Y2("top:Q"), **look),
+        expected.encode(x=x, x2=alt.X2("right:Q"), y=with_field(y, "expected_top")),
     ]
     return finished(layers, 44 * len(rows) + 20)
 

@@ -124,7 +124,7 @@ def _chart(table: pd.DataFrame, series: list[Series]) -> dict[str, Any]:
         alt.Chart(references).mark_rule(**CONTROL).encode(y=baseline, opacity=lit()),
         *lines(table, at, look, size=0, touch=300, tooltip=tooltip),
         names.encode(
-            x=at["x"], y=with_field(at["y"], "at"), text="name:N", color=look["color"], opacity=lit(1.0, 0.25)
+            x=at["x"], y=with_field(at["y"], "at"), text=alt.Text("name:N"), color=look["color"], opacity=lit(1.0, 0.25)
         ),
         alt.Chart(references.head(1))
         .mark_text(fontStyle="italic", **note)
