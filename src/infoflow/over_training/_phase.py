@@ -103,7 +103,8 @@ def _checked(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike) -> tuple[np.
     if (times > 0).sum() < LEAST_POINTS or not (errors > 0).all() or not np.isfinite(curve).all():
         raise UserError(
             f"A phase needs finite values at {LEAST_POINTS} steps or more after step 0, with errors above 0. Got "
-            f"{int((times > 0).sum())} steps, errors from {errors.min():g}. Add checkpoints."
+            f"{int((times > 0).sum())} steps, {int((~np.isfinite(curve)).sum())} values that are not finite, errors from "
+            f"{errors.min():g}. Add checkpoints, or leave out those without a value."
         )
     return times, curve, errors
 

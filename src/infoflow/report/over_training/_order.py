@@ -21,6 +21,7 @@ _ROW, _MOST = 26, 40  # pixels of a row; rows of a line of models
 _LEAST_SEEDS = 3
 _FILLS = {"abrupt": 0.85, "unresolved": 0.6, "gradual": 0.4, "unfinished": 0.2, "started before": 0.2}
 _VERDICTS = tuple(_FILLS)
+_MIDDLE = {"shape": "stroke", "angle": 90, "size": 170, "strokeWidth": 2, "stroke": "var(--ink)", "opacity": 1}
 _AT = ("t10", "t50", "t90", "t50_before", "t50_after")
 
 
@@ -120,16 +121,16 @@ def _chart(axis: TimeAxis, table: pd.DataFrame, phases: pd.DataFrame, series: Se
     base = _placed(axis, series.key, rows[["row", "end", "told", "fill", *_AT]], _AT)
     words = alt.Chart(rows[["row", "end"]]).mark_text(**ROW_NAME)
     text = {"x": alt.XValue(2), "y": alt.Y("row:N", sort=names, axis=None, bandPosition=0.5)}
+    bracket = {"x": axis.channel("t50_before"), "x2": alt.X2("t50_after:Q"), "y": low}
     layers = [
         axis.marker([series.key]),
         base.mark_rule(strokeWidth=7).encode(
             x=axis.channel("t10"), x2=alt.X2("t90:Q"), y=low, color=alt.ColorValue("var(--heat-2)"),
             opacity=alt.Opacity("fill:Q", scale=None), tooltip=tooltip,
         ),
-        base.mark_rule(strokeWidth=1, color="var(--ink)").encode(
-            x=axis.channel("t50_before"), x2=alt.X2("t50_after:Q"), y=low
-        ),
-        base.mark_tick(thickness=2, height=11, color="var(--ink)").encode(x=axis.channel("t50"), y=low),
+        base.mark_rule(strokeWidth=3.4, color="var(--paper)").encode(**bracket),  # it lies on bars of any shade
+        base.mark_rule(strokeWidth=1.2, color="var(--ink)").encode(**bracket),
+        base.mark_point(**_MIDDLE).encode(x=axis.channel("t50"), y=low),
         *_dots(axis, phases, names, low, series),
         words.transform_calculate(told="datum.row + ': ' + datum.end").encode(**text, text="told:N"),
     ]  # fmt: skip

@@ -130,7 +130,7 @@ def _panel(course: Course, series: Series, row: Any, curves: pd.DataFrame, frame
     of = [(table["series"] == row.series) & (table["table"] == row.table) & (table["curve"] == row.curve)
           for table in (curves, frame)]  # fmt: skip
     spec = _chart(course.axis, series, row, curves[of[0]], frame[of[1]])
-    return Panel(spec=spec, title=f"{series.label}: {curve_name(row)} — {row.told}")
+    return Panel(spec=spec, title=f"{series.label}: {row.curve} — {row.told}")
 
 
 def _chart(axis: TimeAxis, series: Series, row: Any, curve: pd.DataFrame, phases: pd.DataFrame) -> dict[str, Any]:
