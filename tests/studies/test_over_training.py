@@ -327,7 +327,7 @@ def test_processes_change_no_number(folder: Path, tmp_path, no_drawing) -> None:
 
 def test_shards_put_together_are_the_run_of_one_machine(folder: Path, tmp_path, no_drawing) -> None:
     name = "model.safetensors"
-    shutil.copy(folder / "checkpoint-0" / name, folder / "checkpoint-2" / name)  # measured once, by one of them
+    shutil.copy(folder / "checkpoint-0" / name, folder / "checkpoint-2" / name)
     how = {"references": ["final"], "heavy": ["head_entropy"], "heavy_steps": "linear:1"}
     whole = over_training(f"{folder}@0..9", ONE, tmp_path / "whole", **how)
     parts = [tmp_path / f"shard-{part}" for part in range(3)]
@@ -336,7 +336,7 @@ def test_shards_put_together_are_the_run_of_one_machine(folder: Path, tmp_path, 
         assert is_shard(out)
         assert not RunFolder(out).tables
     measured = [{path.name for path in (out / "work" / "measured").iterdir()} for out in parts]
-    assert not measured[0] & measured[1] | measured[0] & measured[2] | measured[1] & measured[2]
+    assert all(len(own) < len(set().union(*measured)) / 2 for own in measured)
     merged = merge_over_training(parts[::-1], tmp_path / "merged")
     assert {path.name for path in (tmp_path / "merged" / "work" / "measured").iterdir()} == set().union(*measured)
     assert sorted(merged.tables) == sorted(whole.tables)

@@ -135,7 +135,7 @@ def _each(curves: _Curves, frame: pd.DataFrame | None) -> Iterator[tuple[str, pd
     if not curves.by:
         yield from [(curves.name, rows)] if len(rows) else []
         return
-    unnamed = [name for name in curves.by if f"{{{name}" not in curves.name and rows[name].nunique() > 1]
+    unnamed = [name for name in curves.by if f"{{{name}" not in curves.name and len(set(rows[name])) > 1]
     for _, own in rows.groupby(list(curves.by), sort=False):
         first = own.iloc[0]
         yield (

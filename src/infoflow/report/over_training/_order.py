@@ -141,7 +141,7 @@ def _dots(axis: TimeAxis, phases: pd.DataFrame, names: list[str], y: alt.Y, seri
     """The middle in each seed; hollow where it is a bound."""
     own = phases.assign(row=[curve_name(row) for row in phases.itertuples()])
     own = own[own["row"].isin(names)]
-    if own["seed"].nunique() < 2:
+    if len(set(own["seed"])) < 2:
         return []
     own = own.assign(
         around=[f"{short(a)} to {short(b)}" for a, b in zip(own["t50_before"], own["t50_after"], strict=True)]

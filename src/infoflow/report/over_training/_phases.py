@@ -70,7 +70,7 @@ def _told(own: pd.DataFrame) -> str:
     """`abrupt`, or `2 abrupt, 1 gradual` where seeds differ; `at warm-up` where it is so in most of them."""
     counts = own["verdict"].value_counts()
     words = [str(one) if len(counts) == 1 else f"{counts[one]} {one}" for one in SHOWN if one in counts]
-    return ", ".join([*words, *(["at warm-up"] if own["at_warm_up"].mean() >= 0.5 else [])])
+    return ", ".join([*words, *(["at warm-up"] if float(own["at_warm_up"].astype(float).mean()) >= 0.5 else [])])
 
 
 def curve_name(row: Any) -> str:
