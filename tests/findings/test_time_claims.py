@@ -252,6 +252,104 @@ def other_seed(first: float, last: float):
     ]
 
 
+def apart(curve) -> pd.DataFrame:
+    """Divergence between seeds at each update."""
+    rows = [
+        keys("causal-lm", seed, update) | clocks(update) | {"position": -1}
+        | estimate(curve(update), seed, update, spread=0.01) | {"baseline": 3.0}
+        for seed in SEEDS
+        for update in STEPS
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def hump(update: int) -> float:
+    """0 at step 0, 1 at 32, .4 at the end."""
+    return min(update / 32, 1.0) - 0.6 * max(update - 32, 0) / (N - 32)
+
+
+def dips(depth, bigrams: int = 16, clean=lambda u: 0.0) -> dict[str, pd.DataFrame]:
+    """Information of five states with the input, lowest in the middle one by `depth(update)`; bigrams' minimum."""
+    rows = []
+    for seed in SEEDS:
+        for update in STEPS:
+            for regime, of in (("training", depth), ("clean", clean)):
+                for layer in LAYERS:
+                    place = {"stack": "encoder", "regime": regime, "side": "input", "layer": layer}
+                    value = 4.0 - of(update) * (layer == 2) - 0.2 * (layer == 4)
+                    rows.append(keys("masked-lm", seed, update) | clocks(update) | place
+                                | estimate(value, regime, seed, update, layer))  # fmt: skip
+    counts = ngrams((4, bigrams, 64)).assign(objective="masked-lm")
+    return {
+        "mutual_information_over_training": pd.DataFrame(rows),
+        "ngram_agreement_over_training": counts.assign(model=counts["model"].str.replace("causal", "masked")),
+    }
+
+
+def probes(objective: str, task: str, score, control=lambda u, layer: 0.3) -> list[dict]:
+    """Accuracies `score(update, layer)` of the task and of its control."""
+    common = {"task": task, "probe": "linear", "words": "all", "metric": "accuracy", "share": 1.0, "stack": "encoder"}
+    return [
+        keys(objective, seed, update) | clocks(update) | common | {"layer": layer, "labels": labels}
+        | estimate(of(update, layer), task, labels, seed, update, layer)
+        for seed in SEEDS
+        for update in STEPS
+        for layer in LAYERS
+        for labels, of in (("task", score), ("control", control))
+    ]  # fmt: skip
+
+
+def risen(middle: float, top: float = 0.5):
+    """From .3 to .3 + `top`, half of it at `middle`, in all layers; a little more in layer 2."""
+    return lambda u, layer: 0.3 + top / (1 + (middle / max(u, 1e-9)) ** 2) * (1 + 0.02 * (layer == 2))
+
+
+def probed(*middles: float, **how) -> dict[str, pd.DataFrame]:
+    tasks = ("upos", "deprel", "coreference")
+    rows = [probes("causal-lm", task, risen(middle), **how) for task, middle in zip(tasks, middles, strict=True)]
+    return {"probe_scores_over_training": pd.DataFrame([row for own in rows for row in own])}
+
+
+def moved(first: int, last: int, **how) -> dict[str, pd.DataFrame]:
+    """The best layer is `first` until 128, then `last`; the last layer loses from then on."""
+
+    def score(update: int, layer: int) -> float:
+        best = first if update <= 128 else last
+        return 0.3 + min(update / 32, 1.0) * (0.4 + 0.03 * (layer == best) - 0.1 * (layer == 4 and update > 128))
+
+    return {"probe_scores_over_training": pd.DataFrame(probes("masked-lm", "upos", score, **how))}
+
+
+def moved_control(update: int, layer: int) -> float:
+    """A control task that does what the task does."""
+    return 0.1 + min(update / 32, 1.0) * (0.4 + 0.03 * (layer == (3 if update <= 128 else 1))
+                                          - 0.1 * (layer == 4 and update > 128))  # fmt: skip
+
+
+def syntax(heads: float, verdict: str, grammar: float, drop: int = 64, places: float = 4) -> dict[str, pd.DataFrame]:
+    """Middles of relations' heads, of grammar, of heads of places; the loss falls most between drop / 2 and drop."""
+    times = [
+        keys("masked-lm", seed)
+        | {"table": table, "curve": f"{table} {number}", "verdict": verdict, "t10": at / 2, "t50": at + seed / 10}
+        for seed in SEEDS
+        for table, at in (("head_relations", heads), ("head_positional", places))
+        for number in range(3)
+    ]
+    loss, pairs = [], []
+    for seed in SEEDS:
+        for update in STEPS:
+            own = keys("masked-lm", seed, update) | clocks(update)
+            value = 6.0 - 2.0 * (update >= drop) - 0.001 * np.log2(update + 1)
+            loss.append(own | {"split": "test", "metric": "loss", "signature": ""} | estimate(value, seed, spread=1e-6))
+            place = {"stack": "encoder", "layer": 4, "phenomenon": "all", "metric": "preferred"}
+            pairs.append(own | place | estimate(risen(grammar)(update, 0), seed, update))
+    return {
+        "phases": pd.DataFrame(times),
+        "task_scores_over_training": pd.DataFrame(loss),
+        "minimal_pairs_over_training": pd.DataFrame(pairs),
+    }
+
+
 CASES = {
     "time:T1": {
         "holds": {"convergence_time": settling(RISING, RISING, RISING, FLAT)},
@@ -272,6 +370,20 @@ CASES = {
     "time:T4": {
         "holds": {"ngram_agreement_over_training": ngrams()},
         "fails": {"ngram_agreement_over_training": ngrams((64, 16, 4))},
+    },
+    "time:T5": {
+        "holds": probed(16, 64, 200),
+        "fails": probed(200, 64, 16),
+        "undetermined": probed(64, 64.2, 65),
+        "not testable here": {
+            "probe_scores_over_training": probed(16, 64, 200)["probe_scores_over_training"].assign(value=0.3)
+        },
+    },
+    "time:T6": {
+        "holds": syntax(45, "abrupt", 200),
+        "fails": syntax(45, "abrupt", 8),
+        "undetermined": syntax(45, "abrupt", 200, places=50),  # heads of fixed places do the same
+        "not testable here": {**syntax(45, "abrupt", 200), "minimal_pairs_over_training": pd.DataFrame()},
     },
     "time:T7": {
         "holds": {"phases": phases(induction=(100, "abrupt"), gain=(120, "abrupt"), before=(10, "abrupt"))},
@@ -320,14 +432,37 @@ CASES = {
         "fails": {"effective_rank_over_training": ranks(lambda u: 30 - 2 * np.log2(u + 1))},
         "undetermined": {"effective_rank_over_training": ranks(lambda u: 20.0 + 1.2 * np.log(twice_bent(u)), 2.0)},
     },
+    "time:T17": {
+        "holds": {"seed_divergence_over_training": apart(hump)},
+        "fails": {"seed_divergence_over_training": apart(lambda u: u / N)},
+        "undetermined": {"seed_divergence_over_training": apart(lambda u: 0.105 * hump(u))},
+        "not testable here": {"seed_divergence_over_training": apart(hump).query("update > 0")},
+    },
     "time:T18": {
         "holds": {"convergence": pd.DataFrame(other_seed(0.9, 0.3))},
         "fails": {"convergence": pd.DataFrame(other_seed(0.3, 0.9))},
+    },
+    "time:T20": {
+        "holds": dips(lambda u: 1.0 * (u >= 128)),
+        "fails": dips(lambda u: 1.0 * (u >= 8), bigrams=128),
+        "undetermined": dips(lambda u: 0.244 * (u >= 128)),  # the rise to the last state is about the threshold
+        "not testable here": {
+            name: frame[~frame["layer"].isin([1, 2, 3])] if "layer" in frame else frame
+            for name, frame in dips(lambda u: 1.0).items()
+        },
     },
     "time:T21": {
         "holds": {"embedding_change_over_training": embeddings(np.geomspace(64, 900, 10))},
         "fails": {"embedding_change_over_training": embeddings(np.geomspace(900, 64, 10))},
         "undetermined": {"embedding_change_over_training": embeddings(np.geomspace(64, 900, 5)[[0, 3, 1, 2, 4]])},
+    },
+    "time:T22": {
+        "holds": moved(3, 1),
+        "fails": moved(1, 3),
+        "undetermined": moved(3, 1, control=lambda u, layer: moved_control(u, layer)),
+        "not testable here": {
+            "probe_scores_over_training": moved(3, 1)["probe_scores_over_training"].query("update > 0")
+        },
     },
     "heads:M7": {
         "holds": {"prunable_by_update": prunable(lambda u: min(0.2 + u / N, 0.6), lambda u: 0.1)},

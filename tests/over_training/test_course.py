@@ -117,6 +117,46 @@ def test_the_best_head_of_each_checkpoint_makes_the_curve_of_a_phase() -> None:
     assert "phases" not in course_tables({"head_patterns": patterns({(0, 0): logistic[:6]}, steps[:6])})
 
 
+def test_the_curves_of_phases_are_told_with_their_lines() -> None:
+    """Two straight lines in log2 t with a corner at 64, of the best of two heads: two pieces, with every step."""
+    steps = [0, *(2**power for power in range(13))]
+    corner = [0.0] + [0.1 if power <= 6 else 0.1 + 0.1 * (power - 6) for power in range(13)]
+    found = course_tables({"head_patterns": patterns({(0, 0): [-1.0] * 14, (1, 0): corner}, steps)})["phase_curves"]
+    assert found["update"].tolist() == steps
+    assert found["value"].tolist() == pytest.approx(corner)
+    assert set(found["curve"]) == {"induction, best head"}
+    spread = np.std(0.01 * np.linspace(-1, 1, 20))
+    assert found["error"].tolist() == pytest.approx([spread] * 14)
+    segment = found["segment"].to_numpy()
+    assert segment[0] == -1
+    assert np.isnan(found["line"].iloc[0])
+    assert set(segment[1:]) == {0, 1}
+    assert (np.diff(segment[1:]) >= 0).all()
+    assert found["line"].iloc[1:].tolist() == pytest.approx(corner[1:], abs=1e-9)
+    assert found["tokens"].tolist() == [100.0 * step for step in steps]
+
+
+def test_curves_of_one_name_are_told_apart_by_their_stack() -> None:
+    steps = STEPS
+    own = [
+        {
+            **keys(step),
+            "stack": stack,
+            "regime": "clean",
+            "side": "input",
+            "layer": 1,
+            **estimate(float(np.log1p(step))),
+        }
+        for stack in ("encoder", "decoder")
+        for step in steps
+    ]
+    both = course_tables({"mutual_information": pd.DataFrame(own)})
+    one = course_tables({"mutual_information": pd.DataFrame(own[: len(steps)])})
+    name = "information with input, state 1 (clean)"
+    assert both["phases"]["curve"].tolist() == [f"{name}, encoder", f"{name}, decoder"]
+    assert one["phases"]["curve"].tolist() == one["phase_curves"]["curve"].unique().tolist() == [name]
+
+
 def pruning(seed: int, gains: dict[int, float], dear_from: dict[int, float]) -> tuple[list[dict], list[dict]]:
     """Curves that cost nothing up to a share of the heads and everything beyond."""
     curves, scores = [], []

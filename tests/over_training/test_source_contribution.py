@@ -11,7 +11,7 @@ import torch
 from infoflow.flow import PassOptions, Reader, measure
 from infoflow.foundation import UserError, block_of, replicate_weights
 from infoflow.heads import token_relevance
-from infoflow.over_training import SourceContribution, prediction_divergence, source_share
+from infoflow.over_training import SeedDivergence, SourceContribution, prediction_divergence, source_share
 from infoflow.over_training import _source_contribution as module
 
 
@@ -142,6 +142,15 @@ def test_divergence_from_the_last_checkpoint(matched_models, parallel_corpus, ob
     by_place = frame.groupby("position").mean()
     np.testing.assert_allclose(table.loc[by_place.index]["value"], by_place["value"], rtol=1e-4)
     assert prediction_divergence(final, final, corpus)["value"].tolist() == pytest.approx([0], abs=1e-12)
+
+
+def test_seeds_are_compared_as_checkpoints_are(matched_models, parallel_corpus):
+    model = matched_models["causal-lm"]
+    other, corpus = moved(model), parallel_corpus.select(np.arange(10))
+    own = measure(model, corpus, [SeedDivergence(lambda: {"seed": other}, ["of another seed"])])["seed_divergence"]
+    expected = prediction_divergence(model, other, corpus)
+    assert own["value"].item() == expected["value"].item() > 1e-3
+    assert list(own["replicates"].item()) == list(expected["replicates"].item())
 
 
 def test_divergence_is_of_one_training(matched_models, parallel_corpus):

@@ -255,6 +255,17 @@ def phases(objective: str, seed: int, steps: list[int]) -> Iterator[dict[str, An
         yield {**row, "width": 1.0, "share": 0.1, "verdict": verdict, "delta_bic": 9.0}
 
 
+def phase_curves(objective: str, seed: int, steps: list[int]) -> Iterator[dict[str, Any]]:
+    """Of the curves of `phases`: they rise by their middle, in two pieces."""
+    curves = {row["curve"]: row for row in phases(objective, seed, steps)}
+    for curve, row in curves.items():
+        for update in steps:
+            middle = row["t50"]
+            value = 0.1 + (0.3 * rise(update, middle) if middle == middle else 0.0)
+            told = {"table": row["table"], "curve": curve, "value": value, "error": 0.01, "line": value}
+            yield {**at(objective, seed, update), **told, "segment": -1 if update == 0 else int(update >= middle)}
+
+
 def weight_change(objective: str, seed: int, steps: list[int]) -> Iterator[dict[str, Any]]:
     for update in steps:
         for layer in range(LAYERS):
@@ -368,6 +379,7 @@ _TABLES = {
     "role_turnover": turnover,
     "allocation_steps": allocation,
     "phases": phases,
+    "phase_curves": phase_curves,
     "weight_change_over_training": weight_change,
     "translation_stages_over_training": stages,
     "source_contribution_over_training": sources,

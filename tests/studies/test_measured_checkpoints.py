@@ -1,6 +1,7 @@
 """Checkpoints of a study, measured: the same rows as of a model alone, and nothing else changes when one is added."""
 
 import dataclasses
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,10 @@ from infoflow.flow import PassOptions, measure
 from infoflow.foundation import UserError
 from infoflow.heads import PatternScores
 from infoflow.models import load_model
+from infoflow.probing import Probe
 from infoflow.results import RunFolder
-from infoflow.studies import StudyPlan, graph, study
-from infoflow.studies.stages import Check, Course, Keep, MeasureCheckpoint, Train
+from infoflow.studies import ProbingPlan, StudyModels, StudyPlan, graph, study
+from infoflow.studies.stages import Check, Course, Keep, MeasureCheckpoint, ProbeCheckpoint, Train
 
 UPDATES = 40
 
@@ -171,6 +173,55 @@ def test_every_checkpoint_waits_for_its_training_and_its_references(plan, tmp_pa
     assert len(courses) == 2
     (check,) = stages.of(Check)
     assert {course.key for course in courses} <= set(check.needs)
+
+
+def probed(plan: StudyPlan, *heavy: str, **asked) -> StudyPlan:
+    """The plan that probes too, at the updates of `heavy_steps`, and measures little else there."""
+    checkpoints = dataclasses.replace(plan.checkpoints, heavy=(*plan.checkpoints.heavy, *heavy))
+    probing = ProbingPlan(**{"tasks": ("position",), "seeds": 1, "sentences": 90, **asked})
+    return dataclasses.replace(plan, checkpoints=checkpoints, probing=probing)
+
+
+def test_probes_are_trained_anew_at_the_heavy_steps(plan, run, tmp_path, no_drawing, monkeypatch) -> None:
+    """Rows are those of a probe of the checkpoint's folder alone; nothing is trained or measured again but probes."""
+    folder = shutil.copytree(run, tmp_path / "run")
+    monkeypatch.setattr(StudyModels, "train_into", lambda *args, **kwargs: pytest.fail("trains again"))
+    asked = probed(plan, "probe_scores")
+    stages = graph(asked, folder)
+    assert [stage.subject.update for stage in stages.of(ProbeCheckpoint)] == [0, 24, 40]
+    assert all(stage.is_done() for stage in stages.of(MeasureCheckpoint))
+    found = study(asked, folder, num_processes=1).tables["probe_scores_over_training"]
+    assert sorted(set(found["update"])) == [0, 24, 40]
+    (stage,) = (stage for stage in stages.of(ProbeCheckpoint) if stage.subject.update == 24)
+    options = PassOptions(tokens_per_batch=plan.analysis.tokens_per_batch, decoder_states=False)
+    model = load_model(stage.models.checkpoint(stage.subject.recipe, 24))
+    alone = measure(model, stage.corpus, [Probe("position", sentences=90, seeds=1)], options)["probe_scores"]
+    same(found[found["update"] == 24][list(alone.columns)], alone)
+
+
+def test_probes_that_nothing_asks_for_are_told_before_anything_is_trained(plan, tmp_path) -> None:
+    for heavy, asked, wanted in (
+        ("probe_scores", {"tasks": ()}, r'name probe_scores, and \[probing\] .* Add tasks = \["upos"\]'),
+        ("minimal_pairs", {}, r'name minimal_pairs, and \[probing\] .* Add tasks = \["minimal-pairs"\]'),
+    ):
+        with pytest.raises(UserError, match=wanted):
+            study(probed(plan, heavy, **asked), tmp_path / "run", num_processes=1)
+    assert not (tmp_path / "run").exists()
+
+
+def test_each_seed_is_compared_with_the_next_at_the_same_update(plan, tmp_path) -> None:
+    light = dataclasses.replace(plan.checkpoints, light=("seed_divergence",), references=("final",))
+    stages = graph(dataclasses.replace(plan, seeds=(0, 3, 7), checkpoints=light), tmp_path / "run")
+    kept = {stage.key: stage.recipe.seed for stage in stages.of(Keep)}
+    following = {0: 3, 3: 7, 7: 0}
+    for stage in stages.of(MeasureCheckpoint):
+        seed = stage.subject.recipe.seed
+        (beside,) = stage.seeds.values()
+        assert (beside.recipe.seed, beside.update) == (following[seed], stage.subject.update)
+        assert {kept[key] for key in stage.needs if key in kept} == {seed, following[seed]}
+        assert "seed_divergence" in stage.by_table
+    alone = graph(dataclasses.replace(plan, checkpoints=light), tmp_path / "alone")
+    assert not any("seed_divergence" in stage.by_table for stage in alone.of(MeasureCheckpoint))
 
 
 def test_a_plan_without_a_schedule_has_none_of_it(tiny_plan, tmp_path) -> None:

@@ -14,7 +14,16 @@ from undrawn import undrawn
 from infoflow.foundation import UserError
 from infoflow.over_training import SUFFIX
 from infoflow.results import RunFolder
-from infoflow.studies import LIGHT_TABLES, AnalysisPlan, AnalyzeOptions, Run, analyze, over_training
+from infoflow.studies import (
+    LIGHT_TABLES,
+    AnalysisPlan,
+    AnalyzeOptions,
+    Run,
+    analyze,
+    is_shard,
+    merge_over_training,
+    over_training,
+)
 
 SETTINGS = AnalysisPlan(occurrences=300, types=20, clusters=8, clusterings=1, distance_occurrences=300)
 OPTIONS = AnalyzeOptions(corpus="grammar:120", measures=SETTINGS)
@@ -76,6 +85,40 @@ def test_a_row_is_that_of_the_checkpoint_alone(followed: Run, checkpoint_series:
         assert len(expected) == len(rows) > 0
         pd.testing.assert_frame_equal(
             rows[columns].reset_index(drop=True), expected[columns].reset_index(drop=True), check_exact=True
+        )
+
+
+HEAVY = (
+    "change_by_frequency",
+    "context_neighbours",
+    "head_distance",
+    "head_entropy",
+    "head_importance",
+    "head_rare_token",
+    "identity_neighbours",
+    "influence_by_frequency",
+    "lens",
+    "position_neighbours",
+    "token_map",
+)
+"""Of the tables that are not light those that are cheap on two layers."""
+
+
+def test_heavy_rows_are_those_of_the_checkpoint_alone(checkpoint_series: Path, tmp_path: Path, no_drawing) -> None:
+    run = over_training(f"{checkpoint_series}@0..6", ONE, tmp_path / "all", heavy=HEAVY, heavy_steps="linear:1")
+    options = AnalyzeOptions(**{**_fields(ONE), "control": False, "only": HEAVY})
+    alone = analyze([str(checkpoint_series / "checkpoint-6")], options, tmp_path / "alone")
+    for name in HEAVY:
+        expected = alone.tables[name]
+        rows = run.tables[f"{name}{SUFFIX}"]
+        assert set(rows["update"]) == {0, 6}, name
+        rows = rows[rows["update"] == 6]
+        columns = [column for column in expected.columns if column not in ("model", "update", "trained")]
+        assert len(expected) == len(rows) > 0
+        pd.testing.assert_frame_equal(
+            pd.DataFrame(rows[columns]).reset_index(drop=True),
+            pd.DataFrame(expected[columns]).reset_index(drop=True),
+            check_exact=True,
         )
 
 
@@ -280,6 +323,51 @@ def test_processes_change_no_number(folder: Path, tmp_path, no_drawing) -> None:
     assert sorted(one.tables) == sorted(two.tables)
     for name in (f"head_confidence{SUFFIX}", "convergence", f"weight_change{SUFFIX}"):
         assert repr(one.tables[name].to_dict("records")) == repr(two.tables[name].to_dict("records"))
+
+
+def test_shards_put_together_are_the_run_of_one_machine(folder: Path, tmp_path, no_drawing) -> None:
+    name = "model.safetensors"
+    shutil.copy(folder / "checkpoint-0" / name, folder / "checkpoint-2" / name)
+    how = {"references": ["final"], "heavy": ["head_entropy"], "heavy_steps": "linear:1"}
+    whole = over_training(f"{folder}@0..9", ONE, tmp_path / "whole", **how)
+    parts = [tmp_path / f"shard-{part}" for part in range(3)]
+    for part, out in enumerate(parts):
+        over_training(f"{folder}@0..9", ONE, out, **how, shard=(part, 3))
+        assert is_shard(out)
+        assert not RunFolder(out).tables
+    measured = [{path.name for path in (out / "work" / "measured").iterdir()} for out in parts]
+    assert all(own < set().union(*measured) for own in measured)  # each a part
+    merged = merge_over_training(parts[::-1], tmp_path / "merged")
+    assert {path.name for path in (tmp_path / "merged" / "work" / "measured").iterdir()} == set().union(*measured)
+    assert sorted(merged.tables) == sorted(whole.tables)
+    for table in merged.tables:
+        one, other = (pd.DataFrame(run.tables[table]) for run in (whole, merged))
+        pd.testing.assert_frame_equal(one, other, check_exact=True)
+    assert not is_shard(tmp_path / "merged")
+
+
+def test_shards_that_do_not_belong_together(folder: Path, tmp_path, no_drawing) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    over_training(f"{folder}@0..4", ONE, first, shard=(0, 2))
+    with pytest.raises(UserError, match=r"Of 2 shards 1 are missing .*Give all"):
+        merge_over_training([first], tmp_path / "out")
+    with pytest.raises(UserError, match=r"given once\. Got 0, 0"):
+        merge_over_training([first, first], tmp_path / "out")
+    over_training(f"{folder}@0..6", ONE, second, shard=(1, 2))
+    with pytest.raises(UserError, match="of another command"):
+        merge_over_training([first, second], tmp_path / "out")
+    with pytest.raises(UserError, match="another kind"):
+        over_training(f"{folder}@0..4", ONE, first)
+    plain = tmp_path / "plain"
+    over_training(f"{folder}@0..2", ONE, plain)
+    with pytest.raises(UserError, match="not written by `infoflow over-training --shard`"):
+        merge_over_training([first, plain], tmp_path / "out")
+    for shard in ((2, 2), (-1, 2), (0, 0)):
+        with pytest.raises(UserError, match="--shard must be i/n"):
+            over_training(folder, ONE, tmp_path / "out", shard=shard)
+    with pytest.raises(UserError, match="Leave --shard out"):
+        over_training(folder, ONE, tmp_path / "out", shard=(0, 2), check=True)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_hub_holds_two_revisions_at_most(

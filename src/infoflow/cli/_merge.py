@@ -11,10 +11,10 @@ def merge(
     out: Out = None,
     session: Session = Session(),  # noqa: B008 (frozen)
 ) -> None:
-    """Put the shards of one analysis together: the result equals that of one process.
+    """Put the shards of one analysis, or of checkpoints over training, together: the result equals that of one process.
 
     Args:
-        runs: The folders that `infoflow analyze --shard i/n` wrote, all n of them.
+        runs: The folders that `infoflow analyze --shard i/n` or `infoflow over-training --shard i/n` wrote, all n.
     """
     with working(session):
         from infoflow.foundation import UserError
@@ -22,6 +22,8 @@ def merge(
         if not runs:
             raise UserError("merge needs the folders that `infoflow analyze --shard i/n` wrote. Got none.")
 
+        from infoflow.studies import is_shard, merge_over_training
         from infoflow.studies import merge as merge_shards
 
-        show_run(merge_shards(runs, run_folder(out, "merged")))
+        joined = merge_over_training if is_shard(runs[0]) else merge_shards
+        show_run(joined(runs, run_folder(out, "merged")))

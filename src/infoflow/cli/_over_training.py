@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ._measuring import CorpusName, MaxLength, Sentences, Tokenizer, run_name, show_run
+from ._measuring import CorpusName, MaxLength, Sentences, Tokenizer, parse_shard, run_name, show_run
 from ._options import limited, names_in
 from ._session import Device, Out, Seed, Session, Settings, TextColumn, TranslationColumn, run_folder, working
 from ._settings import measuring_settings
@@ -26,6 +26,7 @@ def over_training(
     heavy_steps: str = "linear:4",
     reference: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
     jobs: Annotated[int | None, Parameter(converter=limited("Processes"))] = None,
+    shard: str | None = None,
     tokenizer: Tokenizer = None,
     max_length: MaxLength = 512,
     settings: Settings = (),
@@ -48,6 +49,7 @@ def over_training(
         heavy_steps: A schedule: log:K, linear:K, every:M, powers, 0,10,500, joined by +; the checkpoints next to it.
         reference: What each checkpoint is compared with, separated by commas: final, previous, initial. Default: none.
         jobs: Checkpoints at a time, each in a process, for those on this machine. Default: 1.
+        shard: i/n: measure only every n-th checkpoint, from number i (0 to n-1), for `infoflow merge`.
         seed: Of the token sample and the clusterings.
     """
     with working(session):
@@ -66,10 +68,11 @@ def over_training(
             max_length=max_length,
             measures=measuring_settings(settings).analysis,
         )
+        part = parse_shard(shard) if shard else None
         run = follow(
             source,
             options,
-            run_folder(out, run_name("over-training", *source)),
+            run_folder(out, run_name("over-training", *source, shard=part)),
             steps=names_in("--steps", steps),
             check=check,
             keep_downloads=keep_downloads,
@@ -78,7 +81,11 @@ def over_training(
             heavy_steps=heavy_steps,
             references=names_in("--reference", reference),
             num_processes=jobs,
+            shard=part,
         )
+        if part is not None:
+            show_run(run, part)
+            return
         found = run.tables["checkpoint_checks"]
         rows = [[one.level, one.check, one.message] for one in found.itertuples()]
         if rows:

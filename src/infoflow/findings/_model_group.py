@@ -52,10 +52,18 @@ _MADE_BY = {
             "phases",
             "prediction_divergence_over_training",
             "role_turnover",
+            "task_scores_over_training",
+            "mutual_information_over_training",
             "translation_stages_over_training",
         ),
         "a plan with a schedule in [checkpoints] makes it",
     ),
+    "probe_scores_over_training": "a plan whose [checkpoints] name probe_scores in heavy, with tasks in "
+    "[probing], makes it",
+    "minimal_pairs_over_training": "a plan whose [checkpoints] name minimal_pairs in heavy, with that task in "
+    "[probing], makes it",
+    "seed_divergence_over_training": "a plan whose [checkpoints] name seed_divergence in light makes it, of "
+    "two seeds or more",
     "domain_loss": "a plan with tables [[tune]] and a [domain] makes it",
     **dict.fromkeys(
         (

@@ -50,6 +50,7 @@ from ._ngrams import NgramModel as NgramModel
 from ._noise_scale import noise_scale as noise_scale
 from ._phase import Phase as Phase
 from ._phase import phase as phase
+from ._phase_curves import PHASE_CURVES as PHASE_CURVES
 from ._phases_over_seeds import PHASES_OVER_SEEDS as PHASES_OVER_SEEDS
 from ._phases_over_seeds import phases_over_seeds as phases_over_seeds
 from ._prediction_divergence import PREDICTION_DIVERGENCE as PREDICTION_DIVERGENCE
@@ -66,6 +67,8 @@ from ._role_events import role_events as role_events
 from ._schedule import DEFAULT_SCHEDULE as DEFAULT_SCHEDULE
 from ._schedule import checkpoint_steps as checkpoint_steps
 from ._schedule import select_steps as select_steps
+from ._seed_divergence import SEED_DIVERGENCE as SEED_DIVERGENCE
+from ._seed_divergence import SeedDivergence as SeedDivergence
 from ._series import Missing as Missing
 from ._series import Series as Series
 from ._series import SuiteCheckpoint as SuiteCheckpoint

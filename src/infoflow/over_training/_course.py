@@ -7,6 +7,7 @@ import pandas as pd
 from infoflow.results import TableSchema
 
 from ._convergence_measure import CONVERGENCE
+from ._phase_curves import PHASE_CURVES, phase_curve_rows, phase_curves
 from ._phase_table import PHASES, phases
 from ._role_tables import HEAD_ROLE_EVENTS, ROLE_TURNOVER, role_tables
 from ._settling import CONVERGENCE_OVER_TRAINING, CONVERGENCE_TIME, settled
@@ -17,6 +18,7 @@ COURSE_TABLES: tuple[TableSchema, ...] = (
     HEAD_ROLE_EVENTS,
     ROLE_TURNOVER,
     PHASES,
+    PHASE_CURVES,
 )
 """What `course_tables` gives."""
 
@@ -33,5 +35,6 @@ def course_tables(tables: Mapping[str, pd.DataFrame], warmup: float = float("nan
     if CONVERGENCE.name in tables and len(tables[CONVERGENCE.name]):
         rows, times = settled(tables[CONVERGENCE.name])
         found |= {CONVERGENCE_OVER_TRAINING.name: rows, CONVERGENCE_TIME.name: times}
-    found[PHASES.name] = phases(tables, warmup)
+    curves = list(phase_curves(tables))
+    found |= {PHASES.name: phases(curves, warmup), PHASE_CURVES.name: phase_curve_rows(curves)}
     return {name: frame for name, frame in found.items() if len(frame)}

@@ -101,9 +101,11 @@ def _checked(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike) -> tuple[np.
     times, curve = checked_curve(steps, values)
     errors = np.broadcast_to(np.asarray(sigma, dtype=np.float64), times.shape)
     if (times > 0).sum() < LEAST_POINTS or not (errors > 0).all() or not np.isfinite(curve).all():
+        unknown = int((~np.isfinite(curve)).sum())
         raise UserError(
             f"A phase needs finite values at {LEAST_POINTS} steps or more after step 0, with errors above 0. Got "
-            f"{int((times > 0).sum())} steps, errors from {errors.min():g}. Add checkpoints."
+            f"{int((times > 0).sum())} steps, {unknown} values that are not finite, errors from {errors.min():g}. Add "
+            "checkpoints, or leave out those without a value."
         )
     return times, curve, errors
 

@@ -1,7 +1,6 @@
 """The table of phases: which curves over training change at once, and when."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,8 @@ from infoflow.results import KEYS, Column, TableSchema
 
 from ._clock import of_whole_course
 from ._crossings import Crossing
-from ._phase import LEAST_POINTS, Phase, phase
+from ._phase import Phase, phase
+from ._phase_curves import PhaseCurve
 
 _TIMES = ("t10", "t50", "t90")
 _NEAR = 0.5  # doublings
@@ -58,92 +58,23 @@ PHASES = TableSchema(
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Curves:
-    """Curves of a table: one for each value of `by`, of rows where ...; of several rows the highest, or the mean."""
-
-    table: str
-    name: str  # with columns in braces
-    where: Mapping[str, Any] = field(default_factory=dict)
-    by: tuple[str, ...] = ()
-    mean: bool = False  # of several rows the mean
-
-
-_CURVES = (
-    _Curves(table="task_scores", name="loss", where={"split": "test", "metric": "loss"}),
-    _Curves(table="task_scores", name="BLEU", where={"split": "test", "metric": "bleu"}),
-    _Curves(table="head_patterns", name="induction, best head", where={"pattern": "prefix", "score": "all"}),
-    _Curves(
-        table="head_surface",
-        name="attention to the first token, mean of heads",
-        where={"statistic": "first"},
-        mean=True,
-    ),
-    _Curves(table="head_positional", name="positional {offset:+d}, best {kind} head", by=("stack", "kind", "offset")),
-    _Curves(
-        table="head_relations",
-        name="{relation} {direction}, best head",
-        where={"convention": "voita", "kind": "self"},
-        by=("relation", "direction"),
-    ),
-    _Curves(
-        table="mutual_information",
-        name="information with {side}, state {layer} ({regime})",
-        by=("stack", "regime", "side", "layer"),
-    ),
-    _Curves(table="in_context_learning", name="{measure}", by=("measure",)),
-    _Curves(table="ngram_agreement", name="{measure}, order {order}", by=("measure", "order")),
-    _Curves(table="translation_stages", name="{measure}", where={"rank_bin": "", "n": -1}, by=("measure",)),
-    _Curves(table="translation_stages", name="score under {n}-grams", where={"measure": "lm_score"}, by=("n",)),
-)
-
-
-def phases(tables: Mapping[str, pd.DataFrame], warmup: float = float("nan")) -> pd.DataFrame:
-    """`PHASES` of one model; empty below eight checkpoints after step 0.
+def phases(curves: Iterable[PhaseCurve], warmup: float = float("nan")) -> pd.DataFrame:
+    """`PHASES` of the curves of one model.
 
     Args:
-        tables: By the name of the measure's table, rows of every checkpoint with `KEYS` and `CLOCKS`; any may be
-            absent.
+        curves: See `phase_curves`.
         warmup: Last update of the warm-up, where it is known.
     """
     rows = [
-        {**of_whole_course(own.iloc[0].to_dict()), "table": curves.table, "curve": name, **_columns(found, own, warmup)}
-        for curves in _CURVES
-        for name, own in _each(curves, tables.get(curves.table))
-        if (found := _found(own, np.mean if curves.mean else np.max)) is not None
+        {
+            **of_whole_course(curve.rows.iloc[0].to_dict()),
+            "table": curve.table,
+            "curve": curve.name,
+            **_columns(phase(curve.steps, curve.values, curve.errors), curve.rows, warmup),
+        }
+        for curve in curves
     ]
     return PHASES.conform(pd.DataFrame(rows, columns=PHASES.column_names))
-
-
-def _each(curves: _Curves, frame: pd.DataFrame | None) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The curves, a name and rows each."""
-    if frame is None or not {"value", "replicates", *curves.where, *curves.by} <= set(frame.columns):
-        return
-    chosen = np.all(
-        [frame[column] == wanted for column, wanted in curves.where.items()] or [[True] * len(frame)], axis=0
-    )
-    rows: pd.DataFrame = frame.loc[chosen]
-    if not curves.by:
-        yield from [(curves.name, rows)] if len(rows) else []
-        return
-    for _, own in rows.groupby(list(curves.by), sort=False):
-        yield curves.name.format(**own.iloc[0][list(curves.by)].to_dict()), own
-
-
-def _found(own: pd.DataFrame, reduce: Callable) -> Phase | None:
-    """The phase of the highest of the rows of each checkpoint, or their mean; the same of each replicate."""
-    steps, values, errors = list[int](), list[float](), list[float]()
-    for update, rows in own.dropna(subset=["value"]).groupby("update"):
-        replicates = np.array([np.asarray(each, dtype=float) for each in rows["replicates"]])
-        steps.append(int(update))  # type: ignore[arg-type]
-        values.append(float(reduce(rows["value"].to_numpy(float))))
-        errors.append(float(reduce(replicates, axis=0).std()) if replicates.size else np.nan)
-    errors_ = np.array(errors)
-    if sum(step > 0 for step in steps) < LEAST_POINTS or not np.isfinite(errors_).all():
-        return None
-    # An error of exactly 0 (nothing varies at a checkpoint) would weigh without bound.
-    least = max(1e-3 * float(np.ptp(values)), 1e-9)
-    return phase(steps, values, np.maximum(errors_, least))
 
 
 def _columns(found: Phase, own: pd.DataFrame, warmup: float) -> dict[str, Any]:

@@ -18,7 +18,9 @@ from ._measures import LIGHT_TABLES as LIGHT_TABLES
 from ._measures import pair_measures as pair_measures
 from ._measures import standard_measures as standard_measures
 from ._over_scale import over_scale as over_scale
+from ._over_training import merge_over_training as merge_over_training
 from ._over_training import over_training as over_training
+from ._over_training_shards import is_shard as is_shard
 from ._parts import at_most as at_most
 from ._plan import PRESETS as PRESETS
 from ._plan import StudyPlan as StudyPlan

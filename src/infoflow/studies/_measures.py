@@ -28,6 +28,7 @@ from infoflow.over_training import (
     CONVERGENCE,
     EMBEDDING_CHANGE,
     PREDICTION_DIVERGENCE,
+    SEED_DIVERGENCE,
     WEIGHT_CHANGE,
     EffectiveRank,
     InContextLearning,
@@ -37,7 +38,7 @@ from infoflow.over_training import (
     SourceContribution,
     TranslationStages,
 )
-from infoflow.probing import AttentionProbe
+from infoflow.probing import MINIMAL_PAIRS, PROBE_SCORES, AttentionProbe
 from infoflow.representations import (
     ChangeByFrequency,
     ContextNeighbours,
@@ -60,12 +61,17 @@ from infoflow.representations import (
 
 from ._plan import StudyPlan
 from ._plan_sections import AnalysisPlan
+from ._probing import probing_measures
 
 SCORES_ONLY = "task_scores"
 """In `AnalysisPlan.tables`: the scores, which every study has, and nothing else."""
 
 OF_CHECKPOINTS = (CONVERGENCE.name, WEIGHT_CHANGE.name, PREDICTION_DIVERGENCE.name, EMBEDDING_CHANGE.name)
 """Tables that compare checkpoints of one training with each other."""
+OF_PROBES = (PROBE_SCORES.name, MINIMAL_PAIRS.name)
+"""Tables of the section `probing` that can be taken at checkpoints; where they are asked for."""
+OF_SEEDS = (SEED_DIVERGENCE.name,)
+"""Tables that compare checkpoints of two trainings of a study; where they are asked for."""
 LIGHT_TABLES = (
     "mutual_information",
     "layer_distance",
@@ -120,13 +126,26 @@ def checkpoint_tables(plan: StudyPlan, heavy: bool) -> list[str]:
     """
     names = list(plan.checkpoints.light or LIGHT_TABLES) + (list(plan.checkpoints.heavy) if heavy else [])
     wanted = list(dict.fromkeys(names))
+    elsewhere = (*OF_CHECKPOINTS, *OF_SEEDS, *OF_PROBES)
     named_measures(
         replace(plan.analysis, tables=()),
-        [name for name in wanted if name not in OF_CHECKPOINTS],
+        [name for name in wanted if name not in elsewhere],
         "checkpoints.light and heavy",
-        OF_CHECKPOINTS,
+        elsewhere,
     )
+    _check_probed(plan, [name for name in wanted if name in OF_PROBES])
     return wanted
+
+
+def _check_probed(plan: StudyPlan, names: Sequence[str]) -> None:
+    """Refuse tables of probes that the section `probing` does not ask for."""
+    made = {measure.name for measure in probing_measures(plan.probing)} if names else set()
+    if missing := [name for name in names if name not in made]:
+        what = 'tasks = ["minimal-pairs"]' if missing[0] == MINIMAL_PAIRS.name else 'tasks = ["upos"]'
+        raise UserError(
+            f"checkpoints.light and heavy name {missing[0]}, and [probing] asks for nothing that makes it. Add {what} "
+            "there, or leave the table out."
+        )
 
 
 def named_measures(

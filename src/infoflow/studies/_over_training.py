@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from infoflow.corpus import Corpus
 from infoflow.engine import Engine
 from infoflow.flow import is_first, wait_for_all
 from infoflow.foundation import UserError, current_display, provenance
@@ -29,6 +30,7 @@ from infoflow.results import RunFolder, TableSchema
 from ._clock import WallClock, reset_clock, wall_clock
 from ._given import AnalyzeOptions, exists
 from ._graph import Graph
+from ._over_training_shards import SHARD_KIND, gather_shards, of_shard
 from ._run import Run
 from ._run_stages import run_stages
 from ._series_stages import Asked, SeriesStages, settings_of
@@ -53,6 +55,7 @@ def over_training(
     heavy_steps: str = "linear:4",
     references: Sequence[str] = (),
     num_processes: int | None = None,
+    shard: tuple[int, int] | None = None,
 ) -> Run:
     """Check the checkpoints of a training, measure each on the same sentences, and write a run folder with its report.
 
@@ -74,6 +77,8 @@ def over_training(
         references: What each checkpoint is compared with: final, previous, initial. Of revisions of a hub, which are
             removed behind each other, final or initial alone.
         num_processes: Checkpoints at a time, each in a process of its own; for those that lie on this machine.
+        shard: (i, n): measure every n-th checkpoint and leave what was found in `out`, for `merge_over_training`.
+            Checkpoints on this machine are all checked first: suspects are left out of all shards.
 
     Raises:
         UserError: A source, the corpus or a setting does not allow it, or fewer than two checkpoints are left.
@@ -92,16 +97,36 @@ def over_training(
         heavy_steps=heavy_steps,
         references=tuple(dict.fromkeys(references)),
     )
+    if shard is not None:
+        of_shard(0, shard)
+        if check:
+            raise UserError("--check measures nothing, so it has no shards. Leave --shard out.")
+    return _followed(asked, RunFolder(out), num_processes, shard)
+
+
+def merge_over_training(folders: Sequence[Path | str], out: Path | str) -> Run:
+    """The run that shards from `over_training(..., shard=(i, n))` make up, written to `out`: that of one machine.
+
+    The checkpoints have to be where the shards found them; what a shard did not measure of them is measured here.
+
+    Raises:
+        UserError: A folder holds no shard, or shards are missing or do not belong together.
+    """
     run = RunFolder(out)
+    _check_kind(run, KIND)
+    return _followed(Asked.of(gather_shards(folders, run.path)), run, None, None)
+
+
+def _followed(asked: Asked, run: RunFolder, num_processes: int | None, shard: tuple[int, int] | None) -> Run:
     stages = SeriesStages(asked, run)
     series = asked.series()
     _require_two(series)
     stages.check(series)
     engine = stages.engine(num_processes, series)
     with only_one(run):
-        _open(run, asked, series)
+        _open(run, asked, series, stages.corpus, shard)
         with wall_clock(run, save=is_first()) as clock:
-            _Following(run, stages, series, engine).follow(clock)
+            _Following(run, stages, series, engine, shard).follow(clock)
     return Run(run)
 
 
@@ -122,11 +147,20 @@ def _require_two(series: Sequence[Series]) -> None:
         )
 
 
-def _open(run: RunFolder, asked: Asked, series: Sequence[Series]) -> None:
-    """Note the plan in the run folder; tables of other settings are removed, so that a report never mixes two."""
+def _check_kind(run: RunFolder, kind: str) -> dict[str, Any]:
+    """What the folder says of itself; refuses one of another kind."""
     before = run.read()
-    if before and before.get("kind") != KIND:
+    if before and before.get("kind") != kind:
         raise UserError(f"{run.path} holds a run of another kind ({before.get('kind')}). Choose another --out.")
+    return before
+
+
+def _open(
+    run: RunFolder, asked: Asked, series: Sequence[Series], corpus: Corpus, shard: tuple[int, int] | None
+) -> None:
+    """Note the plan in the run folder; tables of other settings are removed, so that a report never mixes two."""
+    kind = KIND if shard is None else SHARD_KIND
+    before = _check_kind(run, kind)
     plan = json.loads(json.dumps(asked.plan()))
     if is_first():
         check_replaceable(run.report)
@@ -134,15 +168,25 @@ def _open(run: RunFolder, asked: Asked, series: Sequence[Series]) -> None:
             run.tables.clear()
             reset_clock(run)
         names = ", ".join(one.name for one in series)
-        run.update(anonymous=False, kind=KIND, title=f"{names} over training", plan=plan)
+        run.update(anonymous=False, kind=kind, title=f"{names} over training", plan=plan)
+        if shard is not None:
+            run.update(shard=list(shard), corpus={"digest": corpus.digest})
     wait_for_all()
 
 
 class _Following:
     """The stages of a call: checkpoints by what their results depend on, so that equal ones are measured once."""
 
-    def __init__(self, run: RunFolder, made: SeriesStages, series: Sequence[Series], engine: Engine) -> None:
+    def __init__(
+        self,
+        run: RunFolder,
+        made: SeriesStages,
+        series: Sequence[Series],
+        engine: Engine,
+        shard: tuple[int, int] | None,
+    ) -> None:
         self.run, self.asked, self.made, self.series, self.engine = run, made.asked, made, series, engine
+        self.shard = shard
         self.corpus = made.corpus
         self.weighing = {
             (one.name, checkpoint.name): made.weigh(one, checkpoint) for one in series for checkpoint in one.checkpoints
@@ -154,7 +198,7 @@ class _Following:
         if self.asked.check or all(stage.checkpoint.place.is_here for stage in self.weighing.values()):
             self._run({stage.key: stage for stage in self.weighing.values()}, "Checks")
         stages = {} if self.asked.check else self._measure()
-        if is_first():
+        if is_first() and self.shard is None:  # tables are of all shards
             self._write(stages, clock)
         wait_for_all()
 
@@ -179,10 +223,18 @@ class _Following:
                 for at, checkpoint in enumerate(left):
                     stage = self.made.measure(one, left, at, ahead)
                     places[one.name, checkpoint.name] = by_key.setdefault(stage.key, stage)
+            by_key = self._share(by_key)
             if not references:  # two revisions are held at most
                 ahead.expect([stage.weighing.checkpoint.place for stage in by_key.values() if not stage.is_done()])
             self._run(by_key, "Over training")
         return places
+
+    def _share(self, stages: dict[str, MeasureSuiteCheckpoint]) -> dict[str, MeasureSuiteCheckpoint]:
+        """Those of the shard; in the order of checkpoints."""
+        if self.shard is None:
+            return stages
+        keys = list(stages)
+        return {keys[at]: stages[keys[at]] for at in of_shard(len(keys), self.shard)}
 
     def _to_measure(self, series: Series) -> list[SuiteCheckpoint]:
         left_out = self._left_out(series, self.checks(series)) if self._weighed(series) else set()

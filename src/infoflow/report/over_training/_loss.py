@@ -1,4 +1,4 @@
-"""How the loss fell, with the learning rate and the checkpoints below, and what changed at once."""
+"""How the loss fell, with the learning rate and the checkpoints below."""
 
 from typing import Any
 
@@ -6,38 +6,19 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from .._figure import Figure, Method, Panel
+from .._figure import Figure, Panel
 from .._numbers import listed, number
 from ..forms._chart import CONTROL, HEIGHT, NAME, amount, lit, spread, tips
 from ..forms._lines import looks_of
-from ..forms._over_time import ROW_NAME
-from ..forms._time_axis import TimeAxis, short, timed
+from ..forms._time_axis import TimeAxis, timed
 from ._course import Course, means
+from ._phases import PHASES
 
-PHASES = Method(
-    id="phases",
-    title="Phases",
-    text="""
-    Of each curve over log<sub>2</sub> <i>t</i>: levels are means of three points at each end; t10, t50 and t90 are the
-    crossings of its isotonic fit, each somewhere between two checkpoints. <i>Abrupt</i>: finished, a logistic beats
-    lines, a power and a relaxation by more than 6 of BIC, and from t10 to t90 it takes at most three doublings and a
-    third of the training. <i>Unresolved</i>: the same, but too few checkpoints lie in between. A relaxation at constant
-    rate always takes 4.45 doublings, a straight line 3.17 and .8 of the training.
-    """,
-)
 _STRIP = 34  # pixels of learning rate and checkpoints below the loss
-_ROW, _MOST = 26, 14
-_SHOWN = ("abrupt", "unresolved", "gradual", "unfinished", "started before")
-_TIMES = tuple(f"{at}{end}" for at in ("t10", "t50", "t90") for end in ("", "_before", "_after"))
-_FILLS = {"abrupt": 1.0, "unresolved": 0.7, "gradual": 0.4, "unfinished": 0.22, "started before": 0.22}
 
 
-def loss_figures(course: Course) -> list[Figure]:
-    """The loss, and the phases of all curves."""
-    return [figure for figure in (_loss_figure(course), _phases_figure(course)) if figure is not None]
-
-
-def _loss_figure(course: Course) -> Figure | None:
+def loss_figure(course: Course) -> Figure | None:
+    """The loss over training; None where no table tells."""
     frame = course["learning_curves"]
     if frame.empty or "step" not in frame.columns:
         return None
@@ -212,95 +193,3 @@ def _rates(axis: TimeAxis, clocks: pd.DataFrame, series: str) -> pd.DataFrame:
     middle = (updates[1:] + updates[:-1]) / 2
     places = axis.places(series, np.maximum(middle, axis.first)).tolist()
     return pd.DataFrame({"series": series, "rate": np.round(rate / (rate.max() or 1.0), 3), "at": places})
-
-
-def _phases_figure(course: Course) -> Figure | None:
-    frame = course["phases"]
-    if frame.empty:
-        return None
-    table = _phases(course, frame)
-    panels = [
-        Panel(spec=_phase_chart(course.axis, own, series.key), title=series.label) for series, own in course.each(table)
-    ]
-    if not panels:
-        return None
-    return Figure(
-        id="phases",
-        question="What changed at once, and what little by little?",
-        answer=[_phase_sentence(frame)],
-        panels=panels,
-        caption=f"The {_curves_of(table)} clearest of {_curves_of(frame)} curves; all are in the data. Geometric means "
-        "over seeds; brackets are the widest.",
-        how_to_read=[
-            "A row is one curve over training. The bar goes from the update at which a tenth of its change was over to "
-            "that of nine tenths, the upright mark is the half; thin lines reach to the checkpoints around them. Full "
-            "bars: abrupt; paler: unresolved (checkpoints too far apart to tell), gradual, unfinished.",
-            "Anything in the second half of training is short on the axis of updates: look at it by tokens too. Many "
-            "curves change together behind the warm-up; that two do says little by itself. “At warm-up”: "
-            "within half a doubling of its end, so that the schedule may be the reason.",
-        ],
-        method=PHASES,
-        data=frame.drop(columns=["series"]),
-        tables=("phases",),
-        template="stacked.html.jinja",
-    )
-
-
-def _curves_of(frame: pd.DataFrame) -> int:
-    return len(frame.drop_duplicates(["table", "curve"]))
-
-
-def _phases(course: Course, frame: pd.DataFrame) -> pd.DataFrame:
-    """The clearest curves of each model: abrupt ones first, then by how much their fit wins."""
-    own = frame[frame["verdict"].isin(_SHOWN)].dropna(subset="t50").copy()
-    times = [name for name in own if name in _TIMES]
-    own[times] = own[times].clip(lower=course.axis.first, upper=course.axis.last).astype(float)
-    own = own.assign(rank=own["verdict"].map(list(_SHOWN).index), name=own["curve"].astype(str))
-    own = own if "at_warm_up" in own else own.assign(at_warm_up=False)
-    logs = own.assign(**{name: np.log2(own[name]) for name in times})
-    low = {name: (name, "min") for name in times if name.endswith("_before")}
-    high = {name: (name, "max") for name in times if name.endswith("_after")}
-    middle = {name: (name, "mean") for name in ("t10", "t50", "t90")}
-    grouped = logs.groupby(["series", "table", "name"], sort=False)
-    table = grouped.agg(
-        rank=("rank", "max"), at_warm_up=("at_warm_up", "any"), delta_bic=("delta_bic", "mean"), **low, **high, **middle
-    ).reset_index()
-    table[times] = 2 ** table[times]
-    table = table.assign(verdict=[_SHOWN[int(rank)] for rank in table["rank"]], curve=table["name"])
-    table = table.sort_values(["rank", "delta_bic"], ascending=[True, False], kind="stable")
-    return table.groupby("series", sort=False).head(_MOST).sort_values(["series", "t50"], ignore_index=True)
-
-
-def _phase_sentence(frame: pd.DataFrame) -> str:
-    counts = frame["verdict"].value_counts()
-    told = [f"{count} {verdict}" for verdict, count in counts.items()]
-    return f"Of {len(frame)} curves (each model, seed and measure): {listed(told)}."
-
-
-def _phase_chart(axis: TimeAxis, table: pd.DataFrame, key: str) -> dict[str, Any]:
-    names = [f"{row.curve} · {str(row.table).replace('_', ' ')}" for row in table.itertuples()]
-    ends = [f"{row.verdict}{', at warm-up' if row.at_warm_up else ''}" for row in table.itertuples()]
-    rows = table.assign(row=names, end=ends, fill=table["verdict"].map(_FILLS))
-    for name in ("t10", "t50", "t90", "t10_before", "t90_after"):
-        rows[f"{name}_at"] = axis.places(key, rows[name] if name in rows else rows[name.partition("_")[0]]).tolist()
-    rows = rows.assign(told=[f"{short(row.t10)}, {short(row.t50)}, {short(row.t90)}" for row in rows.itertuples()])
-    kept = ["series", "row", "verdict", "told", "fill", *(name for name in rows if name.endswith("_at"))]
-    calculated = {name.removesuffix("_at"): f"datum.{name}[clock]" for name in kept if name.endswith("_at")}
-    base = alt.Chart(rows[kept]).transform_calculate(**calculated)
-    height = _ROW * len(names) + 4
-    low = alt.Y("row:N", sort=names, axis=None, scale=alt.Scale(domain=names), bandPosition=0.72)
-    fill = alt.Opacity("fill:Q", scale=None)
-    color = alt.ColorValue("var(--heat-2)")
-    tooltip = tips("row:N|curve", "verdict:N", "told:N|t10, t50, t90")
-    thin = {"x": axis.channel(field="t10_before"), "x2": alt.X2("t90_after:Q"), "y": low}
-    bar = {"x": axis.channel(field="t10"), "x2": alt.X2("t90:Q"), "y": low}
-    words = alt.Chart(rows[["row", "end", "series"]]).mark_text(**ROW_NAME)
-    text = {"x": alt.XValue(2), "y": alt.Y("row:N", sort=names, axis=None, bandPosition=0.5)}
-    layers = [
-        axis.marker([key]),
-        base.mark_rule(strokeWidth=1, color="var(--soft)").encode(**thin),
-        base.mark_rule(strokeWidth=7).encode(**bar, color=color, opacity=fill, tooltip=tooltip),
-        base.mark_tick(thickness=2, height=9, color="var(--ink)").encode(x=axis.channel(field="t50"), y=low),
-        words.transform_calculate(told="datum.row + ': ' + datum.end").encode(**text, text=alt.Text("told:N")),
-    ]
-    return axis.finished(layers, height, [key])

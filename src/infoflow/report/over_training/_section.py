@@ -17,7 +17,9 @@ from ._course import Course
 from ._heads import heads_figure
 from ._information import information_figure
 from ._layers import layers_figure
-from ._loss import loss_figures
+from ._loss import loss_figure
+from ._order import order_figure
+from ._phases import phases_figure
 from ._prediction import prediction_figures
 from ._prunable import prunable_figure
 from ._settling import settling_figures
@@ -31,6 +33,7 @@ OVER_TRAINING = Section(
     names={
         "loss-over-training": "over-training/loss",
         "phases": "over-training/phases",
+        "order-over-training": "over-training/order",
         "layers-over-training": "over-training/layers",
         "heads-over-training": "over-training/heads",
         "ngrams-over-training": "over-training/ngrams",
@@ -49,7 +52,9 @@ OVER_TRAINING = Section(
 
 _Figures = Callable[[Course], list[Figure] | Figure | None]
 _FIGURES: tuple[tuple[str, _Figures], ...] = (
-    ("the loss over training", loss_figures),
+    ("the loss over training", loss_figure),
+    ("phases", phases_figure),
+    ("the order over training", order_figure),
     ("the layers over training", layers_figure),
     ("convergence", settling_figures),
     ("the loss change over training", allocation_figure),

@@ -21,6 +21,7 @@ from ._measure_checkpoint import MeasureCheckpoint as MeasureCheckpoint
 from ._measure_given import MeasureGiven as MeasureGiven
 from ._measure_suite import MeasureSuiteCheckpoint as MeasureSuiteCheckpoint
 from ._probe import ProbeModel as ProbeModel
+from ._probe_checkpoint import ProbeCheckpoint as ProbeCheckpoint
 from ._prune import Prune as Prune
 from ._record import CompareRecordings as CompareRecordings
 from ._record import Record as Record
@@ -51,6 +52,7 @@ STAGES: tuple[type[AbstractStage], ...] = (
     CompareRecordings,
     MatchModel,
     MeasureCheckpoint,
+    ProbeCheckpoint,
     Course,
     Specialise,
     MeasureDomain,

@@ -17,6 +17,7 @@ from infoflow.over_training import (
     EmbeddingChange,
     LayerConvergence,
     PredictionDivergence,
+    SeedDivergence,
     WeightChange,
     checkpoint_steps,
     over_training,
@@ -24,7 +25,7 @@ from infoflow.over_training import (
 from infoflow.results import Recipe, Subject, TableSchema
 
 from .._data import at_most
-from .._measures import OF_CHECKPOINTS, checkpoint_tables, measures_by_table, named_measures
+from .._measures import OF_CHECKPOINTS, OF_PROBES, OF_SEEDS, checkpoint_tables, measures_by_table, named_measures
 from .._scores import TASK_SCORES
 from .._study_models import StudyModels
 from .._workbench import Computed, Part, Schemas
@@ -36,6 +37,7 @@ from ._stage import AbstractStage
 from ._train import Train
 
 FINAL, PREVIOUS, INITIAL, OTHER_SEED = "final", "previous", "initial", "other-seed"
+_SEED = "seed"  # the next one, at the same update
 COMPARED_WITH: Mapping[type[WeightChange | PredictionDivergence | EmbeddingChange], tuple[str, ...]] = {
     WeightChange: (INITIAL, PREVIOUS, FINAL),
     PredictionDivergence: (FINAL,),
@@ -56,6 +58,7 @@ class MeasureCheckpoint(AbstractScoredMeasure):
     kind = "checkpoint"
     references: Mapping[str, Subject]  # that its layers are compared with
     others: Mapping[str, Subject]  # of the same training, that its weights are compared with
+    seeds: Mapping[str, Subject]  # another seed at the same update, where a table is about both
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[MeasureCheckpoint]":
@@ -71,6 +74,8 @@ class MeasureCheckpoint(AbstractScoredMeasure):
                 every = _references(models, recipe, steps, at)
                 references = {name: every[name] for name in models.plan.checkpoints.references if name in every}
                 seeds = {trained[one.recipe] for one in references.values() if one.recipe != recipe}
+                beside = _beside(models, recipe, update)
+                seeds |= {of[one.recipe] for one in beside.values() for of in (trained, kept)}
                 stages.append(
                     cls(
                         models=models,
@@ -78,6 +83,7 @@ class MeasureCheckpoint(AbstractScoredMeasure):
                         bench=models.bench,
                         references=references,
                         others={name: one for name, one in every.items() if name != OTHER_SEED},
+                        seeds=beside,
                         needs=(key, kept[recipe], *seeds),
                     )
                 )
@@ -99,9 +105,9 @@ class MeasureCheckpoint(AbstractScoredMeasure):
     def by_table(self) -> Mapping[str, list[AbstractMeasure]]:
         plan = self.models.plan.checkpoints
         sizes = {"occurrences": plan.occurrences, "distance_occurrences": plan.occurrences}
-        heavy = self.subject.update in _heavy_steps(self.models, self.subject.recipe)
+        heavy = self.subject.update in heavy_updates(self.models, self.subject.recipe)
         wanted = checkpoint_tables(self.models.plan, heavy)
-        names = [name for name in wanted if name not in OF_CHECKPOINTS]
+        names = [name for name in wanted if name not in (*OF_CHECKPOINTS, *OF_SEEDS, *OF_PROBES)]
         measures = named_measures(dataclasses.replace(self.models.plan.analysis, **sizes, tables=()), names)
         if CONVERGENCE.name in wanted:
             load, key = self._loaded.named(self.references), self._keys_of(self.references)
@@ -110,6 +116,8 @@ class MeasureCheckpoint(AbstractScoredMeasure):
             if kind.table.name in wanted:
                 named = {name: self.others[name] for name in names if name in self.others}
                 measures.append(kind(self._loaded.named(named), self._keys_of(named)))
+        if self.seeds:
+            measures.append(SeedDivergence(self._loaded.named(self.seeds), self._keys_of(self.seeds)))
         return measures_by_table(measures)
 
     def table_keys(self) -> dict[str, str]:
@@ -175,7 +183,17 @@ def _references(models: StudyModels, recipe: Recipe, steps: Sequence[int], at: i
     return {name: found for name, found in there.items() if found is not None}
 
 
-def _heavy_steps(models: StudyModels, recipe: Recipe) -> set[int]:
+def _beside(models: StudyModels, recipe: Recipe, update: int) -> dict[str, Subject]:
+    """The next seed at the same update, where `OF_SEEDS` are asked for at it; each pair of three seeds comes once."""
+    heavy = update in heavy_updates(models, recipe)
+    seeds = models.plan.seeds
+    if len(seeds) < 2 or not {*OF_SEEDS} & {*checkpoint_tables(models.plan, heavy)}:
+        return {}
+    following = seeds[(seeds.index(recipe.seed) + 1) % len(seeds)]
+    return {_SEED: Subject(recipe=dataclasses.replace(recipe, seed=following), update=update)}
+
+
+def heavy_updates(models: StudyModels, recipe: Recipe) -> set[int]:
     """Of the kept updates those next to the ones of `heavy_steps`."""
     kept = np.array(models.wanted(recipe))
     wanted = checkpoint_steps(models.plan.checkpoints.heavy_steps, int(kept[-1]))

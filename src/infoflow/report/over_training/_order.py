@@ -1,0 +1,166 @@
+"""What comes first and what last in training: all curves by the middle of their change."""
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from .._figure import Figure, Panel
+from .._language import Series
+from .._numbers import listed
+from ..forms._chart import tips
+from ..forms._over_time import ROW_NAME
+from ..forms._time_axis import TimeAxis, short
+from ._course import Course
+from ._phases import BOUNDS, PHASES, curve_name, over_seeds, timed_phases
+
+_ROW, _MOST = 26, 40  # pixels of a row; rows of a line of models
+_LEAST_SEEDS = 3
+_FILLS = {"abrupt": 0.85, "unresolved": 0.6, "gradual": 0.4, "unfinished": 0.2, "started before": 0.2}
+_VERDICTS = tuple(_FILLS)
+_MIDDLE = {"shape": "stroke", "angle": 90, "size": 170, "strokeWidth": 2, "stroke": "var(--ink)", "opacity": 1}
+_AT = ("t10", "t50", "t90", "t50_before", "t50_after")
+
+
+def order_figure(course: Course) -> Figure | None:
+    """Rows of curves for each model, the earliest on top; None where no curve has times."""
+    frame = timed_phases(course)
+    if frame.empty:
+        return None
+    every = over_seeds(frame)
+    table = _ordered(every)
+    panels = [
+        Panel(spec=_chart(course.axis, own, frame[frame["series"] == series.key], series), title=series.label)
+        for series, own in course.each(table)
+    ]
+    shown = "All" if len(table) == len(every) else f"The {len(table)} clearest of {len(every)}"
+    seeds = int(table["seeds"].max())
+    return Figure(
+        id="order-over-training",
+        question="What comes first in training, and what last?",
+        answer=[*_sentences(course, table), *_pairs_sentences(course, frame)],
+        panels=panels,
+        caption=f"{shown} curves that change, by the middle of their change. "
+        + (f"Dots are {seeds} seeds; marks, bars and order are their medians." if seeds > 1 else "One seed."),
+        how_to_read=[
+            "A row is one curve over training, the earliest on top. The bar goes from the update at which a tenth of "
+            "its change was over to that of nine tenths; the upright mark is the half, a dot the half in one seed, and "
+            "the thin line goes to the checkpoints around it, in all seeds. Full bars: abrupt; paler: unresolved "
+            "(checkpoints too far apart to tell), gradual, unfinished. Hollow dots are bounds: the change is not over, "
+            "or had begun before the first checkpoint.",
+            "Two rows whose thin lines overlap cannot be told apart. Many curves change together behind the warm-up; "
+            "that two do says little by itself. “At warm-up”: within half a doubling of its end, so that the schedule "
+            "may be the reason.",
+        ],
+        method=PHASES,
+        data=course["phases"].drop(columns=["series"]),
+        tables=("phases", "phases_over_seeds"),
+        template="stacked.html.jinja",
+    )
+
+
+def _ordered(table: pd.DataFrame) -> pd.DataFrame:
+    """The clearest curves of each line, in the order of their middles; of equal ones bounds come last."""
+    few = table.sort_values(["rank", "delta_bic"], ascending=[True, False], kind="stable")
+    few = few.groupby("series", sort=False).head(_MOST)
+    return few.sort_values(["series", "t50", "bound"], kind="stable", ignore_index=True)
+
+
+def _sentences(course: Course, table: pd.DataFrame) -> Iterator[str]:
+    for series, own in course.each(table[~table["bound"]]):
+        if len(own) < 2:
+            continue
+        first, last = own.iloc[0], own.iloc[-1]
+        told = [f"{row.curve} at update {short(row.t50)} ({short(row.t50_before)} to {short(row.t50_after)})"
+                for row in (first, last)]  # fmt: skip
+        yield f"{series.label}: first {told[0]}, last {told[1]}."
+
+
+def _pairs_sentences(course: Course, frame: pd.DataFrame) -> Iterator[str]:
+    """How many pairs of curves have an order that seeds and checkpoints bear out."""
+    parts = []
+    for series, own in course.each(frame[~frame["verdict"].isin(BOUNDS)]):
+        found = [order_is_known(one, other) for one, other in _pairs(own)]
+        if found:
+            parts.append(f"{series.label} {sum(found)} of {len(found)}")
+    if parts:
+        yield f"Pairs in one order in every seed, whose checkpoints overlap in one seed at most: {listed(parts)}."
+
+
+def _pairs(frame: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
+    """Of curves with three seeds, the same seeds of both."""
+    curves = [own.set_index("seed") for _, own in frame.groupby(["table", "curve"], sort=False)]
+    for one, other in combinations([own for own in curves if own.index.is_unique], 2):
+        seeds = one.index.intersection(other.index)
+        if len(seeds) >= _LEAST_SEEDS:
+            yield one.loc[seeds], other.loc[seeds]
+
+
+def order_is_known(one: pd.DataFrame, other: pd.DataFrame) -> bool:
+    """Whether one comes before the other in every seed, and the brackets of one seed at most overlap.
+
+    A bootstrap of seeds that all have one sign has that sign: no interval is asked for beside.
+    """
+    ratio = np.log2(one["t50"].to_numpy(float) / other["t50"].to_numpy(float))
+    first, second = (one, other) if ratio.mean() < 0 else (other, one)
+    overlap = first["t50_after"].to_numpy(float) > second["t50_before"].to_numpy(float)
+    return bool((ratio < 0).all() or (ratio > 0).all()) and int(overlap.sum()) <= 1
+
+
+def _chart(axis: TimeAxis, table: pd.DataFrame, phases: pd.DataFrame, series: Series) -> dict[str, Any]:
+    names = [curve_name(row) for row in table.itertuples()]
+    fills = [_FILLS[_VERDICTS[int(rank)]] for rank in table["rank"]]
+    rows = table.assign(row=names, end=table["told"], fill=fills)
+    rows = rows.assign(told=[f"{short(row.t10)}, {short(row.t50)}, {short(row.t90)}" for row in rows.itertuples()])
+    height = _ROW * len(names) + 4
+    low = alt.Y("row:N", sort=names, axis=None, scale=alt.Scale(domain=names), bandPosition=0.72)
+    tooltip = tips("row:N|curve", "end:N|verdict", "told:N|t10, t50, t90")
+    base = _placed(axis, series.key, rows[["row", "end", "told", "fill", *_AT]], _AT)
+    words = alt.Chart(rows[["row", "end"]]).mark_text(**ROW_NAME)
+    text = {"x": alt.XValue(2), "y": alt.Y("row:N", sort=names, axis=None, bandPosition=0.5)}
+    bracket = {"x": axis.channel("t50_before"), "x2": alt.X2("t50_after:Q"), "y": low}
+    layers = [
+        axis.marker([series.key]),
+        base.mark_rule(strokeWidth=7).encode(
+            x=axis.channel("t10"), x2=alt.X2("t90:Q"), y=low, color=alt.ColorValue("var(--heat-2)"),
+            opacity=alt.Opacity("fill:Q", scale=None), tooltip=tooltip,
+        ),
+        base.mark_rule(strokeWidth=3.4, color="var(--paper)").encode(**bracket),  # it lies on bars of any shade
+        base.mark_rule(strokeWidth=1.2, color="var(--ink)").encode(**bracket),
+        base.mark_point(**_MIDDLE).encode(x=axis.channel("t50"), y=low),
+        *_dots(axis, phases, names, low, series),
+        words.transform_calculate(told="datum.row + ': ' + datum.end").encode(**text, text="told:N"),
+    ]  # fmt: skip
+    return axis.finished(layers, height, [series.key])
+
+
+def _dots(axis: TimeAxis, phases: pd.DataFrame, names: list[str], y: alt.Y, series: Series) -> list[alt.Chart]:
+    """The middle in each seed; hollow where it is a bound."""
+    own = phases.assign(row=[curve_name(row) for row in phases.itertuples()])
+    own = own[own["row"].isin(names)]
+    if len(set(own["seed"])) < 2:
+        return []
+    own = own.assign(
+        around=[f"{short(a)} to {short(b)}" for a, b in zip(own["t50_before"], own["t50_after"], strict=True)]
+    )
+    bound = own["verdict"].isin(BOUNDS)
+    tooltip = tips("row:N|curve", "seed:N", "verdict:N", "around:N|t50 lies in")
+    look = {"size": 26, "color": series.color, "strokeWidth": 1.4, "opacity": 1}
+    marks = []
+    for chosen, inside in ((~bound, series.color), (bound, "var(--paper)")):
+        rows = own.loc[chosen, ["row", "seed", "verdict", "around", "t50"]]
+        if len(rows):
+            base = _placed(axis, series.key, rows, ("t50",))
+            marks.append(base.mark_point(**look, filled=False, fill=inside).encode(
+                x=axis.channel("t50"), y=y, tooltip=tooltip))  # fmt: skip
+    return marks
+
+
+def _placed(axis: TimeAxis, key: str, rows: pd.DataFrame, times: tuple[str, ...]) -> alt.Chart:
+    """Rows whose times are places on the clock that is shown."""
+    at = {f"{name}_at": axis.places(key, rows[name]).tolist() for name in times}
+    kept = rows.drop(columns=list(times)).assign(**at)
+    return alt.Chart(kept).transform_calculate(**{name: f"datum.{name}_at[clock]" for name in times})
