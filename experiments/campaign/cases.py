@@ -129,6 +129,7 @@ class Case:
     check: Callable[[Path, str, str], str | None] | None = None  # of folder, output and error, where it was accepted
     writes: bool = False  # may leave files behind when it is refused
     limit: int = 20  # seconds
+    quotes: bool = False  # may tell which error the user's own code raised
     within: Callable[[], object] | None = None  # done in the fork before the command
     answer: Callable[[Path, list[str]], Answer] | None = None  # in another way than by a fork
 

@@ -165,7 +165,7 @@ def _claims(world: World, name: str, text: str, codes: tuple[int, ...]) -> Case:
         return "runs a script of a claim" if "<script>alert(1)" in page else None
 
     words = ["findings", "run", "--claims=mine.py", "--log=plain"]
-    return Case(name, words, "", _prepared(world, text), codes, check, writes=True, limit=60)
+    return Case(name, words, "", _prepared(world, text), codes, check, writes=True, limit=60, quotes=True)
 
 
 def _stopped(number: int) -> Callable[[Path, list[str]], Answer]:

@@ -211,7 +211,7 @@ def tried(case: Case, work: Path) -> tuple[str, int]:
 def _faults(case: Case, code: int, error: str) -> Iterator[str]:
     if code not in case.codes:
         yield f"exit {code} in place of {' or '.join(map(str, case.codes))}: {_tail(error)}"
-    elif found := _PYTHON.search(error):
+    elif (found := _PYTHON.search(error)) and not (case.quotes and "Traceback" not in error):
         yield f"quotes Python ({found[0]}): {_tail(error)}"
     elif code == 2 and case.named not in error:
         yield f"does not name {case.named}: {_tail(error)}"

@@ -84,7 +84,7 @@ def load_model(
     else:
         home = _existing(source)
         name = _short_name(home)
-        with _quiet(), patient_hub():
+        with quiet_loading(), patient_hub():
             module = _read(home, dtype)
     check_finite(module, name if home is None else home)
     module = module.to(_device(device)).eval()
@@ -300,7 +300,7 @@ def _pad_token_id(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | 
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet_loading() -> Iterator[None]:
     """No bars and load reports from transformers: what matters in them is checked here."""
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()

@@ -115,9 +115,12 @@ def _read(folder: Path) -> dict[str, Any]:
         about = json.loads(path.read_text(encoding="utf-8"))
         whole = about["version"] == _VERSION and about["kind"] in ("dense", "lexical")
         fields = {name: about[name] for name in ("kind", "count", "store", "encoder")}
+        whole &= isinstance(fields["count"], int) and all(
+            isinstance(fields[name], str) for name in ("store", "encoder")
+        )
         files = {str(name): str(value) for name, value in about["files"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         whole, fields, files = False, {}, {}
-    if not whole or not files:
+    if not whole or not files or (fields["kind"] == "dense") != (_VECTORS in files):
         raise UserError(f"{path} is damaged, or of another version of infoflow.\nBuild the index again.")
     return {**fields, "files": files}
