@@ -239,6 +239,21 @@ def _model_class(config: PreTrainedConfig, home: Path | str) -> type:
     return family
 
 
+def check_loading(tokenizer: str | Path | None, device: str) -> None:
+    """Refuse what no model could be loaded with, before the first of many is.
+
+    Args:
+        tokenizer: Folder or name, where one was given.
+        device: As for `load_model`.
+
+    Raises:
+        UserError: There is no such tokenizer, or torch cannot use the device here.
+    """
+    _device(device)
+    if tokenizer is not None:
+        find_tokenizers(tokenizer, None)
+
+
 def _device(device: str | torch.device) -> torch.device:
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")

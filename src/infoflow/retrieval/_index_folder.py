@@ -82,6 +82,8 @@ def load_index(
                 f"{path} is {'damaged: it is not what was written' if path.exists() else 'missing'}.\n"
                 "Build the index again: infoflow data index CORPUS --out FOLDER."
             )
+    if (about["kind"] == "dense") != (_VECTORS in about["files"]):
+        raise UserError(f"{folder / _ABOUT} is damaged: its kind is not that of its files.\nBuild the index again.")
     index: Index
     if about["kind"] == "dense":
         index = DenseIndex(load_file(folder / _VECTORS)["vectors"])
@@ -121,6 +123,6 @@ def _read(folder: Path) -> dict[str, Any]:
         files = {str(name): str(value) for name, value in about["files"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         whole, fields, files = False, {}, {}
-    if not whole or not files or (fields["kind"] == "dense") != (_VECTORS in files):
+    if not whole or not files:
         raise UserError(f"{path} is damaged, or of another version of infoflow.\nBuild the index again.")
     return {**fields, "files": files}

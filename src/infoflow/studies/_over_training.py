@@ -12,6 +12,7 @@ import pandas as pd
 from infoflow.engine import Engine
 from infoflow.flow import is_first, wait_for_all
 from infoflow.foundation import UserError, current_display, provenance
+from infoflow.models import check_loading
 from infoflow.over_training import (
     CONVERGENCE,
     COURSE_TABLES,
@@ -92,6 +93,7 @@ def over_training(
         heavy_steps=heavy_steps,
         references=tuple(dict.fromkeys(references)),
     )
+    check_loading(asked.options.tokenizer, asked.options.device)
     run = RunFolder(out)
     stages = SeriesStages(asked, run)
     series = asked.series()
