@@ -340,7 +340,7 @@ def _told(body: str) -> str:
     """The message of an answer."""
     if body.startswith('{"error":'):
         return json.loads(body)["error"]
-    return body
+    return body.replace("\r", "")  # of an answer in chunks
 
 
 def _status(answer: str) -> int:

@@ -129,6 +129,8 @@ _FINE = {  # what a few values in fact mean
     ("SENTENCE", "escape"): (0, 2),
     ("SENTENCE", "NUL"): (0, 2),
     ("--corpus", "-1"): (2,),
+    ("--checkpoints", "0"): (0,),
+    ("--task", "folder"): (0, 2),
     ("--seed", "list"): (0, 2),  # "study --seed [1]" is a way to write --seed 1
 }
 

@@ -161,8 +161,10 @@ def _prepared(world: World, text: str) -> Callable[[Path], None]:
 
 def _claims(world: World, name: str, text: str, codes: tuple[int, ...]) -> Case:
     def check(folder: Path, _: str, __: str) -> str | None:
-        page = (folder / "run" / "report.html").read_text()
-        return "runs a script of a claim" if "<script>alert(1)" in page else None
+        page = folder / "run" / "report.html"
+        if not page.exists():
+            return "ends without a report"
+        return "runs a script of a claim" if "<script>alert(1)" in page.read_text() else None
 
     words = ["findings", "run", "--claims=mine.py", "--log=plain"]
     return Case(name, words, "", _prepared(world, text), codes, check, writes=True, limit=60, quotes=True)

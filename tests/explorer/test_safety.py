@@ -138,6 +138,7 @@ def test_a_long_body(client):
         b'{"close": {"all": []}}',
         b'{"sweep": "models"}',
         b'{"position": 99999999999}',
+        b'{"text": "half \\ud800"}',
     ],
 )
 def test_what_no_page_of_ours_sends(client, given):

@@ -63,6 +63,10 @@ def test_the_test_of_the_file_decides(make_study, claim_file):
         ("x = 1", "holds no claim"),
         ("import nothing_like_this", "line 1: ModuleNotFoundError"),
         ("x = 1\ny = (", "line 2: SyntaxError"),
+        ("x = 1\nimport sys; sys.exit()", "line 2: SystemExit"),
+        ("raise BaseException('odd')", "line 1: BaseException: odd"),
+        ("class Odd(Exception):\n    def __str__(self): raise ValueError\nraise Odd", "line 3: Odd"),
+        (f"raise ValueError('{'x' * 9000}')", "ValueError: x{300}…"),
         (CLAIM.replace("mine:1", "dynamics:V3"), "dynamics:V3 .* is one of the package"),
         (CLAIM.replace("mine:1", "mine"), "must be ROOM:NUMBER"),
         ("from infoflow.findings import FINDINGS\nONE = FINDINGS['dynamics:V3']", "holds no claim"),
@@ -81,6 +85,7 @@ def test_files_without_claims_are_refused(claim_file, text, message):
     [
         ('curves["input"][:, -1:]', 'curves["inputs"][:, -1:]', "test of mine:1 .* raised KeyError.*input"),
         ("return [exceeds", "return exceeds", "must return a list of conditions"),
+        ("return [exceeds", "raise SystemExit; return [exceeds", r"test of mine:1 .* raised SystemExit\."),
         ('return [exceeds("last layer above the lowest", rise, 0.0, "nats")]', "return []", "must return a list"),
     ],
 )

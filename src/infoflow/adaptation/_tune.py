@@ -23,7 +23,7 @@ from ._make_task import make_task
 from ._methods import prepare
 from ._predictions import answer_rows, predictions_of
 from ._tables import TASK_ANSWERS, TASK_SCORES
-from ._task import AbstractTask, Predictions, TaskData
+from ._task import AbstractTask, Predictions, TaskData, check_task_name
 from ._task_model import fresh_model, tell_of_pooler
 from ._task_parts import TaskParts, input_length, task_tokenizer
 from ._training_part import training_part
@@ -94,6 +94,7 @@ class _Tuning:
         hooks: Hooks | None,
         features: Path | None,
     ) -> None:
+        check_task_name(task.task)
         self.model, self.config, self.task, self.hooks = model, config, task, hooks
         self._told = False
         more = [str(config.examples)] if config.examples else []

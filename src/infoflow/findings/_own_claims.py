@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from infoflow.foundation import UserError, run_python_file
+from infoflow.foundation import UserError, run_python_file, told_error
 
 from ._condition import Condition
 from ._finding import Curves, Finding, Untested
@@ -55,10 +55,12 @@ def _guarded(claim: Finding, path: Path | str) -> Finding:
     def test(curves: Curves) -> list[Condition]:
         try:
             conditions = claim.test(curves)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # also what would end the process, which must not happen without a word
             shapes = ", ".join(f"{name} {rows.shape}" for name, rows in curves.items())
             raise UserError(
-                f"The test of {claim.id} in {path} raised {type(error).__name__}: {str(error).rstrip('.')}. "
+                f"The test of {claim.id} in {path} raised {told_error(error)}. "
                 f"It was given rows of numbers (replicates, numbers): {shapes}. Mend it."
             ) from error
         if not isinstance(conditions, list) or not conditions or not all(isinstance(c, Condition) for c in conditions):
