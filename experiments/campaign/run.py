@@ -26,6 +26,7 @@ import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -96,7 +97,7 @@ _PYTHON = re.compile(
     r"Traceback|NoneType|\b(?:str|int|float|dict|list|tuple|bool|bytes)' (?:object|and)|"
     r"(?:Key|Type|Value|Index|Attribute|Recursion|Overflow|Unicode\w*|Zero\w*|OS|Assertion|Runtime|Arrow\w*|"
     r"Safetensor\w*|JSONDecode)Error|<class|object at 0x|Errno|dict_keys|PosixPath|\bnumpy\b|ArrowInvalid|"
-    r"\bNone\b|\bTrue\b|\bFalse\b|Got \(|Got \[?'|got '|embedded null|\bsys\."
+    r"\bNone\b(?! of)|\bTrue\b|\bFalse\b|Got \(|Got \[?'|got '|embedded null|\bsys\."
 )
 
 
@@ -260,8 +261,9 @@ def _command(
     except BaseException:
         traceback.print_exc()
     with open(os.devnull, "w") as nowhere:  # noqa: PTH123
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(ValueError):  # closed by the user's own code
+                stream.flush()
         sys.stdout = nowhere
     os._exit(code)
 
