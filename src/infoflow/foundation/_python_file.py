@@ -1,6 +1,7 @@
 """A Python file that the user names: it is run, as `python FILE` would."""
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -29,7 +30,7 @@ def run_python_file(path: Path | str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    beside = str(path.resolve().parent)
+    beside, here = str(path.resolve().parent), Path.cwd()
     sys.path.insert(0, beside)
     sys.modules[name] = module  # dataclasses and pickle look their classes up there
     try:
@@ -39,7 +40,9 @@ def run_python_file(path: Path | str) -> ModuleType:
     except BaseException as error:  # a file that ends the process would end it without a word
         raise UserError(f"{path} cannot be run: {_told(error, path)}. Mend it; `python {path}` shows where.") from error
     finally:
-        sys.path.remove(beside)
+        os.chdir(here)  # a file may change the folder for itself; paths of the command are of this one
+        if beside in sys.path:
+            sys.path.remove(beside)
     return module
 
 
