@@ -102,7 +102,7 @@ def _guarded(claim: Finding, path: Path | str) -> Finding:
             )
         if wrong := [one for one in conditions if {len(one.values)} != num_rows]:
             raise UserError(
-                f"The test of {claim.id} in {path} must keep the {max(num_rows):,} rows that it is given: the estimate, "
+                f"The test of {claim.id} in {path} must keep the {max(num_rows):,} rows it is given: the estimate, "
                 f"each seed, and replicates. Its condition {wrong[0].name!r} has {len(wrong[0].values):,}. Mend it."
             )
         return conditions
