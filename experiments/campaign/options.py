@@ -129,7 +129,8 @@ _FINE = {  # what a few values in fact mean
     ("SENTENCE", "escape"): (0, 2),
     ("SENTENCE", "NUL"): (0, 2),
     ("--corpus", "-1"): (2,),
-    ("--checkpoints", "0"): (0,),
+    ("--checkpoints", "0"): (0,),  # a list of steps
+    ("--heavy-steps", "0"): (0,),
     ("--task", "folder"): (0, 2),
     ("--seed", "list"): (0, 2),  # "study --seed [1]" is a way to write --seed 1
 }
@@ -186,9 +187,8 @@ def option_cases(world: World) -> Iterator[Case]:
 def _of_options(command: str, arguments: list[str], short: dict[str, str], options: list[str]) -> Iterator[Case]:
     for option in options:
         for name, value in _VALUES.get(option, {}).items():
-            kept = (
-                [*_short(short, option)] if option not in ("--labels", "--bad-column") else [*_short(short, "--task")]
-            )
+            another = {"--labels": "--task", "--bad-column": "--task", "--tables": "--only"}.get(option, option)
+            kept = [*_short(short, another)]
             extra = ["--parse"] if option == "--parser" else []
             extra += ["--figures=FOLDER/figures"] if option in ("--formats", "--width") else []
             extra += ["--insecure"] if option == "--host" else []

@@ -130,6 +130,11 @@ def test_a_damaged_retriever_gets_one_message(infoflow, tmp_path):
     assert "its weights have other shapes than its config.json says" in refused.err
     assert "LOAD REPORT" not in refused.err
     assert not (tmp_path / "dense").exists()
+    (tmp_path / "r" / "config.json").write_text(json.dumps(written))
+    (tmp_path / "r" / "tokenizer_config.json").unlink()
+    refused = infoflow("data", "index", "facts:20", "--out", "dense", "--retriever", "r")
+    assert refused.code == 2
+    assert "no padding token" in refused.err
 
 
 @pytest.mark.parametrize(

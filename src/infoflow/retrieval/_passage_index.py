@@ -165,7 +165,13 @@ def _load_retriever(folder: Path) -> tuple[Retriever, Any]:
             raise
         except Exception as error:  # what a damaged folder raises is of many kinds
             raise unreadable(folder, error) from error
-    return model.eval(), load_tokenizer(folder)
+    tokenizer = load_tokenizer(folder)
+    if tokenizer.pad_token_id is None:
+        raise UserError(
+            f"The tokenizer in {folder} has no padding token: its tokenizer_config.json is missing or damaged.\n"
+            "Give the retriever's folder as it was saved."
+        )
+    return model.eval(), tokenizer
 
 
 def _rows(source: str | Path) -> Iterator[dict[str, Any] | str]:
