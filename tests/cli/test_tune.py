@@ -57,7 +57,7 @@ def test_mistakes_are_told(infoflow, masked_lm, files):
         ([masked_lm, *files, "--set=rank=3"], "settings of tune only"),
         ([masked_lm, *files, "--examples=1000"], "at most the 80 training examples"),
         (["absent/model/x", *files], "No model folder"),
-        ([masked_lm, *files, "--task=../x"], "no slash"),
+        ([masked_lm, *files, "--task=../x"], "stay in the run"),
         ([masked_lm, *files, f"--task={'x' * 101}"], "1 to 100 characters"),
         ([masked_lm, *files, "--tags=pos"], "tags names the column"),
         ([masked_lm, *files, "--seeds=\u0661"], "--seeds takes whole numbers"),

@@ -42,14 +42,15 @@ class TaskData:
 
 
 def check_task_name(name: str) -> None:
-    """A task's name becomes a folder, so it must be the name of one and no path.
+    """A task's name becomes a folder under the run's, such as `acl-arc` or `classify/acl-arc`.
 
     Raises:
-        UserError: It is none.
+        UserError: It is none, or leads elsewhere.
     """
-    if not 0 < len(name) <= _LONGEST_NAME or name in (".", "..") or any(sign in "/\\" or sign < " " for sign in name):
+    parts = name.split("/")
+    if len(name) > _LONGEST_NAME or not {"", ".", ".."}.isdisjoint(parts) or any(s == "\\" or s < " " for s in name):
         raise UserError(
-            f"The name of a task must have 1 to {_LONGEST_NAME} characters and no slash: its folder bears it. "
+            f"The name of a task must have 1 to {_LONGEST_NAME} characters and stay in the run's folder. "
             f"Got {as_written(name)}. Choose another (--task)."
         )
 
