@@ -94,7 +94,9 @@ def _again(
 
     def check(folder: Path, _: str, __: str) -> str | None:
         table = Path("tables") / "tuned_scores.parquet"
-        return other_numbers(folder / "tuned" / table, world.tuned / table)
+        return other_numbers(
+            folder / "tuned" / table, world.tuned / table, {"model"}
+        )  # a path: the world may have moved
 
     arguments = [*world.tuning(), "--out=tuned"]
     for word in words or ():

@@ -44,7 +44,7 @@ def test_a_damaged_file_gets_one_message(folder, name, content):
 
 
 @pytest.mark.parametrize("field", ["key", "rates"])
-@pytest.mark.parametrize("value", [None, 3, [1], "x"])
+@pytest.mark.parametrize("value", [None, 3, [], [1], "x"])
 def test_a_field_of_another_kind(folder, field, value):
     whole = json.loads((folder / KEY_FILE).read_text())
     (folder / KEY_FILE).write_text(json.dumps({**whole, field: value}))

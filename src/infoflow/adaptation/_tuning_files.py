@@ -32,8 +32,8 @@ def read_key(home: Path) -> dict[str, Any] | None:
     try:
         saved = json.loads(path.read_text(encoding="utf-8"))
         rates = {str(float(rate)): float(value) for rate, value in saved["rates"].items()}
-        if all(math.isfinite(value) for value in rates.values()):
-            return {"key": dict(saved["key"]), "rates": rates}
+        if isinstance(saved["key"], dict) and all(math.isfinite(value) for value in rates.values()):
+            return {"key": saved["key"], "rates": rates}
     except _FAULTS:
         pass
     raise UserError(
