@@ -24,7 +24,7 @@ VALUES: dict[str, Any] = {
     "long": "x" * 5000,
     "control": "\x1b[31m",
 }
-_FILES: dict[str, bytes] = {
+FILES: dict[str, bytes] = {
     "list": b"[]",
     "number": b"3",
     "null": b"null",
@@ -72,7 +72,7 @@ def model_cases(world: World) -> Iterator[Case]:
         for how in HOW:
             yield _case(world, f"{file} {how}", lambda folder, file=file, how=how: damaged(folder / file, how))
         if file.suffix == ".json":
-            for name, content in _FILES.items():
+            for name, content in FILES.items():
                 yield _case(world, f"{file} {name}", lambda f, file=file, text=content: (f / file).write_bytes(text))
     for file in ("config.json", "tokenizer_config.json", "generation_config.json"):
         source = world.model if (world.model / file).exists() else world.other

@@ -26,17 +26,23 @@ import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from cases import Case, World
 from corpora import corpus_cases
+from explorer import explorer_cases
+from indexes import index_cases
+from labels import label_cases
 from models import model_cases
 from options import option_cases
+from own_code import own_code_cases
 from plans import plan_cases
 from runs import run_cases
 from surroundings import surrounding_cases
+from tunings import tuning_cases
 
 HERE = Path(__file__).parent
 UNDRAWN = HERE / "undrawn"  # a drawing engine that draws nothing, for processes with little memory
@@ -48,6 +54,11 @@ KINDS: dict[str, Callable[[World], Iterator[Case]]] = {
     "models": model_cases,
     "runs": run_cases,
     "surroundings": surrounding_cases,
+    "indexes": index_cases,
+    "tunings": tuning_cases,
+    "labels": label_cases,
+    "explorer": explorer_cases,
+    "own-code": own_code_cases,
 }
 PATIENCE = 20  # seconds of the clock for one of the processor: the machine may be busy
 MEMORY = 8 << 30  # bytes of address space beyond what this process holds: a hostile file must not take the machine
@@ -86,7 +97,7 @@ _PYTHON = re.compile(
     r"Traceback|NoneType|\b(?:str|int|float|dict|list|tuple|bool|bytes)' (?:object|and)|"
     r"(?:Key|Type|Value|Index|Attribute|Recursion|Overflow|Unicode\w*|Zero\w*|OS|Assertion|Runtime|Arrow\w*|"
     r"Safetensor\w*|JSONDecode)Error|<class|object at 0x|Errno|dict_keys|PosixPath|\bnumpy\b|ArrowInvalid|"
-    r"\bNone\b|\bTrue\b|\bFalse\b|Got \(|Got \[?'|got '|embedded null|\bsys\."
+    r"\bNone\b(?! of)|\bTrue\b|\bFalse\b|Got \(|Got \[?'|got '|embedded null|\bsys\."
 )
 
 
@@ -161,16 +172,17 @@ def _counts(record: dict[Key, list[str]]) -> dict[str, Counter[str]]:
 
 
 def prepared(work: Path) -> World:
-    """A study with a recording, and the shards of an analysis; made once."""
+    """A study with a recording, the shards of an analysis, indexes and a tuning; each made once."""
     world = World(work / "world")
-    if not (world.path / "done").exists():
-        world.path.mkdir(parents=True, exist_ok=True)
-        world.plan.write_text(_PLAN)
-        world.sentences.write_text("".join(f"the cat sees the dog {'and runs ' * (n % 5)}\n" for n in range(40)))
-        for arguments in world.commands():
+    world.path.mkdir(parents=True, exist_ok=True)
+    world.plan.write_text(_PLAN)
+    world.write()
+    for arguments in world.commands():
+        made = Path(f"{next(word for word in arguments if word.startswith('--out=')).removeprefix('--out=')}.made")
+        if not made.exists():
             code, _, error = answer(arguments, world.path, 1200)
             assert code == 0, error
-        (world.path / "done").touch()
+            made.touch()
     return world
 
 
@@ -200,7 +212,7 @@ def tried(case: Case, work: Path) -> tuple[str, int]:
 def _faults(case: Case, code: int, error: str) -> Iterator[str]:
     if code not in case.codes:
         yield f"exit {code} in place of {' or '.join(map(str, case.codes))}: {_tail(error)}"
-    elif found := _PYTHON.search(error):
+    elif (found := _PYTHON.search(error)) and not (case.quotes and "Traceback" not in error):
         yield f"quotes Python ({found[0]}): {_tail(error)}"
     elif code == 2 and case.named not in error:
         yield f"does not name {case.named}: {_tail(error)}"
@@ -249,8 +261,9 @@ def _command(
     except BaseException:
         traceback.print_exc()
     with open(os.devnull, "w") as nowhere:  # noqa: PTH123
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(ValueError):  # closed by the user's own code
+                stream.flush()
         sys.stdout = nowhere
     os._exit(code)
 

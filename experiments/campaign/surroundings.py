@@ -38,7 +38,7 @@ _LIMITS = {
     "16 open files": (resource.RLIMIT_NOFILE, 16),
     "small stack": (resource.RLIMIT_STACK, 100_000),
 }
-_PIPES: dict[str, Any] = {
+PIPES: dict[str, Any] = {
     "stdout": subprocess.PIPE,
     "stderr": subprocess.PIPE,
     "text": True,
@@ -125,8 +125,8 @@ def _shell(line: str) -> Callable[[Path, list[str]], Answer]:
         words = " ".join(f"'{argument}'" for argument in arguments)
         script = line.format(infoflow=f"'{sys.executable}' -m infoflow", command=words)
         script = f"set -o pipefail; {script}"
-        with subprocess.Popen(["bash", "-c", script], cwd=folder, **_PIPES) as process:
-            return _ended(process)
+        with subprocess.Popen(["bash", "-c", script], cwd=folder, **PIPES) as process:
+            return ended(process)
 
     return run
 
@@ -134,15 +134,15 @@ def _shell(line: str) -> Callable[[Path, list[str]], Answer]:
 def _stopped(number: int, seconds: float) -> Callable[[Path, list[str]], Answer]:
     def run(folder: Path, arguments: list[str]) -> Answer:
         command = [sys.executable, "-m", "infoflow", *arguments]
-        with subprocess.Popen(command, cwd=folder, **_PIPES) as process:
+        with subprocess.Popen(command, cwd=folder, **PIPES) as process:
             time.sleep(seconds)
             process.send_signal(number)
-            return _ended(process)
+            return ended(process)
 
     return run
 
 
-def _ended(process: subprocess.Popen[str]) -> Answer:
+def ended(process: subprocess.Popen[str]) -> Answer:
     """What a process answered; its processor time is bounded, the clock far above that: the machine may be busy."""
     with suppress(ProcessLookupError):
         resource.prlimit(process.pid, resource.RLIMIT_CPU, (_SECONDS, _SECONDS))

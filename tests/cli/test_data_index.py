@@ -90,6 +90,7 @@ def test_a_damaged_index_is_refused(infoflow, built, name):
         (["nowhere", "--out", "x"], "No corpus"),
         (["facts:x", "--out", "x"], "facts:256"),
         (["found", "--top", "0"], "--top"),
+        (["found", "--top", "1.5"], "--top must be a whole number"),
         (["found", "--retriever", "r"], "--retriever"),
     ],
 )
@@ -97,3 +98,59 @@ def test_mistakes_are_told(infoflow, built, arguments, told):
     answer = infoflow("data", "index", *arguments)
     assert answer.code == 2
     assert told in answer.err
+
+
+@pytest.mark.parametrize("source", ["nowhere", "facts:0", "empty.txt"])
+def test_a_refused_index_leaves_no_folder(infoflow, tmp_path, source):
+    (tmp_path / "empty.txt").write_text("\n")
+    assert infoflow("data", "index", source, "--out", "a/b/index").code == 2
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_refused_index_leaves_what_was_there(infoflow, tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "mine.txt").write_text("x")
+    assert infoflow("data", "index", "nowhere", "--out", "sub").code == 2
+    assert [path.name for path in (tmp_path / "sub").iterdir()] == ["mine.txt"]
+
+
+def test_a_damaged_retriever_gets_one_message(infoflow, tmp_path):
+    from infoflow.corpus import generate_facts
+    from infoflow.retrieval import RetrieverConfig, build_retriever
+
+    tokenizer = generate_facts().tokenizer(max_length=32)
+    shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    config = RetrieverConfig(vocab_size=len(tokenizer), max_position_embeddings=32, vector_width=4, **shape)
+    build_retriever(config, 0).save_pretrained(tmp_path / "r")
+    tokenizer.save_pretrained(tmp_path / "r")
+    written = json.loads((tmp_path / "r" / "config.json").read_text())
+    (tmp_path / "r" / "config.json").write_text(json.dumps(written | {"hidden_size": 16}))
+    refused = infoflow("data", "index", "facts:20", "--out", "dense", "--retriever", "r")
+    assert refused.code == 2
+    assert "its weights have other shapes than its config.json says" in refused.err
+    assert "LOAD REPORT" not in refused.err
+    assert not (tmp_path / "dense").exists()
+    (tmp_path / "r" / "config.json").write_text(json.dumps(written))
+    (tmp_path / "r" / "tokenizer_config.json").unlink()
+    refused = infoflow("data", "index", "facts:20", "--out", "dense", "--retriever", "r")
+    assert refused.code == 2
+    assert "no padding token" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value"),
+    [
+        ("index/index.json", "store", True),
+        ("index/index.json", "count", "3"),
+        ("index/index.json", "kind", "dense"),
+        ("passages/passages.json", "empty", "x"),
+        ("passages/passages.json", "digest", None),
+    ],
+)
+def test_a_changed_field_is_damage(infoflow, built, name, field, value):
+    path = built / name
+    path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
+    refused = infoflow("data", "index", "found", "--ask", "ada")
+    assert refused.code == 2
+    assert "damaged" in refused.err or "made from other passages" in refused.err or "dense" in refused.err
+    assert "True" not in refused.err

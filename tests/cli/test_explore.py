@@ -32,6 +32,8 @@ def folder(matched_models, tmp_path_factory):
         (["FOLDER", "--host=example.org"], "add --insecure"),
         (["FOLDER", "--port=99999"], "--port is a number in 0..65535"),
         (["FOLDER", "--longest=1"], "2 or more"),
+        (["FOLDER", "--port=1.5"], "--port must be a whole number"),
+        (["FOLDER", "--longest=1.5"], "--longest must be a whole number"),
     ],
 )
 def test_a_mistake_gets_one_message(infoflow, folder, arguments, message):

@@ -1,5 +1,7 @@
 """`infoflow tune`."""
 
+from pathlib import Path
+
 import pytest
 
 from infoflow.corpus import generate_grammar
@@ -55,8 +57,14 @@ def test_mistakes_are_told(infoflow, masked_lm, files):
         ([masked_lm, *files, "--set=rank=3"], "settings of tune only"),
         ([masked_lm, *files, "--examples=1000"], "at most the 80 training examples"),
         (["absent/model/x", *files], "No model folder"),
+        ([masked_lm, *files, "--task=../x"], "stay in the run"),
+        ([masked_lm, *files, f"--task={'x' * 101}"], "1 to 100 characters"),
+        ([masked_lm, *files, "--tags=pos"], "tags names the column"),
+        ([masked_lm, *files, "--seeds=\u0661"], "--seeds takes whole numbers"),
+        ([masked_lm, *files, "--device=cuda:99"], "--device must name"),
         ([masked_lm], "--train"),
     ):
         answer = infoflow("tune", *arguments, "--out=mistakes")
         assert answer.code == 2, (arguments, answer.err)
         assert message in answer.err
+        assert not Path("mistakes").exists()

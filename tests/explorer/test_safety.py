@@ -138,6 +138,7 @@ def test_a_long_body(client):
         b'{"close": {"all": []}}',
         b'{"sweep": "models"}',
         b'{"position": 99999999999}',
+        b'{"text": "half \\ud800"}',
     ],
 )
 def test_what_no_page_of_ours_sends(client, given):
@@ -282,6 +283,26 @@ def test_starting_and_stopping(models):
         urllib.request.urlopen(f"http://127.0.0.1:{made.port}/", timeout=5)
     assert repr(made).startswith("Explorer(")
     assert made.address in made._repr_html_().replace("&amp;", "&")
+
+
+def test_requests_that_are_no_http_leave_no_traceback(models, caplog):
+    import socket
+
+    from infoflow.explorer import explore
+
+    made = explore(models["masked"], sentence=SENTENCE)
+    try:
+        head = f"POST /api/read HTTP/1.1\r\nHost: 127.0.0.1:{made.port}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+        for request in (head + b"zz\r\n{}\r\n0\r\n\r\n", bytes(range(256)), b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"):
+            for _ in range(3):
+                with socket.create_connection(("127.0.0.1", made.port), timeout=20) as link:
+                    link.sendall(request)
+                    link.shutdown(socket.SHUT_WR)
+                    while link.recv(9999):
+                        pass
+    finally:
+        made.stop()
+    assert not [record.getMessage() for record in caplog.records if record.name.startswith("uvicorn")]
 
 
 def test_models_and_ports_are_checked(models):

@@ -21,6 +21,10 @@ FINDING = Finding(
 """
 
 
+# Types are checked when a test makes a claim; in the user's hands they are not.
+CHANGED = CLAIM.replace("{", "{{").replace("}", "}}") + '\nobject.__setattr__(FINDING, "{}", {})\n'
+
+
 @pytest.fixture
 def claim_file(tmp_path):
     def written(text=CLAIM):
@@ -63,8 +67,20 @@ def test_the_test_of_the_file_decides(make_study, claim_file):
         ("x = 1", "holds no claim"),
         ("import nothing_like_this", "line 1: ModuleNotFoundError"),
         ("x = 1\ny = (", "line 2: SyntaxError"),
+        ("x = 1\nimport sys; sys.exit()", "line 2: SystemExit"),
+        ("raise BaseException('odd')", "line 1: BaseException: odd"),
+        ("class Odd(Exception):\n    def __str__(self): raise ValueError\nraise Odd", "line 3: Odd"),
+        (f"raise ValueError('{'x' * 9000}')", "ValueError: x+…x+"),
         (CLAIM.replace("mine:1", "dynamics:V3"), "dynamics:V3 .* is one of the package"),
         (CLAIM.replace("mine:1", "mine"), "must be ROOM:NUMBER"),
+        (CHANGED.format("id", "3"), "must be ROOM:NUMBER"),
+        (CHANGED.format("reads", "None"), "mine:1 .* reads must name readings"),
+        (CHANGED.format("reads", "{'x': 3}"), "reads must name readings"),
+        (CHANGED.format("learned", "('x',)"), "learned must be a tuple of objectives"),
+        (CHANGED.format("controls", "[3]"), "controls must be a tuple"),
+        (CHANGED.format("test", "None"), "test must be a function"),
+        (CHANGED.format("minimum_seeds", "-1"), "minimum_seeds must be"),
+        (CHANGED.format("claim", "3"), "claim must be text"),
         ("from infoflow.findings import FINDINGS\nONE = FINDINGS['dynamics:V3']", "holds no claim"),
     ],
 )
@@ -81,6 +97,8 @@ def test_files_without_claims_are_refused(claim_file, text, message):
     [
         ('curves["input"][:, -1:]', 'curves["inputs"][:, -1:]', "test of mine:1 .* raised KeyError.*input"),
         ("return [exceeds", "return exceeds", "must return a list of conditions"),
+        (", rise, 0.0", ", rise[:3], 0.0", "must keep the .* rows"),
+        ("return [exceeds", "raise SystemExit; return [exceeds", r"test of mine:1 .* raised SystemExit\."),
         ('return [exceeds("last layer above the lowest", rise, 0.0, "nats")]', "return []", "must return a list"),
     ],
 )
@@ -115,3 +133,14 @@ def _schema(name, frame, schema):
 
     columns = tuple(Column(name=str(c), dtype=dtype(c), unit="", description="of the test") for c in frame.columns)
     return schema(name=name, version=1, description="Of the test.", columns=columns)
+
+
+def test_a_test_that_changes_the_folder_changes_it_for_itself(make_study, claim_file):
+    from pathlib import Path
+
+    from infoflow.findings import evaluate, load_claims
+
+    text = "import os\nos.chdir('/')\n" + CLAIM.replace("    return [exceeds", "    os.chdir('/')\n    return [exceeds")
+    here = Path.cwd()
+    assert evaluate(make_study().tables(), load_claims(claim_file(text)))["verdict"].tolist() == ["holds"]
+    assert Path.cwd() == here

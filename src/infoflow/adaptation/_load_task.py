@@ -14,7 +14,7 @@ from ._choice import right_places
 from ._labels import check_known, label_numbers, number, several
 from ._read_part import check_named, read_part
 from ._tags import check_tags, tag_column, tags_of
-from ._task import SHAPES, Shape, TaskData
+from ._task import SHAPES, Shape, TaskData, check_task_name
 
 DEV_SHARE, TEST_SHARE = 0.1, 0.2
 """Of the distinct texts of training, where there is no dev or no test part."""
@@ -83,6 +83,7 @@ def load_task(
         UserError: A part cannot be read, lacks a column, or has labels that training lacks; fewer than two classes; a
             class without examples; a label that is no number where numbers are needed.
     """
+    check_task_name(name)
     named = check_named(columns)
     check_shape(shape)
     left_out: Counter[str] = Counter()
@@ -92,6 +93,11 @@ def load_task(
         if source is not None
     }
     shape = shape or _shape_of(parts["train"], name)
+    if tags is not None and shape != "tagging":
+        raise UserError(
+            f"tags names the column of the tags of words. Got {as_written(tags)} for {name}, which is a task of the "
+            f"shape {shape}.\nLeave it out, or give a file of word<TAB>tag lines."
+        )
     for corpus in parts.values():
         _check_columns(corpus, shape)
     if shape in ("classification", "regression", "choice") and not multi:

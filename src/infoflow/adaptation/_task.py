@@ -12,6 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from infoflow.architectures import Layout
 from infoflow.corpus import Corpus, Vocabulary
+from infoflow.foundation import UserError, as_written
 from infoflow.objectives import AbstractObjective, Batch, Corrupted, Example, Family
 from infoflow.training import ExampleRows
 
@@ -20,6 +21,9 @@ Shape = Literal["classification", "regression", "tagging", "span", "choice", "ge
 stands, which of some answers is right, a text to write."""
 SHAPES: tuple[Shape, ...] = ("classification", "regression", "tagging", "span", "choice", "generation")
 """All shapes of tasks, as `--shape` takes them."""
+
+
+_LONGEST_NAME = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -35,6 +39,20 @@ class TaskData:
     """Classes or tags, those of `train` first seen first; of shapes without classes none."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Examples that could not be asked, by reason: counts, never silent."""
+
+
+def check_task_name(name: str) -> None:
+    """A task's name becomes a folder under the run's, such as `acl-arc` or `classify/acl-arc`.
+
+    Raises:
+        UserError: It is none, or leads elsewhere.
+    """
+    parts = name.split("/")
+    if len(name) > _LONGEST_NAME or not {"", ".", ".."}.isdisjoint(parts) or any(s == "\\" or s < " " for s in name):
+        raise UserError(
+            f"The name of a task must have 1 to {_LONGEST_NAME} characters and stay in the run's folder. "
+            f"Got {as_written(name)}. Choose another (--task)."
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from transformers import PreTrainedModel
 
-from infoflow.foundation import UserError, atomic_folder, atomic_write, current_display, locked, name_of, sweep_partial
+from infoflow.foundation import UserError, atomic_folder, current_display, locked, name_of, sweep_partial
 from infoflow.models import Model, load_model
 from infoflow.training import LengthBucketSampler, TrainConfig, TrainingHook, TrainResult, save_model, train
 
@@ -23,16 +23,17 @@ from ._make_task import make_task
 from ._methods import prepare
 from ._predictions import answer_rows, predictions_of
 from ._tables import TASK_ANSWERS, TASK_SCORES
-from ._task import AbstractTask, Predictions, TaskData
+from ._task import AbstractTask, Predictions, TaskData, check_task_name
 from ._task_model import fresh_model, tell_of_pooler
 from ._task_parts import TaskParts, input_length, task_tokenizer
 from ._training_part import training_part
 from ._tune_config import TuneConfig
 from ._tuned import TASK_FILE, Tuned, load_tuned, task_to, write_facts
+from ._tuning_files import read_key, read_results, write_key, write_results
 
 Hooks = Callable[[int, float], Sequence[TrainingHook]]
 """What looks on at the training of a seed with a learning rate."""
-_KEY, _WORK, _RESULTS = "tuning.json", ".work", "results.json"
+_WORK = ".work"
 _MICRO_TOKENS = 8192
 _MOST_BATCH_TOKENS = 10**8
 
@@ -93,6 +94,7 @@ class _Tuning:
         hooks: Hooks | None,
         features: Path | None,
     ) -> None:
+        check_task_name(task.task)
         self.model, self.config, self.task, self.hooks = model, config, task, hooks
         self._told = False
         more = [str(config.examples)] if config.examples else []
@@ -133,9 +135,9 @@ class _Tuning:
 
     def _open(self) -> None:
         """Begin the folder, or check that it is this tuning's."""
-        saved = self._saved()
+        saved = read_key(self.home)
         if saved is None:
-            self._save({})
+            write_key(self.home, self.key, {})
             return
         wanted = json.loads(json.dumps(self.key))
         known = saved["key"]
@@ -146,14 +148,6 @@ class _Tuning:
                 "Give another output folder, or the old settings to continue."
             )
 
-    def _saved(self) -> dict[str, Any] | None:
-        path = self.home / _KEY
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-
-    def _save(self, rates: dict[str, float]) -> None:
-        with atomic_write(self.home / _KEY) as temporary:
-            temporary.write_text(json.dumps({"key": self.key, "rates": rates}, indent=2) + "\n", encoding="utf-8")
-
     # -- training -----------------------------------------------------------------------------------------------------
 
     def _choose(self, seed: int) -> float:
@@ -161,13 +155,13 @@ class _Tuning:
         rates = self.config.rates
         if len(rates) == 1:
             return rates[0]
-        found: dict[str, float] = (self._saved() or {})["rates"]
+        found: dict[str, float] = (read_key(self.home) or {})["rates"]
         if len(found) < len(rates):
             for rate in rates:
                 if str(rate) not in found:
                     with self._trained(seed, rate) as (module, _):
                         found[str(rate)] = self._main(module)
-                    self._save(found)
+                    write_key(self.home, self.key, found)
                     self._drop_all_but_best(seed, found)
             self._tell(found)
         return _best(found)
@@ -242,8 +236,7 @@ class _Tuning:
         with atomic_folder(folder) as temporary:
             save_model(module.cpu(), temporary, self.parts.tokenizer, self.parts.target_tokenizer)
             write_facts(temporary, self.task, self._facts(seed, rate, result.updates, scores))
-            results = {"scores": [row for rows in scores.values() for row in rows], "answers": answers}
-            (temporary / _RESULTS).write_text(json.dumps(results), encoding="utf-8")
+            write_results(temporary, [row for rows in scores.values() for row in rows], answers)
         shutil.rmtree(self._work(seed, rate), ignore_errors=True)
 
     def _predictions(self, module: PreTrainedModel, part: str) -> Predictions:
@@ -266,7 +259,7 @@ class _Tuning:
             "model": {"name": name_of(self.model.name), "digest": self.model.digest},
             "examples": len(self.parts.train),
             "recipe": {**self.config.key(), "max_length": self.parts.max_length},
-            "rates": (self._saved() or {})["rates"],
+            "rates": (read_key(self.home) or {})["rates"],
             "seed": seed,
             "learning_rate": rate,
             "updates": updates,
@@ -285,7 +278,7 @@ class _Tuning:
                 "control": self.config.control,
                 "tuning_seed": tuned.seed,
             }
-            results = json.loads((tuned.folder / _RESULTS).read_text(encoding="utf-8"))
+            results = read_results(tuned.folder)
             trained = {"learning_rate": tuned.learning_rate, "updates": tuned.updates}
             rows["scores"] += [{**common, **trained, **row} for row in results["scores"]]
             rows["answers"] += [{**common, **row} for row in results["answers"]]

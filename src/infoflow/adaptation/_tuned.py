@@ -80,7 +80,7 @@ def load_tuned(folder: Path | str) -> TunedModel:
         if facts["version"] > _VERSION:
             raise UserError(f"{folder} was written by a newer infoflow. Upgrade: pip install --upgrade infoflow")
         return _tuned_model(folder, facts)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise UserError(
             f"A tuned model is a folder with {TASK_FILE} beside the weights, such as seed-0 under the method's. "
             f"{folder} is none, or its {TASK_FILE} is damaged. Give a folder that infoflow tune wrote."

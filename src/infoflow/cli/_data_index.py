@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from ._options import limited
 from ._session import Log, reporting
 from ._show import show, show_table
 
@@ -18,7 +19,7 @@ def index(
     *,
     out: Path | None = None,
     ask: Annotated[tuple[str, ...], Parameter(negative="")] = (),
-    top: int = 5,
+    top: Annotated[int, Parameter(converter=limited("Count"))] = 5,
     retriever: Path | None = None,
     log: Log = None,
 ) -> None:
@@ -35,11 +36,8 @@ def index(
         retriever: Folder of a trained retriever, for a dense index; by default BM25 over words.
     """
     with reporting(log):
-        from infoflow.foundation import UserError
         from infoflow.retrieval import build_passage_index, open_passage_index
 
-        if top < 1:
-            raise UserError(f"--top must be at least 1. Got {top}.")
         if out is not None:
             built = build_passage_index(source, out, retriever)
             show(f"{out}: {_size(built.passages)}")

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from ._options import limited
 from ._session import Device, Session, working
 from ._show import show
 
@@ -17,9 +18,13 @@ def explore(
         str, Parameter(show_default=False, help="What the decoder of an encoder–decoder model reads then.")
     ] = "",
     tokenizer: Annotated[str | None, Parameter(help="Folder or name. Default: the one beside the weights.")] = None,
-    port: Annotated[int, Parameter(help="A fixed port; 0 takes a free one.")] = 0,
+    port: Annotated[int, Parameter(converter=limited("CountOrNone"), help="A fixed port; 0 takes a free one.")] = 0,
     longest: Annotated[
-        int, Parameter(help="Tokens of a sentence at most; time grows with their number, ALTI's with its square.")
+        int,
+        Parameter(
+            converter=limited("Count"),
+            help="Tokens of a sentence at most; time grows with their number, ALTI's with its square.",
+        ),
     ] = 128,
     browser: Annotated[bool, Parameter(name="--open", negative=(), help="Open the page in a browser.")] = False,
     host: Annotated[

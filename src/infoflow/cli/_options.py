@@ -76,7 +76,10 @@ def numbers_in(option: str, given: Sequence[str], kind: type) -> tuple[Any, ...]
         UserError: One is no number of that kind.
     """
     try:
-        return tuple(kind(name) for name in names_in(option, given))
+        names = names_in(option, given)
+        if not all(name.isascii() for name in names):
+            raise ValueError
+        return tuple(kind(name) for name in names)
     except ValueError:
         from infoflow.foundation import UserError
 

@@ -89,6 +89,8 @@ def tune(
     with working(session):
         from infoflow.adaptation import TuneConfig, load_task
         from infoflow.models import load_model
+        from infoflow.results import RunFolder
+        from infoflow.studies import removed_if_refused
 
         folder = run_folder(out, run_name("tune", model, *([task] if task else [])))
         config = TuneConfig(
@@ -110,10 +112,11 @@ def tune(
             tags=tags,
             **{name: column for name, column in columns.items() if column},
         )
-        _begin(folder, model, data, config)
-        loaded = load_model(model, tokenizer, device or "auto")
-        arms = _arms(loaded, config, controls, from_scratch)
-        tuned = {label: _tuned(one, data, each, folder, label) for label, (one, each) in arms.items()}
+        with removed_if_refused(RunFolder(folder)):
+            _begin(folder, model, data, config)
+            loaded = load_model(model, tokenizer, device or "auto")
+            arms = _arms(loaded, config, controls, from_scratch)
+            tuned = {label: _tuned(one, data, each, folder, label) for label, (one, each) in arms.items()}
         shutil.rmtree(folder / "features", ignore_errors=True)
         tables = _written(folder, model, tuned)
         _show(tuned, data)

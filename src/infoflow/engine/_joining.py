@@ -14,6 +14,7 @@ from pathlib import Path
 from infoflow.foundation import (
     Threads,
     UserError,
+    as_written,
     available_cores,
     current_display,
     digest,
@@ -116,7 +117,8 @@ def read_invitation(folder: Path | str) -> Invitation | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read: {error}.") from None
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UserError(f"{as_written(str(path))} cannot be read: {reason}. Name a study's run folder.") from None
     if os.name != "nt" and found.st_mode & 0o077:
         raise UserError(
             f"{path} must be readable by you alone: it opens the study to whoever reads it. Its mode is "

@@ -5,7 +5,7 @@ import re
 import socket
 from pathlib import Path
 
-from infoflow.foundation import UserError, current_display
+from infoflow.foundation import UserError, as_written, current_display
 
 
 def parse_listen(where: str) -> tuple[str, int]:
@@ -56,15 +56,26 @@ def require_free(host: str, port: int) -> None:
 def address_in(file: str) -> str:
     try:
         return json.loads(Path(file).read_text(encoding="utf-8"))["address"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise UserError(
-            f"--cluster must be listen, an address such as tls://HOST:8786, or a scheduler file. Got {file} ({error})."
+            f"--cluster must be listen, an address such as tls://HOST:8786, or a scheduler file. Got "
+            f"{as_written(file)}, which cannot be read as such a file."
         ) from None
 
 
 def require_private(address: str, insecure: bool) -> None:
+    """
+    Raises:
+        UserError: The address has no port that there can be, or what goes there is not encrypted.
+    """
     scheme, _, rest = address.partition("://")
-    host = rest.rpartition(":")[0].strip("[]")
+    host, _, port = rest.rpartition(":")
+    host = host.strip("[]")
+    if scheme != "inproc" and not (port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) <= 65535):
+        raise UserError(
+            f"--cluster must be listen, an address such as tls://HOST:8786, or a scheduler file. "
+            f"Got {as_written(address)}, whose port is no number in 0..65535."
+        )
     if insecure or scheme in ("tls", "wss", "inproc") or host in ("127.0.0.1", "::1", "localhost"):
         return
     raise UserError(

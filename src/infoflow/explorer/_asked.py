@@ -101,7 +101,7 @@ def _list(given: Mapping[str, Any], name: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list) or len(value) > _MOST_PARTS:
-        raise BadRequest(f"{name} is a list of at most {_MOST_PARTS}.")
+        raise BadRequest(f"{name} is a list of at most {_MOST_PARTS:,}.")
     return value
 
 
@@ -111,6 +111,8 @@ def _text(given: Mapping[str, Any], name: str, most: int) -> str:
         return ""
     if not isinstance(value, str):
         raise BadRequest(f"{name} is a text.")
+    if any("\ud800" <= sign <= "\udfff" for sign in value):
+        raise BadRequest(f"{name} holds half of a character, which is no text.")
     if len(value) > most:
         raise BadRequest(f"{name} has {len(value):,} characters; at most {most:,} are read.")
     return value

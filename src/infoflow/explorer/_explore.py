@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import signal
 import socket
 import threading
@@ -171,9 +172,21 @@ def _bound(host: str, port: int) -> socket.socket:
     return made
 
 
+class _NotOurs(logging.Filter):
+    """Leaves out what the server says of requests that are no HTTP: whoever scans ports would fill the terminal."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        kind = record.exc_info[0] if record.exc_info else None
+        return (kind is None or kind.__name__ != "LocalProtocolError") and "Invalid HTTP request" not in str(record.msg)
+
+
+_NOT_OURS = _NotOurs()  # one: a logger takes the same filter once
+
+
 def _server(app: Any) -> "uvicorn.Server":
     import uvicorn
 
+    logging.getLogger("uvicorn.error").addFilter(_NOT_OURS)
     config = uvicorn.Config(
         app,
         log_config=None,  # addresses hold the token, and texts are nobody's business

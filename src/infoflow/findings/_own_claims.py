@@ -1,14 +1,16 @@
 """Claims of one's own: the `Finding`s of a Python file that the user names."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from infoflow.foundation import UserError, run_python_file
+from infoflow.foundation import UserError, as_written, run_python_file, told_error
+from infoflow.results import Spec
 
 from ._condition import Condition
-from ._finding import Curves, Finding, Untested
+from ._finding import Control, Curves, Finding, Untested
 from ._registry import FINDINGS
 
 
@@ -27,9 +29,15 @@ def load_claims(path: Path | str) -> list[Finding | Untested]:
     for claim in _claims_in(vars(module).values()):
         if FINDINGS.get(claim.id) is claim or found.get(claim.id) is claim:  # imported, or named twice
             continue
+        if not isinstance(claim.id, str):
+            raise UserError(
+                f"The id of a claim must be ROOM:NUMBER, such as mine:1. Got {as_written(claim.id)} in {path}."
+            )
         room, _, number = claim.id.partition(":")
         if not room or not number:
             raise UserError(f"The id of a claim must be ROOM:NUMBER, such as mine:1. Got {claim.id[:80]!r} in {path}.")
+        if fault := _fault(claim):
+            raise UserError(f"{claim.id[:80]} in {path} is no claim that can be judged: {fault}. Mend it.")
         if claim.id in FINDINGS or claim.id in found:
             whose = "the package" if claim.id in FINDINGS else "the same file"
             raise UserError(f"Each claim needs an id of its own. {claim.id} in {path} is one of {whose}. Change it.")
@@ -49,22 +57,53 @@ def _claims_in(values: Any) -> Iterator[Finding | Untested]:
             yield from (each for each in value if isinstance(each, Finding | Untested))
 
 
+def _fault(claim: Finding | Untested) -> str:
+    """What of a claim is of another kind than it must be; nothing types hold a user's file to that."""
+    texts = ["claim", "source", "published", *(["statistic"] if isinstance(claim, Finding) else ["why"])]
+    if wrong := [name for name in texts if not isinstance(getattr(claim, name), str)]:
+        return f"{wrong[0]} must be text"
+    if isinstance(claim, Untested):
+        return ""
+    if not isinstance(claim.controls, tuple) or not all(isinstance(one, Control) for one in claim.controls):
+        return "controls must be a tuple of Control(...)"
+    for reads in (claim.reads, *(control.reads for control in claim.controls)):
+        if not isinstance(reads, Mapping) or not reads or not all(hasattr(one, "sources") for one in reads.values()):
+            return 'reads must name readings, such as {"input": Table("mutual_information", MASKED)}'
+    if not isinstance(claim.learned, tuple) or not all(isinstance(one, Spec) for one in claim.learned):
+        return "learned must be a tuple of objectives, such as (MASKED,)"
+    if not callable(claim.test):
+        return "test must be a function of the curves"
+    if not isinstance(claim.minimum_seeds, int) or claim.minimum_seeds < 1:
+        return "minimum_seeds must be a whole number from 1"
+    return ""
+
+
 def _guarded(claim: Finding, path: Path | str) -> Finding:
     """The claim, whose test says which file is to be mended where it raises or returns something else."""
 
     def test(curves: Curves) -> list[Condition]:
+        here, num_rows = Path.cwd(), {len(rows) for rows in curves.values()}
         try:
             conditions = claim.test(curves)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # also what would end the process, which must not happen without a word
             shapes = ", ".join(f"{name} {rows.shape}" for name, rows in curves.items())
             raise UserError(
-                f"The test of {claim.id} in {path} raised {type(error).__name__}: {str(error).rstrip('.')}. "
+                f"The test of {claim.id} in {path} raised {told_error(error)}. "
                 f"It was given rows of numbers (replicates, numbers): {shapes}. Mend it."
             ) from error
+        finally:
+            os.chdir(here)
         if not isinstance(conditions, list) or not conditions or not all(isinstance(c, Condition) for c in conditions):
             raise UserError(
                 f"The test of {claim.id} in {path} must return a list of conditions. "
                 f"Got {type(conditions).__name__}. Write return [exceeds(...)]."
+            )
+        if wrong := [one for one in conditions if {len(one.values)} != num_rows]:
+            raise UserError(
+                f"The test of {claim.id} in {path} must keep the {max(num_rows):,} rows it is given: the estimate, "
+                f"each seed, and replicates. Its condition {wrong[0].name!r} has {len(wrong[0].values):,}. Mend it."
             )
         return conditions
 

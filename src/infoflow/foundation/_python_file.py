@@ -1,12 +1,15 @@
 """A Python file that the user names: it is run, as `python FILE` would."""
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
 
 from ._digest import digest
 from ._errors import UserError
+
+_LONGEST_TEXT = 300
 
 
 def run_python_file(path: Path | str) -> ModuleType:
@@ -27,21 +30,23 @@ def run_python_file(path: Path | str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    beside = str(path.resolve().parent)
+    beside, here = str(path.resolve().parent), Path.cwd()
     sys.path.insert(0, beside)
     sys.modules[name] = module  # dataclasses and pickle look their classes up there
     try:
         spec.loader.exec_module(module)
-    except UserError:
+    except (UserError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:  # a file that ends the process would end it without a word
         raise UserError(f"{path} cannot be run: {_told(error, path)}. Mend it; `python {path}` shows where.") from error
     finally:
-        sys.path.remove(beside)
+        os.chdir(here)  # a file may change the folder for itself; paths of the command are of this one
+        if beside in sys.path:
+            sys.path.remove(beside)
     return module
 
 
-def _told(error: Exception, path: Path) -> str:
+def _told(error: BaseException, path: Path) -> str:
     """The error with the last line of the file that it passed through."""
     lines, step = [], error.__traceback__
     while step is not None:
@@ -51,4 +56,14 @@ def _told(error: Exception, path: Path) -> str:
     if isinstance(error, SyntaxError) and error.lineno:
         lines.append(error.lineno)
     place = f"line {lines[-1]}: " if lines else ""
-    return f"{place}{type(error).__name__}: {str(error).rstrip('.')}"
+    return f"{place}{told_error(error)}"
+
+
+def told_error(error: BaseException) -> str:
+    """The kind of an error that a user's own code raised, and what it says, in at most 300 characters."""
+    try:
+        text = str(error).strip().rstrip(".")
+    except Exception:  # its own __str__ raises
+        text = ""
+    text = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -44,7 +44,9 @@ from ._inputs import left_padding as left_padding
 from ._inputs import model_inputs as model_inputs
 from ._inputs import pad_rows as pad_rows
 from ._inputs import without_cache as without_cache
+from ._load import check_loading as check_loading
 from ._load import load_model as load_model
+from ._load import quiet_loading as quiet_loading
 from ._losses import IGNORED as IGNORED
 from ._losses import SequenceLosses as SequenceLosses
 from ._losses import concatenate_losses as concatenate_losses
@@ -74,3 +76,4 @@ from ._tap import tap as tap
 from ._tokenizers import TARGET_FOLDER as TARGET_FOLDER
 from ._translate import translate as translate
 from ._translate import without_remarks as without_remarks
+from ._unreadable import unreadable as unreadable

@@ -84,7 +84,7 @@ def load_model(
     else:
         home = _existing(source)
         name = _short_name(home)
-        with _quiet(), patient_hub():
+        with quiet_loading(), patient_hub():
             module = _read(home, dtype)
     check_finite(module, name if home is None else home)
     module = module.to(_device(device)).eval()
@@ -239,6 +239,21 @@ def _model_class(config: PreTrainedConfig, home: Path | str) -> type:
     return family
 
 
+def check_loading(tokenizer: str | Path | None, device: str) -> None:
+    """Refuse what no model could be loaded with, before the first of many is.
+
+    Args:
+        tokenizer: Folder or name, where one was given.
+        device: As for `load_model`.
+
+    Raises:
+        UserError: There is no such tokenizer, or torch cannot use the device here.
+    """
+    _device(device)
+    if tokenizer is not None:
+        find_tokenizers(tokenizer, None)
+
+
 def _device(device: str | torch.device) -> torch.device:
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -300,7 +315,7 @@ def _pad_token_id(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | 
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet_loading() -> Iterator[None]:
     """No bars and load reports from transformers: what matters in them is checked here."""
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()

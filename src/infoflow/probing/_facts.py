@@ -119,8 +119,8 @@ class Facts:
         kept = tuple(fact for fact in self.facts if fact.object in known)
         if not kept:
             raise UserError(
-                f"None of {len(self.facts)} facts has an object that is one token of every model compared, so nothing "
-                "can be asked. Give facts with frequent words as objects, or models with larger vocabularies."
+                f"No object of the {len(self.facts):,} facts is one token of every model compared, so nothing can be "
+                "asked. Give facts with frequent words as objects, or models with larger vocabularies."
             )
         train = tuple(fact for fact in self.train if fact.object in known)
         dropped = {

@@ -82,6 +82,8 @@ def load_index(
                 f"{path} is {'damaged: it is not what was written' if path.exists() else 'missing'}.\n"
                 "Build the index again: infoflow data index CORPUS --out FOLDER."
             )
+    if (about["kind"] == "dense") != (_VECTORS in about["files"]):
+        raise UserError(f"{folder / _ABOUT} is damaged: its kind is not that of its files.\nBuild the index again.")
     index: Index
     if about["kind"] == "dense":
         index = DenseIndex(load_file(folder / _VECTORS)["vectors"])
@@ -115,6 +117,9 @@ def _read(folder: Path) -> dict[str, Any]:
         about = json.loads(path.read_text(encoding="utf-8"))
         whole = about["version"] == _VERSION and about["kind"] in ("dense", "lexical")
         fields = {name: about[name] for name in ("kind", "count", "store", "encoder")}
+        whole &= isinstance(fields["count"], int) and all(
+            isinstance(fields[name], str) for name in ("store", "encoder")
+        )
         files = {str(name): str(value) for name, value in about["files"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         whole, fields, files = False, {}, {}

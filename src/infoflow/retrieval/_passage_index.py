@@ -1,7 +1,9 @@
 """`PassageIndex`: passages and the index that finds them in one folder; what `infoflow data index` builds and asks."""
 
 import hashlib
+import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +13,7 @@ import torch
 
 from infoflow.corpus import Corpus, load_corpus, load_tokenizer, load_world
 from infoflow.foundation import UserError
+from infoflow.models import quiet_loading, unreadable
 
 from ._benchmarks import is_benchmark, load_benchmark
 from ._bm25 import LexicalIndex
@@ -73,6 +76,11 @@ def build_passage_index(
     """
     folder = Path(folder)
     loaded = None if retriever is None else _load_retriever(retriever)
+    with _or_nothing(folder):
+        return _built(source, folder, loaded)
+
+
+def _built(source: str | Path | Passages, folder: Path, loaded: tuple[Retriever, Any] | None) -> PassageIndex:
     if isinstance(source, Passages):
         source.save(folder / _PASSAGES)
         passages = source
@@ -129,16 +137,41 @@ def _whole(passages: Passages) -> Iterator[str]:
     return (f"{one.title} {one.text}".strip() for one in passages)
 
 
-def _load_retriever(folder: Path) -> tuple[Retriever, Any]:
+@contextmanager
+def _or_nothing(folder: Path) -> Iterator[None]:
+    """A folder that was not there is not there either where building it fails."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
-        model = Retriever.from_pretrained(folder)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        yield
+    except BaseException:
+        if missing:
+            shutil.rmtree(folder, ignore_errors=True)
+        for path in missing[1:]:
+            with suppress(OSError):  # somebody has put something there meanwhile
+                path.rmdir()
+        raise
+
+
+def _load_retriever(folder: Path) -> tuple[Retriever, Any]:
+    if not (folder / "config.json").is_file():
         raise UserError(
-            f"No retriever could be loaded from {folder}: {reason}\n"
+            f"No retriever lies in {folder}: there is no file config.json.\n"
             "Name a folder that training with inverse-cloze left, or Retriever.save_pretrained."
-        ) from error
-    return model.eval(), load_tokenizer(folder)
+        )
+    with quiet_loading():
+        try:
+            model = Retriever.from_pretrained(folder, local_files_only=True, use_safetensors=True)
+        except UserError:
+            raise
+        except Exception as error:  # what a damaged folder raises is of many kinds
+            raise unreadable(folder, error) from error
+    tokenizer = load_tokenizer(folder)
+    if tokenizer.pad_token_id is None:
+        raise UserError(
+            f"The tokenizer in {folder} has no padding token: its tokenizer_config.json is missing or damaged.\n"
+            "Give the retriever's folder as it was saved."
+        )
+    return model.eval(), tokenizer
 
 
 def _rows(source: str | Path) -> Iterator[dict[str, Any] | str]:

@@ -206,7 +206,10 @@ def _read_about(folder: Path) -> dict[str, Any]:
             raise UserError(
                 f"{folder} was written by another version of infoflow ({about['version']}).\nBuild the store again."
             )
-        return {name: about[name] for name in ("digest", "sha256", "empty", "repeated")}
+        kinds = {"digest": str, "sha256": str, "empty": int, "repeated": int}
+        if all(isinstance(about[name], kind) for name, kind in kinds.items()):
+            return {name: about[name] for name in kinds}
+        fault = "a field is of another kind"
     except (ValueError, RecursionError) as error:
         fault = json_fault(error)
     except (KeyError, TypeError):

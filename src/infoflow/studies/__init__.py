@@ -44,6 +44,7 @@ from ._scores import TASK_SCORES as TASK_SCORES
 from ._scores import bleu_scores as bleu_scores
 from ._scores import task_scores as task_scores
 from ._series_stages import series_stage_of as series_stage_of
+from ._study import removed_if_refused as removed_if_refused
 from ._study import study as study
 from ._study_models import StudyModels as StudyModels
 from ._train_further import train_further as train_further

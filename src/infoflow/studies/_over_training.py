@@ -13,6 +13,7 @@ from infoflow.corpus import Corpus
 from infoflow.engine import Engine
 from infoflow.flow import is_first, wait_for_all
 from infoflow.foundation import UserError, current_display, provenance
+from infoflow.models import check_loading
 from infoflow.over_training import (
     CONVERGENCE,
     COURSE_TABLES,
@@ -101,6 +102,7 @@ def over_training(
         of_shard(0, shard)
         if check:
             raise UserError("--check measures nothing, so it has no shards. Leave --shard out.")
+    check_loading(asked.options.tokenizer, asked.options.device)
     return _followed(asked, RunFolder(out), num_processes, shard)
 
 

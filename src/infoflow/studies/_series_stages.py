@@ -88,8 +88,9 @@ class SeriesStages:
 
     def __init__(self, asked: Asked, run: RunFolder) -> None:
         self.asked = asked
-        self.light = [] if asked.check else _light(asked.options)
-        self.heavy = [] if asked.check else _heavy(asked, self.light)
+        light = _light(asked.options)
+        heavy = _heavy(asked, light)  # checked where nothing is measured too
+        self.light, self.heavy = ([], []) if asked.check else (light, heavy)
         if unknown := [name for name in asked.references if name not in REFERENCES]:
             raise UserError(f"--reference knows {', '.join(REFERENCES)}. Got {unknown[0]}.")
         self._run, self.bench = run, Workbench(run.path / "work")
@@ -105,8 +106,7 @@ class SeriesStages:
             UserError: A schedule of heavy steps goes beyond them, or revisions of a hub would have to be held.
         """
         for one in series:
-            if self.heavy:
-                checkpoint_steps(self.asked.heavy_steps, max(one.updates, 1))
+            checkpoint_steps(self.asked.heavy_steps, max(one.updates, 1))  # also where nothing is measured
             wanted = self.asked.references
             if all(each.place.is_here for each in one.checkpoints):
                 continue
