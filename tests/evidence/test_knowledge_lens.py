@@ -171,3 +171,10 @@ def test_clusters_tell_the_answer_where_states_hold_it():
     few = inputs.take(np.arange(10))
     with pytest.raises(UserError, match="at least 40 questions"):
         list(information_rows(known[:, :10], few))
+
+
+def test_a_world_too_small_for_clusters_keeps_its_lenses():
+    world, tokenizer, _ = tiny_world()
+    options = {"documents": ("none",), "most": 1, "probes": False}
+    table = knowledge_lens(tiny_reader().eval(), world, tokenizer, clusters=True, **options)
+    assert set(table["lens"]) == {"logit", "tuned"}

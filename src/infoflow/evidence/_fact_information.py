@@ -16,6 +16,8 @@ from ._inputs import FactInputs
 from ._moved_objects import moved_objects
 
 _ROWS_PER_CLUSTER = 20
+LEAST_QUESTIONS = 2 * _ROWS_PER_CLUSTER
+"""Questions that two clusters take."""
 _CONTROLS = 5  # permutations behind the baseline
 
 
@@ -38,8 +40,7 @@ def information_rows(states: Tensor, inputs: FactInputs, seed: int = 0) -> Itera
     clusters = len(inputs) // _ROWS_PER_CLUSTER
     if clusters < 2:
         raise UserError(
-            f"Clusters of states need at least {2 * _ROWS_PER_CLUSTER} questions. Got {len(inputs)}.\n"
-            "Ask for more facts."
+            f"Clusters of states need at least {LEAST_QUESTIONS} questions. Got {len(inputs)}.\nAsk for more facts."
         )
     rows, blocks = np.arange(len(inputs)), fact_blocks(inputs.facts)
     tokens = inputs.candidates[rows, inputs.answers, 0]

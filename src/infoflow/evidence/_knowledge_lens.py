@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 
 from infoflow.corpus import FactWorld
-from infoflow.foundation import Scale
+from infoflow.foundation import Scale, current_display
 from infoflow.representations import TunedLens
 
 from ._entry import entry_rows
-from ._fact_information import information_rows
+from ._fact_information import LEAST_QUESTIONS, information_rows
 from ._fact_lens import fact_lens, lens_answers, require_lens
 from ._fact_probe import probe_rows
 from ._fact_states import half_of_entities, states_at
@@ -53,6 +53,8 @@ def knowledge_lens(
 
     Everything is measured on half of the entities; the tuned lens and the probes are trained on the others. `half` and
     `centre` are NaN where the top gains less than .05; a probe is where there are too few facts.
+    Clusters are left out, with a
+    note, where there are fewer than forty questions.
 
     Args:
         model: A masked LM in evaluation mode, or a `RetrievalModel`, which also has the document retrieved.
@@ -88,6 +90,12 @@ def knowledge_lens(
             keys = {"document": document, "lens": name, "place": "mask"}
             rows += [{**row, **keys} for row in _read_rows(logs, inputs)]
             curves[name, document] = _right(logs, inputs), inputs
+        if clusters and len(inputs) < LEAST_QUESTIONS:
+            clusters = False
+            current_display().note(
+                f"Clusters of states need at least {LEAST_QUESTIONS} questions, and there are {len(inputs)}: "
+                "what they tell of the answer is left out."
+            )
         if clusters:
             rows += list(information_rows(states, inputs, seed))
     rows += list(entry_rows(curves))

@@ -16,6 +16,7 @@ _OF_ROOMS = {
     "pruning": "pruning",
     "transplant": "transplant",
     "adaptation": "adaptation",
+    "retrieval": "retrieval",
     "objectives": "alike",
     "dynamics": "dynamics",
     "time": "over-training",
