@@ -1,5 +1,6 @@
 """What is missing of a graph is handed to an engine; people see one bar, and every failure at the end."""
 
+import time
 from collections.abc import Iterable, Sequence
 
 from infoflow.engine import Engine, Event, InTurn, check_endings
@@ -13,6 +14,7 @@ from .stages import AbstractStage, Check
 
 _SHOWN = 4  # running stages beside the bar
 _TRAINING = ("train", "read", "settle")  # kinds of stages that are one training: a share of it is a share of the stage
+_BY_CLOCK = 0.95  # of a running stage's cost counts at most, before it has ended
 
 
 def run_stages(stages: Graph, folder: RunFolder, engine: Engine, title: str = "Study") -> None:
@@ -40,6 +42,7 @@ class _Told:
         self._display = current_display()  # while a stage runs in this process, another one is current
         self._running: dict[str, str] = {}
         self._shares: dict[str, float] = {}
+        self._started: dict[str, float] = {}
 
     def __call__(self, event: Event) -> None:
         if event.kind in ("note", "warning"):
@@ -50,6 +53,7 @@ class _Told:
 
     def _start(self, event: Event) -> None:
         self._running[event.stage] = ""
+        self._started[event.stage] = time.monotonic()
         self._show(event.stage, 0.0)
 
     def _advance(self, event: Event) -> None:
@@ -58,7 +62,7 @@ class _Told:
         loss = f", loss {fields['loss']}" if fields.get("loss") is not None else ""
         self._running[event.stage] = f" {100 * share:.0f} %{loss}"
         whole = stage.kind in _TRAINING and str(fields.get("label", "")).startswith("train")
-        self._show(event.stage, share if whole else 0.0)
+        self._show(event.stage, share if whole else self._by_clock(event.stage))
 
     def _end(self, event: Event) -> None:
         self._running.pop(event.stage, None)
@@ -67,6 +71,15 @@ class _Told:
         if done and event.ending.usage is not None and is_first():
             keep_record(self._folder, self._stages[event.stage], event.ending.usage)
         self._show(event.stage, 1.0 if done else 0.0)
+
+    def _by_clock(self, key: str) -> float:
+        """The share that the seconds since the start make of the stage's cost, which is in seconds.
+
+        What such a stage tells are parts of unknown size. Without this, a long one leaves the bar where it was, and
+        the time left, which follows from the rate, grows without end.
+        """
+        seconds = time.monotonic() - self._started.get(key, time.monotonic())
+        return min(seconds / max(self._stages[key].cost, 1e-9), _BY_CLOCK)
 
     def _show(self, key: str, share: float) -> None:
         """`share` (0..1) of the stage is done."""
