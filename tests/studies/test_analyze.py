@@ -126,6 +126,14 @@ def test_one_model_and_options_by_name(folders: list[str], tmp_path) -> None:
         analyze(folders[0], corpus=["a sentence"])
 
 
+def test_a_link_keeps_its_own_name(folders: list[str], tmp_path) -> None:
+    (tmp_path / "mine").symlink_to(folders[0])
+    changes = {"corpus": "grammar:60", "only": "head_entropy", "control": False, "measures": SETTINGS}
+    run = analyze(tmp_path / "mine", out=tmp_path / "run", **changes)
+    assert set(run.tables["head_entropy"]["model"]) == {"mine"}
+    assert load_model(tmp_path / "mine").name == "mine"
+
+
 def test_probing_and_pruning_in_one_call(folders: list[str], tmp_path) -> None:
     run = probe(folders[0], "length", out=tmp_path / "probed", corpus="grammar:200", control=False)
     assert set(run.tables["probe_scores"]["task"]) == {"length"}

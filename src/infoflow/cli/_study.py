@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -12,6 +12,9 @@ from ._scorecard import show_scorecard
 from ._session import COMMON, Device, Out, Session, Settings, run_folder, working
 from ._settings import with_settings
 from ._show import estimate, show, show_path, show_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def study(
@@ -61,8 +64,24 @@ def study(
         ]
         show_table(["model", "test score", "value [95% interval]", "without context"], rows)
         show()
+        for told in _not_learned(scores):
+            show(told)
         show_scorecard(run.findings, untestable=False)
         show(f"All claims, with those that cannot be tested here: infoflow findings {shlex.quote(str(run.path))}")
         show()
         show_path("Report", run.path / "report.html")
         require_all([run])
+
+
+def _not_learned(scores: "pd.DataFrame") -> list[str]:
+    """A warning, and a line for each score that falls short of what its objective asks for."""
+    from infoflow.objectives import OBJECTIVES
+
+    lines = []
+    for row in scores[scores["trained"] & (scores["split"] == "test")].to_dict("records"):
+        for metric in OBJECTIVES[row["objective"]].metrics if row["objective"] in OBJECTIVES else ():
+            if metric.name == row["metric"] and not metric.learned(row["low"], row["high"], row["baseline"]):
+                bound, limit = "below" if metric.better == "lower" else "above", metric.limit(row["baseline"])
+                lines.append(f"  {row['model']}: {row['metric']} {row['value']:.3g}, needed {bound} {limit:.3g}")
+    warning = "Not learned, so that layers and heads say little about the objective:"
+    return [warning, *lines, ""] if lines else []

@@ -155,10 +155,10 @@ def _existing(source: object) -> Path | str:
 
 
 def _short_name(home: Path | str) -> str:
-    """A hub name whole; of a path the last part, with its parent where that says nothing."""
+    """A hub name whole; of a path the last part, with its parent where that says nothing; a link keeps its own name."""
     if isinstance(home, str):
         return home
-    path = home.resolve()
+    path = Path(os.path.abspath(home))  # noqa: PTH100 (pathlib's `resolve` follows links)
     return f"{path.parent.name}/model" if path.name == "model" else path.name.removesuffix(".gguf")
 
 

@@ -122,13 +122,18 @@ def given_models(sources: Sequence[str], options: AnalyzeOptions) -> list[GivenM
 
 
 def distinct_names(sources: Sequence[str]) -> list[str]:
-    """The last part of each path, or as many parts as tell the models apart."""
-    parts = [Path(str(source)).resolve().parts if exists(source) else Path(source).parts for source in sources]
+    """The last part of each path, or as many parts as tell the models apart; a link keeps its own name."""
+    parts = [Path(absolute(source) if exists(source) else source).parts for source in sources]
     for depth in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-depth:]) for part in parts]
         if len(set(names)) == len(names):
             return names
     raise UserError(f"Each model must be given once. Got {', '.join(map(str, sources))}.")
+
+
+def absolute(path: str | Path) -> str:
+    """The path from the root; a link keeps its own name."""
+    return os.path.abspath(path)  # noqa: PTH100 (pathlib's `resolve` follows links)
 
 
 def exists(path: str | Path) -> bool:
