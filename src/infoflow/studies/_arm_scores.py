@@ -69,7 +69,7 @@ class ArmScores:
     | utility_marginal    | facts           | of all that was found, in nats                    | 0          |
     | log_likelihood      | facts           | of the answer, in nats                            | vocabulary |
     | p1                  | dates           | right answers with k passages                     | at random  |
-    | posterior_entropy_j | dates           | of candidates given the j-th token, in nats       | both       |
+    | posterior_entropy_j | dates           | of candidates given the j-th token, in nats       | shuffled   |
     | loss                | language        | nats of a masked word, unread, without a passage  | vocabulary |
 
     Systems: `own` is the model's own search; beside it `bm25`, `frozen` (as the retriever began), and of a learned one
@@ -192,9 +192,10 @@ class ArmScores:
             yield _row("dates", "p1", right, blocks, float(guess.mean()), k=k, scale="share")
         read = self._read(asked, self.objective.k)
         entropies = [self._posterior_entropy(read, place) for place in range(read.logs.shape[2])]
-        for place, entropy in enumerate(entropies, start=1):
+        shuffled = stream("answer-order").permuted(np.stack(entropies), axis=0)  # the tokens of each answer
+        for place, (entropy, control) in enumerate(zip(entropies, shuffled, strict=True), start=1):
             name = f"posterior_entropy_{place}"
-            yield _row("dates", name, entropy, blocks, float(np.mean(entropies)), scale="positive")
+            yield _row("dates", name, entropy, blocks, float(control.mean()), scale="positive")
 
     def _posterior_entropy(self, read: _Read, place: int) -> np.ndarray:
         posterior = (read.log_prior + read.logs[:, :, place]).softmax(dim=1)
