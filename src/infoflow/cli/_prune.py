@@ -53,6 +53,7 @@ def prune(
         from infoflow.models import load_model
         from infoflow.studies import prune as prune_model
 
+        chosen = names_in("--kinds", kinds)  # before a model is loaded
         pruned = prune_model(
             load_model(model, tokenizer=tokenizer, device=device or "auto"),
             keep,
@@ -60,7 +61,7 @@ def prune(
             out=run_folder(out, run_name("prune", model)),
             source=model,
             by=by,
-            kinds=names_in("--kinds", kinds),
+            kinds=chosen,
             sentences=sentences,
             seed=seed,
             masked=masked,
