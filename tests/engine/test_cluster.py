@@ -244,7 +244,7 @@ def test_nobody_without_the_certificate_gets_in(folder):
         ("listen:0.0.0.0", "not all of them"),
         ("listen:203.0.113.7", "cannot be listened at"),
         ("listen:here:99999", "listen:HOST:PORT"),
-        ("nowhere.json", "a scheduler file. Got nowhere.json"),
+        ("nowhere.json", 'a scheduler file. Got "nowhere.json"'),
     ],
 )
 def test_a_place_that_cannot_be_is_told(folder, where, message, monkeypatch):
