@@ -118,7 +118,9 @@ def read_invitation(folder: Path | str) -> Invitation | None:
         return None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UserError(f"{as_written(str(path))} cannot be read: {reason}. Name a study's run folder.") from None
+        raise UserError(
+            f"{FILE} in {as_written(str(folder))} cannot be read: {reason}. Name a study's run folder."
+        ) from None
     if os.name != "nt" and found.st_mode & 0o077:
         raise UserError(
             f"{path} must be readable by you alone: it opens the study to whoever reads it. Its mode is "
