@@ -155,6 +155,19 @@ def test_all_have_learned_where_their_scores_pass(tables):
     assert len(scored.passed) == 3
 
 
+def test_readers_are_judged_by_their_own_training_queries(tables):
+    rows = []
+    for row in tables["task_scores"].to_dict("records"):
+        if row["metric"] == "loss" and row["trained"]:
+            right, known = (0.06, 0.0) if row["objective"] == "masked-lm" else (0.38, 1.0)
+            rows += [row | {"metric": "training_p1", "value": right, "baseline": 0.0625}]
+            rows += [row | {"metric": "learned", "value": known, "baseline": 0.0}]
+    scored = learned(only(tables, "retrieval_scores", pd.DataFrame(rows)))
+    assert scored.dull == {"masked-lm"}
+    assert scored.failed == ["masked LM has not learned to answer: 6% of its training queries (a guess: 6%)"]
+    assert "causal LM 38% of its training queries (a guess: 6%)" in scored.passed
+
+
 @pytest.mark.parametrize(
     ("changes", "kind"),
     [

@@ -20,6 +20,7 @@ _SHORT = {
     "pruning": "Pruning",
     "transplant": "Transplant",
     "adaptation": "Tuning",
+    "retrieval": "Retrieval",
     "training": "Training",
     "dynamics": "Dynamics",
     "over-training": "Over training",

@@ -79,6 +79,9 @@ def model_rows(run: RunFolder, cast: Cast) -> list[ModelRow]:
     """The table of models; a column appears where some model fills it."""
     rows = []
     entries = entries_of_models(run)
+    if "retrieval_runs" in run.tables and "model" in entries:  # readers are no models of run.json
+        readers = run.tables["retrieval_runs"].rename(columns={"query_tokens": "source_tokens"})
+        entries = pd.concat([entries, pd.DataFrame(readers)[[name for name in readers if name in entries]]])
     entries = cast.named(entries) if "model" in entries else entries.assign(series="")
     for series in cast.series:
         own = entries[entries["series"] == series.key]

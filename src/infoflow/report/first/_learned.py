@@ -27,8 +27,43 @@ class Learned:
 
 def learned(tables: ModelTables) -> Learned | None:
     """The scores of each line against the limit of its objective; None where no task was scored."""
+    if tables.cast.by != "objective":
+        return None
+    parts = [part for part in (_scored(tables), _readers(tables)) if part is not None]
+    if not parts:
+        return None
+    return Learned(
+        passed=[line for part in parts for line in part.passed],
+        failed=[line for part in parts for line in part.failed],
+        dull=frozenset().union(*(part.dull for part in parts)),
+    )
+
+
+def _readers(tables: ModelTables) -> Learned | None:
+    """Readers with passages, by the share of their own training queries that they answer."""
+    frame = tables.get("retrieval_scores")
+    if frame is None:
+        return None
+    passed, failed, dull = [], [], set()
+    frame = frame[frame["trained"] & frame["metric"].isin(["training_p1", "learned"])]
+    for line in tables.cast.present(frame):
+        own = frame[frame["series"] == line.key]
+        right = own[own["metric"] == "training_p1"]
+        if right.empty:
+            continue
+        told = f"{right['value'].mean():.0%} of its training queries (a guess: {right['baseline'].mean():.0%})"
+        if (own.loc[own["metric"] == "learned", "value"] > 0.5).all():  # 1 or 0
+            passed.append(f"{line.label} {told}")
+        else:
+            dull.add(line.key)
+            failed.append(f"{line.label} has not learned to answer: {told}")
+    return Learned(passed=passed, failed=failed, dull=frozenset(dull)) if passed or failed else None
+
+
+def _scored(tables: ModelTables) -> Learned | None:
+    """Models with a score of their task."""
     frame = tables.get("task_scores")
-    if frame is None or "corpus" in frame or tables.cast.by != "objective":
+    if frame is None or "corpus" in frame:
         return None
     frame = frame[frame["trained"] & (frame["split"] == ("test" if "test" in set(frame["split"]) else "validation"))]
     passed: list[str] = []
