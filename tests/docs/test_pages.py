@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 pytest.importorskip("griffe", reason="the tools for the documentation are not installed")
 
-from sitebuild import bibliography, checks, findings, gallery, links, methods, pages, references  # noqa: E402
+from sitebuild import bibliography, checks, findings, gallery, links, methods, pages, references, staging  # noqa: E402
 
 SURFACE = (ROOT / "tests" / "surface.txt").read_text(encoding="utf-8")
 WRITTEN = [*sorted((ROOT / "docs").rglob("*.md"))]
@@ -31,6 +31,12 @@ def test_navigation_follows_the_folders():
 def test_a_page_without_a_place_is_an_error():
     with pytest.raises(ValueError, match=r"lost\.md"):
         pages.navigation({"lost.md": "# Lost"})
+
+
+def test_every_written_page_has_a_place():
+    names = [path.relative_to(ROOT / "docs").as_posix() for path in WRITTEN]
+    texts = {staging.MOVED.get(name, name): "# Page" for name in names}
+    assert len(pages.navigation(texts)) > 3
 
 
 def test_links_out_of_the_site_become_names():

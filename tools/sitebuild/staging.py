@@ -13,6 +13,7 @@ MOVED = {
     "adaptation.md": "guides/adaptation.md",
     "checkpoints.md": "guides/checkpoints.md",
     "context.md": "guides/context.md",
+    "explorer.md": "guides/explorer.md",
     "machines.md": "guides/machines.md",
     "notebooks.md": "guides/notebooks.md",
     "objectives.md": "guides/objectives.md",
