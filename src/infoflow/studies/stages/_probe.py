@@ -19,7 +19,25 @@ from ._train import Train
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ProbeModel(AbstractStudyMeasure):
+class AbstractProbing(AbstractStudyMeasure):
+    """Probes of one model, at the end of its training or before, on the sentences that the plan's tasks name."""
+
+    @property
+    def corpus(self) -> Corpus:
+        probed = self.models.data.probed
+        assert probed is not None, "the plan names tasks"
+        return probed
+
+    def table_keys(self) -> dict[str, str]:
+        states = self.models.states_key(self.subject)
+        return {name: digest([states, self.models.probed, described(own)]) for name, own in self.by_table.items()}
+
+    def measured_schemas(self) -> Schemas:
+        return {name: writing[0].table for name, writing in self.by_table.items()}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ProbeModel(AbstractProbing):
     """A model of a study, trained or not, probed for the tasks of the plan's section `probing`."""
 
     kind = "probe"
@@ -45,22 +63,9 @@ class ProbeModel(AbstractStudyMeasure):
     def key(self) -> str:
         return digest(["probe", self.subject.name, self.table_keys()])
 
-    @property
-    def corpus(self) -> Corpus:
-        probed = self.models.data.probed
-        assert probed is not None, "the plan names tasks"
-        return probed
-
     @cached_property
     def by_table(self) -> Mapping[str, list[AbstractMeasure]]:
         return measures_by_table(probing_measures(self.models.plan.probing))
 
-    def table_keys(self) -> dict[str, str]:
-        states = self.models.states_key(self.subject)
-        return {name: digest([states, self.models.probed, described(own)]) for name, own in self.by_table.items()}
-
     def samples_key(self) -> str:
         return digest(["no sample"])
-
-    def measured_schemas(self) -> Schemas:
-        return {name: writing[0].table for name, writing in self.by_table.items()}

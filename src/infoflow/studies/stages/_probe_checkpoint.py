@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from infoflow.corpus import Corpus
 from infoflow.flow import AbstractMeasure
 from infoflow.foundation import digest
 from infoflow.over_training import over_training
@@ -13,17 +12,17 @@ from infoflow.results import Subject, TableSchema
 from .._measures import OF_PROBES, checkpoint_tables, measures_by_table
 from .._probing import probing_measures
 from .._study_models import StudyModels
-from .._workbench import Part, Schemas
+from .._workbench import Part
 from ._keep import Keep
-from ._measure import MEASURED, AbstractStudyMeasure
+from ._measure import MEASURED
 from ._measure_checkpoint import heavy_updates
-from ._pairs import described
+from ._probe import AbstractProbing
 from ._stage import AbstractStage
 from ._train import Train
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ProbeCheckpoint(AbstractStudyMeasure):
+class ProbeCheckpoint(AbstractProbing):
     """A model at a kept update, probed for the tasks of the plan's section `probing`, on the same sentences.
 
     Which tables: those of `OF_PROBES` that `light` or, at its updates, `heavy` of the plan's checkpoints name.
@@ -62,12 +61,6 @@ class ProbeCheckpoint(AbstractStudyMeasure):
     def key(self) -> str:
         return digest(["probe checkpoint", self.subject.name, self.subject.update, self.table_keys()])
 
-    @property
-    def corpus(self) -> Corpus:
-        probed = self.models.data.probed
-        assert probed is not None, "the plan names tasks"
-        return probed
-
     @cached_property
     def by_table(self) -> Mapping[str, list[AbstractMeasure]]:
         heavy = self.subject.update in heavy_updates(self.models, self.subject.recipe)
@@ -75,15 +68,8 @@ class ProbeCheckpoint(AbstractStudyMeasure):
         every = measures_by_table(probing_measures(self.models.plan.probing)) if wanted else {}
         return {name: own for name, own in every.items() if name in wanted}
 
-    def table_keys(self) -> dict[str, str]:
-        states = self.models.states_key(self.subject)
-        return {name: digest([states, self.models.probed, described(own)]) for name, own in self.by_table.items()}
-
     def samples_key(self) -> str:
         return ""  # no comparison draws on its sample
-
-    def measured_schemas(self) -> Schemas:
-        return {name: writing[0].table for name, writing in self.by_table.items()}
 
     def tables(self) -> Part:
         clock = self.models.clock(self.subject.recipe, self.subject.update or 0)
