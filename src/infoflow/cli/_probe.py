@@ -15,7 +15,6 @@ from ._show import estimate, show, show_path, show_table
 if TYPE_CHECKING:
     import pandas as pd
 
-
 Named = Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)]
 
 

@@ -4,9 +4,9 @@ A report of many models repeats itself: tables of heads, lines of text, pictures
 Their headings stay, so that contents and addresses find them; without scripts a note stands in their place.
 """
 
-import base64
 import re
-import zlib
+
+from ._binary import packed_text
 
 _FIGURE = re.compile(r"(<figure[^>]*>\s*<h3.*?</h3>)(.*?)(</figure>)", re.DOTALL)
 _MOST = 4_000_000  # characters of a page that is left as it is
@@ -29,5 +29,5 @@ def pack_figures(page: str, most: int = _MOST, smallest: int = _SMALLEST) -> str
 
 
 def _packed(html: str) -> str:
-    data = base64.b64encode(zlib.compress(html.encode(), 9)).decode()
-    return f'<div class="packed-figure"><p class="small">{_NOTE}</p><script type="text/plain">{data}</script></div>'
+    script = f'<script type="text/plain">{packed_text(html)}</script>'
+    return f'<div class="packed-figure"><p class="small">{_NOTE}</p>{script}</div>'

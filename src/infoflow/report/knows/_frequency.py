@@ -1,5 +1,6 @@
 """How frequent and rare tokens change, and how much they influence the tokens around them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -72,13 +73,13 @@ def rank_curves(frame: pd.DataFrame, control: Literal["untrained", "baseline"]) 
 
 
 def _change_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
-    table = rank_curves(frame, "untrained")
+    table, ends = rank_curves(frame, "untrained"), _all_ends(frame, cast)
     shuffled = frame["baseline"].mean()
     return Figure(
         id="change-by-rank",
         question="Which tokens does a layer change more: frequent or rare ones?",
-        answer=[_contrast(frame, series, _CHANGE) for series in cast.present(frame)],
-        words=_words(frame, cast, _CHANGE),
+        answer=[_contrast(series, ends[series.key], _CHANGE) for series in cast.present(frame)],
+        words=_words(frame, cast, ends, _CHANGE),
         panels=_panels(
             table,
             cast,
@@ -106,12 +107,12 @@ def _change_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
 def _influence_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
     frame = frame.loc[frame["pool"] == "others"]
     frame = frame.assign(layer=frame["block"] + 1)
-    table = rank_curves(frame, "baseline")
+    table, ends = rank_curves(frame, "baseline"), _all_ends(frame, cast)
     return Figure(
         id="influence-by-rank",
         question="Which tokens influence the others more: frequent or rare ones?",
-        answer=[_contrast(frame, series, _INFLUENCE) for series in cast.present(frame)],
-        words=_words(frame, cast, _INFLUENCE),
+        answer=[_contrast(series, ends[series.key], _INFLUENCE) for series in cast.present(frame)],
+        words=_words(frame, cast, ends, _INFLUENCE),
         panels=_panels(
             table,
             cast,
@@ -203,11 +204,16 @@ def _ends(frame: pd.DataFrame, series: Series) -> _Ends:
     return _Ends(frequent, rare, pairs, gaps, ahead)
 
 
-def _words(frame: pd.DataFrame, cast: Cast, wording: _Wording) -> str:
+def _all_ends(frame: pd.DataFrame, cast: Cast) -> dict[str, _Ends]:
+    """Of each line by its key: the words and the numbers of an answer are about the same."""
+    return {series.key: _ends(frame, series) for series in cast.present(frame)}
+
+
+def _words(frame: pd.DataFrame, cast: Cast, every: Mapping[str, _Ends], wording: _Wording) -> str:
     """Which models go which way in how many layers, without a number."""
     ways: dict[tuple[int, str], list[str]] = {}
     for series in cast.present(frame[frame["trained"]]):
-        ends = _ends(frame, series)
+        ends = every[series.key]
         ways.setdefault((ends.sign, ends.often), []).append(series.label)
     told = []
     for (sign, often), labels in ways.items():
@@ -227,9 +233,9 @@ def _verb(text: str, count: int) -> str:
     return text if count > 1 else f"{verb}s {rest}"
 
 
-def _contrast(frame: pd.DataFrame, series: Series, wording: _Wording) -> str:
+def _contrast(series: Series, ends: _Ends, wording: _Wording) -> str:
     """The most frequent range against the rarest one: in how many layers each is clearly ahead, and where most so."""
-    frequent, rare, pairs, gaps, ahead = ends = _ends(frame, series)
+    frequent, rare, pairs, gaps, ahead = ends
     names = {"frequent": _range(frequent), "rare": _range(rare)}
     sign = ends.sign
     if not sign:
