@@ -111,5 +111,5 @@ def test_a_family_of_one_s_own_is_one_class_and_one_line(monkeypatch) -> None:
 
 
 def test_an_unknown_family_is_refused() -> None:
-    with pytest.raises(UserError, match=r'No family of models is called "brt"\. Choose one of: bert'):
+    with pytest.raises(UserError, match=r'No family of models is called "brt"\. Did you mean bert\?'):
         build("brt", "encoder", SHAPE, SOURCE)

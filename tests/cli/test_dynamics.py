@@ -27,6 +27,16 @@ def test_a_run_without_recording_is_told_how_to_record(infoflow, tmp_path) -> No
     assert "--set dynamics.on=true" in answer.err
 
 
+def test_a_lost_table_of_a_recording_is_told(infoflow, tmp_path) -> None:
+    from dynamics.synthetic import Recordings, write_run
+
+    write_run(tmp_path / "recorded", Recordings())
+    (tmp_path / "recorded" / "tables" / "allocation_windows.parquet").unlink()
+    answer = infoflow("dynamics", tmp_path / "recorded")
+    assert answer.code == 2
+    assert "lacks the table allocation_windows of its recording" in answer.err
+
+
 def test_several_studies_are_compared(infoflow, tmp_path) -> None:
     from dynamics.synthetic import Recordings, write_run
 

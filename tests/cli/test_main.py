@@ -57,6 +57,12 @@ def _version() -> str:
     return version("infoflow")
 
 
+def test_a_word_too_many_is_named(infoflow):
+    answer = infoflow("analyze", "model", "a word")
+    assert answer.code == 2
+    assert answer.err.startswith("No argument is left for 'a word': leave it out, or write its option before it.")
+
+
 def test_exit_codes_of_the_program(tmp_path):
     """Of a mistake, and of a reader that closes the pipe, which is none."""
     bad = subprocess.run([*INFOFLOW, "data", "get", "nothing"], capture_output=True, text=True, cwd=tmp_path)

@@ -90,6 +90,13 @@ def test_lines_do_not_go_into_a_file_that_took_a_closed_streams_number(tmp_path)
     assert (tmp_path / "opened").read_text() == ""
 
 
+def test_what_closes_standard_output_takes_no_later_line(tmp_path) -> None:
+    script = "from infoflow.cli._streams import use_patient_streams; use_patient_streams(); "
+    script += "import sys; print('before'); sys.stdout.close(); print('after')"
+    answer = _shell(f"{shlex.quote(sys.executable)} -c {shlex.quote(script)}", tmp_path)
+    assert (answer.returncode, answer.stdout) == (0, b"before\nafter\n")
+
+
 def test_a_slow_reader_of_a_non_blocking_pipe_gets_everything() -> None:
     from infoflow.cli._streams import PatientFile
 

@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from infoflow.foundation import UserError, json_fault, lock_file, locked
+from infoflow.foundation import UserError, did_you_mean, json_fault, lock_file, locked
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,12 @@ from infoflow.foundation import UserError, json_fault, lock_file, locked
 def test_a_message_is_showable(given: str, shown: str) -> None:
     assert str(UserError(given)) == shown
     assert str(pickle.loads(pickle.dumps(UserError(given)))) == shown
+
+
+def test_the_nearest_known_name_is_asked_for() -> None:
+    assert did_you_mean("quik", ["quick", "laptop"]) == " Did you mean quick?"
+    assert did_you_mean("modle", ["model"], "plan.") == " Did you mean plan.model?"
+    assert did_you_mean("nothing near", ["quick"]) == did_you_mean("", []) == did_you_mean("x" * 10**6, ["x"]) == ""
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_a_folder_that_says_nothing_is_taken_for_a_plain_masked_lm(folder: Path,
     assert analysed(plain, tmp_path / "run")["value"].tolist() == measured(plain, None)["value"].tolist()
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"key": {"objective": 3}}', '{"key": []}'])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"key": {"objective": 3}}', '{"key": []}', "[" * 100_000])
 def test_what_damage_left_says_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / "training.json").write_text(text)
     assert trained_objective(tmp_path) is None

@@ -7,7 +7,7 @@ import torch
 from transformers import PreTrainedModel
 
 from infoflow.corpus import Vocabulary
-from infoflow.foundation import UserError, as_written, hash64, require_memory
+from infoflow.foundation import UserError, as_written, did_you_mean, hash64, require_memory
 
 from ._config import ModelConfig
 from ._family import AbstractFamily, Layout
@@ -64,7 +64,10 @@ def build(
 
 def _family(name: str, layout: Layout) -> AbstractFamily:
     if name not in FAMILIES:
-        raise UserError(f"No family of models is called {as_written(name)}. Choose one of: {', '.join(FAMILIES)}.")
+        meant = did_you_mean(name, FAMILIES)
+        raise UserError(
+            f"No family of models is called {as_written(name)}.{meant} Choose one of: {', '.join(FAMILIES)}."
+        )
     family = FAMILIES[name]
     if layout not in family.layouts:
         raise UserError(

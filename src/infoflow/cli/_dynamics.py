@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _GROUP = ["component", "stack", "layer", "kind"]
+_SHOWN = ("groups", "hurting", "reliability", "windows")
 
 
 def dynamics(
@@ -41,7 +42,7 @@ def dynamics(
 
         folder = RunFolder.existing(run)
         _require_recording(folder.path, list(folder.tables))
-        tables = {name: folder.tables[f"allocation_{name}"] for name in ("groups", "hurting", "reliability", "windows")}
+        tables = {name: folder.tables[f"allocation_{name}"] for name in _SHOWN}
         for objective in dict.fromkeys(tables["groups"]["objective"]):
             own = {name: _on_train(frame, str(objective)) for name, frame in tables.items()}
             _show_trust(str(objective), own["windows"], own["reliability"])
@@ -86,6 +87,11 @@ def _require_recording(path: Path, tables: list[str]) -> None:
         raise UserError(
             f"{path} holds no recording of its trainings.\n"
             f"Record one (models are trained once more): infoflow study PLAN --out {path} --set dynamics.on=true"
+        )
+    if missing := [name for name in _SHOWN if f"allocation_{name}" not in tables]:
+        raise UserError(
+            f"{path} lacks the table allocation_{missing[0]} of its recording. Copy the folder again, or run its study "
+            f"again, which makes the table anew: infoflow study PLAN --out {path}"
         )
 
 

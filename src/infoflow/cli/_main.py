@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Sequence
 from itertools import pairwise
 
-from cyclopts import CycloptsError
+from cyclopts import CycloptsError, UnusedCliTokensError
 
 from infoflow._allocator import keep_freed_memory
 from infoflow._signals import sigterm_interrupts
@@ -55,7 +55,7 @@ def run(arguments: Sequence[str]) -> int:
             check_arguments(arguments)
             code = app(list(arguments), exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
-        return _fail(f"{error}\n{_advice(arguments)}", arguments)
+        return _fail(f"{_told(error)}\n{_advice(arguments)}", arguments)
     except KeyboardInterrupt:
         command = shlex.join(["infoflow", *arguments])
         _say("interrupted", f"Interrupted. What is finished is kept; to continue, run again:\n  {command}", arguments)
@@ -90,6 +90,13 @@ def _say(event: str, message: str, arguments: Sequence[str]) -> None:
     if "--log=json" in arguments or ("--log", "json") in pairwise(arguments):
         message = json.dumps({"event": event, "text": message})
     print(message, file=sys.stderr, flush=True)
+
+
+def _told(error: CycloptsError) -> str:
+    if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
+        words = shlex.join(error.unused_tokens)
+        return f"No argument is left for {words}: leave it out, or write its option before it."
+    return str(error)
 
 
 def _advice(arguments: Sequence[str]) -> str:

@@ -1,10 +1,8 @@
 """What `analyze`, `compare` and `heads` have in common: their options and what they show."""
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
@@ -98,7 +96,9 @@ def run_name(command: str, *models: str, shard: tuple[int, int] | None = None) -
 
 def _short(model: str) -> str:
     """The last part of a path, with its parent where that says too little: masked-lm/seed-0, bert/checkpoint-500."""
-    parts = Path(os.path.abspath(model)).parts  # noqa: PTH100 (a link keeps its own name)
+    from infoflow.foundation import absolute
+
+    parts = absolute(model).parts
     says_little = re.fullmatch(r"model|(seed|step|checkpoint)-?\d+", parts[-1])
     name = "-".join(parts[-2:] if says_little else parts[-1:])
     return re.sub(r"[^\w.+-]", "_", name.removesuffix(".gguf"))

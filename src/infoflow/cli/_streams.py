@@ -44,6 +44,13 @@ class PatientFile(io.RawIOBase):
         return len(view)
 
 
+class _Open(io.TextIOWrapper):
+    """A stream that code of a user's own cannot take from the lines which come after it."""
+
+    def close(self) -> None:
+        self.flush()
+
+
 def use_patient_streams() -> PatientFile:
     """Put patient streams in the place of `sys.stdout` and `sys.stderr`; the file under standard output."""
     _open_closed()
@@ -65,9 +72,7 @@ def _open_closed() -> None:
 
 def _text(file: PatientFile, before: io.TextIOBase | None, line_buffering: bool) -> io.TextIOWrapper:
     encoding = getattr(before, "encoding", None) or "utf-8"
-    return io.TextIOWrapper(
-        io.BufferedWriter(file), encoding=encoding, errors="infoflow-plain", line_buffering=line_buffering
-    )
+    return _Open(io.BufferedWriter(file), encoding=encoding, errors="infoflow-plain", line_buffering=line_buffering)
 
 
 def _plainly(error: UnicodeError) -> tuple[str | bytes, int]:

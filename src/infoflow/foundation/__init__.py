@@ -31,6 +31,7 @@ from ._display import make_display as make_display
 from ._display import set_display as set_display
 from ._display import use_display as use_display
 from ._errors import UserError as UserError
+from ._errors import did_you_mean as did_you_mean
 from ._errors import missing_extra as missing_extra
 from ._errors import showable as showable
 from ._files import atomic_folder as atomic_folder
@@ -72,6 +73,7 @@ from ._over_seeds import seed_deviations as seed_deviations
 from ._over_seeds import sentence_df as sentence_df
 from ._over_seeds import shared_part as shared_part
 from ._over_seeds import t_quantile as t_quantile
+from ._paths import absolute as absolute
 from ._paths import command_without_folders as command_without_folders
 from ._paths import name_of as name_of
 from ._paths import without_folders as without_folders

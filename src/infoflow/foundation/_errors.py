@@ -1,9 +1,12 @@
 """The one error that a user can fix."""
 
+import difflib
 import re
 import unicodedata
+from collections.abc import Iterable
 
 _LONGEST_WORD = 300  # characters of a path or a value
+_LONGEST_NAME = 80  # characters that are compared with what is known
 _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 _JOINERS = "\u200c\u200d"  # part of the spelling of several scripts
 
@@ -22,6 +25,16 @@ class UserError(Exception):
 def missing_extra(feature: str, package: str, extra: str) -> UserError:
     """The error for an optional dependency that is not installed."""
     return UserError(f'{feature} needs {package}. Install it: pip install "infoflow[{extra}]"')
+
+
+def did_you_mean(name: object, known: Iterable[str], before: str = "") -> str:
+    """A question for a message: the known name nearest to what was given, after `before`; empty where none is near.
+
+    >>> did_you_mean("causal-ml", ["causal-lm", "masked-lm"])
+    ' Did you mean causal-lm?'
+    """
+    near = difflib.get_close_matches(str(name)[:_LONGEST_NAME], known, n=1)
+    return f" Did you mean {before}{near[0]}?" if near else ""
 
 
 def showable(message: str) -> str:

@@ -1,5 +1,6 @@
 """Paths as names: what is shared tells neither users nor projects, which stand in the folders' names."""
 
+import os
 import re
 import shlex
 from collections.abc import Mapping
@@ -33,6 +34,11 @@ def without_folders(value: Any, anonymous: bool = False) -> Any:
     if isinstance(value, list | tuple):
         return [without_folders(inner, anonymous) for inner in value]
     return value
+
+
+def absolute(path: str | Path) -> Path:
+    """The path from the root; a link keeps its own name."""
+    return Path(os.path.abspath(path))  # noqa: PTH100 (pathlib's `resolve` follows links)
 
 
 def command_without_folders(command: str) -> str:

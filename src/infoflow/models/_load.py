@@ -22,7 +22,7 @@ from transformers import (
 from transformers.models.auto import modeling_auto as registry
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, cached_file, logging
 
-from infoflow.foundation import UserError, as_written, current_display, missing_extra, patient_hub
+from infoflow.foundation import UserError, absolute, as_written, current_display, missing_extra, patient_hub
 
 from ._anatomy import Anatomy
 from ._bands import read_bands_densely
@@ -158,7 +158,7 @@ def _short_name(home: Path | str) -> str:
     """A hub name whole; of a path the last part, with its parent where that says nothing; a link keeps its own name."""
     if isinstance(home, str):
         return home
-    path = Path(os.path.abspath(home))  # noqa: PTH100 (pathlib's `resolve` follows links)
+    path = absolute(home)
     return f"{path.parent.name}/model" if path.name == "model" else path.name.removesuffix(".gguf")
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any, get_type_hints
 
-from infoflow.foundation import UserError, read_setting
+from infoflow.foundation import UserError, did_you_mean, read_setting
 
 from ._bart import Bart
 from ._bilm import BiLM
@@ -81,7 +81,8 @@ def make_objective(name: str, **options: Any) -> AbstractObjective:
     """
     known_names = OBJECTIVES | RETRIEVAL_OBJECTIVES
     if name not in known_names:
-        raise UserError(f"No objective is called {name}. Choose one of: {', '.join(OBJECTIVES)}.")
+        meant = did_you_mean(name, known_names)
+        raise UserError(f"No objective is called {name}.{meant} Choose one of: {', '.join(OBJECTIVES)}.")
     cls = known_names[name]
     if TOKEN_DROPOUT in options and name in OBJECTIVES and takes_token_dropout(name):
         cls = cls if TOKEN_DROPOUT in _options(cls) else with_token_dropout(cls)

@@ -8,7 +8,7 @@ import numpy as np
 from datasets import Dataset
 
 from infoflow.corpus import WHOLE_COLUMNS, Corpus, split_numbers
-from infoflow.foundation import UserError, as_written, current_display, hash64
+from infoflow.foundation import UserError, as_written, current_display, did_you_mean, hash64
 
 from ._changed_sentences import CHANGED_TASKS
 from ._examples import Examples, Part, ProbeTask
@@ -123,10 +123,10 @@ def _kind(name: str, corpus: Corpus) -> Kind:
     if kind is None and name.endswith(SPANS_SUFFIX) and tagged in corpus.columns - _NO_TAGS:
         kind = iob_kind(tagged)
     if kind is None:
-        listed = ", ".join(each.name for each in tasks(corpus))
+        listed = [each.name for each in tasks(corpus)]
         raise UserError(
-            f"No task {as_written(name)}: neither one of the list nor a tag column of {corpus.name}.\n"
-            f"Tasks that this corpus can be asked: {listed}."
+            f"No task {as_written(name)}: neither one of the list nor a tag column of {corpus.name}."
+            f"{did_you_mean(name, listed)}\nTasks that this corpus can be asked: {', '.join(listed)}."
         )
     if missing := kind.missing(corpus.columns):
         raise _lacking(name, missing, corpus)

@@ -11,13 +11,13 @@ from typing import Any
 from infoflow.corpus import Corpus, load_corpus, parse_corpus
 from infoflow.engine import InTurn
 from infoflow.flow import AbstractMeasure, PassOptions, first_then_others, is_first, wait_for_all
-from infoflow.foundation import UserError, atomic_folder, digest, provenance, without_folders
+from infoflow.foundation import UserError, absolute, atomic_folder, digest, provenance, without_folders
 from infoflow.report import anonymize, check_replaceable, write_report
 from infoflow.results import RunFolder
 
 from ._clock import WallClock, reset_clock, wall_clock
 from ._data import at_most, distinct
-from ._given import AnalyzeOptions, absolute, changed, exists, given_models
+from ._given import AnalyzeOptions, changed, exists, given_models
 from ._graph import Graph
 from ._measures import named_measures, standard_measures
 from ._probing import probed_corpus, probing_measures
@@ -176,7 +176,7 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Run:
 
 def _absolute(sources: Sequence[Path | str], options: AnalyzeOptions) -> tuple[list[str], AnalyzeOptions]:
     """Local paths made absolute, so that the stored plan means the same from any folder."""
-    local = [absolute(source) if exists(source) else str(source) for source in sources]
+    local = [str(absolute(source)) if exists(source) else str(source) for source in sources]
     files = {name: value for name in _FILES if (value := getattr(options, name)) and exists(value)}
     return local, dataclasses.replace(options, **{name: str(Path(value).resolve()) for name, value in files.items()})
 

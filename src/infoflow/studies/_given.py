@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import difflib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +17,10 @@ from infoflow.foundation import (
     Name,
     Seed,
     UserError,
+    absolute,
     as_written,
     check_settings,
+    did_you_mean,
     hash64,
 )
 from infoflow.models import Model, kept_heads, load_model
@@ -72,9 +73,9 @@ def changed(options: AnalyzeOptions, changes: Mapping[str, Any]) -> AnalyzeOptio
     names = [field.name for field in dataclasses.fields(options)]
     for name, value in changes.items():
         if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            meant = f" Did you mean {near[0]}?" if near else ""
-            raise UserError(f"There is no option {name[:80]}.{meant} Known are: {', '.join(names)}.")
+            raise UserError(
+                f"There is no option {name[:80]}.{did_you_mean(name, names)} Known are: {', '.join(names)}."
+            )
         if name in _TEXTS and not isinstance(value, str | Path):
             raise UserError(f"{name} must be a name or a path: a run says what it read. Got {as_written(value)}.")
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in changes.items()}
@@ -129,11 +130,6 @@ def distinct_names(sources: Sequence[str]) -> list[str]:
         if len(set(names)) == len(names):
             return names
     raise UserError(f"Each model must be given once. Got {', '.join(map(str, sources))}.")
-
-
-def absolute(path: str | Path) -> str:
-    """The path from the root; a link keeps its own name."""
-    return os.path.abspath(path)  # noqa: PTH100 (pathlib's `resolve` follows links)
 
 
 def exists(path: str | Path) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from infoflow.flow import AbstractMeasure, PairMeasure
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, did_you_mean
 from infoflow.heads import (
     Ablation,
     Confidence,
@@ -104,7 +104,8 @@ def standard_measures(plan: AnalysisPlan) -> list[AbstractMeasure]:
     measures, pairs = _all_standard(plan), _all_pairs(plan)
     known = [*dict.fromkeys(measure.name for measure in [*measures, *pairs]), SCORES_ONLY]
     if unknown := [name for name in plan.tables if name not in known]:
-        raise UserError(f"analysis.tables knows no {unknown[0]}. Choose among: {', '.join(known)}.")
+        meant = did_you_mean(unknown[0], known)
+        raise UserError(f"analysis.tables knows no {unknown[0]}.{meant} Choose among: {', '.join(known)}.")
     return [measure for measure in measures if not plan.tables or measure.name in plan.tables]
 
 
@@ -160,7 +161,8 @@ def named_measures(
     every = [*standard_measures(plan), *_over_training(plan)]
     known = [*dict.fromkeys(measure.name for measure in every), *others]
     if unknown := [name for name in names if name not in known]:
-        raise UserError(f"{setting} knows no measure {unknown[0]}. Choose among: {', '.join(known)}.")
+        meant = did_you_mean(unknown[0], known)
+        raise UserError(f"{setting} knows no measure {unknown[0]}.{meant} Choose among: {', '.join(known)}.")
     return [measure for measure in every if measure.name in names]
 
 

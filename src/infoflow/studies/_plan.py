@@ -1,7 +1,6 @@
 """What a study does: a plan of plain values, from a TOML file or from Python."""
 
 import dataclasses
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from infoflow.architectures import FAMILIES
-from infoflow.foundation import Limits, Seed, UserError, as_written, check_settings
+from infoflow.foundation import Limits, Seed, UserError, as_written, check_settings, did_you_mean
 from infoflow.objectives import AbstractObjective, Reads, make_objective, takes_token_dropout
 from infoflow.results import Recipe, Spec
 from infoflow.training import Match, ModelConfig, TrainConfig
@@ -143,9 +142,10 @@ class StudyPlan:
         elif Path(source).is_file():
             text = read_plan(Path(source))
         else:
-            near = difflib.get_close_matches(str(source)[:80], PRESETS, n=1)
-            meant = f" Did you mean {near[0]}?" if near else ""
-            raise UserError(f"No study plan {source}: neither a TOML file nor a preset ({', '.join(PRESETS)}).{meant}")
+            raise UserError(
+                f"No study plan {source}: neither a TOML file nor a preset ({', '.join(PRESETS)})."
+                f"{did_you_mean(source, PRESETS)}"
+            )
         return cls.from_json(parse_toml(text, str(source)))
 
     @classmethod

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from infoflow.architectures import FAMILIES
-from infoflow.foundation import UserError, as_written
+from infoflow.foundation import UserError, as_written, did_you_mean
 from infoflow.objectives import AbstractObjective
 from infoflow.over_training import DEFAULT_SCHEDULE, checkpoint_steps
 
@@ -69,7 +69,9 @@ def check_plan(plan: Plan) -> None:
 def one_of(name: str, values: tuple[str, ...], known: tuple[str, ...]) -> None:
     """Raise a UserError where the setting `name` holds a word that is not known."""
     if unknown := [value for value in values if value not in known]:
-        raise UserError(f"{name} must be among {', '.join(known)}. Got {as_written(unknown[0])}.")
+        raise UserError(
+            f"{name} must be among {', '.join(known)}. Got {as_written(unknown[0])}.{did_you_mean(unknown[0], known)}"
+        )
 
 
 def _check_variants(variants: Mapping[str, Mapping[str, Any]]) -> None:

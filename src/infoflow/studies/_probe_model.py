@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, did_you_mean
 from infoflow.probing import MINIMAL_PAIRS_TASK, tasks
 
 from ._analyze import analyze
@@ -52,7 +52,10 @@ def _asked(options: AnalyzeOptions, named: tuple[str, ...], probes: tuple[str, .
     if not tables:
         raise UserError(f"No task was named.\n{_catalogue()}\nWrite for example --task upos --corpus treebank.conllu.")
     if unknown := [name for name in options.only if name not in tables]:
-        raise UserError(f"--only knows no table {unknown[0]} of these probes. Choose among: {', '.join(tables)}.")
+        meant = did_you_mean(unknown[0], tables)
+        raise UserError(
+            f"--only knows no table {unknown[0]} of these probes.{meant} Choose among: {', '.join(tables)}."
+        )
     return replace(options, probing=plan, only=options.only or tables)
 
 

@@ -1,12 +1,11 @@
 """Settings as people write them: the text of a file, its tables, the dataclass that they fill."""
 
 import dataclasses
-import difflib
 import tomllib
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from infoflow.foundation import UserError, as_written, default_settings, read_setting
+from infoflow.foundation import UserError, as_written, default_settings, did_you_mean, read_setting
 
 _LARGEST_PLAN = 1_000_000
 _MOST_TABLES = 1000  # of one name
@@ -56,8 +55,7 @@ def build_settings(cls: type, values: Any, path: str = "") -> Any:
     arguments = {}
     for name, value in values.items():
         if name not in hints:
-            near = difflib.get_close_matches(str(name)[:80], hints, n=1)
-            meant = f" Did you mean {path}{near[0]}?" if near else ""
+            meant = did_you_mean(name, hints, path)
             raise UserError(f"The plan has no setting {path}{str(name)[:80]}.{meant} Known there: {', '.join(hints)}.")
         hint = hints[name]
         if dataclasses.is_dataclass(hint):

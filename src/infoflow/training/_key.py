@@ -104,7 +104,7 @@ def trained_objective(folder: Path | str) -> AbstractObjective | None:
         if "task" in options:  # all objectives of fine-tuning say which, and no others
             return None
         return make_objective(key["objective"], **options)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     except UserError as error:  # of another version of infoflow
         current_display().warn(f"{folder} was trained for something that this infoflow does not know. {error}")
