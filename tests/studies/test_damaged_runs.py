@@ -123,7 +123,7 @@ def _measuring(plan: StudyPlan, run: Path) -> MeasureModel:
     return stage
 
 
-@pytest.mark.parametrize("damage", ["cut", "empty", "removed", "contents"])
+@pytest.mark.parametrize("damage", ["cut", "empty", "removed", "contents", "other numbers"])
 def test_damaged_parts_are_made_again(trained, tiny_plan, damage) -> None:
     first = _measuring(tiny_plan, trained)
     assert not first.is_done()
@@ -135,6 +135,8 @@ def test_damaged_parts_are_made_again(trained, tiny_plan, damage) -> None:
         path.unlink()
     elif damage == "contents":
         (path.parent / "tables.json").write_text("[")
+    elif damage == "other numbers":
+        pd.read_parquet(path).assign(value=0.5).to_parquet(path)
     else:
         path.write_bytes(path.read_bytes()[:300] if damage == "cut" else b"")
     again = _measuring(tiny_plan, trained)
@@ -144,12 +146,15 @@ def test_damaged_parts_are_made_again(trained, tiny_plan, damage) -> None:
     assert _measuring(tiny_plan, trained).is_done()
 
 
-@pytest.mark.parametrize("content", ["", "{", "[1]"])
+@pytest.mark.parametrize("content", ["", "{", "[1]", "{}", "[" * 100_000, None])
 def test_damaged_facts_are_found_again(trained, tiny_plan, content) -> None:
     (training, *_) = Run.open(trained).stages.of(Train)
     expected = training.facts()
     (facts,) = (trained / "work" / "trained").glob("*/facts.json")
-    facts.write_text(content)
+    if content is None:
+        facts.unlink()
+    else:
+        facts.write_text(content)
     train_model("masked-lm", tiny_plan, out=trained)
     found = training.facts()
     times = {"seconds", "cpu_seconds"}

@@ -9,7 +9,7 @@ import pandas as pd
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from infoflow.foundation import UserError, atomic_folder
+from infoflow.foundation import UserError, sealed_folder
 from infoflow.results import read_table, write_table
 
 from ._cells import ATTENTION, Cell
@@ -48,7 +48,7 @@ class Recording:
 
     def write(self, folder: Path) -> None:
         """Write the folder whole or not at all, in place of an earlier one."""
-        with atomic_folder(folder) as temporary:
+        with sealed_folder(folder) as temporary:
             for schema in TABLES:
                 write_table(temporary / f"{schema.name}.parquet", self.tables[schema.name], schema)
             save_file(self.parameters, temporary / "parameters.safetensors")

@@ -86,9 +86,11 @@ from ._python_file import told_error as told_error
 from ._random import hash64 as hash64
 from ._random import hash64_array as hash64_array
 from ._random import stream as stream
+from ._sealed import SEAL as SEAL
 from ._sealed import disagreement as disagreement
 from ._sealed import kept as kept
 from ._sealed import seal as seal
+from ._sealed import sealed_folder as sealed_folder
 from ._sealed import sweep_stale as sweep_stale
 from ._showing import shown_by as shown_by
 from ._stopping import StopRequest as StopRequest

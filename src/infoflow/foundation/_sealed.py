@@ -4,8 +4,8 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,18 @@ def kept(folder: Path, make: Callable[[Path], object], what: str) -> Path:
             if disagreement(folder) is not None:
                 remove(folder)
     return folder
+
+
+@contextmanager
+def sealed_folder(path: Path) -> Iterator[Path]:
+    """`atomic_folder`, sealed: `disagreement` tells what became of it.
+
+    Raises:
+        UserError: Nothing can be made beside `path`.
+    """
+    with atomic_folder(path) as folder:
+        yield folder
+        seal(folder)
 
 
 def seal(folder: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from infoflow.flow import Failure, agree, is_first, wait_for_all
-from infoflow.foundation import UserError, atomic_folder, atomic_write, current_display
+from infoflow.foundation import SEAL, UserError, atomic_write, current_display, disagreement, sealed_folder
 from infoflow.results import TableSchema, read_table, write_table
 
 Schemas = dict[str, TableSchema]
@@ -62,7 +62,7 @@ class Workbench:
         if not agree(self.done(stage, key)):
             part = compute()
             if is_first():
-                with atomic_folder(path) as folder:
+                with sealed_folder(path) as folder:
                     (folder / _CONTENTS).write_text(json.dumps(sorted(part)), encoding="utf-8")
                     for name, frame in part.items():
                         write_table(folder / f"{name}.parquet", frame, schemas[name])
@@ -123,7 +123,7 @@ class Workbench:
         if not agree(self.done(stage, key) and (path / _FACTS).exists()):
             facts = compute()
             if is_first():
-                with atomic_folder(path) as folder:
+                with sealed_folder(path) as folder:
                     (folder / _FACTS).write_text(json.dumps(facts))
             wait_for_all()
         return self.read_facts(stage, key)
@@ -139,7 +139,9 @@ class Workbench:
 
 
 def _damage(path: Path) -> str:
-    """Why a part cannot be used; "" where it can."""
+    """Why a part cannot be used; "" where it can. Parts of earlier versions are not sealed."""
+    if (path / SEAL).exists():
+        return disagreement(path) or ""
     contents = path / _CONTENTS
     names = _json(contents) if contents.exists() else []
     if not isinstance(names, list):
@@ -160,7 +162,7 @@ def _json(path: Path) -> Any:
     """What the file holds; None where nothing can be read there."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 

@@ -13,7 +13,7 @@ import torch
 
 from infoflow.corpus import Corpus
 from infoflow.flow import agree, is_first, wait_for_all
-from infoflow.foundation import SilentDisplay, UserError, atomic_folder, digest, use_display
+from infoflow.foundation import SilentDisplay, UserError, digest, sealed_folder, use_display
 from infoflow.models import Model, SequenceLosses, concatenate_losses, sequence_losses
 from infoflow.over_training import SuiteCheckpoint, Weight, weigh
 
@@ -64,7 +64,7 @@ class WeighCheckpoint(AbstractStage):
             return
         facts, sketch = self._facts(folder)
         if is_first():
-            with atomic_folder(self.bench.path(WEIGHED, self.key)) as target:
+            with sealed_folder(self.bench.path(WEIGHED, self.key)) as target:
                 np.save(target / _SKETCH, sketch)
                 (target / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
         wait_for_all()
