@@ -88,7 +88,7 @@ def model_cases(world: World) -> Iterator[Case]:
         "torch_dtype",
         "rope_scaling",
     ):
-        for value in ("none", ["None"], {"AutoModel": "x.Y"}, [3], "../x", {"quant_method": "none"}):
+        for value in ("none", ["nothing"], {"AutoModel": "x.Y"}, [3], "../x", {"quant_method": "none"}):
             yield _case(world, f"config.json {key} {json.dumps(value)}", _entry("config.json", key, value))
     yield _case(world, "no files", lambda folder: [path.unlink() for path in folder.glob("*.*")])
     yield _case(world, "only config", lambda folder: (folder / "model.safetensors").unlink())

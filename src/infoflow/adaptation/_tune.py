@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from transformers import PreTrainedModel
 
-from infoflow.foundation import UserError, atomic_folder, current_display, locked, name_of, sweep_partial
+from infoflow.foundation import UserError, as_written, atomic_folder, current_display, locked, name_of, sweep_partial
 from infoflow.models import Model, load_model
 from infoflow.training import LengthBucketSampler, TrainConfig, TrainingHook, TrainResult, save_model, train
 
@@ -142,7 +142,9 @@ class _Tuning:
         wanted = json.loads(json.dumps(self.key))
         known = saved["key"]
         if changed := [name for name in {**known, **wanted} if known.get(name) != wanted.get(name)]:
-            listed = "; ".join(f"{name} was {known.get(name)}, is {wanted.get(name)}" for name in changed[:4])
+            listed = "; ".join(
+                f"{name} was {as_written(known.get(name))}, is {as_written(wanted.get(name))}" for name in changed[:4]
+            )
             raise UserError(
                 f"{self.home} holds models tuned with other settings: {listed}.\n"
                 "Give another output folder, or the old settings to continue."

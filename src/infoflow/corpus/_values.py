@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infoflow.foundation import UserError, as_written
+from infoflow.foundation import UserError, as_written, is_unicode
 
 from ._columns import Row
 from ._lines import LONGEST_LINE
@@ -33,7 +33,7 @@ def plain_text(value: Any, where: str, number: int, column: str = "") -> str:
         wrong = f"has {len(value):,} characters. A sentence may have {LONGEST_LINE:,} at most.\nSplit it up."
     elif "\x00" in value:
         wrong = "holds a zero byte, which is no text.\nRemove it."
-    elif not _is_unicode(value):
+    elif not is_unicode(value):
         wrong = "holds half of a surrogate pair, which is no Unicode text.\nWrite the whole character, or remove it."
     else:
         return value
@@ -123,11 +123,3 @@ def look_up(record: Mapping[str, Any], column: str) -> Any:
 def is_missing(value: Any) -> bool:
     """Whether there is no value: None, NaN, or what pandas has for it."""
     return value is None or (not isinstance(value, str) and bool(pd.api.types.is_scalar(value) and pd.isna(value)))
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -99,3 +99,4 @@ from ._stopping import stop_request as stop_request
 from ._threads import available_cores as available_cores
 from ._threads import set_threads as set_threads
 from ._threads import thread_budget as thread_budget
+from ._unicode import is_unicode as is_unicode

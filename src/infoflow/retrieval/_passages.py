@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from datasets import Dataset
 
-from infoflow.foundation import UserError, atomic_folder, file_digest, hash64, json_fault
+from infoflow.foundation import UserError, as_written, atomic_folder, file_digest, hash64, is_unicode, json_fault
 
 _SCHEMA = pa.schema(
     [
@@ -176,6 +176,11 @@ class _Batches:
             text = fields.get("text")
             if not isinstance(text, str):
                 raise UserError(f"Passage {number} must have a text. Got {type(text).__name__}.")
+            if any(not is_unicode(str(fields.get(name) or "")) for name in ("text", "title", "entity")):
+                raise UserError(
+                    f"Passage {number} holds half of a surrogate pair, which is no Unicode text.\n"
+                    "Write the whole character, or remove it."
+                )
             if not text.strip():
                 self._empty += 1
                 continue
@@ -204,7 +209,8 @@ def _read_about(folder: Path) -> dict[str, Any]:
         about = json.loads(path.read_text(encoding="utf-8"))
         if about["version"] != _VERSION:
             raise UserError(
-                f"{folder} was written by another version of infoflow ({about['version']}).\nBuild the store again."
+                f"{folder} was written by another version of infoflow ({as_written(about['version'])}).\n"
+                "Build the store again."
             )
         kinds = {"digest": str, "sha256": str, "empty": int, "repeated": int}
         if all(isinstance(about[name], kind) for name, kind in kinds.items()):
