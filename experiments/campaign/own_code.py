@@ -106,10 +106,12 @@ try:
 except infoflow.UserError as error:
     print(error, file=sys.stderr)
     sys.exit(2)
+except ValueError as error:
+    sys.exit(3 if str(error) == "broken" else 1)
 """
 _MEASURES = {
     "fine": ("pass", (0,)),
-    "raises": ("raise ValueError('broken')", (0, 2)),
+    "raises": ("raise ValueError('broken')", (3,)),  # in Python it reaches its author
     "exits": ("sys.exit(5)", (5,)),
     "prints": ("print('a batch')", (0,)),
     "text": ("return 'x'", (2,)),

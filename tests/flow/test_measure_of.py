@@ -86,9 +86,20 @@ def test_what_is_no_measure_is_refused(arguments, message):
         infoflow.measure_of(**arguments)
 
 
-def test_another_shape_is_refused(matched_models, parallel_corpus):
+@pytest.mark.parametrize(
+    ("function", "got"),
+    [
+        (lambda states: states, r"Got numbers of \d+ × \d+ × 32\."),
+        (lambda states: states.norm(dim=-1)[:, 1:], r"Got numbers of \d+ × \d+\."),
+        (lambda states: states.norm(), r"Got numbers of no axis\."),
+        (lambda states: states.norm(dim=-1) * 1j, r"Got complex numbers of \d+ × \d+\."),
+        (lambda states: None, r"Got nothing\."),
+        (lambda states: 1.0, r"Got a float\."),
+    ],
+)
+def test_what_is_no_number_for_each_token_is_refused(matched_models, parallel_corpus, function, got):
     import infoflow
 
-    mean = infoflow.measure_of(lambda states: states.mean(), name="mean")
-    with pytest.raises(infoflow.UserError, match="one number for each token"):
-        infoflow.measure(matched_models["causal-lm"], parallel_corpus, [mean])
+    measure = infoflow.measure_of(function, name="mine")
+    with pytest.raises(infoflow.UserError, match=r"real tensor of \d+ × \d+ numbers, one for each token, .* " + got):
+        infoflow.measure(matched_models["causal-lm"], parallel_corpus, [measure])

@@ -1,6 +1,6 @@
 """A streaming measure of a function: sums, bootstrap blocks and merging are done here."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args
 
 import numpy as np
@@ -95,11 +95,11 @@ class _FunctionMeasure(Measure):
         values = self._function(layer)
         heads = {"hidden": (), "attention": layer.shape[1:2], "heads": layer.shape[2:3]}[self._of]
         wanted = (valid.shape[0], *heads, valid.shape[1]) if self._of == "attention" else (*valid.shape, *heads)
-        if not isinstance(values, Tensor) or values.shape != wanted:
-            got = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+        if not isinstance(values, Tensor) or values.shape != wanted or values.is_complex():
             raise UserError(
-                f"The function of {self.name} must return a tensor {tuple(wanted)} of a layer {tuple(layer.shape)}. "
-                f"Got {got}. It gives one number for each token{' of each head' if heads else ''}."
+                f"The function of {self.name} must return a real tensor of {_axes(wanted)} numbers, "
+                f"one for each token{' of each head' if heads else ''}, of a layer of {_axes(layer.shape)}. "
+                f"Got {_told(values)}."
             )
         by_token = values.movedim(1, 2) if self._of == "attention" else values.reshape(*valid.shape, -1)
         # No product: at padding a function may give infinities, and infinity times zero is no zero.
@@ -125,3 +125,13 @@ class _FunctionMeasure(Measure):
                 number = ratio_estimate(sums[layer, head], sums[-1, head], float("nan"))
                 rows.append({**place, **number})
         return self.table.conform(pd.DataFrame(rows)[self.table.column_names])
+
+
+def _axes(shape: Sequence[int]) -> str:
+    return " × ".join(map(str, shape))
+
+
+def _told(value: object) -> str:
+    if isinstance(value, Tensor):
+        return f"{'complex ' if value.is_complex() else ''}numbers of {_axes(value.shape) or 'no axis'}"
+    return "nothing" if value is None else f"a {type(value).__name__}"
