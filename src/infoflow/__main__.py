@@ -1,5 +1,17 @@
-"""`python -m infoflow`, which `torchrun -m` needs."""
+"""The command `infoflow`, and `python -m infoflow`, which `torchrun -m` needs."""
 
-from infoflow.cli import main
+import sys
 
-main()
+
+def main() -> None:
+    """Run the command line; Ctrl-C before it has been imported ends it without a traceback too."""
+    try:
+        from infoflow.cli import main as command_line
+    except KeyboardInterrupt:
+        print("Interrupted before anything had begun.", file=sys.stderr)
+        sys.exit(130)
+    command_line()
+
+
+if __name__ == "__main__":
+    main()

@@ -75,6 +75,39 @@ def test_exit_codes_of_the_program(tmp_path):
     assert (closed.returncode, closed.stderr) == (0, "")
 
 
+_IMPATIENT = """
+import sys
+
+class Impatient:
+    def find_spec(self, name, *_):
+        if name == "infoflow.cli":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Impatient())
+from infoflow.__main__ import main
+main()
+"""
+
+
+def test_interrupted_while_it_is_imported_it_says_so():
+    ended = subprocess.run([sys.executable, "-c", _IMPATIENT], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (130, "Interrupted before anything had begun.\n")
+
+
+@pytest.mark.parametrize("error", [ImportError("x.so: failed to map segment from shared object"), SystemError("NULL")])
+def test_a_library_without_room_to_load_is_a_matter_of_memory(monkeypatch, error):
+    monkeypatch.setattr("resource.getrlimit", lambda _: (10**9, -1))
+    from infoflow.cli._failures import explain
+
+    assert explain(error) == (
+        "The machine's memory is full.\n"
+        "Close other programs, or lower analysis.tokens_per_batch or training.micro_tokens with --set; in a study also "
+        "--processes.\nThis process may hold 1.0 GB of addresses (ulimit -v)."
+    )
+    monkeypatch.setattr("resource.getrlimit", lambda _: (-1, -1))
+    assert explain(error) is None
+
+
 def _start(plan: Path, out: Path, *options: str) -> subprocess.Popen:
     command = [*INFOFLOW, "study", str(plan), f"--out={out}", "--log=plain", *options]
     environment = marked_environment(out.parent)

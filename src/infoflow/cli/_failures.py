@@ -37,6 +37,7 @@ _ERRNO = {
     errno.EMFILE: ("Too many files are open (ulimit -n)", _LIMIT),
     errno.ENFILE: ("Too many files are open on this machine", _LIMIT),
 }
+_ROOMY = 16e9  # bytes of addresses in which every library finds room
 _FULL_MEMORY = f"The machine's memory is full.\n{_MEMORY}"
 # safetensors, Arrow, torch and Python's threads raise types of their own that carry only the text.
 _TEXTS = {
@@ -72,6 +73,17 @@ def require_all(runs: "Sequence[Run]") -> None:
         )
 
 
+def _address_space() -> int:
+    """Bytes that this process may map; −1: all there are."""
+    import resource
+
+    return resource.getrlimit(resource.RLIMIT_AS)[0]
+
+
+def _memory_is_limited() -> bool:
+    return os.name == "posix" and 0 <= _address_space() < _ROOMY
+
+
 def explain(error: BaseException) -> str | None:
     """The message for a user who can do something about `error`; None for our own mistakes, which need a traceback."""
     from infoflow.foundation import UserError
@@ -80,6 +92,8 @@ def explain(error: BaseException) -> str | None:
         return str(error)
     if isinstance(error, MemoryError):
         return _FULL_MEMORY
+    if isinstance(error, ImportError | SystemError) and _memory_is_limited():  # a library that found no room to load
+        return f"{_FULL_MEMORY}\nThis process may hold {_address_space() / 1e9:.1f} GB of addresses (ulimit -v)."
     if isinstance(error, OSError) and error.errno in _ERRNO:
         what, advice = _ERRNO[error.errno]
         where = f": {os.fsdecode(error.filename)}" if isinstance(error.filename, str | bytes | os.PathLike) else ""
