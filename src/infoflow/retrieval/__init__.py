@@ -24,6 +24,7 @@ from ._decoding import sequence_log_likelihoods as sequence_log_likelihoods
 from ._dense_index import DenseIndex as DenseIndex
 from ._evidence_entry import EvidenceEntry as EvidenceEntry
 from ._evidence_entry import evidence_entry as evidence_entry
+from ._fixed_choice import fixed_choice as fixed_choice
 from ._found import Found as Found
 from ._hypotheses import rescore_hypotheses as rescore_hypotheses
 from ._in_batch import in_batch_loss as in_batch_loss
@@ -47,6 +48,7 @@ from ._ranking import recall_at as recall_at
 from ._ranking import reciprocal_rank as reciprocal_rank
 from ._reader import Choice as Choice
 from ._reader import RetrievalModel as RetrievalModel
+from ._retrieval_anatomy import retrieval_anatomy as retrieval_anatomy
 from ._retriever import Retriever as Retriever
 from ._retriever import RetrieverConfig as RetrieverConfig
 from ._retriever import Tower as Tower

@@ -70,6 +70,7 @@ from .stages import MeasureModel as MeasureModel
 from .stages import MeasureSuiteCheckpoint as MeasureSuiteCheckpoint
 from .stages import Prune as Prune
 from .stages import Record as Record
+from .stages import RecordArm as RecordArm
 from .stages import Retrain as Retrain
 from .stages import SettleArm as SettleArm
 from .stages import Specialise as Specialise

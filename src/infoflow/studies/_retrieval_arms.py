@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +35,7 @@ READ = "read"  # where the workbench keeps facts of finished trainings
 READING, WARMING = "reading", "warming"
 LEARNING = f"{RETRIEVAL_LEARNING.name}.parquet"
 RETRIEVER = "retriever"  # in the folder of a reader, where the arm has one
+Recorders = Callable[[RetrievalModel], Sequence[TrainingHook]]
 _VERSION = 1  # raise when the same plan trains other models
 _FREE = ("device", "log_every", "evaluate_every", "save_every", "keep_last")
 
@@ -230,18 +232,36 @@ class ArmModel:
         if self.variant in ("exchange-both", "exchange-retriever"):
             model.retriever.load_state_dict(trained.retriever.state_dict())
 
-    def train(self) -> tuple[RetrievalModel, TrainResult]:
-        """Train it, or as much of it as is missing; what each update was made of is kept beside the weights."""
-        model = self.first()
-        index = IndexRefresh(model)
-        hooks = [index, _KeepLearning(index, self.folder / LEARNING)]
-        result = train(self.objective, self.config, self.world.queries, model, self.folder, hooks=hooks)
+    def train(self, recorders: Recorders = lambda _: ()) -> tuple[RetrievalModel, TrainResult]:
+        """Train it, or as much of it as is missing; what each update was made of is kept beside the weights.
+
+        Args:
+            recorders: The model before its first update to further hooks.
+        """
+        model, result = self._train_into(self.folder, recorders, self.folder / LEARNING)
         if is_first():
             if model.retriever is not None:
                 self._save_retriever(model.retriever)
             shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
         wait_for_all()
         return model, result
+
+    def train_again(self, folder: Path, recorders: Recorders) -> None:
+        """Train it to the same weights once more, for what the hooks record; nothing else is left of it."""
+        self._train_into(folder, recorders, None)
+        if is_first():
+            shutil.rmtree(folder)
+        wait_for_all()
+
+    def _train_into(
+        self, folder: Path, recorders: Recorders, learning: Path | None
+    ) -> tuple[RetrievalModel, TrainResult]:
+        model = self.first()
+        index = IndexRefresh(model)
+        hooks: list[TrainingHook] = [index, *recorders(model)]
+        if learning is not None:
+            hooks.insert(1, _KeepLearning(index, learning))
+        return model, train(self.objective, self.config, self.world.queries, model, folder, hooks=hooks)
 
     def _save_retriever(self, retriever: Retriever) -> None:
         with atomic_folder(self.weights / RETRIEVER) as folder:

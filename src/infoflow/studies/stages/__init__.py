@@ -25,6 +25,7 @@ from ._probe_checkpoint import ProbeCheckpoint as ProbeCheckpoint
 from ._prune import Prune as Prune
 from ._record import CompareRecordings as CompareRecordings
 from ._record import Record as Record
+from ._record_arm import RecordArm as RecordArm
 from ._retrain import Retrain as Retrain
 from ._specialise import Specialise as Specialise
 from ._stage import AbstractStage as AbstractStage
@@ -62,6 +63,7 @@ STAGES: tuple[type[AbstractStage], ...] = (
     WarmRetriever,
     TrainArm,
     SettleArm,
+    RecordArm,
     MeasureArm,
 )
 """Those of a study, each behind what it needs; before the last one, which checks the findings on all their tables."""
