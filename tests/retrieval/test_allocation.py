@@ -230,7 +230,7 @@ def test_allocations_are_those_of_trapezoids_written_out(name, tmp_path):
             if slopes:
                 sums[part_of(key)] += float(((after[key] - before[key]) * sum(slopes)).sum()) / 2
         for where, value in sums.items():
-            if (window, where) in found.index:
+            if bool((window, where) in found.index):
                 assert found[window, where] == pytest.approx(value, rel=2e-3, abs=5e-8), (window, where)
             else:
                 assert value == 0

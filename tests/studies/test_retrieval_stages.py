@@ -10,7 +10,9 @@ import pytest
 import torch
 from undrawn import undrawn
 
+from infoflow.dynamics import LossChangeRecorder
 from infoflow.evidence import EVIDENCE_TABLES
+from infoflow.findings import FINDINGS, evaluate
 from infoflow.foundation import UserError
 from infoflow.models import load_model
 from infoflow.objectives import SOURCES, Example
@@ -18,6 +20,7 @@ from infoflow.results import KEYS, RunFolder
 from infoflow.retrieval import NULL, RetrievalModel, Retriever
 from infoflow.studies import (
     MeasureArm,
+    RecordArm,
     RetrievalPlan,
     Run,
     SettleArm,
@@ -154,7 +157,7 @@ def test_settings_that_change_no_weights_change_no_key(tmp_path, plan) -> None:
 def test_plans_without_readers_plan_none(tmp_path) -> None:
     off = StudyPlan.from_json({**PLAN, "retrieval": {**SETTINGS, "on": False}})
     stages = graph(off, tmp_path)
-    assert not [stage for stage in stages if stage.kind in ("warm", "read", "settle", "examine")]
+    assert not [stage for stage in stages if stage.kind in ("warm", "read", "settle", "examine", "record-arm")]
 
 
 # -- training ----------------------------------------------------------------------------------------------------------
@@ -256,6 +259,111 @@ def test_damaged_weights_are_made_again(tmp_path) -> None:
     stage.run()
     assert path.read_bytes() == whole
     assert stage.is_done()
+
+
+# -- loss changes ------------------------------------------------------------------------------------------------------
+
+RECORDING = {"allocation_tokens": 200, "allocation_every": 1, "arms": ["retrieve-learned"], "freeze_retriever": 0.3}
+
+
+def untimed(frame: pd.DataFrame) -> pd.DataFrame:
+    """Without what a clock says."""
+    return pd.DataFrame(frame[frame["statistic"] != "seconds"] if "statistic" in frame else frame).reset_index(drop=True)
+
+
+def run_all(stages) -> None:
+    for stage in [*stages.of(WarmRetriever), *stages.of(TrainArm), *stages.of(SettleArm), *stages.of(RecordArm)]:
+        stage.run()
+
+
+def test_loss_changes_are_recorded_while_an_arm_trains_or_afterwards(tmp_path) -> None:
+    plain, asked = plan_with(**{**RECORDING, "allocation_tokens": 0}, variants=[]), plan_with(**RECORDING, variants=[])
+    first, later = tmp_path / "first", tmp_path / "later"
+    at_once = graph(asked, first)
+    (stage,) = at_once.of(RecordArm)
+    assert not stage.is_done()
+    assert stage.estimate < 0.01, "the training is to record itself"
+    for one in [*at_once.of(WarmRetriever), *at_once.of(TrainArm), *at_once.of(SettleArm)]:
+        one.run()
+    assert stage.is_done()
+
+    without = graph(plain, later)
+    assert not without.of(RecordArm)
+    run_all(without)
+    afterwards = graph(asked, later)
+    assert all(one.is_done() for one in afterwards.of(TrainArm)), "nothing is trained again for its weights"
+    (again,) = afterwards.of(RecordArm)
+    assert not again.is_done()
+    assert again.estimate > 0.01
+    again.run()
+    assert again.is_done()
+    assert again.run() == {}
+    found, wanted = again.tables(), stage.tables()
+    assert set(found) == set(wanted) == {f"allocation_{name}" for name in ALLOCATED}
+    for name, frame in wanted.items():
+        assert untimed(found[name]).equals(untimed(frame)), name
+        stage.schemas()[name].conform(pd.DataFrame(frame))
+    weights = [one.of(TrainArm)[0].model.weights / "model.safetensors" for one in (at_once, afterwards)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    assert not list((later / "work").glob("reading-again/*/*"))
+
+
+ALLOCATED = ("windows", "steps", "groups", "heads", "hurting", "reliability")
+
+
+def test_a_recorded_arm_that_was_stopped_records_what_a_whole_one_does(tmp_path, monkeypatch) -> None:
+    plan = plan_with(**RECORDING, variants=[])
+    whole, cut = graph(plan, tmp_path / "whole"), graph(plan, tmp_path / "cut")
+    run_all(whole)
+    for stage in cut.of(WarmRetriever):
+        stage.run()
+    end = LossChangeRecorder.on_step_end
+
+    def stop(self, step):
+        if step.update == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return end(self, step)
+
+    (stage,) = cut.of(TrainArm)
+    with monkeypatch.context() as patched:
+        patched.setattr(LossChangeRecorder, "on_step_end", stop)
+        with pytest.raises(TrainingInterrupted):
+            stage.run()
+    run_all(cut)
+    found, wanted = (one.of(RecordArm)[0].tables() for one in (cut, whole))
+    for name, frame in wanted.items():
+        assert untimed(found[name]).equals(untimed(frame)), name
+
+
+def test_only_plain_arms_are_recorded_and_settings_change_no_weights(tmp_path) -> None:
+    asked = {**RECORDING, "arms": list(SOURCES)}
+    stages = graph(plan_with(**asked, variants=list(OF_VARIANTS)), tmp_path)
+    assert [stage.model.arm for stage in stages.of(RecordArm)] == list(SOURCES)
+    assert {stage.model.variant for stage in stages.of(RecordArm)} == {""}
+
+    def keys(**changes):
+        stages = graph(plan_with(**{**asked, **changes}, variants=[]), tmp_path / "keys")
+        return [[stage.key for stage in stages.of(kind)] for kind in (TrainArm, RecordArm)]
+
+    before = keys()
+    for name in ("allocation_tokens", "allocation_every", "allocation_negatives"):
+        after = keys(**{name: 7})
+        assert after[0] == before[0], name
+        assert not set(after[1]) & set(before[1]), name
+
+
+def test_the_claim_about_the_retrievers_part_is_judged_on_what_was_recorded(tmp_path) -> None:
+    stages = graph(plan_with(**RECORDING, variants=[], updates=9), tmp_path)
+    run_all(stages)
+    steps = stages.of(RecordArm)[0].tables()["allocation_steps"]
+    frames = [steps.assign(seed=seed, model=f"retrieve-learned/seed-{seed}") for seed in range(3)]  # claims need three
+    found = evaluate({"allocation_steps": pd.concat(frames)}, [FINDINGS["retrieval:R-24"]]).iloc[0]
+    own = steps[steps["component"] == "retriever"].groupby("window")["value"].sum().to_numpy()
+    whole = steps.groupby("window")["value"].sum().to_numpy()
+    early, late = (own[part].sum() / whole[part].sum() for part in (slice(3), slice(-3, None)))
+    assert own[0] == own[1] == 0, "it is frozen"
+    assert found["verdict"] in ("holds", "fails", "undetermined"), found["reason"]
+    assert found["effect"] == pytest.approx(early - late, rel=1e-4, abs=1e-12)
 
 
 # -- the whole study ---------------------------------------------------------------------------------------------------
