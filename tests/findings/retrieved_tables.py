@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from infoflow.dynamics import TABLES as ALLOCATIONS
 from infoflow.evidence import EVIDENCE_TABLES
 from infoflow.results import END, UNTRAINED
 from infoflow.retrieval import RETRIEVAL_LEARNING, RETRIEVAL_SCORES
@@ -113,7 +114,7 @@ WINDOWS = (0.10, 0.20, 0.40, 0.30, 0.20, 0.10, 0.05, 0.05, 0.02)  # of the loss 
 PROBED = {"closed-book": 0.70, LEARNED: 0.75, "read-random": 0.70}
 LANGUAGE_LOSS = {"closed-book": 1.60, LEARNED: 1.45, "read-random": 1.62}
 HOSTILE = "<script>alert(1)</script>"
-SCHEMAS = {one.name: one for one in (*EVIDENCE_TABLES, RETRIEVAL_SCORES, RETRIEVAL_LEARNING)}
+SCHEMAS = {one.name: one for one in (*EVIDENCE_TABLES, RETRIEVAL_SCORES, RETRIEVAL_LEARNING, ALLOCATIONS[1])}
 
 
 class Retrieved:

@@ -50,3 +50,16 @@ FOUND = Method(
     trained fact.
     """,
 )
+LEARNED = Method(
+    id="retrieval-learned",
+    title="Loss change of retriever and reader",
+    text="""
+    <i>A</i><sub>i</sub> = Δ<sub>i</sub> ∫ ∂<sub>i</sub><i>L</i>(<i>θ</i> + <i>s</i>Δ) d<i>s</i> between the weights
+    before and after some updates, added up over a part of the model; Σ<sub>i</sub> <i>A</i><sub>i</sub> is the change
+    of the loss. <i>L</i> = −log Σ<sub><i>z</i></sub> π(<i>z</i>) <i>p</i>(<i>y</i>|<i>z</i>, <i>x</i>) per masked token
+    of fixed training queries, whose candidates <i>z</i> are the right passage, the best others by BM25 and ∅,
+    in all arms and at all updates: what a model's own search finds changes with its weights, so that the loss would
+    jump. A closed book reads ∅ alone. What weighs passages: the scale of fixed scores and the score of ∅. After Lan et
+    al. (2019) and Guu et al. (2020).
+    """,
+)

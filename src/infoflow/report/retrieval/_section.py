@@ -12,6 +12,8 @@ from ._examples import examples_figure
 from ._exposure import bits_figure, conflict_figure, knowledge_figure
 from ._flow import ablation_figure, heads_figure, knock_out_figure
 from ._found import index_figure, learning_figure, null_figure, scores_figure
+from ._learned import learned_figure
+from ._rows import of_readers
 
 RETRIEVAL = Section(
     id="retrieval",
@@ -31,6 +33,7 @@ RETRIEVAL = Section(
         "retrieval-scores": "retrieval/scores",
         "null-passage": "retrieval/null-passage",
         "retrieval-learning": "retrieval/learning",
+        "retrieval-learned": "retrieval/parts",
         "retrieval-examples": "retrieval/examples",
     },
 )
@@ -46,17 +49,20 @@ _FIGURES: tuple[tuple[str, Callable[[pd.DataFrame, Cast], Figure | None]], ...] 
     ("retrieval_scores", scores_figure),
     ("retrieval_scores", null_figure),
     ("retrieval_learning", learning_figure),
+    ("allocation_steps", learned_figure),
     ("retrieval_examples", examples_figure),
 )
-_OVER_TRAINING = "retrieval_learning"
+_OVER_TRAINING, _STEPS = "retrieval_learning", "allocation_steps"
 
 
 def retrieval_section(tables: ModelTables) -> Section | None:
     """The section, or None where no reader was trained with passages."""
     names = dict.fromkeys(name for name, _ in _FIGURES)
     frames = tables.some(name for name in names if name != _OVER_TRAINING)
+    if _STEPS in frames:  # of models without passages the section on learning tells
+        frames[_STEPS] = of_readers(frames[_STEPS])
     if (learning := tables.over_training(_OVER_TRAINING)) is not None:
         frames[_OVER_TRAINING] = learning
     figures = [make(frames[name], tables.cast) for name, make in _FIGURES if name in frames]
-    shown = [frame for name, frame in frames.items() if name != _OVER_TRAINING]
+    shown = [frame for name, frame in frames.items() if name != _OVER_TRAINING and len(frame)]
     return RETRIEVAL.told_by(figures, tables.cast, shown or list(frames.values()))
