@@ -14,8 +14,8 @@ from infoflow.results import RunFolder
 NOT_SURPRISING = ("retrieval-examples",)
 IDS = [
     "knowledge-arms", "stored-bits", "evidence-depth", "evidence-upward", "evidence-heads", "evidence-ablation",
-    "conflict", "index-swap", "retrieval-scores", "null-passage", "retrieval-learning", "retrieval-learned",
-    "retrieval-examples",
+    "conflict", "index-swap", "retrieval-scores", "null-passage", "retrieval-learning", "retrieval-course",
+    "retrieval-learned", "retrieval-examples",
 ]  # fmt: skip
 BY_TABLE = {
     "knowledge": ["knowledge-arms", "stored-bits", "index-swap"],
@@ -116,6 +116,24 @@ def test_halves_and_centres_are_marked(figures) -> None:
     assert "In learned retriever evidence enters around state 2.2 (half at 2.0)." in figure.answer
     assert "In closed book memory is read around state 3.6 (half at 4.0)." in figure.answer
     assert not any("closed book evidence" in text for text in figure.answer)
+
+
+def test_readers_are_followed_over_updates(run, figures) -> None:
+    figure, table = figures["retrieval-course"], run.tables["retrieval_course"]
+    assert [panel.title for panel in figure.panels] == [
+        "right answers, facts held out", "right answers, trained facts",
+        "retrieval utility, trained facts", "log-likelihood, trained facts",
+    ]  # fmt: skip
+    own = table[(table["objective"] == LEARNED) & (table["metric"] == "p1") & (table["facts"] == "held out")]
+    drawn = figure.data.query("series == @LEARNED and metric == 'p1' and facts == 'held out'").set_index("update")
+    for update in (0, 250, 1000):
+        values = own[own["update"] == update]["value"]
+        assert drawn.loc[update, "value"] == pytest.approx(values.mean())
+        assert drawn.loc[update, "low"] == pytest.approx(values.min())
+        assert drawn.loc[update, "high"] == pytest.approx(values.max())
+    assert set(rows_of(figure.panels[2])[0]) >= {"series", "update", "value"}
+    assert not rows_of(figure.panels[2], series="closed-book"), "it has no utility"
+    assert "learned retriever 93%, half of the rise by update 250" in figure.answer[0]
 
 
 def test_what_retriever_and_reader_removed_adds_up(run, figures) -> None:

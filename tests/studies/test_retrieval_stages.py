@@ -11,14 +11,16 @@ import torch
 from undrawn import undrawn
 
 from infoflow.dynamics import LossChangeRecorder
-from infoflow.evidence import EVIDENCE_TABLES
+from infoflow.evidence import EVIDENCE_TABLES, fact_inputs, later_answers
 from infoflow.findings import FINDINGS, evaluate
 from infoflow.foundation import UserError
 from infoflow.models import load_model
 from infoflow.objectives import SOURCES, Example
 from infoflow.results import KEYS, RunFolder
-from infoflow.retrieval import NULL, RetrievalModel, Retriever
+from infoflow.retrieval import NULL, Choice, RetrievalModel, Retriever
 from infoflow.studies import (
+    FollowArm,
+    JoinArms,
     MeasureArm,
     RecordArm,
     RetrievalPlan,
@@ -268,7 +270,9 @@ RECORDING = {"allocation_tokens": 200, "allocation_every": 1, "arms": ["retrieve
 
 def untimed(frame: pd.DataFrame) -> pd.DataFrame:
     """Without what a clock says."""
-    return pd.DataFrame(frame[frame["statistic"] != "seconds"] if "statistic" in frame else frame).reset_index(drop=True)
+    return pd.DataFrame(frame[frame["statistic"] != "seconds"] if "statistic" in frame else frame).reset_index(
+        drop=True
+    )
 
 
 def run_all(stages) -> None:
@@ -364,6 +368,117 @@ def test_the_claim_about_the_retrievers_part_is_judged_on_what_was_recorded(tmp_
     assert own[0] == own[1] == 0, "it is frozen"
     assert found["verdict"] in ("holds", "fails", "undetermined"), found["reason"]
     assert found["effect"] == pytest.approx(early - late, rel=1e-4, abs=1e-12)
+
+
+# -- while they learn --------------------------------------------------------------------------------------------------
+
+FOLLOWING = {"checkpoints": 3, "arms": ["closed-book", "retrieve-bm25", "retrieve-learned"], "updates": 12}
+
+
+@pytest.fixture(scope="module")
+def followed(built_once):
+    def build(folder):
+        stages = graph(plan_with(**FOLLOWING, variants=["null-share"]), folder)
+        run_all(stages)
+        for stage in [*stages.of(FollowArm), *stages.of(JoinArms)]:
+            stage.run()
+
+    folder = built_once("followed-arms", build)
+    return graph(plan_with(**FOLLOWING, variants=["null-share"]), folder)
+
+
+def test_arms_are_followed_at_the_updates_that_were_kept(followed) -> None:
+    stages = followed.of(FollowArm)
+    assert [stage.model.arm for stage in stages] == FOLLOWING["arms"]
+    for stage in stages:
+        assert stage.is_done()
+        course = stage.tables()["retrieval_course"]
+        stage.schemas()["retrieval_course"].conform(pd.DataFrame(course))
+        assert sorted(set(course["update"])) == [0, 4, 8, 12]
+        assert set(course["facts"]) == {"trained", "held out"}
+        metrics = {"p1", "log_likelihood"} | ({"utility"} if stage.model.arm != "closed-book" else set())
+        assert set(course["metric"]) == metrics
+        assert len(course) == 4 * 2 * len(metrics)
+        p1 = course[course["metric"] == "p1"]
+        assert p1["value"].between(0, 1).all()
+        assert (p1["low"] >= 0).all()
+        assert (p1["high"] <= 1).all()
+
+
+def test_the_last_kept_update_is_the_trained_model_and_the_first_one_is_not_trained(followed) -> None:
+    for stage in followed.of(FollowArm):
+        arm = stage.counts
+        for update, trained in ((0, False), (12, True)):
+            kept, wanted = arm.load(update=update).state_dict(), arm.load(trained=trained).state_dict()
+            assert all(torch.equal(kept[name], value) for name, value in wanted.items())
+
+
+def test_what_is_said_of_a_kept_update_is_what_the_loss_says(followed) -> None:
+    """Log-likelihood and utility by the arm's own functions, question by question."""
+    arm = next(stage.counts for stage in followed.of(FollowArm) if stage.model.arm == "retrieve-learned")
+    course = next(stage.tables()["retrieval_course"] for stage in followed.of(FollowArm) if stage.counts.arm == arm.arm)
+    own = course[(course["update"] == 8) & (course["facts"] == "held out")].set_index("metric")["value"]
+    model, world = arm.load(update=8), arm.world.world
+    asked = fact_inputs(world, arm.world.tokenizer, world.of_kind("held out"), "none", limit=64)
+    likely, gain, right = [], [], []
+    with torch.no_grad():
+        for row in range(len(asked)):
+            places = asked.masks[row][asked.masks[row] >= 0]
+            real = (asked.attention_mask[row] == 1) & (asked.token_type_ids[row] == 0)
+            ids = torch.from_numpy(asked.input_ids[row][real])[None]
+            vector = model.retriever.queries(ids)[0]
+            scores = vector @ model.passage_library.dense.vectors.T
+            best = sorted(range(len(scores)), key=lambda id: (-float(scores[id]), id))[:2]
+            prior = model.logits(ids, None, Choice(np.array([[*best, NULL]]), np.ones((1, 3), bool), np.zeros((1, 3))))
+            prior = prior[0].double().softmax(dim=0)
+            sums = []
+            for choice in asked.candidates[row]:
+                if (choice < 0).all():
+                    continue
+                labels = torch.full_like(ids, -100)
+                labels[0, places] = torch.from_numpy(choice[: len(places)])
+                one = Choice(np.array([[*best, NULL]]), np.ones((1, 3), bool), np.zeros((1, 3)))
+                sums.append(model.log_likelihoods(ids, None, labels, one)[0][0].double().sum(dim=1))
+            told = torch.stack([(prior * one.exp()).sum().log() for one in sums])
+            answer = int(asked.answers[row])
+            likely.append(float(told[answer]))
+            gain.append(float(told[answer] - sums[answer][-1]))
+            right.append(float(told.argmax() == answer))
+    assert own["log_likelihood"] == pytest.approx(np.mean(likely), rel=1e-4)
+    assert own["utility"] == pytest.approx(np.mean(gain), rel=1e-3, abs=1e-5)
+    assert own["p1"] == pytest.approx(np.mean(right))
+
+
+def test_a_seeds_arms_say_together_what_tells_later_answers(followed) -> None:
+    (stage,) = followed.of(JoinArms)
+    assert stage.is_done()
+    rows = stage.tables()["retrieval_scores"]
+    assert set(rows["metric"]) <= {"later_by_utility", "later_by_likelihood"}
+    assert (rows["objective"] == "retrieve-learned").all()
+    courses = pd.concat([one.tables()["retrieval_course"] for one in followed.of(FollowArm)])
+    assert rows["value"].tolist() == later_answers(courses)["value"].tolist()
+    frames = [rows.assign(seed=seed, model=f"retrieve-learned/seed-{seed}") for seed in range(3)]  # claims need three
+    found = evaluate({"retrieval_scores": pd.concat(frames)}, [FINDINGS["retrieval:R-13"]]).iloc[0]
+    value = rows.set_index("metric")["value"]
+    assert found["verdict"] in ("holds", "fails", "undetermined"), found["reason"]
+    assert found["effect"] == pytest.approx(value["later_by_utility"] - value["later_by_likelihood"], abs=1e-6)
+
+
+def test_arms_that_were_trained_before_are_followed_after_a_second_training(followed, tmp_path) -> None:
+    only = {**FOLLOWING, "arms": ["retrieve-bm25"]}
+    without = graph(plan_with(**{**only, "checkpoints": 0}, variants=[]), tmp_path)
+    run_all(without)
+    assert not without.of(FollowArm)
+    stages = graph(plan_with(**only, variants=[]), tmp_path)
+    (stage,) = stages.of(FollowArm)
+    assert not stages.of(JoinArms)
+    assert all(one.is_done() for one in stages.of(TrainArm))
+    assert not stage.is_done()
+    stage.run()
+    assert stage.is_done()
+    (other,) = (one for one in followed.of(FollowArm) if one.model.arm == "retrieve-bm25")
+    found, wanted = (pd.DataFrame(one.tables()["retrieval_course"]) for one in (stage, other))
+    assert found.equals(wanted)
 
 
 # -- the whole study ---------------------------------------------------------------------------------------------------

@@ -61,7 +61,9 @@ from .stages import ChooseHeads as ChooseHeads
 from .stages import Compare as Compare
 from .stages import CompareRecordings as CompareRecordings
 from .stages import CountLeakage as CountLeakage
+from .stages import FollowArm as FollowArm
 from .stages import InsideTuned as InsideTuned
+from .stages import JoinArms as JoinArms
 from .stages import MatchModel as MatchModel
 from .stages import MeasureArm as MeasureArm
 from .stages import MeasureDomain as MeasureDomain

@@ -92,6 +92,7 @@ class RetrievalPlan:
     exchange_updates: Count = 300  # of the variant "exchange"
     save_every: CountOrNone = 500  # updates between checkpoints
     measures: Annotated[tuple[MeasureName, ...], Limits(filled=True)] = MEASURES
+    checkpoints: CountOrNone = 0  # of each plain arm's training, evenly apart, at which answers are looked at; 0: none
     # Of training queries: on these the loss change is allocated to retriever and reader while the plain arms train, by
     # the rule, the parts and the windows of [dynamics]; 0: it is not.
     allocation_tokens: CountOrNone = 0

@@ -63,3 +63,14 @@ LEARNED = Method(
     al. (2019) and Guu et al. (2020).
     """,
 )
+COURSE = Method(
+    id="retrieval-course",
+    title="Answers at kept updates",
+    text="""
+    At updates evenly apart the weights are kept, an index is built from them, and the same questions are asked each
+    time. Log-likelihood: log <i>p</i>(<i>y</i>|<i>x</i>) with the passage summed out; retrieval utility: that less log
+    <i>p</i>(<i>y</i>|∅, <i>x</i>). Which of the two tells later answers is Spearman's correlation of each, on trained
+    facts, with the share of right answers about facts held out at the next kept update, over all readers of a seed
+    that read passages; control: the updates of each training in random order. After Guu et al. (2020), appendix D.
+    """,
+)

@@ -7,6 +7,8 @@ from ._compare import Compare as Compare
 from ._count_leakage import CountLeakage as CountLeakage
 from ._course import Course as Course
 from ._domain_loss import MeasureDomain as MeasureDomain
+from ._follow_arm import FollowArm as FollowArm
+from ._follow_arm import JoinArms as JoinArms
 from ._inside_tuned import InsideTuned as InsideTuned
 from ._keep import Keep as Keep
 from ._loaded_once import LoadedOnce as LoadedOnce
@@ -64,6 +66,8 @@ STAGES: tuple[type[AbstractStage], ...] = (
     TrainArm,
     SettleArm,
     RecordArm,
+    FollowArm,
+    JoinArms,
     MeasureArm,
 )
 """Those of a study, each behind what it needs; before the last one, which checks the findings on all their tables."""
