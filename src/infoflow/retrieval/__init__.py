@@ -37,12 +37,16 @@ from ._library import vectors_digest as vectors_digest
 from ._marginal import document_posterior as document_posterior
 from ._marginal import marginal_log_likelihood as marginal_log_likelihood
 from ._marginal import retrieval_utility as retrieval_utility
+from ._origins import origins as origins
 from ._passage_index import PassageIndex as PassageIndex
 from ._passage_index import build_passage_index as build_passage_index
 from ._passage_index import open_passage_index as open_passage_index
 from ._passage_index import tower_digest as tower_digest
 from ._passages import Passage as Passage
 from ._passages import Passages as Passages
+from ._query_leakage import QueryLeakage as QueryLeakage
+from ._query_leakage import leakage_scores as leakage_scores
+from ._query_leakage import query_leakage as query_leakage
 from ._ranking import hit_at as hit_at
 from ._ranking import recall_at as recall_at
 from ._ranking import reciprocal_rank as reciprocal_rank

@@ -255,8 +255,9 @@ class RetrievalModel(PreTrainedModel):
                 )
             end = x[-1]  # the query's own [SEP] closes the passage too
             id = int(ids[query, candidate])
-            body = self._library().body(id) if id != NULL else np.empty(0, dtype=np.int64)
-            rows.append((x, np.append(body[: max(limit - len(x) - 1, 0)], end)))
+            room = limit - len(x) - 1
+            body = self._library().body_within(id, room) if id != NULL else np.empty(0, dtype=np.int64)
+            rows.append((x, np.append(body, end)))
         longest = max(len(x) + len(z) for x, z in rows)
         pad = int(self.config.pad_token_id or 0)
         tokens = np.full((len(rows), longest), pad, dtype=np.int64)
