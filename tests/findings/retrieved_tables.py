@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from infoflow.evidence import EVIDENCE_TABLES
+from infoflow.dynamics import TABLES as ALLOCATIONS
+from infoflow.evidence import EVIDENCE_TABLES, RETRIEVAL_COURSE
 from infoflow.results import END, UNTRAINED
 from infoflow.retrieval import RETRIEVAL_LEARNING, RETRIEVAL_SCORES
 
@@ -113,7 +114,9 @@ WINDOWS = (0.10, 0.20, 0.40, 0.30, 0.20, 0.10, 0.05, 0.05, 0.02)  # of the loss 
 PROBED = {"closed-book": 0.70, LEARNED: 0.75, "read-random": 0.70}
 LANGUAGE_LOSS = {"closed-book": 1.60, LEARNED: 1.45, "read-random": 1.62}
 HOSTILE = "<script>alert(1)</script>"
-SCHEMAS = {one.name: one for one in (*EVIDENCE_TABLES, RETRIEVAL_SCORES, RETRIEVAL_LEARNING)}
+SCHEMAS = {
+    one.name: one for one in (*EVIDENCE_TABLES, RETRIEVAL_SCORES, RETRIEVAL_LEARNING, RETRIEVAL_COURSE, ALLOCATIONS[1])
+}
 
 
 class Retrieved:
@@ -146,6 +149,7 @@ class Retrieved:
             "attention_ranking": self._ranking,
             "retrieval_scores": self._scores,
             "retrieval_learning": self._learning,
+            "retrieval_course": self._course,
             "retrieval_examples": self._examples,
             "allocation_steps": self._allocation,
             "probe_trees": self._trees,
@@ -390,6 +394,17 @@ class Retrieved:
                 own |= {"age": update % 50 if learned else -1}
                 own |= {"overlap": 0.5 + 0.45 * done if learned and update % 50 == 0 else np.nan}
                 yield {**keys, **own, "update": update}
+
+    def _course(self) -> Iterator[dict[str, Any]]:
+        for label, keys in self.models("closed-book", "read-gold", LEARNED, untrained=False):
+            for update in range(0, 1001, 250):
+                done = 1 - np.exp(-update / 300)
+                reads = label != "closed-book"
+                said = {("p1", "held out"): 0.06 + (0.9 * done if reads else 0.0), ("p1", "trained"): 0.06 + 0.8 * done}
+                said |= {("log_likelihood", "trained"): -5 * (1 - done)}
+                said |= {("utility", "trained"): 3 * done} if reads else {}
+                for (metric, facts), value in said.items():
+                    yield {**self._row(keys, value, 0.0, metric=metric, facts=facts), "update": update}
 
     def _examples(self) -> Iterator[dict[str, Any]]:
         objects = ("baker", "nurse", "smith", "clerk")

@@ -1,5 +1,6 @@
 """The section on retrieval: sentences and pictures from the data, controls, what is missing, text that is escaped."""
 
+import numpy as np
 import pandas as pd
 import pytest
 import retrieved
@@ -13,7 +14,8 @@ from infoflow.results import RunFolder
 NOT_SURPRISING = ("retrieval-examples",)
 IDS = [
     "knowledge-arms", "stored-bits", "evidence-depth", "evidence-upward", "evidence-heads", "evidence-ablation",
-    "conflict", "index-swap", "retrieval-scores", "null-passage", "retrieval-learning", "retrieval-examples",
+    "conflict", "index-swap", "retrieval-scores", "null-passage", "retrieval-learning", "retrieval-course",
+    "retrieval-learned", "retrieval-examples",
 ]  # fmt: skip
 BY_TABLE = {
     "knowledge": ["knowledge-arms", "stored-bits", "index-swap"],
@@ -114,6 +116,57 @@ def test_halves_and_centres_are_marked(figures) -> None:
     assert "In learned retriever evidence enters around state 2.2 (half at 2.0)." in figure.answer
     assert "In closed book memory is read around state 3.6 (half at 4.0)." in figure.answer
     assert not any("closed book evidence" in text for text in figure.answer)
+
+
+def test_readers_are_followed_over_updates(run, figures) -> None:
+    figure, table = figures["retrieval-course"], run.tables["retrieval_course"]
+    assert [panel.title for panel in figure.panels] == [
+        "right answers, facts held out", "right answers, trained facts",
+        "retrieval utility, trained facts", "log-likelihood, trained facts",
+    ]  # fmt: skip
+    own = table[(table["objective"] == LEARNED) & (table["metric"] == "p1") & (table["facts"] == "held out")]
+    drawn = figure.data.query("series == @LEARNED and metric == 'p1' and facts == 'held out'").set_index("update")
+    for update in (0, 250, 1000):
+        values = own[own["update"] == update]["value"]
+        assert drawn.loc[update, "value"] == pytest.approx(values.mean())
+        assert drawn.loc[update, "low"] == pytest.approx(values.min())
+        assert drawn.loc[update, "high"] == pytest.approx(values.max())
+    assert set(rows_of(figure.panels[2])[0]) >= {"series", "update", "value"}
+    assert not rows_of(figure.panels[2], series="closed-book"), "it has no utility"
+    assert "learned retriever 93%, half of the rise by update 250" in figure.answer[0]
+
+
+def test_what_retriever_and_reader_removed_adds_up(run, figures) -> None:
+    figure, steps = figures["retrieval-learned"], run.tables["allocation_steps"]
+    assert [panel.title for panel in figure.panels] == ["learned retriever"]
+    drawn = figure.data.set_index(["part", "update"])["value"]
+    by_seed = steps.groupby(["seed", "component", "end"])["value"].sum()
+    last = int(steps["end"].max())
+    for component, part in (("retriever", "retriever"), ("query", "attention"), ("embeddings", "embeddings")):
+        sums = [-by_seed[seed][component].sum() for seed in (1, 2)]
+        assert drawn[part, last] == pytest.approx(np.mean(sums))
+        assert drawn[part, 0] == 0
+        first = min(steps["end"])
+        assert drawn[part, first] == pytest.approx(np.mean([-by_seed[seed][component][first] for seed in (1, 2)]))
+    ends = figure.data[figure.data["update"] == last]
+    assert ends["value"].sum() == pytest.approx(-steps["value"].sum() / 2)
+    assert (ends["low"] <= ends["value"]).all()
+    assert (ends["value"] <= ends["high"]).all()
+    done = drawn["retriever"]
+    half = int(done[done >= done[last] / 2].index.min())
+    assert f"Half of the retriever's part is done by update {half:,}." in figure.answer[0]
+
+
+def test_models_without_passages_are_no_readers(tmp_path) -> None:
+    """Their recordings are in the section on learning, and those of readers are not."""
+    run = retrieved.write_run(tmp_path, Retrieved(seeds=(1,)), only=("allocation_steps", "evidence_heads"))
+    steps = pd.DataFrame(run.tables["allocation_steps"])
+    other = steps.assign(objective="masked-lm", model="masked-lm/seed-1", term="masked-lm")
+    retrieved.write_table(run, "allocation_steps", pd.concat([steps, other]))
+    figure = drawn_figures(run, "retrieval")["retrieval-learned"]
+    assert set(figure.data["series"]) == {LEARNED}
+    retrieved.write_table(run, "allocation_steps", other)
+    assert list(drawn_figures(run, "retrieval")) == ["evidence-heads"]
 
 
 def test_knock_outs_are_told_from_the_bottom(figures) -> None:

@@ -10,14 +10,19 @@ import pytest
 import torch
 from undrawn import undrawn
 
-from infoflow.evidence import EVIDENCE_TABLES
+from infoflow.dynamics import LossChangeRecorder
+from infoflow.evidence import EVIDENCE_TABLES, fact_inputs, later_answers
+from infoflow.findings import FINDINGS, evaluate
 from infoflow.foundation import UserError
 from infoflow.models import load_model
 from infoflow.objectives import SOURCES, Example
 from infoflow.results import KEYS, RunFolder
-from infoflow.retrieval import NULL, RetrievalModel, Retriever
+from infoflow.retrieval import NULL, Choice, RetrievalModel, Retriever
 from infoflow.studies import (
+    FollowArm,
+    JoinArms,
     MeasureArm,
+    RecordArm,
     RetrievalPlan,
     Run,
     SettleArm,
@@ -154,7 +159,7 @@ def test_settings_that_change_no_weights_change_no_key(tmp_path, plan) -> None:
 def test_plans_without_readers_plan_none(tmp_path) -> None:
     off = StudyPlan.from_json({**PLAN, "retrieval": {**SETTINGS, "on": False}})
     stages = graph(off, tmp_path)
-    assert not [stage for stage in stages if stage.kind in ("warm", "read", "settle", "examine")]
+    assert not [stage for stage in stages if stage.kind in ("warm", "read", "settle", "examine", "record-arm")]
 
 
 # -- training ----------------------------------------------------------------------------------------------------------
@@ -256,6 +261,224 @@ def test_damaged_weights_are_made_again(tmp_path) -> None:
     stage.run()
     assert path.read_bytes() == whole
     assert stage.is_done()
+
+
+# -- loss changes ------------------------------------------------------------------------------------------------------
+
+RECORDING = {"allocation_tokens": 200, "allocation_every": 1, "arms": ["retrieve-learned"], "freeze_retriever": 0.3}
+
+
+def untimed(frame: pd.DataFrame) -> pd.DataFrame:
+    """Without what a clock says."""
+    return pd.DataFrame(frame[frame["statistic"] != "seconds"] if "statistic" in frame else frame).reset_index(
+        drop=True
+    )
+
+
+def run_all(stages) -> None:
+    for stage in [*stages.of(WarmRetriever), *stages.of(TrainArm), *stages.of(SettleArm), *stages.of(RecordArm)]:
+        stage.run()
+
+
+def test_loss_changes_are_recorded_while_an_arm_trains_or_afterwards(tmp_path) -> None:
+    plain, asked = plan_with(**{**RECORDING, "allocation_tokens": 0}, variants=[]), plan_with(**RECORDING, variants=[])
+    first, later = tmp_path / "first", tmp_path / "later"
+    at_once = graph(asked, first)
+    (stage,) = at_once.of(RecordArm)
+    assert not stage.is_done()
+    assert stage.estimate < 0.01, "the training is to record itself"
+    for one in [*at_once.of(WarmRetriever), *at_once.of(TrainArm), *at_once.of(SettleArm)]:
+        one.run()
+    assert stage.is_done()
+
+    without = graph(plain, later)
+    assert not without.of(RecordArm)
+    run_all(without)
+    afterwards = graph(asked, later)
+    assert all(one.is_done() for one in afterwards.of(TrainArm)), "nothing is trained again for its weights"
+    (again,) = afterwards.of(RecordArm)
+    assert not again.is_done()
+    assert again.estimate > 0.01
+    again.run()
+    assert again.is_done()
+    assert again.run() == {}
+    found, wanted = again.tables(), stage.tables()
+    assert set(found) == set(wanted) == {f"allocation_{name}" for name in ALLOCATED}
+    for name, frame in wanted.items():
+        assert untimed(found[name]).equals(untimed(frame)), name
+        stage.schemas()[name].conform(pd.DataFrame(frame))
+    weights = [one.of(TrainArm)[0].model.weights / "model.safetensors" for one in (at_once, afterwards)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    assert not list((later / "work").glob("reading-again/*/*"))
+
+
+ALLOCATED = ("windows", "steps", "groups", "heads", "hurting", "reliability")
+
+
+def test_a_recorded_arm_that_was_stopped_records_what_a_whole_one_does(tmp_path, monkeypatch) -> None:
+    plan = plan_with(**RECORDING, variants=[])
+    whole, cut = graph(plan, tmp_path / "whole"), graph(plan, tmp_path / "cut")
+    run_all(whole)
+    for stage in cut.of(WarmRetriever):
+        stage.run()
+    end = LossChangeRecorder.on_step_end
+
+    def stop(self, step):
+        if step.update == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return end(self, step)
+
+    (stage,) = cut.of(TrainArm)
+    with monkeypatch.context() as patched:
+        patched.setattr(LossChangeRecorder, "on_step_end", stop)
+        with pytest.raises(TrainingInterrupted):
+            stage.run()
+    run_all(cut)
+    found, wanted = (one.of(RecordArm)[0].tables() for one in (cut, whole))
+    for name, frame in wanted.items():
+        assert untimed(found[name]).equals(untimed(frame)), name
+
+
+def test_only_plain_arms_are_recorded_and_settings_change_no_weights(tmp_path) -> None:
+    asked = {**RECORDING, "arms": list(SOURCES)}
+    stages = graph(plan_with(**asked, variants=list(OF_VARIANTS)), tmp_path)
+    assert [stage.model.arm for stage in stages.of(RecordArm)] == list(SOURCES)
+    assert {stage.model.variant for stage in stages.of(RecordArm)} == {""}
+
+    def keys(**changes):
+        stages = graph(plan_with(**{**asked, **changes}, variants=[]), tmp_path / "keys")
+        return [[stage.key for stage in stages.of(kind)] for kind in (TrainArm, RecordArm)]
+
+    before = keys()
+    for name in ("allocation_tokens", "allocation_every", "allocation_negatives"):
+        after = keys(**{name: 7})
+        assert after[0] == before[0], name
+        assert not set(after[1]) & set(before[1]), name
+
+
+def test_the_claim_about_the_retrievers_part_is_judged_on_what_was_recorded(tmp_path) -> None:
+    stages = graph(plan_with(**RECORDING, variants=[], updates=9), tmp_path)
+    run_all(stages)
+    steps = stages.of(RecordArm)[0].tables()["allocation_steps"]
+    frames = [steps.assign(seed=seed, model=f"retrieve-learned/seed-{seed}") for seed in range(3)]  # claims need three
+    found = evaluate({"allocation_steps": pd.concat(frames)}, [FINDINGS["retrieval:R-24"]]).iloc[0]
+    own = steps[steps["component"] == "retriever"].groupby("window")["value"].sum().to_numpy()
+    whole = steps.groupby("window")["value"].sum().to_numpy()
+    early, late = (own[part].sum() / whole[part].sum() for part in (slice(3), slice(-3, None)))
+    assert own[0] == own[1] == 0, "it is frozen"
+    assert found["verdict"] in ("holds", "fails", "undetermined"), found["reason"]
+    assert found["effect"] == pytest.approx(early - late, rel=1e-4, abs=1e-12)
+
+
+# -- while they learn --------------------------------------------------------------------------------------------------
+
+FOLLOWING = {"checkpoints": 3, "arms": ["closed-book", "retrieve-bm25", "retrieve-learned"], "updates": 12}
+
+
+@pytest.fixture(scope="module")
+def followed(built_once):
+    def build(folder):
+        stages = graph(plan_with(**FOLLOWING, variants=["null-share"]), folder)
+        run_all(stages)
+        for stage in [*stages.of(FollowArm), *stages.of(JoinArms)]:
+            stage.run()
+
+    folder = built_once("followed-arms", build)
+    return graph(plan_with(**FOLLOWING, variants=["null-share"]), folder)
+
+
+def test_arms_are_followed_at_the_updates_that_were_kept(followed) -> None:
+    stages = followed.of(FollowArm)
+    assert [stage.model.arm for stage in stages] == FOLLOWING["arms"]
+    for stage in stages:
+        assert stage.is_done()
+        course = stage.tables()["retrieval_course"]
+        stage.schemas()["retrieval_course"].conform(pd.DataFrame(course))
+        assert sorted(set(course["update"])) == [0, 4, 8, 12]
+        assert set(course["facts"]) == {"trained", "held out"}
+        metrics = {"p1", "log_likelihood"} | ({"utility"} if stage.model.arm != "closed-book" else set())
+        assert set(course["metric"]) == metrics
+        assert len(course) == 4 * 2 * len(metrics)
+        p1 = course[course["metric"] == "p1"]
+        assert p1["value"].between(0, 1).all()
+        assert (p1["low"] >= 0).all()
+        assert (p1["high"] <= 1).all()
+
+
+def test_the_last_kept_update_is_the_trained_model_and_the_first_one_is_not_trained(followed) -> None:
+    for stage in followed.of(FollowArm):
+        arm = stage.counts
+        for update, trained in ((0, False), (12, True)):
+            kept, wanted = arm.load(update=update).state_dict(), arm.load(trained=trained).state_dict()
+            assert all(torch.equal(kept[name], value) for name, value in wanted.items())
+
+
+def test_what_is_said_of_a_kept_update_is_what_the_loss_says(followed) -> None:
+    """Log-likelihood and utility by the arm's own functions, question by question."""
+    arm = next(stage.counts for stage in followed.of(FollowArm) if stage.model.arm == "retrieve-learned")
+    course = next(stage.tables()["retrieval_course"] for stage in followed.of(FollowArm) if stage.counts.arm == arm.arm)
+    own = course[(course["update"] == 8) & (course["facts"] == "held out")].set_index("metric")["value"]
+    model, world = arm.load(update=8), arm.world.world
+    asked = fact_inputs(world, arm.world.tokenizer, world.of_kind("held out"), "none", limit=64)
+    likely, gain, right = [], [], []
+    with torch.no_grad():
+        for row in range(len(asked)):
+            places = asked.masks[row][asked.masks[row] >= 0]
+            real = (asked.attention_mask[row] == 1) & (asked.token_type_ids[row] == 0)
+            ids = torch.from_numpy(asked.input_ids[row][real])[None]
+            vector = model.retriever.queries(ids)[0]
+            scores = vector @ model.passage_library.dense.vectors.T
+            best = sorted(range(len(scores)), key=lambda id: (-float(scores[id]), id))[:2]
+            prior = model.logits(ids, None, Choice(np.array([[*best, NULL]]), np.ones((1, 3), bool), np.zeros((1, 3))))
+            prior = prior[0].double().softmax(dim=0)
+            sums = []
+            for choice in asked.candidates[row]:
+                if (choice < 0).all():
+                    continue
+                labels = torch.full_like(ids, -100)
+                labels[0, places] = torch.from_numpy(choice[: len(places)])
+                one = Choice(np.array([[*best, NULL]]), np.ones((1, 3), bool), np.zeros((1, 3)))
+                sums.append(model.log_likelihoods(ids, None, labels, one)[0][0].double().sum(dim=1))
+            told = torch.stack([(prior * one.exp()).sum().log() for one in sums])
+            answer = int(asked.answers[row])
+            likely.append(float(told[answer]))
+            gain.append(float(told[answer] - sums[answer][-1]))
+            right.append(float(told.argmax() == answer))
+    assert own["log_likelihood"] == pytest.approx(np.mean(likely), rel=1e-4)
+    assert own["utility"] == pytest.approx(np.mean(gain), rel=1e-3, abs=1e-5)
+    assert own["p1"] == pytest.approx(np.mean(right))
+
+
+def test_a_seeds_arms_say_together_what_tells_later_answers(followed) -> None:
+    (stage,) = followed.of(JoinArms)
+    assert stage.is_done()
+    rows = stage.tables()["retrieval_scores"]
+    assert set(rows["metric"]) <= {"later_by_utility", "later_by_likelihood"}
+    assert (rows["objective"] == "retrieve-learned").all()
+    courses = pd.concat([one.tables()["retrieval_course"] for one in followed.of(FollowArm)])
+    assert rows["value"].tolist() == later_answers(courses)["value"].tolist()
+    frames = [rows.assign(seed=seed, model=f"retrieve-learned/seed-{seed}") for seed in range(3)]  # claims need three
+    found = evaluate({"retrieval_scores": pd.concat(frames)}, [FINDINGS["retrieval:R-13"]]).iloc[0]
+    value = rows.set_index("metric")["value"]
+    assert found["verdict"] in ("holds", "fails", "undetermined"), found["reason"]
+    assert found["effect"] == pytest.approx(value["later_by_utility"] - value["later_by_likelihood"], abs=1e-6)
+
+
+def test_arms_that_were_trained_before_are_followed_after_a_second_training(followed, tmp_path) -> None:
+    only = {**FOLLOWING, "arms": ["retrieve-bm25"]}
+    without = graph(plan_with(**{**only, "checkpoints": 0}, variants=[]), tmp_path)
+    run_all(without)
+    assert not without.of(FollowArm)
+    stages = graph(plan_with(**only, variants=[]), tmp_path)
+    (stage,) = stages.of(FollowArm)
+    assert not stages.of(JoinArms)
+    assert all(one.is_done() for one in stages.of(TrainArm))
+    assert not stage.is_done()
+    stage.run()
+    assert stage.is_done()
+    (other,) = (one for one in followed.of(FollowArm) if one.model.arm == "retrieve-bm25")
+    found, wanted = (pd.DataFrame(one.tables()["retrieval_course"]) for one in (stage, other))
+    assert found.equals(wanted)
 
 
 # -- the whole study ---------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ def index(
     out: Path | None = None,
     ask: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     top: Annotated[int, Parameter(converter=limited("Count"))] = 5,
+    exclude_origin: Annotated[bool, Parameter(negative="")] = False,
     retriever: Path | None = None,
     log: Log = None,
 ) -> None:
@@ -33,6 +34,7 @@ def index(
         out: Folder of the index to build; without it SOURCE is an index.
         ask: A question to look up; may be given again.
         top: Passages shown for each question.
+        exclude_origin: Leave out passages that hold a question word for word: for sentences taken from passages.
         retriever: Folder of a trained retriever, for a dense index; by default BM25 over words.
     """
     with reporting(log):
@@ -46,7 +48,7 @@ def index(
             if not ask:
                 show(f"{source}: {_size(built.passages)}")
         if ask:
-            _show_found(built, ask, top)
+            _show_found(built, ask, top, exclude_origin)
 
 
 def _size(passages: "Passages") -> str:
@@ -55,10 +57,10 @@ def _size(passages: "Passages") -> str:
     return f"{len(passages):,} passages{more}"
 
 
-def _show_found(index: "PassageIndex", questions: tuple[str, ...], top: int) -> None:
+def _show_found(index: "PassageIndex", questions: tuple[str, ...], top: int, exclude_origin: bool) -> None:
     from infoflow.corpus import printable
 
-    found = index.look_up(questions, top)
+    found = index.look_up(questions, top, exclude_origin)
     for question in dict.fromkeys(questions):
         show()
         rows = found[found.question == question]

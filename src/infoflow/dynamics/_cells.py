@@ -174,6 +174,6 @@ def _along(tensor: Float[Tensor, "..."] | Int[Tensor, "..."], dim: int | None, l
     """Sums (or maxima) along all dimensions but `dim`, float64."""
     others = [other for other in range(tensor.ndim) if other != dim]
     if not others:
-        return tensor.to(torch.float64)
+        return tensor.to(torch.float64).reshape(-1)
     reduced = tensor.amax(others).to(torch.float64) if largest else tensor.sum(others, dtype=torch.float64)
     return reduced.reshape(-1)

@@ -10,6 +10,9 @@ from ._candidates import QuestionCandidates as QuestionCandidates
 from ._candidates import own_log_probabilities as own_log_probabilities
 from ._candidates import question_candidates as question_candidates
 from ._conflict import knowledge_conflict as knowledge_conflict
+from ._course import PREDICTORS as PREDICTORS
+from ._course import RETRIEVAL_COURSE as RETRIEVAL_COURSE
+from ._course import later_answers as later_answers
 from ._elicited import elicitation_entities as elicitation_entities
 from ._elicited import elicited as elicited
 from ._entry import entry_rows as entry_rows

@@ -18,7 +18,7 @@ Source: [@guu2020realm].
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, final
 
 import numpy as np
@@ -28,8 +28,8 @@ from transformers import PreTrainedModel
 
 from infoflow.architectures import Layout
 from infoflow.corpus import Vocabulary
-from infoflow.foundation import Count, Limits, Probability, UserError
-from infoflow.retrieval import RetrievalModel, document_posterior, marginal_log_likelihood
+from infoflow.foundation import LATER, Count, CountOrNone, Limits, Probability, UserError
+from infoflow.retrieval import Choice, RetrievalModel, document_posterior, fixed_choice, marginal_log_likelihood
 
 from ._batch import SENTENCE_FIELDS, UNSUPERVISED, Batch, Corrupted, Field
 from ._example import Example
@@ -65,6 +65,9 @@ class RetrievalLM(AbstractObjective):
     lag: Annotated[int, Limits(at_least=0, at_most=10**9)] = 0  # the index is of the weights so many updates ago
     freeze_retriever: Probability = 1 / 3  # share of the updates in which a learned retriever stays as it is
     retriever_rate: Annotated[float, Limits(above=0, at_most=10)] = 0.2  # of the retriever, in the reader's rate
+    # Above 0 candidates are the right passage and so many others by BM25, whatever weights say; the retriever is not
+    # frozen: what the loss change is taken on.
+    fixed_negatives: CountOrNone = field(default=0, metadata=LATER)
 
     def __post_init__(self) -> None:
         if self.refresh_every == 0 or (self.refresh_every > 0 and self.lag >= self.refresh_every):
@@ -138,16 +141,14 @@ class RetrievalLM(AbstractObjective):
         input_ids, labels = batch.input_ids[asked], batch.labels[asked]
         mask = None if batch.attention_mask is None else batch.attention_mask[asked]
         beside = {name: batch[name][asked].cpu().numpy() for name in ("gold", "draw", "excluded", "null_only")}
-        choice = module.choose(
-            input_ids,
-            mask,
-            self.k,
-            beside["gold"],
-            beside["draw"],
-            [[id for id in row if id >= 0] for row in beside["excluded"].tolist()],
-            beside["null_only"],
-        )
-        scores = module.logits(input_ids, mask, choice)
+        excluded = [[id for id in row if id >= 0] for row in beside["excluded"].tolist()]
+        gold, null_only = beside["gold"], beside["null_only"]
+        choice: Choice
+        if self.fixed_negatives:
+            choice = fixed_choice(module, input_ids, mask, self.fixed_negatives, gold, excluded, null_only)
+        else:
+            choice = module.choose(input_ids, mask, self.k, gold, beside["draw"], excluded, null_only)
+        scores = module.logits(input_ids, mask, choice, frozen=False if self.fixed_negatives else None)
         logs, targets = module.log_likelihoods(input_ids, mask, labels, choice)
         there = torch.from_numpy(choice.there).to(scores.device)
         return {"scores": scores, "log_likelihoods": logs, "candidates": there, "tokens": targets}
@@ -171,7 +172,7 @@ class RetrievalLM(AbstractObjective):
 
     def _report(self, module: RetrievalModel, parts: dict[str, Tensor], found: Tensor) -> None:
         """What the update was made of, for whoever records it: log p = reader term − retriever term."""
-        if module.record is None:
+        if module.record is None or self.fixed_negatives:
             return
         with torch.no_grad():
             there, sums = parts["candidates"], torch.where(parts["tokens"][:, None], parts["log_likelihoods"], 0.0)

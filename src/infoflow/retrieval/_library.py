@@ -1,7 +1,7 @@
 """A library: passages as a model's tokens, and the indexes that find them."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, final
 
@@ -13,6 +13,7 @@ from infoflow.corpus import Vocabulary
 from infoflow.foundation import current_display
 from infoflow.models import evaluating
 
+from ._answer_windows import answer_places, window
 from ._bm25 import LexicalIndex
 from ._candidates import NULL, candidates
 from ._dense_index import Backend, DenseIndex
@@ -26,16 +27,28 @@ _BATCH = 256
 @final
 class Library:
     """Passages for one tokenizer. A special token written in a passage is ordinary text: it becomes the unknown one
-    (`num_specials` counts them), and longer passages are cut at their end when they are read (`num_cut`).
+    (`num_specials` counts them). Longer passages are cut at their end when they are read (`num_cut`), but where their
+    answers are known, around these.
     """
 
-    def __init__(self, passages: Passages, tokenizer: Any, max_tokens: int = 128, backend: Backend = "torch") -> None:
+    def __init__(
+        self,
+        passages: Passages,
+        tokenizer: Any,
+        max_tokens: int = 128,
+        backend: Backend = "torch",
+        answers: Mapping[int, Sequence[str]] | None = None,
+    ) -> None:
         """
         Args:
             passages: The store.
-            tokenizer: Of reader and retriever.
+            tokenizer: Of reader and retriever; with `answers` a fast one.
             max_tokens: Of title and text as the retriever reads them, with their three special tokens.
             backend: Of dense search.
+            answers: By id, what a passage is known to answer, as it stands in it (case aside).
+
+        Raises:
+            UserError: Answers of a passage that there is not, or a tokenizer that does not say where its tokens stand.
         """
         self.passages, self.vocabulary = passages, Vocabulary.from_tokenizer(tokenizer)
         self.max_tokens, self._backend = max_tokens, backend
@@ -47,6 +60,9 @@ class Library:
         texts, titles = list(passages.texts()), [passages[id].title for id in range(len(passages))]
         self._bodies = self._encoded(tokenizer, texts)
         self._titles = self._encoded(tokenizer, titles)
+        self._answers = {} if answers is None else answer_places(passages, tokenizer, answers)
+        self.num_unanswered = 0 if answers is None else len(answers) - len(self._answers)
+        """Passages that hold none of the answers that were given for them."""
 
     def __len__(self) -> int:
         return len(self.passages)
@@ -60,12 +76,16 @@ class Library:
         """Tokens that a reader sees of a passage, without special ones; none of the null passage."""
         return self._bodies[id] if id != NULL else np.empty(0, dtype=np.int64)
 
+    def body_within(self, id: int, room: int) -> np.ndarray:
+        """As many of these tokens as fit: the first ones, or those around the passage's answers."""
+        return window(self.body(id), room, self._answers.get(id))
+
     def encoded(self, id: int) -> tuple[np.ndarray, np.ndarray]:
         """Tokens `[CLS] title [SEP] body [SEP]` that a retriever sees, and their segments."""
         title = self._titles[id] if id != NULL else np.empty(0, dtype=np.int64)
         room = self.max_tokens - 3
         title = title[:room]
-        body = self.body(id)[: room - len(title)]
+        body = self.body_within(id, room - len(title))
         start, end = [self.vocabulary.start], [self.vocabulary.end]
         ids = np.concatenate([start, title, end, body, end]).astype(np.int64)
         return ids, np.repeat([0, 1], [len(title) + 2, len(body) + 1])
@@ -116,7 +136,7 @@ class Library:
 
     @property
     def num_cut(self) -> int:
-        """Passages that a retriever sees without their end."""
+        """Passages of which a retriever sees not all."""
         room = self.max_tokens - 3
         return sum(len(title) + len(body) > room for title, body in zip(self._titles, self._bodies, strict=True))
 

@@ -21,6 +21,7 @@ from ._dense_index import DenseIndex
 from ._found import Found
 from ._index_folder import Index, index_kind, load_index, save_index
 from ._library import Library
+from ._origins import origins
 from ._passages import Passages
 from ._retriever import Retriever, Tower
 from ._terms import terms_name, terms_of
@@ -37,18 +38,26 @@ class PassageIndex(NamedTuple):
     tokenizer: Any = None
 
     @torch.no_grad()
-    def search(self, questions: Sequence[str], k: int) -> Found:
-        """The k best passages of each question."""
+    def search(self, questions: Sequence[str], k: int, exclude_origin: bool = False) -> Found:
+        """The k best passages of each question.
+
+        Args:
+            questions: In words.
+            k: How many.
+            exclude_origin: Whether passages that hold a question word for word are left out: for sentences, which come
+                from passages, and not for questions.
+        """
+        out = origins(questions, self.passages) if exclude_origin else None
         if isinstance(self.index, LexicalIndex):
-            return self.index.search(terms_of(questions), k)
+            return self.index.search(terms_of(questions), k, out)
         assert self.retriever is not None
         asked = self.tokenizer(list(questions), padding=True, truncation=True, return_tensors="pt")
         vectors = self.retriever.eval().queries(asked["input_ids"], asked["attention_mask"])
-        return self.index.search(vectors, k)
+        return self.index.search(vectors, k, out)
 
-    def look_up(self, questions: Sequence[str], k: int = 5) -> pd.DataFrame:
-        """Columns `question, rank, passage, score, title, text`: one row for each passage found."""
-        found = self.search(questions, min(k, len(self.passages)))
+    def look_up(self, questions: Sequence[str], k: int = 5, exclude_origin: bool = False) -> pd.DataFrame:
+        """Columns `question, rank, passage, score, title, text`: one row for each passage found (see `search`)."""
+        found = self.search(questions, min(k, len(self.passages)), exclude_origin)
         rows = [
             {"question": question, "rank": rank, "passage": int(id), "score": float(score)}
             | {"title": self.passages[int(id)].title, "text": self.passages[int(id)].text}

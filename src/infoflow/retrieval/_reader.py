@@ -150,12 +150,20 @@ class RetrievalModel(PreTrainedModel):
     # -- scores and likelihoods ---------------------------------------------------------------------------------------
 
     def logits(
-        self, input_ids: Int[Tensor, "query token"], attention_mask: Int[Tensor, "query token"] | None, choice: Choice
+        self,
+        input_ids: Int[Tensor, "query token"],
+        attention_mask: Int[Tensor, "query token"] | None,
+        choice: Choice,
+        frozen: bool | None = None,
     ) -> Float[Tensor, "query candidate"]:
-        """f(x, z) of each candidate, with fresh weights and their gradient; anything at masked candidates."""
+        """f(x, z) of each candidate, with fresh weights and their gradient; anything at masked candidates.
+
+        `frozen` says whether a retriever gets no gradient; None: as `retriever_frozen` says just now.
+        """
         device = input_ids.device
+        frozen = self.retriever_frozen if frozen is None else frozen
         if self.source == "learned" and choice.there[:, :-1].any():
-            with torch.set_grad_enabled(torch.is_grad_enabled() and not self.retriever_frozen):
+            with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
                 return self._learned(input_ids, attention_mask, choice)
         dtype = next(self.reader.parameters()).dtype
         scores = torch.from_numpy(choice.scores).to(device, dtype)
@@ -247,8 +255,9 @@ class RetrievalModel(PreTrainedModel):
                 )
             end = x[-1]  # the query's own [SEP] closes the passage too
             id = int(ids[query, candidate])
-            body = self._library().body(id) if id != NULL else np.empty(0, dtype=np.int64)
-            rows.append((x, np.append(body[: max(limit - len(x) - 1, 0)], end)))
+            room = limit - len(x) - 1
+            body = self._library().body_within(id, room) if id != NULL else np.empty(0, dtype=np.int64)
+            rows.append((x, np.append(body, end)))
         longest = max(len(x) + len(z) for x, z in rows)
         pad = int(self.config.pad_token_id or 0)
         tokens = np.full((len(rows), longest), pad, dtype=np.int64)

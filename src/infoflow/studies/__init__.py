@@ -61,7 +61,9 @@ from .stages import ChooseHeads as ChooseHeads
 from .stages import Compare as Compare
 from .stages import CompareRecordings as CompareRecordings
 from .stages import CountLeakage as CountLeakage
+from .stages import FollowArm as FollowArm
 from .stages import InsideTuned as InsideTuned
+from .stages import JoinArms as JoinArms
 from .stages import MatchModel as MatchModel
 from .stages import MeasureArm as MeasureArm
 from .stages import MeasureDomain as MeasureDomain
@@ -70,6 +72,7 @@ from .stages import MeasureModel as MeasureModel
 from .stages import MeasureSuiteCheckpoint as MeasureSuiteCheckpoint
 from .stages import Prune as Prune
 from .stages import Record as Record
+from .stages import RecordArm as RecordArm
 from .stages import Retrain as Retrain
 from .stages import SettleArm as SettleArm
 from .stages import Specialise as Specialise

@@ -16,6 +16,7 @@ from infoflow.evidence import (
     KNOWLEDGE,
     KNOWLEDGE_CONFLICT,
     KNOWLEDGE_LENS,
+    RETRIEVAL_COURSE,
     RETRIEVAL_EXAMPLES,
     attention_ranking,
     elicited,
@@ -85,6 +86,15 @@ def _scores(inside: ArmInside) -> pd.DataFrame:
     unread = read_world(asked.world(arm.variant), asked.world_seed + 1, arm.models.plan.model.positions)
     first = arm.load(trained=False) if arm.source == "learned" else None
     return ArmScores(inside.model, arm.objective, arm.world, unread, first).table()
+
+
+def arm_course(arm: ArmModel) -> pd.DataFrame:
+    """Rows of `RETRIEVAL_COURSE` of all updates that are kept of a training."""
+    parts = []
+    for update in arm.wanted:
+        scores = ArmScores(arm.load(update=update), arm.objective, arm.world, arm.world, None)
+        parts.append(scores.course().assign(update=update))
+    return RETRIEVAL_COURSE.conform(pd.concat(parts, ignore_index=True))
 
 
 def _knowledge(inside: ArmInside) -> pd.DataFrame:

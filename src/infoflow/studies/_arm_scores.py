@@ -32,6 +32,7 @@ _BATCH, _DEPTH = 128, 20
 _CUTS = (1, 2, 4, 20)
 _PASSAGES = (1, 2, 4, 8)  # for dates
 _MOST_FACTS, _MOST_LANGUAGE = 600, 400
+_COURSE = {"trained": ("trained", "changed"), "held out": ("held out",)}
 _SEARCHES = ("bm25", "frozen", "learned")
 
 
@@ -92,6 +93,33 @@ class ArmScores:
         if self.model.source in _SEARCHES:
             rows += self._dates()
         return RETRIEVAL_SCORES.conform(pd.concat([*parts, pd.DataFrame(rows)], ignore_index=True))
+
+    def course(self) -> pd.DataFrame:
+        """Rows of `RETRIEVAL_COURSE`, without the update: of the same questions at every one."""
+        rows = []
+        for name, kinds in _COURSE.items():
+            facts = _some(self.world.world.of_kind(*kinds))
+            if not facts:
+                continue
+            asked = self._asked(facts)
+            blocks, guess = fact_blocks(asked.facts), self._guess(asked)
+            read = self._read(asked, self.objective.k)
+            likely = self._marginal(read)
+            rows.append(_row(name, "p1", self._right(facts, self.objective.k, False), blocks, guess, scale="share"))
+            rows.append(_row(name, "log_likelihood", likely, blocks, self._unlikely(read)))
+            if self.model.source != "none":
+                without = torch.where(read.targets, read.logs[:, -1], 0.0).sum(dim=1).numpy()
+                rows.append(_row(name, "utility", likely - without, blocks, 0.0))
+        found = pd.DataFrame(rows).rename(columns={"queries": "facts"})
+        return found.drop(columns=["system", "k"])
+
+    def _guess(self, asked: _Asked) -> float:
+        """Right answers of a guess among the objects of each question's relation."""
+        return float(np.mean([1 / self.world.world.config.choices(fact.relation) for fact in asked.facts]))
+
+    def _unlikely(self, read: _Read) -> float:
+        """Log-likelihood of an answer if all words were alike, in nats."""
+        return -read.targets.sum(dim=1).double().mean().item() * float(np.log(self.world.vocabulary.size))
 
     # -- what is found ------------------------------------------------------------------------------------------------
 
@@ -168,8 +196,7 @@ class ArmScores:
         likely = self._marginal(read)
         yield _row("facts", "utility", mean[own], blocks[own], 0.0)
         yield _row("facts", "utility_marginal", (likely - sums[:, -1].numpy())[own], blocks[own], 0.0)
-        guess = -read.targets.sum(dim=1).double().mean().item() * np.log(self.world.vocabulary.size)
-        yield _row("facts", "log_likelihood", likely, blocks, guess)
+        yield _row("facts", "log_likelihood", likely, blocks, self._unlikely(read))
 
     def _priors(self, queries: str, read: _Read, blocks: np.ndarray) -> Iterator[dict[str, Any]]:
         prior = read.log_prior.exp()
@@ -204,7 +231,7 @@ class ArmScores:
     def _right(self, facts: Sequence[Fact], k: int, at_random: bool) -> np.ndarray:
         """Whether each question is answered rightly, the passage summed out as in training."""
         world, tokenizer = self.world.world, self.world.tokenizer
-        found = question_candidates(self.model, world, tokenizer, facts, k=k, library=self._library)
+        found = question_candidates(self.model, world, tokenizer, facts, k=k, library=self.model.passage_library)
         if at_random:
             found = replace(found, ids=self._drawn(found.ids))
         logs = own_log_probabilities(self.model, world, tokenizer, facts, found, level=self.objective.level)

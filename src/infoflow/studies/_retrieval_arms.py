@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +17,10 @@ from infoflow.objectives import SOURCES, InverseCloze, RetrievalLM, retrieval_mo
 from infoflow.results import BERT, Recipe, Spec, write_table
 from infoflow.retrieval import RETRIEVAL_LEARNING, RetrievalModel, Retriever, build_retriever, retriever_config
 from infoflow.training import (
+    SNAPSHOTS,
     IndexRefresh,
+    SnapshotPlan,
+    Snapshots,
     TrainConfig,
     TrainingHook,
     TrainResult,
@@ -34,6 +38,7 @@ READ = "read"  # where the workbench keeps facts of finished trainings
 READING, WARMING = "reading", "warming"
 LEARNING = f"{RETRIEVAL_LEARNING.name}.parquet"
 RETRIEVER = "retriever"  # in the folder of a reader, where the arm has one
+Recorders = Callable[[RetrievalModel], Sequence[TrainingHook]]
 _VERSION = 1  # raise when the same plan trains other models
 _FREE = ("device", "log_every", "evaluate_every", "save_every", "keep_last")
 
@@ -230,12 +235,13 @@ class ArmModel:
         if self.variant in ("exchange-both", "exchange-retriever"):
             model.retriever.load_state_dict(trained.retriever.state_dict())
 
-    def train(self) -> tuple[RetrievalModel, TrainResult]:
-        """Train it, or as much of it as is missing; what each update was made of is kept beside the weights."""
-        model = self.first()
-        index = IndexRefresh(model)
-        hooks = [index, _KeepLearning(index, self.folder / LEARNING)]
-        result = train(self.objective, self.config, self.world.queries, model, self.folder, hooks=hooks)
+    def train(self, recorders: Recorders = lambda _: ()) -> tuple[RetrievalModel, TrainResult]:
+        """Train it, or as much of it as is missing; what each update was made of is kept beside the weights.
+
+        Args:
+            recorders: The model before its first update to further hooks.
+        """
+        model, result = self._train_into(self.folder, recorders, self.folder / LEARNING)
         if is_first():
             if model.retriever is not None:
                 self._save_retriever(model.retriever)
@@ -243,16 +249,58 @@ class ArmModel:
         wait_for_all()
         return model, result
 
+    def train_again(self, folder: Path, recorders: Recorders = lambda _: ()) -> None:
+        """Train it to the same weights once more, for what the hooks record and for its checkpoints; nothing else is
+        left of it."""
+        self._train_into(folder, recorders, None)
+        if is_first():
+            self.snapshots.adopt(Snapshots(folder / SNAPSHOTS))
+            shutil.rmtree(folder)
+        wait_for_all()
+
+    # -- checkpoints --------------------------------------------------------------------------------------------------
+
+    @property
+    def wanted(self) -> list[int]:
+        """The updates whose weights the plan wants kept, 0 and the last among them; empty where it wants none."""
+        num = self.models.plan.retrieval.checkpoints
+        if not num or self.variant:
+            return []
+        return sorted({round(one * self.config.updates / num) for one in range(num + 1)})
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """What is kept of its training."""
+        return Snapshots(self.folder / SNAPSHOTS)
+
+    def lacks_checkpoints(self) -> bool:
+        """Whether one that the plan wants is not there, or not as it was written."""
+        return not set(self.wanted) <= set(self.snapshots.kept())
+
+    def _train_into(
+        self, folder: Path, recorders: Recorders, learning: Path | None
+    ) -> tuple[RetrievalModel, TrainResult]:
+        model = self.first()
+        index = IndexRefresh(model)
+        hooks: list[TrainingHook] = [index, *recorders(model)]
+        if learning is not None:
+            hooks.insert(1, _KeepLearning(index, learning))
+        wanted = self.wanted
+        kept = SnapshotPlan(steps=lambda _: wanted) if wanted else None
+        data = self.world.queries
+        return model, train(self.objective, self.config, data, model, folder, hooks=hooks, snapshots=kept)
+
     def _save_retriever(self, retriever: Retriever) -> None:
         with atomic_folder(self.weights / RETRIEVER) as folder:
             retriever.save_pretrained(folder)
             self.world.tokenizer.save_pretrained(folder)
 
-    def load(self, trained: bool = True) -> RetrievalModel:
-        """The model in evaluation mode, with an index of its own weights."""
+    def load(self, trained: bool = True, update: int | None = None) -> RetrievalModel:
+        """The model in evaluation mode, with an index of its own weights; of a kept `update`, or at the end."""
         model = self.first()
         if trained:
-            load_weights(model, self.weights, self.objective.exported)
+            weights = self.weights if update is None else self.snapshots.path(update)
+            load_weights(model, weights, self.objective.exported)
         model.to(usable_device(self.models.plan.training.device)).eval()
         if model.retriever is not None and model.passage_library is not None:
             model.passage_library.dense = model.passage_library.embed(model.retriever.passages)

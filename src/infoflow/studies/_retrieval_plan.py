@@ -92,6 +92,12 @@ class RetrievalPlan:
     exchange_updates: Count = 300  # of the variant "exchange"
     save_every: CountOrNone = 500  # updates between checkpoints
     measures: Annotated[tuple[MeasureName, ...], Limits(filled=True)] = MEASURES
+    checkpoints: CountOrNone = 0  # of each plain arm's training, evenly apart, at which answers are looked at; 0: none
+    # Of training queries: on these the loss change is allocated to retriever and reader while the plain arms train, by
+    # the rule, the parts and the windows of [dynamics]; 0: it is not.
+    allocation_tokens: CountOrNone = 0
+    allocation_every: Count = 5  # updates between two looks at the loss
+    allocation_negatives: Count = 2  # passages by BM25 that are read there beside the right one, whatever the arm
 
     def __post_init__(self) -> None:
         check_settings(self, "retrieval")

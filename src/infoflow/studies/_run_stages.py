@@ -13,7 +13,12 @@ from ._graph import Graph
 from .stages import AbstractStage, Check
 
 _SHOWN = 4  # running stages beside the bar
-_TRAINING = ("train", "read", "settle")  # kinds of stages that are one training: a share of it is a share of the stage
+_TRAINING = (
+    "train",
+    "read",
+    "settle",
+    "record-arm",
+)  # kinds of stages that are one training: a share of it is a share of the stage
 _BY_CLOCK = 0.95  # of a running stage's cost counts at most, before it has ended
 
 

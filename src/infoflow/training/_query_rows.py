@@ -8,7 +8,7 @@ import numpy as np
 from infoflow.corpus import Corpus, Encoded, FactWorld, Vocabulary, fact_corpus
 from infoflow.foundation import UserError, current_display, digest
 from infoflow.objectives import Example
-from infoflow.retrieval import NULL, Library, salient_spans
+from infoflow.retrieval import NULL, Library, origins, salient_spans
 
 
 class QueryRows:
@@ -78,7 +78,8 @@ def fact_query_rows(world: FactWorld, tokenizer: Any, library: Library) -> Query
     corpus = fact_corpus(world)
     facts = [-1 if label is None else int(label) for label in corpus.column("label")]
     gold = np.array([NULL if fact < 0 else world.gold(world.facts[fact]) for fact in facts])
-    return query_rows(corpus, tokenizer, library, gold, keep_spanless=True)
+    # Queries of a world are no sentences of its passages: they share no word of the relation, unless that is asked for.
+    return query_rows(corpus, tokenizer, library, gold, keep_spanless=True, exclude_origin=False)
 
 
 def query_rows(
@@ -90,6 +91,7 @@ def query_rows(
     *,
     max_length: int = 128,
     keep_spanless: bool = False,
+    exclude_origin: bool = True,
 ) -> QueryRows:
     """The sentences of a corpus as queries, by their salient spans (column `entity`, or rules).
 
@@ -100,6 +102,7 @@ def query_rows(
         gold: The passage that answers each sentence, −1 where none does.
         excluded: Passages that each must not read: its own, and copies.
         max_length: Tokens of a query at most; spans beyond are not asked for.
+        exclude_origin: Whether no sentence may read a passage that holds it word for word (`origins`).
         keep_spanless: Keep sentences without a span, of which any token may be asked for; else they are left out.
 
     Raises:
@@ -112,6 +115,8 @@ def query_rows(
             f"gold and excluded must name passages of each of {len(corpus):,} sentences. "
             f"Got {len(gold):,} and {len(excluded):,}."
         )
+    if exclude_origin:
+        excluded, gold = _without_origins(corpus, library, gold, excluded)
     encoded = corpus.encode(tokenizer, max_length=max_length)
     spans = _spans(corpus, encoded)
     rows = np.array([row for row, one in enumerate(spans) if keep_spanless or len(one)], dtype=np.int64)
@@ -130,6 +135,30 @@ def query_rows(
     if found.num_specials:
         current_display().note(f"{corpus.name}: {found.num_specials:,} special tokens written in sentences are text.")
     return found
+
+
+def _without_origins(
+    corpus: Corpus, library: Library, gold: np.ndarray, excluded: Sequence[Sequence[int]]
+) -> tuple[list[list[int]], np.ndarray]:
+    """What each sentence must not read, its origins among it; and what answers it, which is none of these.
+
+    Raises:
+        UserError: No passage is left for a sentence.
+    """
+    own = origins([sentence.text for sentence in corpus], library.passages)
+    found = [sorted({*ids, *map(int, more)}) for ids, more in zip(own, excluded, strict=True)]
+    if full := sum(len(ids) >= len(library) for ids in found):
+        raise UserError(
+            f"{corpus.name}: for {full:,} sentences each of the {len(library):,} passages is excluded or holds them "
+            "word for word, so nothing is left to read.\nGive more passages, or exclude_origin=False."
+        )
+    trivial = np.array([right in ids for ids, right in zip(own, gold.tolist(), strict=True)], dtype=bool)
+    if num := sum(map(bool, own)):
+        lost = f"; for {int(trivial.sum()):,} that was the passage that answers" if trivial.any() else ""
+        current_display().note(
+            f"{corpus.name}: {num:,} of {len(corpus):,} sentences may not read the passages that hold them{lost}."
+        )
+    return found, np.where(trivial, NULL, gold)
 
 
 def _spans(corpus: Corpus, encoded: Encoded) -> list[np.ndarray]:

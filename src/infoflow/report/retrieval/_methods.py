@@ -50,3 +50,27 @@ FOUND = Method(
     trained fact.
     """,
 )
+LEARNED = Method(
+    id="retrieval-learned",
+    title="Loss change of retriever and reader",
+    text="""
+    <i>A</i><sub>i</sub> = Δ<sub>i</sub> ∫ ∂<sub>i</sub><i>L</i>(<i>θ</i> + <i>s</i>Δ) d<i>s</i> between the weights
+    before and after some updates, added up over a part of the model; Σ<sub>i</sub> <i>A</i><sub>i</sub> is the change
+    of the loss. <i>L</i> = −log Σ<sub><i>z</i></sub> π(<i>z</i>) <i>p</i>(<i>y</i>|<i>z</i>, <i>x</i>) per masked token
+    of fixed training queries, whose candidates <i>z</i> are the right passage, the best others by BM25 and ∅,
+    in all arms and at all updates: what a model's own search finds changes with its weights, so that the loss would
+    jump. A closed book reads ∅ alone. What weighs passages: the scale of fixed scores and the score of ∅. After Lan et
+    al. (2019) and Guu et al. (2020).
+    """,
+)
+COURSE = Method(
+    id="retrieval-course",
+    title="Answers at kept updates",
+    text="""
+    At updates evenly apart the weights are kept, an index is built from them, and the same questions are asked each
+    time. Log-likelihood: log <i>p</i>(<i>y</i>|<i>x</i>) with the passage summed out; retrieval utility: that less log
+    <i>p</i>(<i>y</i>|∅, <i>x</i>). Which of the two tells later answers is Spearman's correlation of each, on trained
+    facts, with the share of right answers about facts held out at the next kept update, over all readers of a seed
+    that read passages; control: the updates of each training in random order. After Guu et al. (2020), appendix D.
+    """,
+)

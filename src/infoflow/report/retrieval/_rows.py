@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from infoflow.objectives import RETRIEVAL_OBJECTIVES
+
 from .._language import Cast
 from ..adaptation._rows import averaged, estimated, names_of, of
 from ..forms._hollow import HOLLOW
@@ -12,6 +14,11 @@ from ..forms._hollow import HOLLOW
 CONTROL_ARM = "null-share"
 EXPOSURES = "facts by how often they were trained"
 _KINDS = {"held out": "held out", "withheld": "withheld"}
+
+
+def of_readers(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of readers of facts, of a table about all kinds of models."""
+    return frame[frame["objective"].isin(RETRIEVAL_OBJECTIVES)]
 
 
 def arms(frame: pd.DataFrame) -> pd.DataFrame:

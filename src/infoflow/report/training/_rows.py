@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from infoflow.objectives import RETRIEVAL_OBJECTIVES
+
 from .._figure import Method
 from .._language import Cast
 
@@ -50,8 +52,9 @@ def on_train(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def on_set(frame: pd.DataFrame, name: str) -> pd.DataFrame:
-    """The rows of a set of sentences and of each model's first term of the loss."""
-    frame = frame.loc[frame["set"] == name]
+    """The rows of a set of sentences and of each model's first term of the loss; readers of facts, which have parts of
+    their own, are in the section on retrieval."""
+    frame = frame.loc[(frame["set"] == name) & ~frame["objective"].isin(RETRIEVAL_OBJECTIVES)]
     return frame.loc[frame["term"] == frame.groupby("model")["term"].transform("first")]
 
 

@@ -7,6 +7,8 @@ from ._compare import Compare as Compare
 from ._count_leakage import CountLeakage as CountLeakage
 from ._course import Course as Course
 from ._domain_loss import MeasureDomain as MeasureDomain
+from ._follow_arm import FollowArm as FollowArm
+from ._follow_arm import JoinArms as JoinArms
 from ._inside_tuned import InsideTuned as InsideTuned
 from ._keep import Keep as Keep
 from ._loaded_once import LoadedOnce as LoadedOnce
@@ -25,6 +27,7 @@ from ._probe_checkpoint import ProbeCheckpoint as ProbeCheckpoint
 from ._prune import Prune as Prune
 from ._record import CompareRecordings as CompareRecordings
 from ._record import Record as Record
+from ._record_arm import RecordArm as RecordArm
 from ._retrain import Retrain as Retrain
 from ._specialise import Specialise as Specialise
 from ._stage import AbstractStage as AbstractStage
@@ -62,6 +65,9 @@ STAGES: tuple[type[AbstractStage], ...] = (
     WarmRetriever,
     TrainArm,
     SettleArm,
+    RecordArm,
+    FollowArm,
+    JoinArms,
     MeasureArm,
 )
 """Those of a study, each behind what it needs; before the last one, which checks the findings on all their tables."""

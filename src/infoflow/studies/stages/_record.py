@@ -16,10 +16,11 @@ import pandas as pd
 
 from infoflow.dynamics import ALLOCATION_SIMILARITY, TABLES, LossChangeRecorder, compare_trainings, evaluation_set
 from infoflow.flow import agree, is_first, wait_for_all
-from infoflow.foundation import atomic_write, current_display, digest
+from infoflow.foundation import current_display, digest
 from infoflow.models import load_model
 from infoflow.results import KEYS, Recipe, Subject, TableSchema
 
+from .._begun_with import is_begun_with
 from .._study_models import StudyModels
 from .._workbench import Part
 from ._stage import AbstractStage
@@ -27,7 +28,6 @@ from ._stage import AbstractStage
 _VERSION = 1  # raise when the same plan records otherwise
 _LATER = ("allocation_histogram", "allocation_lags")  # tables that older recordings lack: no reason to train again
 _RECORDED = "recorded"
-_BEGUN_WITH = "recording.key"  # in a training's folder: the recording that began with it
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -156,17 +156,8 @@ def is_recorded(models: StudyModels, recipe: Recipe) -> bool:
 
 def recorders(models: StudyModels, recipe: Recipe, folder: Path) -> list[LossChangeRecorder]:
     """The hook for a training in `folder`: none where the plan asks for none, or the training began without it."""
-    key, note = recording_key(models, recipe), folder / _BEGUN_WITH
-    if is_recorded(models, recipe):
-        if is_first():
-            note.unlink(missing_ok=True)  # from here on a recording would have a gap
-        return []
-    if is_first() and not folder.exists():
-        folder.mkdir(parents=True)
-        with atomic_write(note) as temporary:
-            temporary.write_text(key)
-    wait_for_all()
-    return [_recorder(models, recipe)] if note.exists() and note.read_text() == key else []
+    key, recorded = recording_key(models, recipe), is_recorded(models, recipe)
+    return [_recorder(models, recipe)] if is_begun_with(folder, key, recorded) else []
 
 
 def _recorder(models: StudyModels, recipe: Recipe) -> LossChangeRecorder:

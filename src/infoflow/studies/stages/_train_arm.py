@@ -18,6 +18,7 @@ from infoflow.foundation import current_display, digest
 from infoflow.results import KEYS, Column, Subject, TableSchema, estimate, ratio_estimate, read_table
 from infoflow.retrieval import RETRIEVAL_LEARNING, RETRIEVAL_SCORES
 
+from .._arm_recording import arm_recorders
 from .._retrieval_arms import LEARNING, READ, ArmModel, arm_models, at_half_rate, plain_arms, relative_cost
 from .._study_models import StudyModels
 from .._training_accuracy import training_accuracy
@@ -174,7 +175,7 @@ def _estimate(model: ArmModel) -> float:
 
 def _train(model: ArmModel) -> dict[str, Any]:
     started = time.process_time()
-    module, result = model.train()
+    module, result = model.train(lambda module: arm_recorders(model, module, model.folder))
     cpu = time.process_time() - started
     chance = 1 / model.models.plan.retrieval.objects
     found = training_accuracy(module.eval(), model.objective, model.world.queries, chance)

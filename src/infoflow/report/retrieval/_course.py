@@ -1,0 +1,114 @@
+"""What readers know while they learn: right answers, likelihood and retrieval utility at the updates that were kept."""
+
+from typing import Any, NamedTuple
+
+import altair as alt
+import pandas as pd
+
+from .._figure import Figure, Panel
+from .._language import Cast
+from .._numbers import listed, number
+from ..adaptation._rows import of
+from ..forms._chart import amount, finished, tips
+from ..forms._lines import lines, looks_of
+from ..forms._names import names_above
+from ._methods import COURSE
+from ._rows import plain_arms, seeds_note, span
+
+_HEIGHT = 210
+
+
+class _Panel(NamedTuple):
+    metric: str
+    facts: str
+    title: str
+    unit: str
+
+
+_PANELS = (
+    _Panel("p1", "held out", "right answers, facts held out", "share of questions"),
+    _Panel("p1", "trained", "right answers, trained facts", "share of questions"),
+    _Panel("utility", "trained", "retrieval utility, trained facts", "nats"),
+    _Panel("log_likelihood", "trained", "log-likelihood, trained facts", "nats"),
+)
+
+
+def course_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
+    """Panels over updates, a line for each arm; None without kept updates."""
+    own = plain_arms(frame).dropna(subset="value")
+    if own.empty:
+        return None
+    data = _means(own, cast)
+    shown = [panel for panel in _PANELS if len(of(data, metric=panel.metric, facts=panel.facts))]
+    panels = [
+        Panel(spec=_curve(of(data, metric=panel.metric, facts=panel.facts), cast, panel), title=panel.title)
+        for panel in shown
+    ]
+    return Figure(
+        id="retrieval-course",
+        question="When do readers come to answer?",
+        answer=[_sentence(data, cast)],
+        panels=panels,
+        caption=f"{seeds_note(data.assign(count=data['count'].round()))} Own candidates of that update; wordings that "
+        "training does not have.",
+        how_to_read=[
+            "A mark is an update whose weights were kept. What a reader answers rightly about facts held out it has "
+            "read, since no training question asks for them; trained facts it can also know by heart.",
+            "Retrieval utility is how much likelier the answer is with what was found than without a passage; a "
+            "reader without passages has none. It would be surprising if it rose while answers about facts held out "
+            "fell.",
+        ],
+        method=COURSE,
+        data=data,
+        tables=("retrieval_course",),
+        findings=("retrieval:R-13",),
+        payload={"apart": True},
+    )
+
+
+def _means(own: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+    """Mean over seeds with the ends of the mean interval: of one seed its own; of several the lowest and highest."""
+    by = ["series", "facts", "metric", "update"]
+    groups: Any = own.groupby(by, as_index=False, sort=False)
+    found = groups.agg(
+        value=("value", "mean"),
+        low=("low", "mean"),
+        high=("high", "mean"),
+        lowest=("value", "min"),
+        highest=("value", "max"),
+        seeds=("seed", "nunique"),
+        count=("count", "mean"),
+    )
+    several = found["seeds"] > 1
+    low, high = found["low"].mask(several, found["lowest"]), found["high"].mask(several, found["highest"])
+    labels = {one.key: one.label for one in cast.series}
+    found = found.assign(low=low, high=high, name=found["series"].map(labels))
+    return found.drop(columns=["lowest", "highest"]).sort_values(["series", "update"], kind="stable", ignore_index=True)
+
+
+def _curve(rows: pd.DataFrame, cast: Cast, panel: _Panel) -> dict[str, Any]:
+    series = cast.present(rows)
+    ends = [0.0, 1.02 * float(rows["update"].max())]
+    bounds = [-0.01, 1.02] if panel.metric == "p1" else span(rows)
+    at = {
+        "x": alt.X(**amount("update", "update", ends, format="~s", ticks=5)),
+        "y": alt.Y(**amount("value", panel.unit, bounds)),
+    }
+    tooltip = tips("name:N|trained as", "update:Q|update|,", f"value:Q|{panel.title}|.3f")
+    found = lines(rows, at, looks_of(series), size=24, touch=90, tooltip=tooltip)
+    return finished([*found, names_above([("—", one.label, one.color) for one in series])], _HEIGHT)
+
+
+def _sentence(data: pd.DataFrame, cast: Cast) -> str:
+    """Of each arm what it answers of facts held out at last, and by when half of that was there."""
+    told = []
+    right = of(data, metric="p1", facts="held out")
+    for one in cast.present(right):
+        own = of(right, series=one.key).sort_values("update")
+        first, last = float(own["value"].iloc[0]), float(own["value"].iloc[-1])
+        when = ""
+        if last > first:
+            half = int(own.loc[own["value"] >= (first + last) / 2, "update"].iloc[0])
+            when = f", half of the rise by update {half:,}"
+        told.append(f"{one.label} {number(100 * last, 0)}%{when}")
+    return f"Facts held out are answered rightly at the end in: {listed(told)}."

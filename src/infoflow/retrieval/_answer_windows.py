@@ -1,0 +1,87 @@
+"""Where answers stand in passages, and what of a passage is read that is longer than what a reader holds."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from infoflow.foundation import UserError
+
+from ._passages import Passages
+
+
+class Place(NamedTuple):
+    """Tokens of a passage's text that answer something: first, and end."""
+
+    start: int
+    end: int
+
+
+def answer_places(passages: Passages, tokenizer: Any, answers: Mapping[int, Sequence[str]]) -> dict[int, Place]:
+    """The tokens from the first to the last answer of each passage; passages that hold none of theirs are left out.
+
+    An answer is taken where it first stands as whole words, case aside.
+
+    Raises:
+        UserError: Answers of a passage that there is not, or a tokenizer that does not say where its tokens stand.
+    """
+    beyond = [id for id in answers if not 0 <= id < len(passages)]
+    if beyond:
+        raise UserError(
+            f"Answers must be of passages 0 to {len(passages) - 1}. Got passage {beyond[0]}.\n"
+            "Number them as they stand in the store."
+        )
+    if answers and not getattr(tokenizer, "is_fast", False):
+        raise UserError(
+            f"Passages are cut around their answers by a fast tokenizer, which says where each token stands. Got "
+            f"{type(tokenizer).__name__}.\nLeave answers out, or convert the tokenizer."
+        )
+    found = {}
+    for id, wanted in answers.items():
+        text = passages[id].text
+        spans = [span for answer in wanted if (span := _span(text, answer)) is not None]
+        if spans:
+            options = {"add_special_tokens": False, "split_special_tokens": True, "return_offsets_mapping": True}
+            offsets = np.array(tokenizer(text, verbose=False, **options)["offset_mapping"]).reshape(-1, 2)
+            if (place := _tokens(offsets, spans)) is not None:
+                found[id] = place
+    return found
+
+
+def window(tokens: np.ndarray, room: int, place: Place | None) -> np.ndarray:
+    """At most `room` consecutive tokens: the first ones; where the answers would be cut off, with these in the middle.
+
+    Of answers that are longer than the room their beginning is read.
+
+    >>> window(np.arange(10), 4, Place(6, 7)).tolist(), window(np.arange(10), 4, None).tolist()
+    ([5, 6, 7, 8], [0, 1, 2, 3])
+    """
+    room = max(room, 0)
+    if place is None or place.end <= room or len(tokens) <= room:
+        return tokens[:room]
+    start = min(max((place.start + place.end - room) // 2, 0), len(tokens) - room)
+    start = min(start, place.start)
+    return tokens[start : start + room]
+
+
+def _span(text: str, answer: str) -> tuple[int, int] | None:
+    """Characters of the first place where the answer stands as whole words."""
+    low, wanted = text.lower(), answer.strip().lower()
+    if not wanted or len(low) != len(text):  # a letter that changes its length by case: places would be off
+        low, wanted = text, answer.strip()
+    start = low.find(wanted) if wanted else -1
+    while start >= 0:
+        end = start + len(wanted)
+        before, after = low[start - 1 : start], low[end : end + 1]
+        if not (before.isalnum() and wanted[0].isalnum()) and not (after.isalnum() and wanted[-1].isalnum()):
+            return start, end
+        start = low.find(wanted, start + 1)
+    return None
+
+
+def _tokens(offsets: np.ndarray, spans: Iterable[tuple[int, int]]) -> Place | None:
+    """The tokens from the first character of all spans to the last one."""
+    spans = list(spans)
+    first, last = min(start for start, _ in spans), max(end for _, end in spans)
+    inside = np.flatnonzero((offsets[:, 0] < last) & (offsets[:, 1] > first))
+    return Place(int(inside[0]), int(inside[-1]) + 1) if len(inside) else None

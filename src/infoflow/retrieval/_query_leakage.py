@@ -1,0 +1,139 @@
+"""Questions of a test that training has already asked or answered: counted, shown, and scored without."""
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from infoflow.foundation import UserError
+
+from ._ranking import Ranked, Relevant
+from ._scores import CUTS, retrieval_scores
+from ._tables import RETRIEVAL_SCORES
+
+_WORD = re.compile(r"\w+")
+_EXAMPLES = 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueryLeakage:
+    """Which test questions training knows; numbers are their places."""
+
+    asked: tuple[int, ...]  # a training query has the same words in the same order
+    told: tuple[int, ...]  # a training query holds the subject and an answer
+    examples: tuple[tuple[str, str], ...]  # of the first ten: the question, and the training query that leaks it
+
+    @property
+    def leaked(self) -> tuple[int, ...]:
+        """All of them, in order."""
+        return tuple(sorted({*self.asked, *self.told}))
+
+    def __str__(self) -> str:
+        if not self.leaked:
+            return "No test question is among the training queries."
+        lines = [f"  {question!r} ← {query!r}" for question, query in self.examples]
+        return "\n".join(
+            [f"{len(self.leaked):,} test questions are known from training ({len(self.asked):,} asked there, "
+             f"{len(self.told):,} answered there):", *lines]
+        )  # fmt: skip
+
+
+def query_leakage(
+    questions: Sequence[str],
+    training: Sequence[str],
+    answers: Sequence[Sequence[str]] | None = None,
+    subjects: Sequence[str] | None = None,
+) -> QueryLeakage:
+    """Which questions of a test training has seen, by their words: lower case, NFD, without punctuation.
+
+    Args:
+        questions: Of the test.
+        training: Queries of the training, as they were before anything was masked.
+        answers: Of each question, any of them right.
+        subjects: What each question is about. With both, a training query that holds the subject's words and an
+            answer's, each one after the other, leaks its question.
+
+    Raises:
+        UserError: Other numbers of answers or subjects than of questions, or one without the other.
+    """
+    for name, given in (("answers", answers), ("subjects", subjects)):
+        if given is not None and len(given) != len(questions):
+            raise UserError(f"Each of {len(questions):,} questions needs its {name}. Got {len(given):,}.")
+    if (answers is None) != (subjects is None):
+        raise UserError(
+            "Whether a training query answers a question is seen by its subject and its answer. Got only one of them.\n"
+            "Give subjects and answers, or neither."
+        )
+    queries = [_words(text) for text in training]
+    same: dict[str, int] = {}
+    for number, words in enumerate(queries):
+        same.setdefault(words, number)
+    leaks = {number: same[words] for number, text in enumerate(questions) if (words := _words(text)) and words in same}
+    asked = tuple(leaks)
+    told = _told(queries, answers, subjects) if answers is not None and subjects is not None else {}
+    shown = sorted({**told, **leaks}.items())[:_EXAMPLES]
+    examples = tuple((str(questions[number]), str(training[query])) for number, query in shown)
+    return QueryLeakage(asked=asked, told=tuple(told), examples=examples)
+
+
+def leakage_scores(
+    ranked: Mapping[str, Ranked],
+    relevant: Relevant,
+    questions: Sequence[str],
+    num_passages: int,
+    leakage: QueryLeakage,
+    cuts: Collection[int] = CUTS,
+) -> pd.DataFrame:
+    """`retrieval_scores` of all questions (queries `all`), and of those that training does not know (`not leaked`).
+
+    Raises:
+        UserError: Every question is leaked, or rankings, questions and what is relevant do not fit each other.
+    """
+    known = set(leakage.leaked)
+    if known and max(known) >= len(questions):
+        raise UserError(
+            f"The leakage is of other questions: it names number {max(known)}, and there are {len(questions):,}."
+        )
+    kept = [number for number in range(len(questions)) if number not in known]
+    if not kept:
+        raise UserError(
+            f"Training knows all {len(questions):,} questions of the test, so nothing is left to score.\n"
+            "Give a test whose questions are not among the training queries."
+        )
+    parts = [retrieval_scores(ranked, relevant, questions, num_passages, cuts, "all")]
+    if known:
+        fewer = {system: [rows[number] for number in kept] for system, rows in ranked.items()}
+        own = [relevant[number] for number in kept]
+        asked = [questions[number] for number in kept]
+        parts.append(retrieval_scores(fewer, own, asked, num_passages, cuts, "not leaked"))
+    return RETRIEVAL_SCORES.conform(pd.concat(parts, ignore_index=True))
+
+
+def _told(queries: list[str], answers: Sequence[Sequence[str]], subjects: Sequence[str]) -> dict[int, int]:
+    """The first training query that answers each question."""
+    wanted = [_words(one) for one in subjects]
+    words = {word for one in wanted for word in one.split()}
+    places: dict[str, list[int]] = defaultdict(list)
+    for number, text in enumerate(queries):
+        for word in words.intersection(text.split()):
+            places[word].append(number)
+    found = {}
+    for number, (subject, right) in enumerate(zip(wanted, answers, strict=True)):
+        objects = [one for one in map(_words, right) if one]
+        rarest = min((places.get(word, []) for word in subject.split()), key=len, default=[])
+        for query in rarest:
+            if _holds(queries[query], subject) and any(_holds(queries[query], one) for one in objects):
+                found[number] = query
+                break
+    return found
+
+
+def _holds(text: str, words: str) -> bool:
+    return f" {words} " in f" {text} "
+
+
+def _words(text: str) -> str:
+    return " ".join(_WORD.findall(unicodedata.normalize("NFD", text).lower()))

@@ -1,0 +1,105 @@
+"""Passages longer than what is read: their answers stay, whatever the tokenizer and the room."""
+
+import numpy as np
+import pytest
+import torch
+from retrieval.tiny_arms import tiny_arm, tiny_data, tiny_library, tiny_world
+
+from infoflow.foundation import UserError
+from infoflow.retrieval import Library, Passages, bm25_scores
+from infoflow.retrieval._answer_windows import Place, answer_places, window
+
+
+def long_library(answers=True, place=300):
+    """Passages of the world's words, each with its own object far behind what a reader holds."""
+    world, tokenizer, _ = tiny_world()
+    filler, objects, texts = "the of is", [], []
+    for passage in world.passages():
+        fact = world.facts[passage["facts"][0]]
+        objects.append(world.answer(fact))
+        texts.append(f"{' '.join([filler] * (place // 3))} {objects[-1]} {' '.join([filler] * 40)}")
+    known = {id: [one] for id, one in enumerate(objects)} if answers else None
+    return Library(Passages.from_rows(texts), tokenizer, answers=known), objects, tokenizer
+
+
+def test_windows_hold_the_answer_wherever_it_stands() -> None:
+    tokens = np.arange(50)
+    for room in (5, 12, 49, 50, 80):
+        for start in range(50):
+            for size in (1, 3, 8):
+                place = Place(start, min(start + size, 50))
+                found = window(tokens, room, place)
+                assert len(found) == min(room, 50)
+                assert (np.diff(found) == 1).all()
+                wanted = set(tokens[place.start : min(place.end, place.start + room)])
+                assert wanted <= set(found.tolist())
+                if place.end <= room:
+                    assert found[0] == 0, "nothing is moved without need"
+    assert window(tokens, 0, Place(3, 4)).tolist() == window(tokens, -2, None).tolist() == []
+
+
+def test_a_passage_is_read_around_its_answer() -> None:
+    library, objects, tokenizer = long_library()
+    cut, _, _ = long_library(answers=False)
+    assert library.num_unanswered == 0
+    assert library.num_cut == len(library)
+    for id, name in enumerate(objects[:10]):
+        for found, holds in ((library, True), (cut, False)):
+            tokens, segments = found.encoded(id)
+            assert len(tokens) == len(segments) == 128
+            assert (name in tokenizer.decode(tokens)) == holds
+        assert name in tokenizer.decode(library.body_within(id, 20))
+
+
+def test_a_reader_sees_the_answer_too() -> None:
+    objective, model = tiny_arm("read-gold")
+    model.passage_library, objects, tokenizer = long_library()
+    batch = tiny_data().batch(objective, np.arange(8), ("test",), 0)
+    gold = [int(one) for one in batch["gold"] if one >= 0][:3]
+    queries = [np.array([1, *range(5, 25), 2])] * len(gold)
+    tokens, real, _ = model._pairs(queries, np.array([[row, 0] for row in range(len(gold))]), np.array(gold)[:, None])
+    limit = model.config.max_position_embeddings
+    for row, id in enumerate(gold):
+        own = tokens[row][real[row] == 1]
+        assert len(own) <= limit
+        assert objects[id] in tokenizer.decode(own)
+    assert torch.isfinite(objective.loss(model, batch, batch.noise)["read-gold"].total)
+
+
+def test_words_are_searched_in_the_whole_passage() -> None:
+    """BM25 reads passages whole, so that what is cut away still finds them."""
+    library, objects, tokenizer = long_library()
+    asked = np.array(tokenizer(objects[0], add_special_tokens=False).input_ids)
+    scores = bm25_scores([asked.tolist()], [library.body(id).tolist() for id in range(len(library))])[0]
+    assert library.by_words([asked], 1, [[]]).ids[0, 0] == np.flatnonzero(scores == scores.max())[0]
+
+
+def test_short_passages_and_unknown_answers_are_read_as_before() -> None:
+    world, tokenizer, _ = tiny_world()
+    plain = tiny_library()
+    known = Library(plain.passages, tokenizer, answers={0: ["no such word"], 1: [world.answer(world.facts[0])], 2: []})
+    assert known.num_unanswered >= 2
+    assert all((plain.encoded(id)[0] == known.encoded(id)[0]).all() for id in range(len(plain)))
+
+
+def test_answers_are_whole_words_of_any_case_from_the_first_to_the_last() -> None:
+    _, tokenizer, _ = tiny_world()
+    words = [word for word in tokenizer.get_vocab() if word.isalpha() and len(word) > 2][:4]
+    text = f"{words[0]}s {words[1]} {words[0]} {words[2]} {words[3]}"
+    found = answer_places(Passages.from_rows([text]), tokenizer, {0: [words[0].upper(), words[2]]})
+    assert found == {0: Place(2, 4)}
+    assert answer_places(Passages.from_rows([text]), tokenizer, {0: ["", "  "]}) == {}
+
+
+def test_bad_answers_are_told() -> None:
+    _, tokenizer, _ = tiny_world()
+    passages = Passages.from_rows(["a b", "c"])
+    for id in (2, -1):
+        with pytest.raises(UserError, match=f"Answers must be of passages 0 to 1. Got passage {id}"):
+            Library(passages, tokenizer, answers={id: ["a"]})
+
+    class Slow:
+        is_fast = False
+
+    with pytest.raises(UserError, match="by a fast tokenizer"):
+        answer_places(passages, Slow(), {0: ["a"]})
