@@ -23,7 +23,7 @@ def analyze(
     """Measure how information flows through any Hugging Face model; tables and a report.
 
     Args:
-        model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub.
+        model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
         only: Tables to compute, separated by commas. Default: all.
         measures: A Python file with measures of your own, taken beside the others and drawn in the report. Its code is
             run: name only a file you trust.

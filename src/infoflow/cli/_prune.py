@@ -35,7 +35,7 @@ def prune(
     """Keep the attention heads that matter most and really remove the others: a smaller model, without training.
 
     Args:
-        model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub.
+        model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
         keep: Heads of the whole model that are left: a number, or a share such as 50%; or several, separated by commas:
             a smaller model of each, and a page with the curve.
         by: What ranks the heads.
