@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from processes import marked_environment, processes_with, wait_until
 
+ROOT = Path(__file__).parents[2]
 COMMANDS = [
     "study",
     "train",
@@ -177,8 +179,44 @@ def test_doctor_looks_at_everything(infoflow):
         "cache",
         "disk",
         "package index",
+        "models fetched",
+        "drawing",
+        "extra explore",
+        "extra faiss",
     ):
         assert re.search(rf"^(ok|absent) +{part} ", answer.out, flags=re.MULTILINE), part
+
+
+def test_doctor_draws_and_tells_sizes(infoflow, monkeypatch, tmp_path):
+    from infoflow.cli._checkup import examine
+
+    (tmp_path / "hub" / "models--someone--tiny" / "blobs").mkdir(parents=True)
+    (tmp_path / "hub" / "models--someone--tiny" / "blobs" / "a").write_bytes(bytes(2_500_000))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    found = {check.part: check for check in examine()}
+    assert found["models fetched"].found == f"{tmp_path / 'hub'}: 2.5 MB; someone/tiny"
+    assert found["drawing"].found == "a figure was written as svg, png, pdf"
+    assert found["cache"].found.endswith("MB")
+
+
+def test_doctor_knows_every_extra_of_the_package():
+    """A new one without a line here would be forgotten."""
+    from infoflow.cli._extras import EXTRAS
+
+    stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    known = {extra.name: set(extra.packages) for extra in EXTRAS if extra.of_infoflow}
+    assert known == {name: {re.split("[><=]", one)[0] for one in packages} for name, packages in stated.items()}
+
+
+def test_doctor_says_what_an_absent_extra_is_for(monkeypatch):
+    from infoflow.cli import _checkup
+
+    monkeypatch.setattr(_checkup, "find_spec", lambda name: None)
+    found = {check.part: check for check in _checkup.examine()}
+    assert found["extra explore"].state == "absent"
+    assert found["extra explore"].found == "without starlette, uvicorn"
+    assert found["extra explore"].advice.endswith('infoflow explore MODEL. pip install "infoflow[explore]"')
+    assert "without it they are found by torch" in found["extra faiss"].advice
 
 
 def test_doctor_names_a_cache_that_cannot_be_written(infoflow, monkeypatch, tmp_path):

@@ -35,6 +35,22 @@ def test_analyze_only_some_tables_without_control(infoflow, masked_lm, small, tm
     assert set(found["head_entropy"]["trained"]) == {True}
 
 
+def test_analyze_takes_measures_of_ones_own_from_a_file(infoflow, masked_lm, small, tmp_path):
+    text = "import infoflow\nnorm = infoflow.measure_of(lambda states: states.norm(dim=-1), name='{}')\n"
+    (tmp_path / "mine.py").write_text(text.format("state_norm"))
+    options = [*small, "--only=head_entropy", "--no-control", "--out=o"]
+    answer = infoflow("analyze", masked_lm, *options, "--measures=mine.py")
+    assert answer.code == 0, answer.err
+    assert set(tables(tmp_path / "o")) == {"head_entropy", "state_norm"}
+    assert "Mean of state_norm over tokens" in answer.out
+    for written, message in [("x = 1", "holds no measure"), ("import sys; sys.exit(0)", "line 1: SystemExit: 0")]:
+        (tmp_path / "mine.py").write_text(written)
+        answer = infoflow("analyze", masked_lm, *options, "--measures=mine.py")
+        assert (answer.code, answer.out) == (2, "")
+        assert message in answer.err
+    assert "There is no file none.py" in infoflow("analyze", masked_lm, *options, "--measures=none.py").err
+
+
 def test_json_progress_is_one_event_a_line(infoflow, masked_lm, small):
     small = [option for option in small if option != "--log=plain"]
     answer = infoflow("analyze", masked_lm, *small, "--only=head_entropy", "--no-control", "--log=json")

@@ -29,3 +29,17 @@ def test_a_share_of_the_heads_may_be_kept(infoflow, masked_lm, tmp_path):
     assert sum(one.num_heads for one in load_model(tmp_path / "zeros").anatomy.attentions()) == 4
     refused = infoflow("prune", masked_lm, "--keep=150%", "--corpus=grammar:60", "--out=small")
     assert refused.err.startswith("--keep must be a whole number")
+
+
+def test_several_numbers_are_a_row_and_a_folder_each(infoflow, masked_lm, tmp_path):
+    command = ["prune", masked_lm, "--corpus=grammar:60", "--sentences=40", "--out=small"]
+    answer = infoflow(*command, "--keep=3,25%")
+    assert answer.code == 0, answer.err
+    rows = [line.split() for line in answer.out.splitlines() if "small/keep-" in line]
+    assert [(row[0], row[-1]) for row in rows] == [("3", "small/keep-3"), ("1", "small/keep-1")]
+    assert answer.out.splitlines()[-1] == "Report: small/report.html"
+    for number in (3, 1):
+        pruned = load_model(tmp_path / "small" / f"keep-{number}")
+        assert sum(one.num_heads for one in pruned.anatomy.attentions()) == number
+    refused = infoflow(*command, "--keep=3,")
+    assert refused.err.startswith("--keep must be a whole number")

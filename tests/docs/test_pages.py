@@ -126,6 +126,11 @@ def test_the_own_measure_runs_as_written(tmp_path, monkeypatch):
     tables = runpy.run_path("try_it.py")["tables"]
     assert tables["state_norm"]["value"].round(3).unique().tolist() == [5.657]
     assert (tmp_path / "norms.svg").stat().st_size > 1000
+    (command,) = re.findall(r"^infoflow (analyze .*)$", page, flags=re.MULTILINE)
+    from infoflow.cli import run
+
+    assert run([*command.split(), "--only=head_entropy", "--no-control", "--log=plain"]) == 0
+    assert "What do your own measures find?" in (tmp_path / "runs/analyze-tiny/report.html").read_text(encoding="utf-8")
 
 
 def test_a_site_of_few_pages_builds_strictly(tmp_path):

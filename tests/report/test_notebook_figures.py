@@ -12,7 +12,7 @@ from infoflow.foundation import UserError
 
 ROOT = Path(__file__).parents[2]
 ROOMS = {
-    "adaptation", "alignment", "dynamics", "heads", "objectives", "over-training", "probing", "pruning",
+    "adaptation", "alignment", "dynamics", "heads", "objectives", "over-training", "own", "probing", "pruning",
     "representations", "retrieval", "scale", "training", "transplant",
 }  # fmt: skip
 

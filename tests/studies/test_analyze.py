@@ -148,6 +148,46 @@ def test_probing_and_pruning_in_one_call(folders: list[str], tmp_path) -> None:
         prune(folders[0], "half", "grammar:60", out=tmp_path / "none")
 
 
+def test_pruning_to_several_numbers_is_each_of_them_and_one_page(folders: list[str], tmp_path) -> None:
+    """The same as one call for each, ranked once; three random choices are the control."""
+    found = prune(folders[1], [2, "67%", 2], "grammar:60", out=tmp_path / "each")
+    assert found.keep == [4, 2]
+    for number, point in zip(found.keep, found.points, strict=True):
+        alone = prune(folders[1], number, "grammar:60", out=tmp_path / str(number))
+        assert point.removed == alone.removed
+        pd.testing.assert_frame_equal(point.quality, alone.quality)
+        assert load_model(tmp_path / "each" / f"keep-{number}").anatomy == point.model.anatomy
+    rows = found.pruning
+    assert set(rows["method"]) == {"importance", "random"}
+    assert sorted(rows.loc[rows["method"] == "random", "draw"].unique()) == [0, 1, 2]
+    ranked = rows[rows["method"] == "importance"].set_index("kept")
+    for row in found.quality.itertuples():
+        assert ranked.loc[row.keep, "value"] == pytest.approx(row.after)
+        assert ranked.loc[row.keep, "baseline"] == pytest.approx(row.before)
+    random = rows[(rows["method"] == "random") & (rows["kept"] == 2)]["value"].mean()
+    assert found.random_loss[1] == pytest.approx(random)
+    page = (tmp_path / "each" / "report.html").read_text(encoding="utf-8")
+    assert "Heads are ranked, and the least of them removed." in page
+    assert found.report == tmp_path / "each" / "report.html"
+    prune(folders[1], [3], "grammar:60", out=tmp_path / "each")  # its own folder may be used again
+    assert (tmp_path / "each" / "keep-3" / "pruned.json").exists()
+
+
+def test_several_numbers_are_refused_before_anything_is_written(folders: list[str], tmp_path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("mine")
+    for keep, out, message in [
+        ([2, 6], "out", "nothing to remove"),
+        ([2, 9], "out", "number of heads, 6"),
+        ([], "out", "an empty list"),
+        ([2, "x"], "out", "keep must be a number"),
+        ([2, 3], "full", "full holds something else"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            prune(folders[1], keep, "grammar:60", out=tmp_path / out)
+    assert not (tmp_path / "out").exists()
+
+
 def test_bf16_changes_numbers_little(folders: list[str], tmp_path) -> None:
     only = ("head_confidence", "layer_distance", "geometry", "lens", "head_importance")
     runs = {

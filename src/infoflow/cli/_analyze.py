@@ -1,5 +1,6 @@
 """`infoflow analyze`."""
 
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -13,6 +14,7 @@ def analyze(
     /,
     *,
     only: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
+    measures: Path | None = None,
     shard: str | None = None,
     measuring: Measuring = Measuring(),  # noqa: B008 (frozen)
     out: Out = None,
@@ -21,8 +23,10 @@ def analyze(
     """Measure how information flows through any Hugging Face model; tables and a report.
 
     Args:
-        model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub.
+        model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
         only: Tables to compute, separated by commas. Default: all.
+        measures: A Python file with measures of your own, taken beside the others and drawn in the report. Its code is
+            run: name only a file you trust.
         shard: i/n: read only part i (0 to n-1) of the corpus and keep its sums, for `infoflow merge`.
     """
     with working(session):
@@ -30,4 +34,4 @@ def analyze(
 
         part = parse_shard(shard) if shard else None
         folder = run_folder(out, run_name("analyze", model, shard=part))
-        show_run(run_analysis([model], measuring.options(only), folder, part), part)
+        show_run(run_analysis([model], measuring.options(only), folder, part, measures), part)

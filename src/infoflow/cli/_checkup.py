@@ -12,6 +12,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
+from ._extras import EXTRAS, Extra
+
+_MODELS = 6  # of the hub's cache that are named
 _GIGABYTE = 1e9
 _DISK_OF_A_STUDY = 2 * _GIGABYTE
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -116,7 +119,7 @@ def _cache(part: str) -> Examined:
     except OSError as error:
         advice = "Set INFOFLOW_CACHE to a folder that you may write to."
         return Examined(part=part, state="broken", found=f"{folder}: {error.strerror}", advice=advice)
-    return Examined(part=part, state="ok", found=f"{folder} is writable")
+    return Examined(part=part, state="ok", found=f"{folder} is writable; {_gigabytes(folder)}")
 
 
 def _disk(part: str) -> Examined:
@@ -172,16 +175,52 @@ def _model_hub(part: str) -> Examined:
     return Examined(part=part, state="ok", found="its name resolves")
 
 
-def _extras(part: str) -> Examined:
-    absent = [extra for extra, module in {"gguf": "gguf", "parse": "spacy"}.items() if find_spec(module) is None]
-    if not absent:
-        return Examined(part=part, state="ok", found="gguf, parse")
-    return Examined(
-        part=part,
-        state="absent",
-        found=f"without {', '.join(absent)}",
-        advice=f'.gguf models and --parse need them: pip install "infoflow[{",".join(absent)}]"',
-    )
+def _drawing(part: str) -> Examined:
+    """A small figure is drawn as each kind of file: no browser is needed for that."""
+    import pandas as pd
+
+    from infoflow.report import plot
+
+    figure = plot(pd.DataFrame({"layer": [0, 1], "value": [0.0, 1.0]}))
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / f"figure.{kind}" for kind in ("svg", "png", "pdf")]
+        for path in paths:
+            figure.save(path)
+        found = ", ".join(path.suffix[1:] for path in paths if path.stat().st_size)
+    return Examined(part=part, state="ok", found=f"a figure was written as {found}")
+
+
+def _hub_cache(part: str) -> Examined:
+    from huggingface_hub import constants
+
+    folder = Path(constants.HF_HUB_CACHE)
+    models = sorted(path.name for path in folder.glob("models--*"))
+    if not models:
+        return Examined(part=part, state="ok", found=f"{folder}: none yet")
+    names = ", ".join(name.removeprefix("models--").replace("--", "/") for name in models[:_MODELS])
+    more = f", and {len(models) - _MODELS} more" if len(models) > _MODELS else ""
+    return Examined(part=part, state="ok", found=f"{folder}: {_gigabytes(folder)}; {names}{more}")
+
+
+def _gigabytes(folder: Path) -> str:
+    """What the files of a folder take, links not counted."""
+    size = sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return f"{size / _GIGABYTE:.1f} GB" if size > _GIGABYTE / 10 else f"{size / 1e6:.1f} MB"
+
+
+def _looker(extra: Extra) -> Callable[[str], Examined]:
+    def look(part: str) -> Examined:
+        from infoflow.foundation import version
+
+        absent = [package for package, module in extra.packages.items() if find_spec(module) is None]
+        if not absent:
+            versions = ", ".join(f"{package} {version(package)}" for package in extra.packages)
+            return Examined(part=part, state="ok", found=f"{versions}: {extra.gives}")
+        instead = f"; without it {extra.otherwise}" if extra.otherwise else ""
+        found = f"without {', '.join(absent)}"
+        return Examined(part=part, state="absent", found=found, advice=f"{extra.gives}{instead}. {extra.command}")
+
+    return look
 
 
 _PARTS: dict[str, Callable[[str], Examined]] = {
@@ -197,5 +236,7 @@ _PARTS: dict[str, Callable[[str], Examined]] = {
     "corpora": _corpus,
     "package index": _package_index,
     "model hub": _model_hub,
-    "extras": _extras,
+    "models fetched": _hub_cache,
+    "drawing": _drawing,
+    **{f"extra {extra.name}": _looker(extra) for extra in EXTRAS},
 }

@@ -44,7 +44,7 @@ def heads(
     Syntactic roles need trees: a CoNLL-U file, the corpus grammar, or --parse.
 
     Args:
-        model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub.
+        model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
         top: Heads to list for each role and statistic; the tables hold all.
     """
     with working(session):

@@ -31,6 +31,12 @@ def count_or_share(_: Any, tokens: Sequence[Token]) -> str:
     return str(limited("CountOrNone")(int, tokens))
 
 
+def counts_or_shares(_: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
+    """A converter to several of them, separated by commas."""
+    parts = [Token(keyword=token.keyword, value=part.strip()) for token in tokens for part in token.value.split(",")]
+    return tuple(count_or_share(str, [part]) for part in parts)
+
+
 def _read(hint: Any, token: Token) -> Any:
     from infoflow.foundation import UserError, example_setting, read_setting
 

@@ -39,7 +39,7 @@ def probe(
     Tags and trees come from a CoNLL-U file, a tagged file or the corpus grammar; without --task the tasks are listed.
 
     Args:
-        model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub.
+        model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
         task: What is asked, separated by commas: upos, arc, ner-spans, length, minimal-pairs, a column of tags...
         probe: linear, mlp, edge, online, variational, structural, separated by commas. Default: linear.
         tags: Names of the columns of a tagged file, in their order. Default: the tag that is asked for.

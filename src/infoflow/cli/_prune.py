@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from ._measuring import run_name
-from ._options import count_or_share, limited, names_in
+from ._options import counts_or_shares, limited, names_in
 from ._session import COMMON, Device, Seed, Session, TextColumn, TranslationColumn, run_folder, working
 from ._show import show, show_path, show_table
 
 if TYPE_CHECKING:
-    from infoflow.pruning import Pruned
+    from infoflow.pruning import Pruned, PrunedToEach
 
 
 def prune(
     model: str,
     /,
     *,
-    keep: Annotated[str, Parameter(converter=count_or_share)],
+    keep: Annotated[tuple[str, ...], Parameter(converter=counts_or_shares, negative=())],
     by: Literal["importance", "confidence", "relevance", "random"] = "importance",
     kinds: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = (),
     corpus: str = "tatoeba-en-fr",
@@ -35,8 +35,9 @@ def prune(
     """Keep the attention heads that matter most and really remove the others: a smaller model, without training.
 
     Args:
-        model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub.
-        keep: Heads of the whole model that are left: a number, or a share such as 50%.
+        model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
+        keep: Heads of the whole model that are left: a number, or a share such as 50%; or several, separated by commas:
+            a smaller model of each, and a page with the curve.
         by: What ranks the heads.
         kinds: Kinds of attention whose heads may go: encoder-self, decoder-self, decoder-cross. Default: all.
         corpus: A file (text, .tsv, ...), two aligned files (a.en,a.fr), tatoeba-en-fr, grammar, grammar:SIZE, or
@@ -51,12 +52,13 @@ def prune(
     with working(session):
         from infoflow.corpus import load_corpus
         from infoflow.models import load_model
+        from infoflow.pruning import PrunedToEach
         from infoflow.studies import prune as prune_model
 
         chosen = names_in("--kinds", kinds)  # before a model is loaded
         pruned = prune_model(
             load_model(model, tokenizer=tokenizer, device=device or "auto"),
-            keep,
+            keep if len(keep) != 1 else keep[0],
             load_corpus(corpus, text_column=text_column, translation_column=translation_column),
             out=run_folder(out, run_name("prune", model)),
             source=model,
@@ -66,7 +68,23 @@ def prune(
             seed=seed,
             masked=masked,
         )
-        _show(pruned)
+        _show_each(pruned) if isinstance(pruned, PrunedToEach) else _show(pruned)
+
+
+def _show_each(found: "PrunedToEach") -> None:
+    """A row for each number of heads."""
+    metrics = list(dict.fromkeys(found.quality["metric"]))
+    rows = []
+    for number, point, random in zip(found.keep, found.points, found.random_loss, strict=True):
+        scores = point.quality.set_index("metric")
+        cells = [f"{scores.loc[one, 'after']:.4f} ({scores.loc[one, 'change']:+.4f})" for one in metrics]
+        last = point.speed.iloc[-1]
+        size = [f"{int(last['parameters']):,}", f"{last['megabytes']:.1f}", f"{last['speed-up']:.2f}"]
+        rows.append([str(number), *cells, f"{random:.4f}", *size, str(point.folder)])
+    heads = [f"{one} (change)" for one in metrics]
+    show_table(["heads", *heads, "loss, random heads", "parameters", "MB", "speed-up", "folder"], rows)
+    if found.report is not None:
+        show_path("Report", found.report)
 
 
 def _show(pruned: "Pruned") -> None:

@@ -71,7 +71,7 @@ def tune(
     The learning rate is the one of a few that does best on dev with the first seed; test is looked at once.
 
     Args:
-        model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub.
+        model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
         dev: Examples that the learning rate is chosen on. Default: split off training.
         test: Examples that are reported. Default: split off training.
         shape: What is asked. Default: read off the file.

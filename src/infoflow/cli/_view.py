@@ -36,7 +36,7 @@ def view(
     offline.
 
     Args:
-        model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub.
+        model: A folder that save_pretrained wrote, a .gguf file, or a name on the model hub (NAME@REVISION).
         sentence: Text between quotes; for a model without tokenizer, token ids such as "5 6 7".
         translation: What the decoder of an encoder–decoder model reads. Default: the model's own translation.
     """

@@ -24,11 +24,14 @@ from ._measure import AbstractMeasure as AbstractMeasure
 from ._measure import Intervention as Intervention
 from ._measure import Measure as Measure
 from ._measure import NothingToRead as NothingToRead
+from ._measure import Origin as Origin
 from ._measure import PairMeasure as PairMeasure
 from ._measure import SampleMeasure as SampleMeasure
 from ._measure import describe_measure as describe_measure
 from ._measure_of import measure_of as measure_of
 from ._options import PassOptions as PassOptions
+from ._own_measures import given_measures as given_measures
+from ._own_measures import load_measures as load_measures
 from ._pass import SampleKey as SampleKey
 from ._pass import check_finite as check_finite
 from ._pass import forward as forward

@@ -8,7 +8,9 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
-from infoflow.foundation import UserError, current_display
+from infoflow.foundation import UserError, current_display, told_error, told_in_file
+
+from ._measure import AbstractMeasure, Origin
 
 # Types differ from library to library (Arrow, safetensors, torch): some carry only the text.
 _OF_THE_MACHINE = (
@@ -36,7 +38,7 @@ class Failure:
     table: str
     model: str
     reason: str  # for the user; of an unexpected exception its type and message
-    traceback: str = ""  # of an unexpected exception, which is a fault of infoflow
+    traceback: str = ""  # of an unexpected exception, a fault of infoflow or of the user's own code
 
 
 class Failures:
@@ -59,12 +61,20 @@ class Failures:
     @contextmanager
     def of(self, measure: Named) -> Iterator[None]:
         """What `measure` raises inside is told and noted here; a lack of memory or disk, and an interruption, pass."""
+        origin = measure.origin if isinstance(measure, AbstractMeasure) else None
         try:
             yield
-        except Exception as error:
-            if not self.keep_going or _is_of_the_machine(error):
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) or _is_of_the_machine(error, origin):
                 raise
-            failure = _failure(self._model, measure, error)
+            # The user's own code may also end the process, which must not happen without a word.
+            if not isinstance(error, Exception) and origin is None:
+                raise
+            failure = _failure(self._model, measure, error, origin)
+            if not self.keep_going:
+                if origin is None or isinstance(error, UserError):
+                    raise
+                raise UserError(f"{measure.name} of {self._model} failed: {failure.reason}") from error
             self._found[measure.name] = failure
             current_display().warn(f"{measure.name} of {self._model} failed and is left out: {failure.reason}")
 
@@ -78,16 +88,25 @@ class Failures:
         return tuple(self._found[table] for table in sorted(self._found))
 
 
-def _failure(model: str, measure: Named, error: Exception) -> Failure:
+def _failure(model: str, measure: Named, error: BaseException, origin: Origin | None) -> Failure:
     if isinstance(error, UserError):
         return Failure(table=measure.name, model=model, reason=str(error))
+    if origin:
+        where = f"{origin.file.name}, " if origin.file else ""
+        told = told_in_file(error, origin.file) if origin.file else told_error(error)
+        reason = f"its own code raised an error: {where}{told}. Mend it."
+        return Failure(table=measure.name, model=model, reason=reason, traceback=_traced(error))
     reason = f"this is a fault of infoflow, not of the model or the corpus. {type(error).__name__}: {error}"
-    trace = "".join(traceback.format_exception(error))
-    return Failure(table=measure.name, model=model, reason=reason, traceback=trace)
+    return Failure(table=measure.name, model=model, reason=reason, traceback=_traced(error))
 
 
-def _is_of_the_machine(error: Exception) -> bool:
-    """No room in memory or on disk, no permission: the other measures would meet it too."""
-    if isinstance(error, MemoryError | OSError | torch.OutOfMemoryError):
+def _traced(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))
+
+
+def _is_of_the_machine(error: BaseException, origin: Origin | None) -> bool:
+    """No room in memory or on disk, no permission: the other measures would meet it too. One's own code may look for a
+    file that is not there."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or (isinstance(error, OSError) and origin is None):
         return True
     return any(sign in str(error) for sign in _OF_THE_MACHINE)

@@ -1,7 +1,10 @@
 """The contract of a measure."""
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +26,14 @@ class NothingToRead(UserError):
     """The corpus, or the model on it, has nothing for a measure: beside others it is skipped with this note."""
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a measure of the user's own comes from."""
+
+    file: Path | None  # None: given as an object
+    digest: str  # of the code: another one means a result recomputed
+
+
 class AbstractMeasure(ABC):
     """What every measure says of itself. Subclass `Measure` (streaming), `SampleMeasure` or `PairMeasure`.
 
@@ -33,6 +44,18 @@ class AbstractMeasure(ABC):
     """The table it writes; measures that share a table are concatenated."""
     regime: Regime = "clean"
     """`"training"`: the input is corrupted as the model's objective does (masked LM); a second pass."""
+    _origin: Origin | None = None
+
+    @property
+    def origin(self) -> Origin | None:
+        """Of a measure of the user's own, which `analyze` was given: its file. None: the package's."""
+        return self._origin
+
+    def from_origin(self, origin: Origin) -> "AbstractMeasure":
+        """A copy that says where it comes from."""
+        marked = copy.copy(self)
+        marked._origin = origin
+        return marked
 
     @property
     def name(self) -> str:
@@ -164,4 +187,5 @@ def describe_measure(measure: AbstractMeasure) -> dict[str, Any]:
     if odd := [name for name, value in settings.items() if not isinstance(value, str | int | float | tuple | None)]:
         raise TypeError(f"{type(measure).__name__}.{odd[0]} is no plain value: keep settings plain, and state private.")
     version = [_VERSION, measure.table.version]
-    return {"measure": type(measure).__qualname__, "version": version, **settings}
+    code = {"code": [measure.origin.digest, measure.name]} if measure.origin else {}
+    return {"measure": type(measure).__qualname__, "version": version, **code, **settings}

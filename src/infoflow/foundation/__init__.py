@@ -83,6 +83,7 @@ from ._provenance import public_provenance as public_provenance
 from ._provenance import version as version
 from ._python_file import run_python_file as run_python_file
 from ._python_file import told_error as told_error
+from ._python_file import told_in_file as told_in_file
 from ._random import hash64 as hash64
 from ._random import hash64_array as hash64_array
 from ._random import stream as stream

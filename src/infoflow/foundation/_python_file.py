@@ -38,7 +38,9 @@ def run_python_file(path: Path | str) -> ModuleType:
     except (UserError, KeyboardInterrupt):
         raise
     except BaseException as error:  # a file that ends the process would end it without a word
-        raise UserError(f"{path} cannot be run: {_told(error, path)}. Mend it; `python {path}` shows where.") from error
+        raise UserError(
+            f"{path} cannot be run: {told_in_file(error, path)}. Mend it; `python {path}` shows where."
+        ) from error
     finally:
         os.chdir(here)  # a file may change the folder for itself; paths of the command are of this one
         if beside in sys.path:
@@ -46,8 +48,8 @@ def run_python_file(path: Path | str) -> ModuleType:
     return module
 
 
-def _told(error: BaseException, path: Path) -> str:
-    """The error with the last line of the file that it passed through."""
+def told_in_file(error: BaseException, path: Path) -> str:
+    """An error that a user's own code raised, with the last line of the file that it passed through."""
     lines, step = [], error.__traceback__
     while step is not None:
         if Path(step.tb_frame.f_code.co_filename) == path:

@@ -39,6 +39,7 @@ from ._first_pass import tiny_inputs as tiny_inputs
 from ._head_removal import Kept as Kept
 from ._head_removal import kept_heads as kept_heads
 from ._head_removal import remove_heads as remove_heads
+from ._hub_name import at_revision as at_revision
 from ._inputs import accepts as accepts
 from ._inputs import left_padding as left_padding
 from ._inputs import model_inputs as model_inputs

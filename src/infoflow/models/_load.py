@@ -39,6 +39,7 @@ from ._checks import (
 from ._discovery import discover
 from ._first_pass import vocabulary_size
 from ._hub import hub_is_reachable
+from ._hub_name import at_revision, hub_arguments
 from ._model import Model, Task
 from ._own import OWN, AbstractOwnModel
 from ._pruned_folder import is_pruned_folder, read_pruned
@@ -62,9 +63,9 @@ def load_model(
     """A model with its head, its tokenizer and its anatomy, in evaluation mode.
 
     Args:
-        source: A name on the model hub, a folder that `save_pretrained` or `save_pruned` wrote, a `.gguf` file, or a
-            model instance (which stays on its device and in its precision unless `device` is given, and is put in
-            evaluation mode).
+        source: A name on the model hub (`NAME@REVISION` for a branch, tag or commit), a folder that `save_pretrained`
+            or `save_pruned` wrote, a `.gguf` file, or a model instance (which stays on its device and in its precision
+            unless `device` is given, and is put in evaluation mode).
         tokenizer: A tokenizer, or the name or folder of one; by default the one that lies beside the weights. Without
             any, the model takes token ids but no text.
         device: "auto" (a GPU where there is one), "cpu", "cuda", ...
@@ -149,7 +150,7 @@ def _existing(source: object) -> Path | str:
         if path.suffix != ".gguf":
             raise UserError(f"A model is a hub name, a folder, or a .gguf file. Got the file {path}.")
         return path
-    if isinstance(source, Path) or str(source).startswith((".", "/", "~")) or str(source).count("/") > 1:
+    if isinstance(source, Path) or source.startswith((".", "/", "~")) or at_revision(source)[0].count("/") > 1:
         raise UserError(f"No model folder at {path}. Check the path, or give a name on the model hub.")
     return str(source)
 
@@ -169,12 +170,14 @@ def _read(home: Path | str, dtype: torch.dtype) -> PreTrainedModel:
         if isinstance(home, Path) and is_pruned_folder(home):
             return read_pruned(home, dtype)
         local = isinstance(home, Path) or not hub_is_reachable()
-        _check_files(home, local)
-        config = AutoConfig.from_pretrained(home, trust_remote_code=False, local_files_only=local)
+        where, revision = hub_arguments(home)
+        _check_files(where, revision, local)
+        config = AutoConfig.from_pretrained(where, trust_remote_code=False, local_files_only=local, **revision)
         without_kernels(config)
         model, report = _model_class(config, home).from_pretrained(
-            home,
+            where,
             config=config,
+            **revision,
             dtype=dtype,
             weights_only=True,
             output_loading_info=True,
@@ -189,7 +192,7 @@ def _read(home: Path | str, dtype: torch.dtype) -> PreTrainedModel:
     return model
 
 
-def _check_files(home: Path | str, local: bool) -> None:
+def _check_files(home: Path | str, revision: Mapping[str, str], local: bool) -> None:
     """Look at what a folder, or a name's files on the hub, would have transformers do."""
     if isinstance(home, Path):
         check_folder(home)
@@ -197,6 +200,7 @@ def _check_files(home: Path | str, local: bool) -> None:
     index = cached_file(
         home,
         SAFE_WEIGHTS_INDEX_NAME,
+        **revision,
         local_files_only=local,
         _raise_exceptions_for_missing_entries=False,
         _raise_exceptions_for_connection_errors=False,

@@ -7,6 +7,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from infoflow.foundation import UserError, patient_hub
 
 from ._hub import hub_is_reachable
+from ._hub_name import hub_arguments
 from ._unreadable import machine_lacks, reason_of
 
 TARGET_FOLDER = "target_tokenizer"
@@ -49,8 +50,9 @@ def _read(home: Path | str) -> PreTrainedTokenizerBase | None:
         if path.suffix == ".gguf":
             return AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
         local = path.exists() or not hub_is_reachable()
+        where, revision = (home, {}) if path.exists() else hub_arguments(home)
         with patient_hub():
-            return AutoTokenizer.from_pretrained(home, trust_remote_code=False, local_files_only=local)
+            return AutoTokenizer.from_pretrained(where, trust_remote_code=False, local_files_only=local, **revision)
     except Exception as error:
         if not path.exists():
             return None

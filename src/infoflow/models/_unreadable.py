@@ -6,6 +6,8 @@ from pathlib import Path
 
 from infoflow.foundation import UserError, json_fault
 
+from ._hub_name import at_revision, no_revision
+
 _MACHINE = {errno.ENOMEM: "memory", errno.EMFILE: "files", errno.ENFILE: "files", errno.EAGAIN: "threads"}
 _SIGNS = (
     ("memory", r"can't allocate memory|cannot allocate memory|out of memory|not enough memory|bad_alloc|os error 12"),
@@ -56,6 +58,8 @@ def unreadable(home: Path | str, error: Exception) -> UserError:
     reason = reason_of(error)
     if isinstance(home, Path):
         return UserError(f"The model in {home} cannot be read: {reason}. Save or download it again.")
+    if at_revision(home)[1] is not None:
+        return no_revision(home, reason)
     return UserError(
         f"No folder {home} exists here, and the model hub gave no model of that name (no such name, no access, or no "
         f"network): {reason}.\nGive the folder of a downloaded model, or check the name and the network."

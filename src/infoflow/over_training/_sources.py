@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from infoflow.foundation import UserError
+from infoflow.models import at_revision
 
 from ._folder_series import folder_series
 from ._hub_series import braced_series, hub_series
@@ -44,7 +45,8 @@ def _read(source: str, steps: Mapping[str, int]) -> list[Series]:
         raise UserError(f"A series of checkpoints is a folder, or {GRAMMAR}. Got an empty name.")
     if os.path.exists(source):  # noqa: PTH110 (that of pathlib raises for names that are too long)
         return folder_series(Path(source), "all", steps)
-    name, at, choice = source.rpartition("@")
+    name, behind = at_revision(source)
+    at, choice = behind is not None, behind or ""
     if at and not choice:
         raise UserError(f"{source[:120]} names no revision behind its @. Write {GRAMMAR}.")
     if at and os.path.isdir(name):  # noqa: PTH112 (as above)

@@ -34,6 +34,7 @@ class Pruned:
     speed: pd.DataFrame  # see `compare_speed`
     samples: pd.DataFrame  # source, reference, before, after: translations beside each other; empty of other models
     masked: Path | None = None  # a copy with zeros, where one was asked for
+    scores: Sequence[dict] = ()  # of the pruned model with their replicates, see `infoflow.pruning.quality`
 
 
 def prune_to(
@@ -75,58 +76,123 @@ def prune_to(
             something else.
     """
     check_free(out)
-    total, pool = len(all_heads(model.anatomy)), gated_heads(model, kinds)
-    least = total - len(pool)
-    if not least <= keep <= total:
-        fixed = f" ({least} heads of other kinds stay)" if least else ""
-        raise UserError(f"--keep must lie between {least} and the number of heads, {total}{fixed}. Got {keep}.")
-    if keep == total:
-        raise UserError(f"{model.name} has {total} heads: there is nothing to remove. Give a smaller --keep.")
-    if min(len(corpus), len(corpus) if sentences is None else sentences) < 2:
-        raise UserError(f"Ranking and scoring need two sentences at least. Give more of {corpus.name}.")
-    order = hash64_array(("prune-halves",), corpus.content_ids).argsort(kind="stable")[:sentences]
-    halves = [corpus.select(sorted(part.tolist())) for part in (order[::2], order[1::2])]
-    ranked = rank_heads(model, halves[0], by, kinds=kinds, draw=seed, options=options)
-    removed = _whole_groups(model, ranked, total - keep)
-    smaller = prune(model, removed)
-    before = quality(model, halves[1], frozenset(), options=options)
-    after = quality(smaller, halves[1], frozenset(), options=options)
-    scores = pd.concat([_change(before, after), *_bleu(model, smaller, halves[1], options)], ignore_index=True)
-    folder = save_pruned(smaller, out, origin={"method": by, "keep": keep, "kinds": list(kinds or ["all"])})
-    card = (by, (keep, total), scores)
-    (folder / "README.md").write_text(model_card(model, folder.name, *card), encoding="utf-8")
-    if masked is not None:
-        masked = save_masked(model, removed, masked, model_card(model, Path(masked).name, *card, masked=True))
-    return Pruned(
-        model=smaller,
-        removed=tuple(sorted(removed)),
-        folder=folder,
-        quality=scores,
-        speed=compare_speed([model, smaller]),
-        samples=_samples(model, smaller, halves[1]),
-        masked=None if masked is None else Path(masked),
-    )
+    start = Start.of(model, corpus, [keep], by=by, kinds=kinds, sentences=sentences, seed=seed, options=options)
+    return start.pruned(keep, Path(out), None if masked is None else Path(masked))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Start:
+    """What all numbers of heads to keep share: the ranking, and the scores of the model before."""
+
+    model: Model
+    by: str
+    kinds: Sequence[str] | None
+    options: PassOptions | None
+    ranked_on: Corpus
+    scored_on: Corpus
+    ranked: list[Head]
+    removed: dict[int, list[Head]]  # by heads to keep
+    before: list[dict]  # see `quality`: the loss, and BLEU of a model that translates
+    samples: pd.DataFrame  # source, reference, before
+
+    @classmethod
+    def of(
+        cls,
+        model: Model,
+        corpus: Corpus,
+        keep: Sequence[int],
+        *,
+        by: str,
+        kinds: Sequence[str] | None,
+        sentences: int | None,
+        seed: int,
+        options: PassOptions | None,
+    ) -> "Start":
+        """The ranking and the scores.
+
+        Raises:
+            UserError: One of the numbers cannot be kept, or there are too few sentences.
+        """
+        _check_numbers(model, keep, kinds)
+        if min(len(corpus), len(corpus) if sentences is None else sentences) < 2:
+            raise UserError(f"Ranking and scoring need two sentences at least. Give more of {corpus.name}.")
+        order = hash64_array(("prune-halves",), corpus.content_ids).argsort(kind="stable")[:sentences]
+        ranked_on, scored_on = [corpus.select(sorted(part.tolist())) for part in (order[::2], order[1::2])]
+        ranked = rank_heads(model, ranked_on, by, kinds=kinds, draw=seed, options=options)
+        total = len(all_heads(model.anatomy))
+        return cls(
+            model=model,
+            by=by,
+            kinds=kinds,
+            options=options,
+            ranked_on=ranked_on,
+            scored_on=scored_on,
+            ranked=ranked,
+            removed={one: _whole_groups(model, ranked, total - one) for one in keep},
+            before=_scores(model, scored_on, options),
+            samples=_samples(model, scored_on),
+        )
+
+    @property
+    def total(self) -> int:
+        return len(all_heads(self.model.anatomy))
+
+    def pruned(self, keep: int, out: Path, masked: Path | None) -> Pruned:
+        """The model with `keep` heads, in its folder."""
+        removed = self.removed[keep]
+        smaller = prune(self.model, removed)
+        after = _scores(smaller, self.scored_on, self.options)
+        quality = pd.concat([_change(*both) for both in zip(self.before, after, strict=True)], ignore_index=True)
+        origin = {"method": self.by, "keep": keep, "kinds": list(self.kinds or ["all"])}
+        folder = save_pruned(smaller, out, origin=origin)
+        card = (self.by, (keep, self.total), quality)
+        (folder / "README.md").write_text(model_card(self.model, folder.name, *card), encoding="utf-8")
+        if masked is not None:
+            masked = save_masked(self.model, removed, masked, model_card(self.model, masked.name, *card, masked=True))
+        later = translate(smaller, self.samples["source"].tolist()) if len(self.samples) else []
+        return Pruned(
+            model=smaller,
+            removed=tuple(sorted(removed)),
+            folder=folder,
+            quality=quality,
+            speed=compare_speed([self.model, smaller]),
+            samples=self.samples.assign(after=pd.Series(later, dtype=object)),
+            masked=masked,
+            scores=after,
+        )
+
+
+def _check_numbers(model: Model, keep: Sequence[int], kinds: Sequence[str] | None) -> None:
+    total = len(all_heads(model.anatomy))
+    least = total - len(gated_heads(model, kinds))
+    for one in keep:
+        if not least <= one <= total:
+            fixed = f" ({least} heads of other kinds stay)" if least else ""
+            raise UserError(f"--keep must lie between {least} and the number of heads, {total}{fixed}. Got {one}.")
+        if one == total:
+            raise UserError(f"{model.name} has {total} heads: there is nothing to remove. Give a smaller --keep.")
+
+
+def _scores(model: Model, corpus: Corpus, options: PassOptions | None) -> list[dict]:
+    """The loss, and BLEU on the first sentences of a model that translates."""
+    scores = [quality(model, corpus, frozenset(), options=options)]
+    if _translates(model, corpus):
+        few = corpus.select(list(range(min(len(corpus), _BLEU_SENTENCES))))
+        scores.append(quality(model, few, frozenset(), "bleu", options=options))
+    return scores
 
 
 def _translates(model: Model, corpus: Corpus) -> bool:
     return model.task == "seq2seq" and model.tokenizer is not None and "translation" in corpus.columns
 
 
-def _bleu(model: Model, smaller: Model, corpus: Corpus, options: PassOptions | None) -> list[pd.DataFrame]:
-    """BLEU before and after, of a model that translates."""
-    if not _translates(model, corpus):
-        return []
-    few = corpus.select(list(range(min(len(corpus), _BLEU_SENTENCES))))
-    return [_change(*(quality(one, few, frozenset(), "bleu", options=options) for one in (model, smaller)))]
-
-
-def _samples(model: Model, smaller: Model, corpus: Corpus) -> pd.DataFrame:
-    columns = ["source", "reference", "before", "after"]
+def _samples(model: Model, corpus: Corpus) -> pd.DataFrame:
+    columns = ["source", "reference", "before"]
     if not _translates(model, corpus):
         return pd.DataFrame(columns=columns)
     few = list(corpus.select(list(range(min(len(corpus), _SAMPLES)))))
     texts = [one.text for one in few]
-    rows = zip(texts, [one.translation for one in few], translate(model, texts), translate(smaller, texts), strict=True)
+    rows = zip(texts, [one.translation for one in few], translate(model, texts), strict=True)
     return pd.DataFrame(list(rows), columns=columns)
 
 

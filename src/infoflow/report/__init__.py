@@ -19,6 +19,7 @@ from .notebook._figure import Figure as Figure
 from .notebook._figure import LiveFigure as LiveFigure
 from .notebook._figures import Figures as Figures
 from .notebook._findings import Findings as Findings
+from .notebook._plot import known_tables as known_tables
 from .notebook._plot import plot as plot
 from .notebook._shown import anatomy_shown as anatomy_shown
 from .notebook._shown import corpus_shown as corpus_shown

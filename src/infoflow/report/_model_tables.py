@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from infoflow.results import END, UNTRAINED, AmbiguousModels, RunFolder, with_keys
+from infoflow.results import END, UNTRAINED, AmbiguousModels, RunFolder, TableSchema, with_keys
 
 from ._language import Cast
 from ._numbers import listed
@@ -50,6 +50,16 @@ class ModelTables:
     def some(self, names: Iterable[str]) -> dict[str, pd.DataFrame]:
         """Those of the tables that there are."""
         return {name: self[name] for name in names if name in self}
+
+    @property
+    def own(self) -> list[str]:
+        """Names of the tables of the user's own measures."""
+        names = self._run.read().get("own")
+        return [name for name in names if name in self._run.tables] if isinstance(names, list) else []
+
+    def schema(self, name: str) -> TableSchema:
+        """What the table says of its columns."""
+        return self._run.tables.stored(name).schema
 
     def whole(self, name: str) -> pd.DataFrame | None:
         """The rows of all architectures, for a figure that shows them itself, with the keys of their lines; None where

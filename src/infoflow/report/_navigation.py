@@ -7,6 +7,7 @@ from ._figure import Figure, Section
 _SHORT = {
     "over-scale": "Scale",
     "alike": "Alike",
+    "own": "Own",
     "knows": "Know",
     "changes": "Change",
     "similarity": "Similar",

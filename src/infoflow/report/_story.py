@@ -29,6 +29,7 @@ from .knows._space import SPACE, space_section
 from .knows._words import WORDS, words_section
 from .over_scale._section import OVER_SCALE, over_scale_section
 from .over_training._section import OVER_TRAINING, over_training_section
+from .own._section import OWN, own_section
 from .probing._section import PROBING, probing_section
 from .pruning._pruning import PRUNING, pruning_section
 from .retrieval._section import RETRIEVAL, retrieval_section
@@ -36,11 +37,12 @@ from .training._dynamics import DYNAMICS, dynamics_section
 from .training._training import TRAINING, training_section
 from .transplant._transplant import TRANSPLANT, transplant_section
 
-# Several runs, all objectives at once, then in the order in which data flows; a section without tables leaves itself
-# out.
+# Several runs, all objectives at once, the user's own measures, then in the order in which data flows; a section
+# without tables leaves itself out.
 SECTIONS = (
     (OVER_SCALE, over_scale_section),
     (ALIKE, alike_section),
+    (OWN, own_section),
     (KNOWS, knowledge_section),
     (CHANGES, change_section),
     (SIMILARITY, similarity_section),

@@ -10,9 +10,18 @@ from typing import Any
 
 from infoflow.corpus import Corpus, load_corpus, parse_corpus
 from infoflow.engine import InTurn
-from infoflow.flow import AbstractMeasure, PassOptions, first_then_others, is_first, wait_for_all
+from infoflow.findings import FINDINGS_TABLE
+from infoflow.flow import (
+    AbstractMeasure,
+    PassOptions,
+    first_then_others,
+    given_measures,
+    is_first,
+    load_measures,
+    wait_for_all,
+)
 from infoflow.foundation import UserError, absolute, atomic_folder, digest, provenance, without_folders
-from infoflow.report import anonymize, check_replaceable, write_report
+from infoflow.report import anonymize, check_replaceable, known_tables, write_report
 from infoflow.results import RunFolder
 
 from ._clock import WallClock, reset_clock, wall_clock
@@ -20,9 +29,11 @@ from ._data import at_most, distinct
 from ._given import AnalyzeOptions, changed, exists, given_models
 from ._graph import Graph
 from ._measures import named_measures, standard_measures
+from ._plan_sections import AnalysisPlan
 from ._probing import probed_corpus, probing_measures
 from ._run import Run
 from ._run_stages import run_stages
+from ._scores import TASK_SCORES
 from ._settings import build_settings
 from ._study import only_one, removed_if_refused
 from ._workbench import Workbench
@@ -30,7 +41,8 @@ from .stages import AbstractStage, Check, Compare, MeasureGiven
 from .stages._measure_given import SHARDS, shards_in
 from .stages._pairs import described
 
-_FILES = ("corpus", "test", "labels")  # options that may be paths
+OwnMeasures = Path | str | AbstractMeasure | Sequence[AbstractMeasure]
+_FILES = ("corpus", "test", "labels", "own")  # options that may be paths
 
 
 def analyze(
@@ -38,6 +50,7 @@ def analyze(
     options: AnalyzeOptions | None = None,
     out: Path | str = "runs/analyze",
     shard: tuple[int, int] | None = None,
+    measures: OwnMeasures | AnalysisPlan | None = None,
     **changes: Any,
 ) -> Run:
     """Measure models on a corpus, compare them where there are several, and write a run folder with its report.
@@ -51,19 +64,22 @@ def analyze(
         options: Corpus, measures and settings.
         out: The run folder.
         shard: (i, n): run only every n-th batch and leave its sums in `out`, for `merge`.
+        measures: Measures of your own, taken beside those of `only` and drawn in the report: a Python file, **which is
+            run**, or objects, which are measured anew in each call. An `AnalysisPlan` sets the package's measures.
         changes: Fields of `AnalyzeOptions` by name, such as `corpus="own.txt"` or `only=["head_confidence"]`.
 
     Raises:
         UserError: A model, the corpus or a setting does not allow it.
     """
-    options = changed(options or AnalyzeOptions(), changes)
+    options = changed(options or AnalyzeOptions(), _with_measures(changes, measures))
     sources = [sources] if isinstance(sources, str | Path) else list(sources)
     sources, options = _absolute(sources, options)
+    own = _own(options, measures, shard)
     run = RunFolder(out)
     with removed_if_refused(run) if shard else only_one(run):  # shards may share a folder: each writes one of its own
         _open(run, sources, options)
         with wall_clock(run, save=shard is None and is_first()) as clock:
-            _analyze(run, sources, options, shard, clock)
+            _analyze(run, sources, options, own, shard, clock)
         if shard and not run.read():  # another shard, which was refused, had made the folder
             _open(run, sources, options)
         if options.anonymous and shard is None and is_first():
@@ -71,16 +87,35 @@ def analyze(
     return Run(run)
 
 
+def _with_measures(changes: dict[str, Any], measures: OwnMeasures | AnalysisPlan | None) -> dict[str, Any]:
+    if isinstance(measures, AnalysisPlan):
+        return {**changes, "measures": measures}
+    return {**changes, "own": measures} if isinstance(measures, str | Path) else changes
+
+
+def _own(
+    options: AnalyzeOptions, measures: OwnMeasures | AnalysisPlan | None = None, shard: tuple[int, int] | None = None
+) -> list[AbstractMeasure]:
+    """The user's measures, refused before any work where they cannot be used."""
+    taken = [*known_tables(), TASK_SCORES.name, FINDINGS_TABLE.name]
+    if measures is None or isinstance(measures, str | Path | AnalysisPlan):
+        return load_measures(options.own, taken) if options.own else []
+    if shard:
+        raise UserError("Shards need measures that other processes can read. Got objects. Name a Python file instead.")
+    return given_measures(measures, taken)
+
+
 def _analyze(
     run: RunFolder,
     sources: Sequence[str],
     options: AnalyzeOptions,
+    own: Sequence[AbstractMeasure],
     shard: tuple[int, int] | None,
     clock: WallClock | None,
     merging: bool = False,
 ) -> None:
     corpus, bench = corpus_of(options), Workbench(run.path / "work")
-    measuring = _measuring(sources, options, corpus, bench, merging)
+    measuring = _measuring(sources, options, _asked_measures(options, own), corpus, bench, merging)
     if shard is not None:
         for stage in measuring:
             stage.run_shard(*shard)
@@ -89,16 +124,28 @@ def _analyze(
     run_stages(stages, run, InTurn(), title="Analysis")
     if is_first():
         _describe(run, corpus, stages, clock)
+        run.update(own=_own_tables(run, own))
         write_report(run)
     wait_for_all()
     bench.discard("samples")
 
 
+def _own_tables(run: RunFolder, own: Sequence[AbstractMeasure]) -> list[str]:
+    """The tables of the user's measures, with those that the same plan left there before."""
+    before = run.read().get("own")
+    names = [*(before if isinstance(before, list) else []), *(measure.name for measure in own)]
+    return sorted({name for name in names if name in run.tables})
+
+
 def _measuring(
-    sources: Sequence[str], options: AnalyzeOptions, corpus: Corpus, bench: Workbench, merging: bool
+    sources: Sequence[str],
+    options: AnalyzeOptions,
+    measures: Sequence[AbstractMeasure],
+    corpus: Corpus,
+    bench: Workbench,
+    merging: bool,
 ) -> list[MeasureGiven]:
     """The trained models, then their controls. A model that cannot be read is told of before any is measured."""
-    measures = _asked_measures(options)
     # Models compared may have different tokenizers: then words, not subwords, must be the same.
     passes = PassOptions(
         seed=options.seed,
@@ -114,14 +161,14 @@ def _measuring(
     return stages
 
 
-def _asked_measures(options: AnalyzeOptions) -> list[AbstractMeasure]:
-    """The standard measures and the probes, or those that write the tables of `only`."""
+def _asked_measures(options: AnalyzeOptions, own: Sequence[AbstractMeasure]) -> list[AbstractMeasure]:
+    """The standard measures and the probes, or those that write the tables of `only`; the user's own in any case."""
     probes = probing_measures(options.probing)
     if not options.only:
-        return [*standard_measures(options.measures), *probes]
-    probed = {measure.name for measure in probes}
-    named = named_measures(options.measures, [name for name in options.only if name not in probed], others=[*probed])
-    return [*named, *(measure for measure in probes if measure.name in options.only)]
+        return [*standard_measures(options.measures), *probes, *own]
+    others = {measure.name for measure in (*probes, *own)}
+    named = named_measures(options.measures, [name for name in options.only if name not in others], others=[*others])
+    return [*named, *(measure for measure in probes if measure.name in options.only), *own]
 
 
 def _analysis_graph(run: RunFolder, measuring: Sequence[MeasureGiven]) -> Graph:
@@ -161,6 +208,7 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Run:
         raise UserError("These folders hold shards of different analyses. Merge the folders of one command.")
     merged = RunFolder(out)
     sources, options = _asked(plans[0], runs[0])
+    own = _own(options)
     with only_one(merged):
         _open(merged, sources, options)
         for shard in (shard for run in runs for shard in shards_in(run.path / "work" / SHARDS)):
@@ -168,7 +216,7 @@ def merge(folders: Sequence[Path | str], out: Path | str) -> Run:
             if not target.exists():
                 with atomic_folder(target) as folder:
                     shutil.copytree(shard, folder, dirs_exist_ok=True)
-        _analyze(merged, sources, options, None, None, merging=True)  # no one clock saw the shards
+        _analyze(merged, sources, options, own, None, None, merging=True)  # no one clock saw the shards
         if options.anonymous and is_first():
             anonymize(merged)
     return Run(merged)
@@ -212,6 +260,7 @@ def _open(run: RunFolder, sources: Sequence[str], options: AnalyzeOptions) -> No
             json.loads(json.dumps(plan)), before
         ):
             run.tables.clear()
+            run.update(own=[])
             reset_clock(run)
         run.update(anonymous=False, kind="analyze", title=f"How information flows through {names}", plan=plan)
     wait_for_all()

@@ -31,7 +31,7 @@ from infoflow.training import trained_objective
 from ._plan_sections import AnalysisPlan
 from ._probing_plan import ProbingPlan
 
-_TEXTS, _LISTS = ("corpus", "test", "labels"), ("only", "tags")  # fields of `AnalyzeOptions`
+_TEXTS, _LISTS = ("corpus", "test", "labels", "own"), ("only", "tags")  # fields of `AnalyzeOptions`
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -49,6 +49,7 @@ class AnalyzeOptions:
     test: str = ""  # a corpus that probes are tested on; empty: a part of `corpus`
     parser: str = ""  # spaCy pipeline that gives the sentences trees; empty: the corpus's own, where it has any
     only: tuple[str, ...] = ()  # tables to compute; empty: all
+    own: str = ""  # a Python file with measures of the user's own, taken beside those of `only`
     sentences: CountOrNone = 5000  # of the corpus at most, chosen by hash; 0: all
     control: bool = True  # measure the same architecture with random weights too
     seed: Seed = 0

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import altair as alt
 import numpy as np
 import pandas as pd
 
@@ -14,16 +15,16 @@ from .._language import Cast
 from .._model_tables import ModelTables
 from .._numbers import listed, number
 from .._trends import Wording, trend_sentences
-from ..forms._chart import color_of, shape_of
+from ..forms._chart import color_if, color_of, finished, shape_of, tips
 from ..forms._dots import interval_dots
+from ..forms._grid import cells, squares
 from ..forms._layer_chart import LayerChart
-from ..heads._map import heat_panels
-from ..heads._statistics import Statistic
+from ..heads._names import kind_label
 from ._given import GivenRun
 
 _ESTIMATE = ("value", "low", "high", "baseline", "count", "replicates", "seeds")
 _AXES = ("layer", "head", "stack", "kind")
-_MOST_PANELS, _MOST_ROWS = 8, 40
+_MOST_PANELS, _MOST_ROWS, _MOST_NUMBERS = 8, 40, 6  # numbers: columns of heads that have room for them
 _METHOD = Method(id="own-table", title="A table of one's own", text="")
 
 
@@ -106,19 +107,51 @@ def _by_layer(rows: pd.DataFrame, cast: Cast, what: str, unit: str) -> tuple[lis
 
 def _head_maps(rows: pd.DataFrame, cast: Cast, what: str, unit: str) -> tuple[list[Panel], list[str], str]:
     fill = {name: word for name, word in (("stack", "model"), ("kind", "self")) if name not in rows}
-    rows = rows.assign(statistic=what, **fill)
-    top = float(rows["value"].abs().max()) or 1.0
-    statistic = Statistic(
-        id=what, label=what, unit=unit, control="", group="", top=top, signed=bool((rows["value"] < 0).any()),
-        explanation=what,
-    )  # fmt: skip
+    rows = rows.assign(**fill)
+    ends = (0.0, float(rows["value"].abs().max()) or 1.0)
     panels = []
     for group in _few(rows["group"], _MOST_PANELS, "panels"):
-        own = heat_panels(rows[rows["group"] == group], statistic, cast)
-        panels += [Panel(spec=one.spec, title=", ".join(filter(None, (one.title, group)))) for one in own]
-    best = rows.loc[rows["value"].idxmax()]
-    answer = f"Most at layer {best['layer']}, head {best['head']} of {best['model']}: {number(best['value'])} {unit}"
-    return panels, [f"{answer.rstrip()}."], "A cell is a head: layers from bottom to top, heads from left to right."
+        first = rows[(rows["group"] == group) & rows["trained"]]
+        first = first[first["seed"] == first["seed"].min()]
+        for series in cast.present(first):
+            own = first[first["series"] == series.key]
+            for stack, kind in own[["stack", "kind"]].drop_duplicates().itertuples(index=False):
+                heads = own[(own["stack"] == stack) & (own["kind"] == kind)]
+                title = f"{series.label}, {kind_label(stack, kind)}"
+                panels.append(Panel(spec=_head_map(heads, what, ends), title=", ".join(filter(None, (title, group)))))
+    how = "A square is a head: layers from bottom to top, heads from left to right; the stronger its colour, the more."
+    return panels, _most_and_mean(rows, cast, unit), how
+
+
+def _head_map(heads: pd.DataFrame, what: str, ends: tuple[float, float]) -> dict[str, Any]:
+    layers = sorted((int(layer) for layer in heads["layer"].unique()), reverse=True)
+    table = heads[["layer", "head", "value"]].assign(text=[number(v) for v in heads["value"]])
+    base = alt.Chart(table.assign(size=table["value"].abs()))
+    sides = color_if("datum.value < 0", "var(--below)", "var(--above)")
+    color = sides if float(heads["value"].min()) < 0 else "var(--heat-2)"
+    tooltip = tips("layer:O", "head:O", f"text:N|{what}")
+    text = "text:N" if len(set(heads["head"])) <= _MOST_NUMBERS else None
+    place = (cells(alt.X, "head", "head"), cells(alt.Y, "layer", "layer", layers))
+    marks = squares(base, *place, "size", ends=ends, color=color, text=text, tooltip=tooltip)
+    return finished(marks, max(22 * len(layers), 66))
+
+
+def _most_and_mean(rows: pd.DataFrame, cast: Cast, unit: str) -> list[str]:
+    """Of each model the head with the largest value, and the mean over heads beside that of the control."""
+    answer = []
+    for series in cast.present(rows):
+        own = rows[rows["series"] == series.key]
+        trained, control = own[own["trained"]], own[~own["trained"]]
+        if trained.empty:
+            continue
+        best = trained.loc[trained["value"].idxmax()]
+        kind = f", {kind_label(best['stack'], best['kind'])}" if trained[["stack", "kind"]].nunique().max() > 1 else ""
+        place = f"layer {best['layer']}, head {best['head']}{kind}"
+        most = f"Most in {series.label} at {place}: {number(best['value'])} {unit}"
+        mean = f"the mean over heads is {number(trained['value'].mean())}"
+        beside = f" ({number(control['value'].mean())} untrained)" if len(control) else ""
+        answer.append(f"{most.rstrip()}; {mean}{beside}.")
+    return answer
 
 
 def _dots(rows: pd.DataFrame, cast: Cast, what: str, unit: str) -> tuple[list[Panel], list[str], str]:

@@ -43,7 +43,7 @@ def plot(table: object, figure: str = "", *, table_name: str = "") -> Figure:
     """
     frame, schema = _joined(table)
     name = table_name or (schema.name if schema else _name_by_columns(frame))
-    known = schema or _schemas().get(name)
+    known = schema or known_tables().get(name)
     if known and set(known.column_names) <= {*frame.columns, *_MODELS}:
         run = GivenRun(name, frame, known)
         found = _drawn_from(run, name)
@@ -119,9 +119,11 @@ def _name_by_columns(frame: pd.DataFrame) -> str:
         UserError: There are several.
     """
     columns = set(frame.columns)
-    fits = {name for name, one in _schemas().items() if {column.name for column in one.columns} - _MODELS <= columns}
-    most = max((len(_schemas()[name].columns) for name in fits), default=0)
-    best = sorted(name for name in fits if len(_schemas()[name].columns) == most)
+    fits = {
+        name for name, one in known_tables().items() if {column.name for column in one.columns} - _MODELS <= columns
+    }
+    most = max((len(known_tables()[name].columns) for name in fits), default=0)
+    best = sorted(name for name in fits if len(known_tables()[name].columns) == most)
     if len(best) > 1:
         raise UserError(
             f"Several tables have these columns: {', '.join(best[:8])}. Say which: plot(table, table_name={best[0]!r})."
@@ -130,7 +132,7 @@ def _name_by_columns(frame: pd.DataFrame) -> str:
 
 
 @cache
-def _schemas() -> dict[str, TableSchema]:
+def known_tables() -> dict[str, TableSchema]:
     """Every table that the rooms of measures describe, by name."""
     found: dict[str, TableSchema] = {}
     for room in _ROOMS:

@@ -10,7 +10,7 @@ from ._gates import gates_figure
 from ._kinds import kinds_figure
 from ._quality import quality_figure
 from ._roles import roles_figure
-from ._rows import scoped, with_counts
+from ._rows import LEARNED, SCRATCH, SUBSET, scoped, with_counts
 from ._scratch import scratch_figure
 
 PRUNING = Section(
@@ -28,6 +28,13 @@ PRUNING = Section(
 )
 
 
+_TRAINED = (LEARNED, SUBSET, SCRATCH, "straight-through")
+_RANKED = (
+    "Heads are ranked, and the least of them removed. Nothing is trained on afterwards, so that a model that could do "
+    "without them after some training loses more here."
+)
+
+
 def pruning_section(tables: ModelTables) -> Section | None:
     """The section, or None where the run pruned nothing."""
     cast = tables.cast
@@ -42,8 +49,10 @@ def pruning_section(tables: ModelTables) -> Section | None:
     ]
     if all(figure is None for figure in figures):
         return None
+    trained = curves is not None and bool(curves["way"].isin(_TRAINED).any())
     return replace(
         PRUNING,
+        lead=PRUNING.lead if trained else _RANKED,
         figures=[figure for figure in figures if figure is not None],
         keys=cast.present(*(frame for frame in (curves, heads, roles) if frame is not None)),
     )

@@ -1,0 +1,54 @@
+"""The optional parts of infoflow: what each is for, and which packages it stands on."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Extra:
+    """One of `pip install "infoflow[NAME]"`, or a package beside it."""
+
+    name: str
+    packages: dict[str, str]  # name on the package index → name of the module
+    gives: str
+    otherwise: str = ""  # what is done without it
+    of_infoflow: bool = True
+
+    @property
+    def command(self) -> str:
+        """What installs it."""
+        return f'pip install "infoflow[{self.name}]"' if self.of_infoflow else f"pip install {' '.join(self.packages)}"
+
+
+EXTRAS = (
+    Extra(
+        name="explore",
+        packages={"starlette": "starlette", "uvicorn": "uvicorn"},
+        gives="the live explorer, infoflow explore MODEL",
+    ),
+    Extra(name="retrieval", packages={"bm25s": "bm25s"}, gives="search of passages by their words, in [retrieval]"),
+    Extra(
+        name="faiss",
+        packages={"faiss-cpu": "faiss"},
+        gives='nearest states by faiss, and backend = "faiss" for passages',
+        otherwise="they are found by torch",
+    ),
+    Extra(name="gguf", packages={"gguf": "gguf"}, gives=".gguf models"),
+    Extra(name="parse", packages={"spacy": "spacy"}, gives="trees of one's own sentences, --parse"),
+    Extra(
+        name="maps",
+        packages={"openTSNE": "openTSNE"},
+        gives="t-SNE maps of tokens by openTSNE",
+        otherwise="they are scikit-learn's",
+    ),
+    Extra(
+        name="cluster",
+        packages={"cryptography": "cryptography", "dask-jobqueue": "dask_jobqueue"},
+        gives="studies on several machines and batch queues, --cluster",
+    ),
+    Extra(
+        name="notebook",
+        packages={"jupyterlab": "jupyterlab"},
+        gives="figures and models shown in notebooks",
+        of_infoflow=False,
+    ),
+)

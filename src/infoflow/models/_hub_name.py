@@ -1,0 +1,68 @@
+"""Names of models on the hub: `REPOSITORY`, or `REPOSITORY@REVISION` for a branch, tag or commit."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import constants
+from huggingface_hub.file_download import repo_folder_name
+
+from infoflow.foundation import UserError
+
+_SHOWN = 8
+
+
+def at_revision(name: str) -> tuple[str, str | None]:
+    """What stands before and behind the last @ of a name; without any, the name and None.
+
+    A file or folder may have such a name too: ask whether there is one first.
+
+    >>> at_revision("EleutherAI/pythia-70m@step1000")
+    ('EleutherAI/pythia-70m', 'step1000')
+    >>> at_revision("bert-base-uncased")
+    ('bert-base-uncased', None)
+    """
+    before, at, behind = name.rpartition("@")
+    return (before, behind) if at else (name, None)
+
+
+def hub_arguments(name: Path | str) -> tuple[Path | str, dict[str, Any]]:
+    """The first argument of transformers' `from_pretrained`, and the keyword for the revision where one is meant.
+
+    Raises:
+        UserError: Nothing that can be a revision stands behind the @.
+    """
+    if isinstance(name, Path):
+        return name, {}
+    repository, revision = at_revision(name)
+    if revision is None:
+        return name, {}
+    if not repository or not re.fullmatch(r"[\w.+-]+(/[\w.+-]+)*", revision) or ".." in revision:
+        raise UserError(
+            f"Behind the @ of a model on the hub stands a branch, tag or commit, such as "
+            f"{repository[:80] or 'NAME'}@main. Got {name[:120]}."
+        )
+    return repository, {"revision": revision}
+
+
+def cached_revisions(repository: str) -> list[str]:
+    """Branches and tags of the repository that lie in the hub's cache on this machine, or their commits."""
+    folder = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=repository, repo_type="model")
+    refs = folder / "refs"
+    names = sorted(path.relative_to(refs).as_posix() for path in refs.rglob("*") if path.is_file())
+    named = {(refs / name).read_text(encoding="utf-8").strip() for name in names}
+    commits = sorted(path.name for path in (folder / "snapshots").glob("*") if path.name not in named)
+    return [*names, *commits]
+
+
+def no_revision(name: str, reason: str) -> UserError:
+    """What to say where a repository gave nothing for the revision that its name asks for."""
+    repository, revision = at_revision(name)
+    found = cached_revisions(repository)
+    more = f", and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    here = f"{', '.join(found[:_SHOWN])}{more}" if found else "none of its revisions"
+    return UserError(
+        f"There is no revision {revision} of {repository} in the cache, and the model hub gave none (no such "
+        f"revision, no access, or no network): {reason}.\nIn the cache of this machine: {here}. Check the name behind "
+        "the @, or the network."
+    )
