@@ -86,7 +86,7 @@ def _points(course: pd.DataFrame, predictor: str) -> _Points:
     before, after, training = [], [], []
     for number, (_, own) in enumerate(course.groupby("model", sort=True)):
         metrics = own["metric"].astype(str)
-        if not (metrics == "utility").any():
+        if "utility" not in set(metrics):
             continue
         told = own[(own["facts"] == "trained") & (metrics == predictor)].set_index("update")
         right = own[(own["facts"] == "held out") & (metrics == "p1")].set_index("update")

@@ -16,6 +16,7 @@ from ._files import atomic_folder, remove
 from ._locks import locked
 
 SEAL = "seal.json"
+"""In a sealed folder: size and checksum of each of its files."""
 PARTIAL_SECONDS = 24 * 3600
 """Age from which the partial file of whoever may still be alive is taken for that of a killed process."""
 
