@@ -246,22 +246,29 @@ def phases(objective: str, seed: int, steps: list[int]) -> Iterator[dict[str, An
         ("mutual_information", "input, layer 6", "gradual", 60.0, 300.0, 2000.0),
         ("geometry", "average_similarity, layer 3", "unfinished", 100.0, 900.0, 5000.0),
         ("layer_distance", "layer 0", "no change", nan, nan, nan),
+        ("head_surface", "attention to the first token", "goes and returns", nan, nan, nan),
     ]
     for table, curve, verdict, *times in curves:
         row = {**keys(objective, seed, -1), "table": table, "curve": curve, "first": 0.1, "last": 0.4}
         row |= {"t50_tokens": times[1] * 1400, "at_warm_up": verdict == "gradual"}
         for name, time in zip(("t10", "t50", "t90"), times, strict=True):
             row |= {name: time, f"{name}_before": time * 0.8, f"{name}_after": time * 1.2}
+        for name, time in {"out": 90.0, "turn": 400.0, "back": 1300.0}.items():
+            turned = time if verdict == "goes and returns" else nan
+            row |= {name: turned, f"{name}_before": turned * 0.8, f"{name}_after": turned * 1.2}
+        row |= {"extremum": 0.7 if verdict == "goes and returns" else nan}
         yield {**row, "width": 1.0, "share": 0.1, "verdict": verdict, "delta_bic": 9.0}
 
 
 def phase_curves(objective: str, seed: int, steps: list[int]) -> Iterator[dict[str, Any]]:
-    """Of the curves of `phases`: they rise by their middle, in two pieces."""
+    """Of the curves of `phases`: they rise by their middle, in two pieces; one rises and falls again."""
     curves = {row["curve"]: row for row in phases(objective, seed, steps)}
     for curve, row in curves.items():
         for update in steps:
             middle = row["t50"]
             value = 0.1 + (0.3 * rise(update, middle) if middle == middle else 0.0)
+            if row["verdict"] == "goes and returns":
+                value = 0.1 + 0.6 * rise(update, row["out"]) - 0.3 * rise(update, row["back"])
             told = {"table": row["table"], "curve": curve, "value": value, "error": 0.01, "line": value}
             yield {**at(objective, seed, update), **told, "segment": -1 if update == 0 else int(update >= middle)}
 

@@ -84,6 +84,8 @@ from ._translation_order import source_share as source_share
 from ._translation_stages import TRANSLATION_STAGES as TRANSLATION_STAGES
 from ._translation_stages import TranslationStages as TranslationStages
 from ._triangles import triangle_ratios as triangle_ratios
+from ._turning import Turning as Turning
+from ._turning import turning as turning
 from ._weighing import Weight as Weight
 from ._weighing import weigh as weigh
 from ._weight_change import WEIGHT_CHANGE as WEIGHT_CHANGE

@@ -66,7 +66,7 @@ def phase(
     Raises:
         UserError: There are fewer than eight values after step 0, or an error is not above 0.
     """
-    times, curve, errors = _checked(steps, values, sigma)
+    times, curve, errors = checked_phase(steps, values, sigma)
     start, end = curve[:_ENDS].mean(), curve[-_ENDS:].mean()
     change = end - start
     error = np.sqrt((errors[:_ENDS] ** 2).sum() + (errors[-_ENDS:] ** 2).sum()) / _ENDS
@@ -97,7 +97,12 @@ def phase(
     return Phase(verdict=verdict, **levels, t10=t10, t50=t50, t90=t90, **found)
 
 
-def _checked(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def checked_phase(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Steps, values and errors as arrays.
+
+    Raises:
+        UserError: There are fewer than eight values after step 0, or an error is not above 0.
+    """
     times, curve = checked_curve(steps, values)
     errors = np.broadcast_to(np.asarray(sigma, dtype=np.float64), times.shape)
     if (times > 0).sum() < LEAST_POINTS or not (errors > 0).all() or not np.isfinite(curve).all():

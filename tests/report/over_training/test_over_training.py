@@ -17,6 +17,7 @@ from infoflow.results import RunFolder
 FIGURES = (
     "loss-over-training",
     "phases",
+    "returns-over-training",
     "order-over-training",
     "layers-over-training",
     "convergence",
@@ -468,6 +469,21 @@ def test_times_and_pieces_are_drawn_on_the_curves(run, figures) -> None:
     own = table[(table["objective"] == "causal-lm") & table["curve"].str.startswith("gain")]
     drawn = {(row["seed"], row["update"]): row["value"] for row in rows if "value" in row}
     assert drawn == {(r.seed, r.update): pytest.approx(r.value, abs=1e-5) for r in own.itertuples()}
+
+
+def test_what_returns_is_drawn_with_its_turn(run, figures) -> None:
+    from infoflow.report.over_training._course import Course
+
+    axis, figure = Course(shown_tables(run)).axis, figures["returns-over-training"]
+    assert "attention to the first token (0.7 at update 400)" in figure.answer[0]
+    panel = figure.panels[0]
+    assert panel.title.endswith("attention to the first token — goes and returns in 2 seeds")
+    (half,) = [row for row in spec_rows(panel) if "half_at" in row]
+    places = axis.places("causal-lm", [400 * 0.8, 400, 400 * 1.2])
+    np.testing.assert_allclose([half["before_at"], half["half_at"], half["after_at"]], places)
+    (field,) = [row for row in spec_rows(panel) if "from_at" in row and "shade" not in row]
+    np.testing.assert_allclose([field["from_at"], field["to_at"]], axis.places("causal-lm", [90, 1300]))
+    assert not [panel for panel in figures["phases"].panels if "first token" in panel.title]
 
 
 def test_seeds_that_differ_are_told_apart_and_bounds_count_for_no_median() -> None:

@@ -21,10 +21,12 @@ PHASES = Method(
     crossings of its isotonic fit, each somewhere between two checkpoints. <i>Abrupt</i>: finished, a logistic beats
     lines, a power and a relaxation by more than 6 of BIC, and from t10 to t90 it takes at most three doublings and a
     third of the training. <i>Unresolved</i>: the same, but too few checkpoints lie in between. <i>Unfinished</i>, and
-    <i>started before</i> the first checkpoint: times are bounds. A relaxation at constant rate always takes 4.45
-    doublings, a straight line 3.17 and .8 of the training. Over seeds: medians of the seeds whose change begins and
-    ends in the training. Straight lines over log<sub>2</sub> <i>t</i>, one after the other: one to four, chosen by BIC
-    (least squares in standard errors, over all places to cut).
+    <i>started before</i> the first checkpoint: times are bounds. <i>Goes and returns</i>: the mean of three points in
+    the interior lies beyond the levels of both ends by more than four standard errors and a quarter of the change
+    between them. A relaxation at constant rate always takes 4.45 doublings, a straight line 3.17 and .8 of the
+    training. Over seeds: medians of the seeds whose change begins and ends in the training. Straight lines over
+    log<sub>2</sub> <i>t</i>, one after the other: one to four, chosen by BIC (least squares in standard errors, over
+    all places to cut).
     """,
 )
 SHOWN = ("abrupt", "unresolved", "gradual", "unfinished", "started before")
@@ -32,7 +34,10 @@ SHOWN = ("abrupt", "unresolved", "gradual", "unfinished", "started before")
 BOUNDS = ("unfinished", "started before")
 """Verdicts whose times are bounds."""
 TIMES = tuple(f"{at}{end}" for at in ("t10", "t50", "t90") for end in ("", "_before", "_after"))
-_CURVE = ["series", "table", "curve"]
+Marks = tuple[str, str]
+_OF_CHANGE: Marks = ("t10, t50, t90", "t50 lies in")
+CURVE = ["series", "table", "curve"]
+"""What tells curves apart."""
 _HEIGHT, _SEED = 150, 7  # pixels; of the lines of one seed
 _OF_TABLE, _PANELS = 2, 6  # curves of a table, and of a line of models
 
@@ -53,7 +58,7 @@ def over_seeds(frame: pd.DataFrame) -> pd.DataFrame:
     """A row for each curve: medians of the seeds whose times are no bounds (of all, where there is no such seed), the
     widest brackets of these, and what the seeds are called."""
     rows = []
-    for place, own in frame.groupby(_CURVE, sort=False):
+    for place, own in frame.groupby(CURVE, sort=False):
         known = own[~own["verdict"].isin(BOUNDS)]
         of = known if len(known) else own
         times = {name: float(of[name].median()) for name in ("t10", "t50", "t90")}
@@ -61,8 +66,8 @@ def over_seeds(frame: pd.DataFrame) -> pd.DataFrame:
         ends |= {f"{name}_after": float(of[f"{name}_after"].max()) for name in times}
         facts = {"rank": int(own["rank"].max()), "delta_bic": float(own["delta_bic"].mean()), "seeds": len(own)}
         told = {"told": _told(own), "bound": not len(known)}
-        rows.append({**dict(zip(_CURVE, place, strict=True)), **times, **ends, **facts, **told})
-    columns = [*_CURVE, *TIMES, "rank", "delta_bic", "seeds", "told", "bound"]
+        rows.append({**dict(zip(CURVE, place, strict=True)), **times, **ends, **facts, **told})
+    columns = [*CURVE, *TIMES, "rank", "delta_bic", "seeds", "told", "bound"]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -83,9 +88,9 @@ def phases_figure(course: Course) -> Figure | None:
     curves, frame = course["phase_curves"], timed_phases(course)
     if curves.empty or frame.empty:
         return None
-    chosen = _clearest(over_seeds(frame))
+    chosen = clearest(over_seeds(frame))
     panels = [
-        _panel(course, series, row, curves, frame) for series, own in course.each(chosen) for row in own.itertuples()
+        curve_panel(course, series, row, curves) for series, own in course.each(chosen) for row in own.itertuples()
     ]
     if not panels:
         return None
@@ -96,7 +101,7 @@ def phases_figure(course: Course) -> Figure | None:
         answer=[_sentence(course["phases"])],
         panels=panels,
         caption=f"The clearest curves of each model, {_OF_TABLE} of a table at most: {len(chosen)} of "
-        f"{len(frame.drop_duplicates(_CURVE))} that change. "
+        f"{len(frame.drop_duplicates(CURVE))} that change. "
         + (f"A line for each of {seeds} seeds." if seeds > 1 else "One seed; the band is its 95% interval."),
         how_to_read=[
             "Across: training. Up: the measure. The shaded field goes from the update at which a tenth of the change "
@@ -108,12 +113,12 @@ def phases_figure(course: Course) -> Figure | None:
             "the reason. A gradual change can be short on the axis of updates in the second half: look at tokens too.",
         ],
         method=PHASES,
-        data=curves.merge(chosen[_CURVE]).drop(columns="same_as", errors="ignore"),
+        data=curves.merge(chosen[CURVE]).drop(columns="same_as", errors="ignore"),
         tables=("phase_curves", "phases"),
     )
 
 
-def _clearest(table: pd.DataFrame) -> pd.DataFrame:
+def clearest(table: pd.DataFrame) -> pd.DataFrame:
     """The loss, and of each table the abrupt curves first, then by how much their fit wins."""
     ordered = table.assign(other=table["table"] != "task_scores")
     ordered = ordered.sort_values(["other", "rank", "delta_bic"], ascending=[True, True, False], kind="stable")
@@ -126,14 +131,14 @@ def _sentence(frame: pd.DataFrame) -> str:
     return f"Of {len(frame)} curves (each model, seed and measure): {listed(told)}."
 
 
-def _panel(course: Course, series: Series, row: Any, curves: pd.DataFrame, frame: pd.DataFrame) -> Panel:
-    of = [(table["series"] == row.series) & (table["table"] == row.table) & (table["curve"] == row.curve)
-          for table in (curves, frame)]  # fmt: skip
-    spec = _chart(course.axis, series, row, curves[of[0]], frame[of[1]])
+def curve_panel(course: Course, series: Series, row: Any, curves: pd.DataFrame, marks: Marks = _OF_CHANGE) -> Panel:
+    """A curve with the times of its row (t10, t50, t90, their brackets, `told`, `bound`), called as `marks` says."""
+    own = np.all([curves[name] == getattr(row, name) for name in CURVE], axis=0)
+    spec = _chart(course.axis, series, row, curves[own], marks)
     return Panel(spec=spec, title=f"{series.label}: {row.curve} — {row.told}")
 
 
-def _chart(axis: TimeAxis, series: Series, row: Any, curve: pd.DataFrame, phases: pd.DataFrame) -> dict[str, Any]:
+def _chart(axis: TimeAxis, series: Series, row: Any, curve: pd.DataFrame, marks: Marks) -> dict[str, Any]:
     seeds = sorted({int(seed) for seed in curve["seed"]})
     strip = _SEED * len(seeds) + 3
     values = curve.assign(low=curve["value"] - 1.96 * curve["error"], high=curve["value"] + 1.96 * curve["error"])
@@ -150,7 +155,7 @@ def _chart(axis: TimeAxis, series: Series, row: Any, curve: pd.DataFrame, phases
         base.mark_line(strokeWidth=1.7).encode(x=x, y=y, detail="seed:N", color=color),
         base.mark_point(size=90, filled=True, opacity=0).encode(x=x, y=y, tooltip=tooltip),
         _strips(axis, series.key, curve, seeds),
-        *_bracket(axis, row, phases, _HEIGHT - strip),
+        *_bracket(axis, row, marks, _HEIGHT - strip),
     ]
     return axis.finished(layers, _HEIGHT, [series.key])
 
@@ -175,13 +180,13 @@ def _change(axis: TimeAxis, row: Any) -> list[alt.Chart]:
     return [field.encode(x=axis.channel("from"), x2=alt.X2("to:Q"), y=alt.YValue(0), y2=alt.Y2Value(_HEIGHT))]
 
 
-def _bracket(axis: TimeAxis, row: Any, phases: pd.DataFrame, height: int) -> list[alt.Chart]:
+def _bracket(axis: TimeAxis, row: Any, marks: Marks, height: int) -> list[alt.Chart]:
     """The middle of the change, and the checkpoints around it."""
     told = f"{short(row.t10)}, {short(row.t50)}, {short(row.t90)}"
     around = f"{short(row.t50_before)} to {short(row.t50_after)}"
     times = {"half": row.t50, "before": row.t50_before, "after": row.t50_after}
     base = _placed(axis, row.series, times, told=told, around=around, verdict=row.told)
-    tooltip = tips("verdict:N", "told:N|t10, t50, t90", "around:N|t50 lies in")
+    tooltip = tips("verdict:N", f"told:N|{marks[0]}", f"around:N|{marks[1]}")
     half, foot = axis.channel("half"), alt.YValue(height)
     dash = {"strokeDash": [3, 3]} if row.bound else {}
     upright = {"y": alt.YValue(height - 4), "y2": alt.Y2Value(height + 4)}

@@ -22,6 +22,7 @@ from ._order import order_figure
 from ._phases import phases_figure
 from ._prediction import prediction_figures
 from ._prunable import prunable_figure
+from ._returns import returns_figure
 from ._settling import settling_figures
 from ._translation import translation_figures
 
@@ -33,6 +34,7 @@ OVER_TRAINING = Section(
     names={
         "loss-over-training": "over-training/loss",
         "phases": "over-training/phases",
+        "returns-over-training": "over-training/returns",
         "order-over-training": "over-training/order",
         "layers-over-training": "over-training/layers",
         "heads-over-training": "over-training/heads",
@@ -54,6 +56,7 @@ _Figures = Callable[[Course], list[Figure] | Figure | None]
 _FIGURES: tuple[tuple[str, _Figures], ...] = (
     ("the loss over training", loss_figure),
     ("phases", phases_figure),
+    ("what returns", returns_figure),
     ("the order over training", order_figure),
     ("the layers over training", layers_figure),
     ("convergence", settling_figures),

@@ -1,0 +1,86 @@
+"""Where a curve over training turns: one that goes and returns has no single time at which it changed."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+from sklearn.isotonic import IsotonicRegression
+
+from ._crossings import Crossing, last_crossing
+from ._phase import checked_phase
+
+_ENDS = 3  # points of a level, and of an extremum
+_CLEAR = 4.0  # standard errors beyond both ends: the largest of some twenty points is compared
+_SHARE = 0.25  # of the change from end to end, beyond which a curve does more than overshoot
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Turning:
+    """The extremum of a curve that goes and returns, and when half of each way was over."""
+
+    turn: Crossing  # update of the extremum, with the checkpoints beside it
+    value: float  # mean of the three points around it
+    out: Crossing  # update at which half of the way out is over
+    back: Crossing  # the same of the way back
+
+
+def turning(steps: ArrayLike, values: ArrayLike, sigma: ArrayLike, minimum: float = 0.0) -> Turning | None:
+    r"""The extremum in the interior of a curve, furthest beyond the levels of both its ends; None: it does not return.
+
+    Levels are means of three points, as of `phase`, and so is the extremum. It counts where it lies beyond both ends by
+    more than 4 standard errors of the difference, a quarter of the change from end to end, and `minimum`. Errors are
+    at least the curve's own roughness, \(1.4826 \operatorname{median}|r_i|\) with \(r_i\) the distance of a point from
+    the straight line over \(\log_2 t\) between its neighbours, over the standard deviation that it has where points are
+    independent: a training shakes more than its sentences tell. The half of a way is a crossing of its isotonic fit.
+    (The thresholds are ours.)
+
+    On simulated curves (5,000 updates, errors of .03 to .08 of the change, 200 draws of each) seven kinds of monotone
+    curves and flat ones turned in none, but for a straight line in t in one of 200. At the default schedule humps as
+    high as the change were found in all draws, half as high in .95 to 1; with 12 checkpoints in .57 to .72 and .1 to
+    .27: add checkpoints where a curve looks as if it returned.
+
+    Args:
+        steps: Ascending, at least eight after step 0, which counts for the first level alone.
+        values: At each step.
+        sigma: Standard error of each value.
+        minimum: Least distance that counts.
+
+    Raises:
+        UserError: As `phase`.
+    """
+    times, curve, errors = checked_phase(steps, values, sigma)
+    later = times > 0
+    t, y = times[later], curve[later]
+    error = np.maximum(errors[later], _roughness(np.log2(t), y))
+    ends = np.array([curve[:_ENDS].mean(), curve[-_ENDS:].mean()])
+    means = np.convolve(y, np.ones(_ENDS) / _ENDS, mode="valid")
+    beyond = np.stack([means - ends.max(), ends.min() - means])
+    sign, place = np.unravel_index(beyond.argmax(), beyond.shape)
+    spread = np.sqrt((error[place : place + _ENDS] ** 2).sum() + (error[-_ENDS:] ** 2).sum()) / _ENDS
+    least = max(_CLEAR * spread, _SHARE * abs(ends[1] - ends[0]), minimum)
+    middle = int(place) + 1  # of the three points
+    if beyond[sign, place] <= least or not _ENDS <= middle < len(t) - _ENDS:
+        return None
+    top, way = float(means[place]), 1 - 2 * int(sign)
+    return Turning(
+        turn=Crossing(float(t[middle]), float(t[middle - 1]), float(t[middle + 1])),
+        value=top,
+        out=_half(t[: middle + 1], way * (y[: middle + 1] - ends[0]), way * (top - ends[0])),
+        back=_half(t[middle:], way * (top - y[middle:]), way * (top - ends[1])),
+    )
+
+
+def _half(t: Float[np.ndarray, " step"], gone: Float[np.ndarray, " step"], whole: float) -> Crossing:
+    """When half of the way is over; before the first of these checkpoints only a bound is known."""
+    risen = IsotonicRegression().fit_transform(np.log2(t), gone) / whole
+    if risen[0] >= 0.5:
+        return Crossing(float(t[0]), 0.0, float(t[0]))
+    return last_crossing(t, risen, 0.5)
+
+
+def _roughness(x: Float[np.ndarray, " step"], y: Float[np.ndarray, " step"]) -> float:
+    """Standard deviation of a point around a smooth curve, by distances from the lines between neighbours."""
+    share = (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
+    residual = y[1:-1] - ((1 - share) * y[:-2] + share * y[2:])
+    return float(1.4826 * np.median(np.abs(residual) / np.sqrt(1 + share**2 + (1 - share) ** 2)))
