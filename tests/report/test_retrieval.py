@@ -118,6 +118,21 @@ def test_halves_and_centres_are_marked(figures) -> None:
     assert not any("closed book evidence" in text for text in figure.answer)
 
 
+def test_no_interval_of_a_share_reaches_beyond_one(tmp_path) -> None:
+    """Three seeds near 1 have a t interval that does."""
+    given = Retrieved(seeds=(1, 2, 3), noise=0.02)
+    given.hits = dict.fromkeys(given.hits, 0.985)
+    given.right = dict.fromkeys(given.right, 0.985)
+    run = retrieved.write_run(tmp_path, given, only=("retrieval_scores", "knowledge"))
+    found = drawn_figures(run, "retrieval")
+    for one in ("retrieval-scores", "knowledge-arms"):
+        data = found[one].data.dropna(subset=["low", "high"])
+        assert len(data)
+        assert (data["low"] >= 0).all()
+        assert (data["high"] <= 1).all()
+        assert (data["high"] == 1).any(), "the interval was cut"
+
+
 def test_readers_are_followed_over_updates(run, figures) -> None:
     figure, table = figures["retrieval-course"], run.tables["retrieval_course"]
     assert [panel.title for panel in figure.panels] == [

@@ -517,7 +517,10 @@ def test_every_measure_has_its_table(tmp_path) -> None:
     assert trained.is_done()
     assert not trained.failures()
     tables = trained.tables()
-    assert set(tables) == {*(schema.name for schema in EVIDENCE_TABLES), "retrieval_scores"}
+    probed = {"probe_trees", "probe_scores"}
+    assert set(tables) == {*(schema.name for schema in EVIDENCE_TABLES), "retrieval_scores", *probed}
+    assert set(tables["probe_trees"]["structure"]) == {"distance", "depth"}
+    assert set(tables["probe_scores"]["task"]) == {"parent"}
     for name, table in tables.items():
         conformed = trained.schemas()[name].conform(pd.DataFrame(table))
         assert len(conformed), name

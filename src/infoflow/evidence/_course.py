@@ -85,11 +85,10 @@ def later_answers(course: pd.DataFrame) -> pd.DataFrame:
 def _points(course: pd.DataFrame, predictor: str) -> _Points:
     before, after, training = [], [], []
     for number, (_, own) in enumerate(course.groupby("model", sort=True)):
-        metrics = own["metric"].astype(str)
-        if "utility" not in set(metrics):
+        if "utility" not in set(own["metric"]):
             continue
-        told = own[(own["facts"] == "trained") & (metrics == predictor)].set_index("update")
-        right = own[(own["facts"] == "held out") & (metrics == "p1")].set_index("update")
+        told = own[(own["facts"] == "trained") & (own["metric"] == predictor)].set_index("update")
+        right = own[(own["facts"] == "held out") & (own["metric"] == "p1")].set_index("update")
         updates = sorted({*told.index} & {*right.index})
         for early, late in pairwise(updates):
             before.append(_draws(told.loc[early]))

@@ -31,6 +31,13 @@ class Estimate:
             return 0
         return 1 if self.low > 0 else -1 if self.high < 0 else 0
 
+    def within(self, bounds: tuple[float, float]) -> "Estimate":
+        """The same with its interval cut to what the number can be."""
+        if not self.has_interval:
+            return self
+        low, high = (min(max(end, bounds[0]), bounds[1]) for end in (self.low, self.high))
+        return Estimate(value=self.value, low=low, high=high, seeds=self.seeds, count=self.count)
+
     def negated(self) -> "Estimate":
         return Estimate(value=-self.value, low=-self.high, high=-self.low, seeds=self.seeds, count=self.count)
 

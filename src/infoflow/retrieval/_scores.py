@@ -132,4 +132,5 @@ def _collapse(
     ]
     replicates = linear_replicates(value, np.array(without))
     numbers = estimate(value, replicates, collapse(chance, num_passages), len(rows), units=len(np.unique(blocks)))
+    numbers |= {end: float(np.clip(numbers[end], 0.0, 1.0)) for end in ("low", "high")}  # no share lies beyond
     return {"system": system, "queries": queries, "metric": "collapse", "k": 0, **numbers}

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, final
 
 import pandas as pd
 from transformers import BertForMaskedLM
 
+from infoflow.corpus import Corpus, load_corpus
 from infoflow.evidence import (
     ATTENTION_RANKING,
     EVIDENCE_ABLATION,
@@ -30,16 +31,21 @@ from infoflow.evidence import (
     knowledge_without_ffn,
     retrieval_examples,
 )
+from infoflow.flow import AbstractMeasure, measure
+from infoflow.models import load_model
+from infoflow.probing import PROBE_SCORES, Probe, StructuralProbe
 from infoflow.representations import TunedLens
 from infoflow.results import TableSchema
 from infoflow.retrieval import RETRIEVAL_SCORES, RetrievalModel
 
 from ._arm_scores import ArmScores
+from ._parts import distinct
 from ._read_world import read_world
 from ._retrieval_arms import ArmModel
 
 _OF_VARIANTS = ("scores", "knowledge")  # but for "pairs", of which all is looked at
 _HEAVY = 96  # facts of each group that knock-outs and the like are made on
+_PROBED, _LABELS = 600, "parent"  # sentences, and what is asked of each word: the tag of the word that it hangs on
 _CLUSTERED = 400  # facts of a world, below which its questions are too few for clusters
 
 
@@ -135,6 +141,26 @@ def _ranking(inside: ArmInside) -> pd.DataFrame:
     return attention_ranking(inside.model, *inside.about)
 
 
+def _trees(inside: ArmInside) -> pd.DataFrame:
+    return _probed(inside, StructuralProbe(sentences=_PROBED))
+
+
+def _labels(inside: ArmInside) -> pd.DataFrame:
+    return _probed(inside, Probe(_LABELS, sentences=_PROBED))
+
+
+def _probed(inside: ArmInside, probe: AbstractMeasure) -> pd.DataFrame:
+    """What can be read from the reader's states of sentences of the language, which no reader was trained on."""
+    model = load_model(inside.reader, tokenizer=inside.arm.world.tokenizer)
+    return measure(model, probed_language(), [probe])[probe.table.name]
+
+
+@lru_cache(maxsize=1)
+def probed_language() -> Corpus:
+    """Sentences of `grammar` with their trees: its words are those of every world."""
+    return distinct(load_corpus(f"grammar:{2 * _PROBED}"))
+
+
 def _examples(inside: ArmInside) -> pd.DataFrame:
     return retrieval_examples(inside.model, *inside.about, k=inside.arm.objective.k)
 
@@ -148,6 +174,8 @@ MEASURED: Mapping[str, ArmMeasure] = {
     "heads": ArmMeasure(EVIDENCE_HEADS, _heads, of_reader=True),
     "ablation": ArmMeasure(EVIDENCE_ABLATION, _ablation, of_reader=True),
     "ranking": ArmMeasure(ATTENTION_RANKING, _ranking, of_reader=False),
+    "trees": ArmMeasure(StructuralProbe.table, _trees, of_reader=True),
+    "labels": ArmMeasure(PROBE_SCORES, _labels, of_reader=True),
     "examples": ArmMeasure(RETRIEVAL_EXAMPLES, _examples, of_reader=False),
 }
 """By the name in the plan."""

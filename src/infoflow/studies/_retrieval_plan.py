@@ -26,9 +26,11 @@ ArmName = Literal["closed-book", "read-gold", "read-random", "retrieve-bm25", "r
 VariantName = Literal[
     "null-share", "cold", "stale", "random-token", "random-span", "same-wording", "pairs", "token-level", "exchange"
 ]
-MeasureName = Literal["scores", "knowledge", "conflict", "lens", "flow", "heads", "ablation", "ranking", "examples"]
+MeasureName = Literal[
+    "scores", "knowledge", "conflict", "lens", "flow", "heads", "ablation", "ranking", "trees", "labels", "examples"
+]
 MEASURES: tuple[MeasureName, ...] = (
-    "scores", "knowledge", "conflict", "lens", "flow", "heads", "ablation", "ranking", "examples",
+    "scores", "knowledge", "conflict", "lens", "flow", "heads", "ablation", "ranking", "trees", "labels", "examples",
 )  # fmt: skip
 Refresh = Annotated[int, Limits(at_least=-1, at_most=10**9)]
 Relations = Annotated[int, Limits(at_least=2, at_most=64)]

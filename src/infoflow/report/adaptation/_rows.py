@@ -11,6 +11,7 @@ from .._language import Cast
 from .._numbers import estimate_text
 from .._samples import Estimate, Samples
 from ..forms._hollow import HOLLOW
+from ..forms._lines import ANY
 
 FULL, FROZEN, AS_IS = "full", "frozen", "as-is"
 METHODS = {
@@ -73,12 +74,15 @@ def averaged(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*keys, "value", "low", "high", "baseline", "replicates", "count"])
 
 
-def estimated(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Mean over seeds and interval for each line, state and values of `by`; rows are those of `averaged`."""
+def estimated(frame: pd.DataFrame, by: Sequence[str], bounds: tuple[float, float] = ANY) -> pd.DataFrame:
+    """Mean over seeds and interval for each line, state and values of `by`; rows are those of `averaged`.
+
+    `bounds`: what the number can be. A t interval over few seeds may reach beyond, and is cut there.
+    """
     keys = ["series", "trained", *by]
     rows: list[dict[str, Any]] = []
     for values, own in frame.groupby(keys, sort=False, dropna=False):
-        found = Samples.of(own).estimate()
+        found = Samples.of(own).estimate().within(bounds)
         named = dict(zip(keys, values if isinstance(values, tuple) else (values,), strict=True))
         told = {"shown": estimate_text(found), "baseline": float(own["baseline"].mean())}
         rows.append({**named, **asdict(found), **told, "group": "trained" if named["trained"] else "untrained"})

@@ -13,7 +13,7 @@ from ..forms._chart import amount, finished, tips
 from ..forms._lines import lines, looks_of
 from ..forms._names import names_above
 from ._methods import COURSE
-from ._rows import plain_arms, seeds_note, span
+from ._rows import plain_arms, span
 
 _HEIGHT = 210
 
@@ -49,8 +49,7 @@ def course_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         question="When do readers come to answer?",
         answer=[_sentence(data, cast)],
         panels=panels,
-        caption=f"{seeds_note(data.assign(count=data['count'].round()))} Own candidates of that update; wordings that "
-        "training does not have.",
+        caption=f"{_bands(data)} Own candidates of that update; wordings that training does not have.",
         how_to_read=[
             "A mark is an update whose weights were kept. What a reader answers rightly about facts held out it has "
             "read, since no training question asks for them; trained facts it can also know by heart.",
@@ -64,6 +63,13 @@ def course_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         findings=("retrieval:R-13",),
         payload={"apart": True},
     )
+
+
+def _bands(data: pd.DataFrame) -> str:
+    seeds, count = int(data["seeds"].max()), round(float(data["count"].median()))
+    if seeds > 1:
+        return f"Means over {seeds} seeds, bands from the lowest to the highest; {count:,} questions for a number."
+    return f"One seed; bands are 95% intervals over facts; {count:,} questions for a number."
 
 
 def _means(own: pd.DataFrame, cast: Cast) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from .._language import Cast
 from .._numbers import number
 from ..adaptation._rows import of
 from ..forms._chart import amount, color_of, finished, lit, shape_of, tips
-from ..forms._lines import control_lines, lines, looks_of
+from ..forms._lines import SHARE, control_lines, lines, looks_of
 from ..forms._names import names_above
 from ._methods import ENTERS
 from ._rows import drawn, plain_arms, seeds_note, span
@@ -31,7 +31,7 @@ def depth_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     curves = of(own, lens=lens, metric="probability")
     if curves.empty or not bool(curves["trained"].any()):
         return None
-    data = drawn(curves, ["document", "facts", "layer"], cast)
+    data = drawn(curves, ["document", "facts", "layer"], cast, SHARE)
     marks = _marks(own[own["lens"] == lens], cast)
     panels, told = [], []
     ends = span(data, 0.0)

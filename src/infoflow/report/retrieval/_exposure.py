@@ -10,7 +10,7 @@ from .._language import Cast
 from .._numbers import listed, number
 from ..adaptation._rows import of
 from ..forms._chart import BASELINE, amount, finished, tips
-from ..forms._lines import lines, looks_of
+from ..forms._lines import SHARE, lines, looks_of
 from ..forms._names import names_above
 from ._methods import FOUND, KNOWN
 from ._rows import arms, by_exposure, drawn, mean_of, plain_arms, seeds_note, span
@@ -34,7 +34,7 @@ def knowledge_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     own = own[own["document"].isin(documents)]
     if own.empty or not bool(own["trained"].any()):
         return None
-    data = drawn(own, ["document", "exposure", "place"], cast)
+    data = drawn(own, ["document", "exposure", "place"], cast, SHARE)
     ends = span(data[data["trained"]], 0.0, 1.0)
     panels = [Panel(spec=_chart(of(data, document=name), cast, "right answers", ends, "guess"), title=_DOCUMENTS[name])
               for name in documents]  # fmt: skip
@@ -99,7 +99,7 @@ def conflict_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     own = own.dropna(subset="value")
     if own.empty or not bool(own["trained"].any()):
         return None
-    data = drawn(own, ["exposure", "place"], cast)
+    data = drawn(own, ["exposure", "place"], cast, SHARE)
     last = data.loc[data["place"].idxmax(), "exposure"]
     told = [(one.label, mean_of(data, series=one.key, exposure=last)) for one in cast.present(data)]
     said = [f"{number(100 * value, 0)}% in {label}" for label, value in told if value is not None]

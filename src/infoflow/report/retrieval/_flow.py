@@ -11,7 +11,7 @@ from .._numbers import listed, number
 from ..adaptation._rows import of
 from ..adaptation._squares import square_chart
 from ..forms._chart import amount, finished, tips
-from ..forms._lines import control_lines, lines, looks_of
+from ..forms._lines import SHARE, control_lines, lines, looks_of
 from ..forms._names import names_above
 from ._methods import FLOW
 from ._rows import drawn, seeds_note, span
@@ -96,7 +96,7 @@ def heads_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     own = _of_facts(of(frame, metric="copy", document="gold", trained=True, variant=""))
     if own.empty:
         return None
-    data = drawn(own, ["layer", "head"], cast)
+    data = drawn(own, ["layer", "head"], cast, SHARE)
     layers = sorted({int(layer) for layer in data["layer"]}, reverse=True)
     shown = data.assign(
         label=[f"layer {int(layer)}" for layer in data["layer"]],
@@ -149,7 +149,7 @@ def ablation_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     own = own[own["facts"] == ("trained" if "trained" in set(own["facts"].astype(str)) else "held out")]
     if own.empty:
         return None
-    data = drawn(own, ["document", "removed"], cast)
+    data = drawn(own, ["document", "removed"], cast, SHARE)
     series, ends = cast.present(data), span(data, 0.0, 1.0)
     titles = {"gold": "right passage", "none": "no passage"}
     return Figure(

@@ -12,7 +12,7 @@ from .._samples import Samples
 from ..adaptation._rows import averaged, of
 from ..forms._chart import amount, color_of, finished, shape_of, tips
 from ..forms._dots import interval_dots
-from ..forms._lines import lines, looks_of
+from ..forms._lines import SHARE, lines, looks_of
 from ..forms._names import names_above
 from ._methods import FOUND, KNOWN
 from ._rows import drawn, seeds_note, span
@@ -40,7 +40,7 @@ def scores_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     own = hits[hits["system"] == "own"]
     if own.empty or not bool(own["trained"].any()):
         return None
-    data = drawn(own, ["queries"], cast)
+    data = drawn(own, ["queries"], cast, SHARE)
     trained = data[data["trained"]].assign(label=lambda rows: rows["name"])
     trained = trained.assign(short=[number(value, 2) for value in trained["value"]])
     series = cast.present(trained)
@@ -83,7 +83,7 @@ def null_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     own = own[own["queries"].isin(["facts", "language"])]
     if own.empty or not bool(own["trained"].any()):
         return None
-    data = drawn(own, ["queries"], cast)
+    data = drawn(own, ["queries"], cast, SHARE)
     trained, grey = (data[data["trained"] == which] for which in (True, False))
     labels = {"facts": "questions about facts", "language": "sentences of the language"}
     rows = {True: trained, False: grey}
@@ -220,7 +220,7 @@ def index_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     own = own.drop_duplicates(["series", "seed", "index", "label"])
     if not len(edited := own[own["index"] == "edited"]):
         return None
-    data = drawn(own, ["index", "label"], cast)
+    data = drawn(own, ["index", "label"], cast, SHARE)
     rows, before = of(data, index="edited"), of(data, index="as-trained")
     series = cast.present(rows)
     panels = []

@@ -28,10 +28,10 @@ class _Part(NamedTuple):
 
 _PARTS = {
     "retriever": _Part("retriever", "var(--series-6)", (1, 0), ("retriever",)),
-    "prior": _Part("what weighs passages", "var(--series-2)", (2, 3), ("prior",)),
-    "attention": _Part("reader: attention", "var(--series-1)", (1, 0), ("query", "key", "value", "output")),
-    "mlp": _Part("reader: feed-forward", "var(--series-3)", (9, 3), ("mlp_in", "mlp_out")),
-    "embeddings": _Part("reader: embeddings", "var(--series-4)", (4, 3), ("embeddings", "positions", "segments")),
+    "prior": _Part("what weighs passages", "var(--soft)", (2, 3), ("prior",)),
+    "attention": _Part("reader: attention", "var(--heat-1)", (1, 0), ("query", "key", "value", "output")),
+    "mlp": _Part("reader: feed-forward", "var(--heat-2)", (9, 3), ("mlp_in", "mlp_out")),
+    "embeddings": _Part("reader: embeddings", "var(--ink)", (4, 3), ("embeddings", "positions", "segments")),
     "rest": _Part("reader: norms, output", "var(--control)", (1, 2), ()),  # what is left
 }
 

@@ -10,6 +10,7 @@ from infoflow.objectives import RETRIEVAL_OBJECTIVES
 from .._language import Cast
 from ..adaptation._rows import averaged, estimated, names_of, of
 from ..forms._hollow import HOLLOW
+from ..forms._lines import ANY
 
 CONTROL_ARM = "null-share"
 EXPOSURES = "facts by how often they were trained"
@@ -47,9 +48,9 @@ def by_exposure(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def drawn(frame: pd.DataFrame, by: list[str], cast: Cast) -> pd.DataFrame:
-    """Mean and interval of each line, state and values of `by`, with the name of the line."""
-    return names_of(estimated(averaged(frame, by), by), cast)
+def drawn(frame: pd.DataFrame, by: list[str], cast: Cast, bounds: tuple[float, float] = ANY) -> pd.DataFrame:
+    """Mean and interval of each line, state and values of `by`, with the name of the line; `bounds`: of the number."""
+    return names_of(estimated(averaged(frame, by), by, bounds), cast)
 
 
 def span(rows: pd.DataFrame, *more: float) -> list[float]:
