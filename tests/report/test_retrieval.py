@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 import retrieved
-from drawn import assert_explained, drawn_figures, drawn_section
+from drawn import assert_explained, drawn_figures, drawn_section, shown_tables
 from findings.retrieved_tables import HOSTILE, LEARNED, UPWARD, Retrieved
 
 from infoflow.report import write_report
@@ -224,3 +224,33 @@ def test_examples_show_passages_probabilities_and_layers(run, figures) -> None:
     page = write_report(run).read_text(encoding="utf-8")
     assert "ben roth works as a nurse" in page
     assert "(holds the fact)" in page
+
+
+def test_the_first_screen_has_cards_of_readers(run):
+    """What a passage adds, what is stored, and where evidence arrives: each from the tables, beyond the control."""
+    from infoflow.report._story import tell
+    from infoflow.report.first._effects import effects
+    from infoflow.report.first._measures import MEASURES, measured
+
+    story = tell(run)
+    assert story.screen is not None
+    found = {card.figure: card for card in story.screen.cards}
+    assert set(found) == {"knowledge-arms", "stored-bits", "evidence-depth"}
+    assert [">none<" in card.picture and ">right<" in card.picture for card in story.screen.cards] == [
+        True,
+        False,
+        False,
+    ]
+    measure = next(one for one in MEASURES if one.figure == "knowledge-arms")
+    told = effects(measure, measured(measure, shown_tables(run)))
+    frame = run.tables["knowledge"]
+    rows = frame[
+        (frame["facts"] == "trained") & (frame["weight"] == -1) & (frame["metric"] == "p1") & frame["trained"]
+        & (frame["reading"] == "raw") & (frame["layer"] == -1) & (frame["index"] == "as-trained")
+        & (frame["variant"] == "")
+    ]  # fmt: skip
+    assert set(told.shown) >= {"read-gold", "closed-book"}
+    for arm, estimate in told.shown.items():
+        own = rows[rows["objective"] == arm].groupby("document")["value"].mean()
+        assert estimate.value == pytest.approx(own["gold"] - own["none"]), arm
+    assert "control" in found["knowledge-arms"].difference
