@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import retrieved
-from drawn import assert_explained, drawn_figures, drawn_section
+from drawn import assert_explained, drawn_figures, drawn_section, shown_tables
 from findings.retrieved_tables import HOSTILE, LEARNED, UPWARD, Retrieved
 
 from infoflow.report import write_report
@@ -292,3 +292,87 @@ def test_examples_show_passages_probabilities_and_layers(run, figures) -> None:
     page = write_report(run).read_text(encoding="utf-8")
     assert "ben roth works as a nurse" in page
     assert "(holds the fact)" in page
+
+
+def test_the_first_screen_has_cards_of_readers(run):
+    """What a passage adds, what is stored, and where evidence arrives: each from the tables, beyond the control."""
+    from infoflow.report._story import tell
+    from infoflow.report.first._effects import effects
+    from infoflow.report.first._measures import MEASURES, measured
+
+    story = tell(run)
+    assert story.screen is not None
+    found = {card.figure: card for card in story.screen.cards}
+    assert set(found) == {"knowledge-arms", "stored-bits", "evidence-depth"}
+    assert [">none<" in card.picture and ">right<" in card.picture for card in story.screen.cards] == [
+        True,
+        False,
+        False,
+    ]
+    measure = next(one for one in MEASURES if one.figure == "knowledge-arms")
+    told = effects(measure, measured(measure, shown_tables(run)))
+    frame = run.tables["knowledge"]
+    rows = frame[
+        (frame["facts"] == "trained") & (frame["weight"] == -1) & (frame["metric"] == "p1") & frame["trained"]
+        & (frame["reading"] == "raw") & (frame["layer"] == -1) & (frame["index"] == "as-trained")
+        & (frame["variant"] == "")
+    ]  # fmt: skip
+    assert set(told.shown) >= {"read-gold", "closed-book"}
+    for arm, estimate in told.shown.items():
+        own = rows[rows["objective"] == arm].groupby("document")["value"].mean()
+        assert estimate.value == pytest.approx(own["gold"] - own["none"]), arm
+    assert "control" in found["knowledge-arms"].difference
+
+
+def lines_of(*rows):
+    return pd.DataFrame(rows, columns=["name", "value", "low", "high"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([("a", 0.9, 0.8, 1.0), ("b", 0.1, 0.0, 0.2)], "It is known most in a, least in b"),
+        (
+            [
+                ("a", 0.9, 0.8, 1.0),
+                ("b", 0.1, 0.0, 0.2),
+                ("c", 0.7, 0.6, 0.85),
+                ("d", 0.5, 0.4, 0.6),
+                ("e", 0.2, 0, 0.3),
+            ],
+            "It is known most in a and c, least in b and e",
+        ),
+        ([("a", 0.9, 0.0, 1.0), ("b", 0.1, 0.0, 0.2)], "It is known in no line clearly more than in another"),
+        ([("a", 0.9, float("nan"), float("nan")), ("b", 0.1, 0.0, 0.2)], "It is known most in a, least in b"),
+        ([("a", 0.9, 0.8, 1.0)], ""),
+        ([("a", 0.9, 0.8, 1.0), ("b", float("nan"), 0.0, 0.2)], ""),
+    ],
+)
+def test_words_name_lines_together_whose_intervals_meet(rows, words):
+    from infoflow.report.retrieval._in_words import most_and_least
+
+    assert most_and_least(lines_of(*rows), "It is known") == words
+
+
+def test_words_say_of_each_line_what_its_numbers_say(run, figures):
+    """Every line is named, with what the figure's own data give."""
+    from infoflow.report.retrieval._in_words import by_answer
+
+    assert by_answer({"a": "x", "b": "y", "c": "x", "d": ""}) == "X in a and c; y in b."
+    assert by_answer({"a": ""}) == ""
+    for name in ("evidence-upward", "evidence-heads", "evidence-ablation", "index-swap"):
+        assert figures[name].words.endswith("."), name
+    data = figures["evidence-heads"].data
+    for name, heads in data[data["trained"]].groupby("name"):
+        clause = next(part for part in figures["evidence-heads"].words.split(";") if str(name) in part)
+        assert ("no head" in clause.lower()) == (heads["value"] < 0.1).all(), name
+    data = figures["evidence-ablation"].data
+    last = data[(data["document"] == "gold") & (data["removed"] == data["removed"].max())]
+    for row in last.itertuples():
+        clause = next(part for part in figures["evidence-ablation"].words.split(";") if row.name in part)
+        assert ("more than" in clause) == (row.high < row.baseline), row.name
+    known = figures["knowledge-arms"].data
+    known = known[known["trained"] & (known["document"] == "none") & known["exposure"].str.endswith("×")]
+    known = known[known["place"] == known["place"].max()]
+    best = known.loc[known["value"].idxmax(), "name"]
+    assert best in figures["knowledge-arms"].words.split(", least")[0]

@@ -70,7 +70,13 @@ def _card(measure: Measure, frame: pd.DataFrame, told: Effects, tables: ModelTab
         clear=told.clear,
         strength=told.strength,
         picture=spark(
-            curves(frame), series, dull, (measure.x, measure.axis), measure.percent, f"{measure.question} {sentence}"
+            curves(frame),
+            series,
+            dull,
+            (measure.x, measure.axis),
+            measure.percent,
+            f"{measure.question} {sentence}",
+            measure.ends,
         ),
     )
 

@@ -8,8 +8,10 @@ import pandas as pd
 
 from .._language import Cast
 from .._model_tables import ModelTables
+from ..adaptation._rows import of
 from ..knows._knowledge import input_rows, output_rows
 from ..knows._lenses import one_choice
+from ..retrieval._rows import by_exposure, plain_arms
 
 Contrast = Literal["ends", "middle", "reached"]
 """Which number a line is summed up by: its last layer less its first; its middle; its value at `Measure.reached`."""
@@ -35,6 +37,7 @@ class Measure:
     axis: str = ""  # what is up in the picture
     untrained: bool = True  # whether an untrained model is a control of it
     x: str = "layer"
+    ends: tuple[str, str] | None = None  # what the first and the last place are called, where no number says it
     reached: float = 0.5  # where the contrast "reached" looks: a part of the course
 
 
@@ -71,6 +74,27 @@ def _removed(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
     """The rise of the loss as heads go, least important first; as `layer` the share of heads that are gone."""
     rows = frame[(frame["order"] == "importance") & (frame["kind"] == "all") & (frame["metric"] == "loss")]
     return rows.assign(layer=(100 * rows["removed"]).round().astype(int))
+
+
+def _documents(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+    """Right answers on trained facts; as `layer` 0 without a passage, 1 with the right one."""
+    rows = of(plain_arms(frame), facts="trained", weight=-1, reading="raw", layer=-1, index="as-trained", metric="p1")
+    rows = rows[rows["document"].isin(["none", "gold"])]
+    return rows.assign(layer=(rows["document"] == "gold").astype(int))
+
+
+def _stored(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+    """Bits of a fact that are read without a passage; as `layer` the place of its exposure, from the rarest."""
+    rows = of(plain_arms(frame), facts="trained", reading="raw", layer=-1, index="as-trained", metric="bits")
+    rows = by_exposure(of(rows, document="none"))
+    return rows.assign(layer=rows["place"].astype(int))
+
+
+def _entering(frame: pd.DataFrame, cast: Cast) -> pd.DataFrame:
+    """What a lens reads of an answer that stands in the passage alone."""
+    rows = of(plain_arms(frame), facts="held out", weight=-1, place="mask", document="gold", metric="probability")
+    lens = "tuned" if "tuned" in set(rows["lens"]) else "logit"
+    return rows[rows["lens"] == lens]
 
 
 MEASURES = (
@@ -205,6 +229,52 @@ MEASURES = (
         falls="falls in {line} by",
         unit="nats",
         x="% of heads removed",
+    ),
+    Measure(
+        figure="knowledge-arms",
+        axis="right answers",
+        noun="what the right passage adds",
+        section="retrieval",
+        question="What does a passage add to what is known by heart?",
+        table="knowledge",
+        rows=_documents,
+        contrast="ends",
+        opening="With the right passage, right answers to trained questions ",
+        rises="rise in {line} by",
+        falls="fall in {line} by",
+        percent=True,
+        x="passage",
+        ends=("none", "right"),
+    ),
+    Measure(
+        figure="stored-bits",
+        axis="bits of a fact",
+        noun="how much more is stored of frequent facts",
+        section="retrieval",
+        question="Does who can look things up store less?",
+        table="knowledge",
+        rows=_stored,
+        contrast="ends",
+        opening="From the rarest facts to the most frequent, what is told without a passage ",
+        rises="rises in {line} by",
+        falls="falls in {line} by",
+        unit="bits",
+        x="trained",
+        ends=("rarely", "often"),
+    ),
+    Measure(
+        figure="evidence-depth",
+        axis="probability of the answer",
+        noun="how much of the passage's answer is read",
+        section="retrieval",
+        question="Where does evidence arrive?",
+        table="knowledge_lens",
+        rows=_entering,
+        contrast="ends",
+        opening="From state {first} to {last}, the probability of an answer that only the passage holds ",
+        rises="rises in {line} by",
+        falls="falls in {line} by",
+        x="state",
     ),
 )
 """Everything a card may be about, in the order of the report."""

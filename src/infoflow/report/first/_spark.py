@@ -10,9 +10,9 @@ from .._language import Series
 from .._numbers import number
 
 _WIDTH, _HEIGHT = 320, 146
-_LEFT, _RIGHT, _TOP, _BOTTOM = 40, 80, 22, 24
+_LEFT, _RIGHT, _TOP, _BOTTOM = 40, 88, 22, 24
 _ROW = 13  # pixels between labels
-_NAMED = 5  # lines at most that have their name beside them
+_NAMED = 6  # lines at most that have their name beside them
 _SHORT = 13  # characters of a name
 _GREY = "var(--control)"
 _UNTRAINED, _CONTROL = "untrained", (4, 3)  # its name and its dash
@@ -30,11 +30,18 @@ class Line:
 
 
 def spark(
-    table: pd.DataFrame, series: Iterable[Series], dull: set[str], axes: tuple[str, str], percent: bool, name: str
+    table: pd.DataFrame,
+    series: Iterable[Series],
+    dull: set[str],
+    axes: tuple[str, str],
+    percent: bool,
+    name: str,
+    places: tuple[str, str] | None = None,
 ) -> Markup:
     """Lines of a table of `curves` as one SVG; untrained models, and lines of `dull`, in grey.
 
-    `axes`: what is across, and the unit of what is up. Bands that are much wider than the lines' span are cut.
+    `axes`: what is across, and the unit of what is up; `places`: names of the first and the last place. Bands that are
+    much wider than the lines' span are cut.
     """
     lines = list(_lines(table, list(series), dull))
     xs = [at for line in lines for at, _ in line.points]
@@ -43,7 +50,7 @@ def spark(
     ends = [end for line in lines for _, low, high in line.band for end in (low, high)]
     low, high = max(min(ys + ends), min(ys) - room / 2), min(max(ys + ends), max(ys) + room / 2)
     frame = _Frame(min(xs), max(xs), low, high)
-    parts = [_axes(frame, axes, percent)]
+    parts = [_axes(frame, axes, percent, places)]
     parts += [_band(line, frame) for line in lines]
     parts += [_path(line, frame) for line in lines]
     named = [line for line in lines if line.name]
@@ -89,7 +96,7 @@ def _lines(table: pd.DataFrame, series: list[Series], dull: set[str]) -> Iterabl
             unnamed = "" if group == "untrained" else unnamed
 
 
-def _axes(frame: _Frame, axes: tuple[str, str], percent: bool) -> Markup:
+def _axes(frame: _Frame, axes: tuple[str, str], percent: bool, places: tuple[str, str] | None) -> Markup:
     def told(value: float) -> str:
         return f"{round(100 * value)} %" if percent else number(float(f"{value:.2g}"))
 
@@ -98,7 +105,9 @@ def _axes(frame: _Frame, axes: tuple[str, str], percent: bool) -> Markup:
     base = _HEIGHT - _BOTTOM
     text = Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>')
     rule = Markup('<line x1="{}" x2="{}" y1="{}" y2="{}" class="axis"/>').format(_LEFT, _WIDTH - _RIGHT, base, base)
-    ends = [text.format(frame.x(at), base + 15, "middle", f"{at:g}") for at in (frame.left, frame.right)]
+    across = (frame.left, frame.right)
+    told_ends = places or tuple(f"{at:g}" for at in across)
+    ends = [text.format(frame.x(at), base + 15, "middle", end) for at, end in zip(across, told_ends, strict=True)]
     middle = text.format((_LEFT + _WIDTH - _RIGHT) / 2, base + 15, "middle", x)
     values = [text.format(_LEFT - 5, frame.y(at) + 4, "end", told(at)) for at in (frame.low, frame.high)]
     up = text.format(2, 10, "start", unit)

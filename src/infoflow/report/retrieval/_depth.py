@@ -13,6 +13,7 @@ from ..adaptation._rows import of
 from ..forms._chart import amount, color_of, finished, lit, shape_of, tips
 from ..forms._lines import SHARE, control_lines, lines, looks_of
 from ..forms._names import names_above
+from ._in_words import sentence
 from ._methods import ENTERS
 from ._rows import drawn, plain_arms, seeds_note, span
 
@@ -21,6 +22,7 @@ _PANELS = (
     ("none", "trained", "memory: no passage, trained facts"),
 )
 _HEIGHT = 250
+_APART = 0.25  # states between two centres that are told apart in words
 
 
 def depth_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
@@ -45,6 +47,7 @@ def depth_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     return Figure(
         id="evidence-depth",
         question="Where does evidence enter, and where is memory read?",
+        words=_order(marks),
         answer=told or ["No line gains enough for a depth to be told."],
         panels=panels,
         caption=f"{seeds_note(data)} {lens.capitalize()} lens at the mask. Large marks: the centre of the gain, at the "
@@ -97,6 +100,17 @@ def _chart(rows: pd.DataFrame, marks: pd.DataFrame, cast: Cast, ends: list[float
     names = [("●", one.label, one.color) for one in series]
     names += [("– –", "untrained", "var(--control)")] if len(grey) else []
     return finished([*control_lines(grey.drop(columns="shown"), at), *found, names_above(names)], _HEIGHT)
+
+
+def _order(marks: pd.DataFrame) -> str:
+    """In which line evidence enters lowest and highest, and memory is read, by the centres."""
+    said = []
+    for document, facts, title in _PANELS:
+        rows = of(marks, document=document, facts=facts).dropna(subset="centre").sort_values("centre")
+        if len(rows) > 1 and rows["centre"].iloc[-1] - rows["centre"].iloc[0] >= _APART:
+            verb = "evidence enters" if title.startswith("evidence") else "memory is read"
+            said.append(f"{verb} lowest in {rows['name'].iloc[0]} and highest in {rows['name'].iloc[-1]}")
+    return sentence("; ".join(said))
 
 
 def _sentences(marks: pd.DataFrame, what: str, cast: Cast) -> list[str]:

@@ -12,6 +12,7 @@ from ..adaptation._rows import of
 from ..forms._chart import BASELINE, amount, finished, tips
 from ..forms._lines import SHARE, lines, looks_of
 from ..forms._names import names_above
+from ._in_words import most_and_least, sentence
 from ._methods import FOUND, KNOWN
 from ._rows import arms, by_exposure, drawn, mean_of, plain_arms, seeds_note, span
 
@@ -42,6 +43,7 @@ def knowledge_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         id="knowledge-arms",
         question="What does a reader know, from memory and from a passage?",
         answer=_told(data, documents, cast),
+        words=_known_words(data, documents),
         panels=panels,
         caption=f"{seeds_note(data)} Dotted: a guess among the relation's objects.",
         how_to_read=[
@@ -74,6 +76,7 @@ def bits_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         id="stored-bits",
         question="How much do the weights store?",
         answer=_stored(data, readings, cast),
+        words=_stored_words(data, readings),
         panels=[Panel(spec=_chart(of(data, reading=name), cast, "bits of a fact", ends, "guess"), title=titles[name])
                 for name in readings],
         caption=f"{seeds_note(data)} Dotted: a guess, 0 bits.",
@@ -157,6 +160,27 @@ def _told(data: pd.DataFrame, documents: list[str], cast: Cast) -> list[str]:
             said = [f"{number(100 * value, 0)}% in {label}" for label, value in out if value is not None]
             texts.append(f"Of facts that stand in passages alone, {_DOCUMENTS[document]}: {listed(said)}.")
     return texts or ["What is answered with each document is in the picture."]
+
+
+def _known_words(data: pd.DataFrame, documents: list[str]) -> str:
+    """Who answers most by heart, and who with the right passage."""
+    own = data[data["trained"] & data["exposure"].str.endswith("×")]
+    if own.empty:
+        return ""
+    most = of(own, exposure=own.loc[own["place"].idxmax(), "exposure"])
+    starts = {"none": "the most frequent facts are answered rightly by heart", "gold": "with the right passage"}
+    said = [most_and_least(of(most, document=name), start) for name, start in starts.items() if name in documents]
+    return sentence("; ".join(filter(None, said)))
+
+
+def _stored_words(data: pd.DataFrame, readings: list[str]) -> str:
+    """Who stores most of the most frequent facts, as it is and elicited."""
+    starts = {"raw": "of the most frequent facts the weights tell", "elicited": "after a short training to say it,"}
+    said = []
+    for name in readings:
+        own = of(data, reading=name, trained=True)
+        said.append(most_and_least(of(own, exposure=own.loc[own["place"].idxmax(), "exposure"]), starts[name]))
+    return sentence("; ".join(filter(None, said)))
 
 
 def _stored(data: pd.DataFrame, readings: list[str], cast: Cast) -> list[str]:

@@ -13,6 +13,7 @@ from ..adaptation._squares import square_chart
 from ..forms._chart import amount, finished, tips
 from ..forms._lines import SHARE, control_lines, lines, looks_of
 from ..forms._names import names_above
+from ._in_words import by_answer
 from ._methods import FLOW
 from ._rows import drawn, seeds_note, span
 
@@ -39,6 +40,7 @@ def knock_out_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     return Figure(
         id="evidence-upward",
         question="By which way does evidence reach the answer?",
+        words=by_answer({one.label: _way(of(data, series=one.key)) for one in series}),
         answer=[_ways(of(data, series=one.key), one.label) for one in series],
         panels=[Panel(spec=_edges(of(data, series=one.key), ends), title=one.label) for one in series],
         caption=f"{seeds_note(data)} Right passage. Grey: as many random edges, mean over lines.",
@@ -91,6 +93,17 @@ def _ways(rows: pd.DataFrame, name: str) -> str:
     return f"In {name}, forbidden in all blocks, {listed(said)}."
 
 
+def _way(rows: pd.DataFrame) -> str:
+    """The attention without which most is lost, where that is beyond random edges."""
+    first = rows[rows["layer"] == rows["layer"].min()].dropna(subset="value")
+    if first.empty:
+        return ""
+    most = first.loc[first["value"].idxmax()]
+    if not most["low"] > max(float(most["baseline"]), 0.0):
+        return "no way costs clearly more than random edges"
+    return f"most is lost without {most['what']}"
+
+
 def heads_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     """Copy scores, layer by head, a panel for each line; None where no head was looked at."""
     own = _of_facts(of(frame, metric="copy", document="gold", trained=True, variant=""))
@@ -113,6 +126,7 @@ def heads_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     return Figure(
         id="evidence-heads",
         question="Which heads point at the answer in the passage?",
+        words=by_answer({one.label: _copies(of(data, series=one.key)) for one in series}),
         answer=[_copiers(of(data, series=one.key), one.label) for one in series],
         panels=[
             Panel(spec=square_chart(of(shown, series=one.key), **how, strongest=most), title=one.label)
@@ -131,6 +145,11 @@ def heads_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         findings=("retrieval:R-16",),
         payload={"layout": "wide", "apart": True},
     )
+
+
+def _copies(rows: pd.DataFrame) -> str:
+    num = int((rows["value"] >= _LEAST).sum())
+    return "no head copies" if not num else "one head copies" if num == 1 else "several heads copy"
 
 
 def _copiers(rows: pd.DataFrame, name: str) -> str:
@@ -155,6 +174,7 @@ def ablation_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     return Figure(
         id="evidence-ablation",
         question="What is lost without the heads that copy?",
+        words=by_answer({one.label: _costs(of(data, series=one.key)) for one in series}),
         answer=[text for one in series if (text := _without(of(data, series=one.key), one.label))],
         panels=[Panel(spec=_removed(of(data, document=name), cast, ends), title=title) for name, title in titles.items()
                 if name in set(data["document"].astype(str))],
@@ -183,6 +203,19 @@ def _removed(rows: pd.DataFrame, cast: Cast, ends: list[float]) -> dict[str, Any
     found = lines(rows, at, looks_of(series), size=34, touch=0, tooltip=tooltip)
     names = [("●", one.label, one.color) for one in series] + [("– –", "random heads", "var(--control)")]
     return finished([*control_lines(grey, at, band=0), *found, names_above(names)], _HEIGHT)
+
+
+def _costs(rows: pd.DataFrame) -> str:
+    """Whether the heads that copy cost more right answers than as many random ones, with the right passage."""
+    gold = of(rows, document="gold").sort_values("removed")
+    if len(gold) < 2:
+        return ""
+    last = gold.iloc[-1]
+    if last["high"] < last["baseline"]:
+        return "the heads that copy cost more than random ones"
+    if last["low"] > last["baseline"]:
+        return "the heads that copy cost less than random ones"
+    return "the heads that copy cost no more than random ones do"
 
 
 def _without(rows: pd.DataFrame, name: str) -> str:

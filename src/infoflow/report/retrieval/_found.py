@@ -14,6 +14,7 @@ from ..forms._chart import amount, color_of, finished, shape_of, tips
 from ..forms._dots import interval_dots
 from ..forms._lines import SHARE, lines, looks_of
 from ..forms._names import names_above
+from ._in_words import by_answer
 from ._methods import FOUND, KNOWN
 from ._rows import drawn, seeds_note, span
 
@@ -240,6 +241,7 @@ def index_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     return Figure(
         id="index-swap",
         question="Does another index change the answers?",
+        words=by_answer({one.label: _follows(of(rows, series=one.key)) for one in series}, "with the edited index, "),
         answer=[_swapped(of(rows, series=one.key), one.label) for one in series],
         panels=panels,
         caption=f"{seeds_note(data)} Nothing is trained. Grey cross: with the index of training; dashed tick: a guess.",
@@ -255,6 +257,19 @@ def index_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         findings=("retrieval:R-5", "retrieval:R-6"),
         payload={"apart": True, "count": len(edited)},
     )
+
+
+def _follows(rows: pd.DataFrame) -> str:
+    """Whether the object of the edited index is given more often than that of training."""
+    own = rows.set_index("label")
+    new, old = (f"changed facts: {which} object" for which in ("new", "old"))
+    if not {new, old} <= set(own.index):
+        return ""
+    if own.loc[new, "low"] > own.loc[old, "high"]:
+        return "changed facts are answered as the index says"
+    if own.loc[old, "low"] > own.loc[new, "high"]:
+        return "changed facts are answered as training said"
+    return "neither answer to changed facts is clearly more frequent"
 
 
 def _swapped(rows: pd.DataFrame, name: str) -> str:
