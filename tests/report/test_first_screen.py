@@ -8,12 +8,14 @@ import pytest
 
 from infoflow.report._claim_groups import claim_groups
 from infoflow.report._failure_kind import failure_kind
+from infoflow.report._language import Series
 from infoflow.report._model_tables import ModelTables
 from infoflow.report._page import render
+from infoflow.report._samples import Estimate
 from infoflow.report._story import SECTIONS, tell
-from infoflow.report.first._cards import cards
+from infoflow.report.first._cards import _sentence, cards
 from infoflow.report.first._claims import claims_line
-from infoflow.report.first._effects import effects, strength
+from infoflow.report.first._effects import Effects, effects, strength
 from infoflow.report.first._learned import learned
 from infoflow.report.first._measures import MEASURES, measured
 from infoflow.report.first._screen import first_screen, verdict_words
@@ -103,6 +105,18 @@ def test_a_card_whose_interval_holds_zero_says_so(tables):
     (card,) = cards(only(tables, "identity_neighbours", frame), {"identity"}, set())
     assert not card.clear
     assert card.sentence.startswith("No difference seen between the models in how many neighbours")
+
+
+def test_what_does_not_change_comes_last_and_is_no_number():
+    def told(value: float, half: float) -> Estimate:
+        return Estimate(value=value, low=value - half, high=value + half, seeds=3, count=9)
+
+    measure = next(one for one in MEASURES if one.percent and one.rises == "rise in {line} by")
+    shown = {"a": told(0.001, 0.01), "b": told(0.9, 0.02)}
+    effect = Effects(shown=shown, beyond=shown, control=0.0, difference=told(-0.899, 0.02), pair=("a", "b"))
+    series = [Series(key=key, label=f"model {key}", slot=slot) for slot, key in enumerate(shown, 1)]
+    frame = pd.DataFrame({"series": ["a", "b"] * 2, "trained": True, "layer": [0, 0, 1, 1]})
+    assert _sentence(measure, frame, effect, series).endswith("rise in model b by 90 points; as before in model a.")
 
 
 def test_strength_is_in_half_widths_and_nothing_without_an_interval():

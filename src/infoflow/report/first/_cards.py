@@ -88,6 +88,7 @@ def _sentence(measure: Measure, frame: pd.DataFrame, told: Effects, series: list
         return _nothing_seen(measure, told, lines, measure.noun.format(**places))
     if len(lines) > _EACH and told.pair:
         lines = [line for line in lines if line.key in told.pair]
+    lines.sort(key=lambda line: _is_still(measure, told.shown[line.key]))  # what changes comes first
     clauses = [_clause(measure, told, line, first=not place) for place, line in enumerate(lines)]
     left = len(told.shown) - len(lines)
     rest = f"; {left} more in the figure" if left else ""
@@ -115,11 +116,20 @@ def _places(measure: Measure, frame: pd.DataFrame, series: list[Series]) -> dict
 
 def _clause(measure: Measure, told: Effects, line: Series, first: bool) -> str:
     estimate = told.shown[line.key]
+    if not first and _is_still(measure, estimate):
+        return f"as before in {line.label}"
     verb = measure.rises if estimate.value >= 0 else measure.falls
     subject = verb.format(line=line.label) if "{line}" in verb else f"{line.label} {verb}"
     amount = _amount(abs(estimate.value) if measure.rises != measure.falls else estimate.value, measure, told.deciding)
+    if measure.percent and verb.endswith(" by"):
+        amount = f"{amount.removesuffix(' %')} points"
     unit, what = (f" {measure.unit}" if measure.unit else "", f" {measure.what}" if measure.what else "")
     return f"{subject} {amount}{unit}{what}" if first else f"{subject} {amount}"
+
+
+def _is_still(measure: Measure, estimate: Estimate) -> bool:
+    """Whether a change that is told as one may be none."""
+    return measure.rises.endswith(" by") and estimate.has_interval and estimate.sign == 0
 
 
 def _amount(value: float, measure: Measure, estimate: Estimate | None = None) -> str:
