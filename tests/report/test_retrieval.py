@@ -172,6 +172,10 @@ def test_what_retriever_and_reader_removed_adds_up(run, figures) -> None:
     assert f"Half of the retriever's part is done by update {half:,}." in figure.answer[0]
 
 
+def test_a_study_whose_readers_alone_were_recorded_has_no_section_on_models_learning(run) -> None:
+    assert drawn_section(run, "dynamics") is None
+
+
 def test_models_without_passages_are_no_readers(tmp_path) -> None:
     """Their recordings are in the section on learning, and those of readers are not."""
     run = retrieved.write_run(tmp_path, Retrieved(seeds=(1,)), only=("allocation_steps", "evidence_heads"))

@@ -387,6 +387,18 @@ def followed(built_once):
     return graph(plan_with(**FOLLOWING, variants=["null-share"]), folder)
 
 
+def test_more_checkpoints_than_updates_are_refused() -> None:
+    with pytest.raises(UserError, match=r"checkpoints must be at most retrieval\.updates\. Got 7 and 6"):
+        plan_with(checkpoints=7)
+
+
+def test_too_few_tokens_for_the_parts_of_a_recording_are_told(tmp_path) -> None:
+    stages = graph(plan_with(**{**RECORDING, "allocation_tokens": 1}, variants=[]), tmp_path)
+    stages.of(WarmRetriever)[0].run()
+    with pytest.raises(UserError, match="fewer than its 4 parts. Ask for more tokens"):
+        stages.of(TrainArm)[0].run()
+
+
 def test_arms_are_followed_at_the_updates_that_were_kept(followed) -> None:
     stages = followed.of(FollowArm)
     assert [stage.model.arm for stage in stages] == FOLLOWING["arms"]

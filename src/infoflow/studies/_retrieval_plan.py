@@ -109,6 +109,11 @@ class RetrievalPlan:
         for name in ("refresh_every", "stale_refresh"):
             if getattr(self, name) == 0:
                 raise UserError(f"retrieval.{name} must be at least 1, or −1 for never. Got 0.")
+        if self.checkpoints > self.updates:
+            raise UserError(
+                f"retrieval.checkpoints must be at most retrieval.updates. Got {self.checkpoints} and {self.updates}. "
+                "Keep fewer, or train longer."
+            )
         for name in self.variants:
             if not self.arms_of(name):
                 raise UserError(

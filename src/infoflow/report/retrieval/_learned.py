@@ -29,10 +29,10 @@ class _Part(NamedTuple):
 _PARTS = {
     "retriever": _Part("retriever", "var(--series-6)", (1, 0), ("retriever",)),
     "prior": _Part("what weighs passages", "var(--soft)", (2, 3), ("prior",)),
-    "attention": _Part("reader: attention", "var(--heat-1)", (1, 0), ("query", "key", "value", "output")),
-    "mlp": _Part("reader: feed-forward", "var(--heat-2)", (9, 3), ("mlp_in", "mlp_out")),
-    "embeddings": _Part("reader: embeddings", "var(--ink)", (4, 3), ("embeddings", "positions", "segments")),
-    "rest": _Part("reader: norms, output", "var(--control)", (1, 2), ()),  # what is left
+    "attention": _Part("reader's attention", "var(--heat-1)", (1, 0), ("query", "key", "value", "output")),
+    "mlp": _Part("reader's feed-forward", "var(--heat-2)", (9, 3), ("mlp_in", "mlp_out")),
+    "embeddings": _Part("reader's embeddings", "var(--ink)", (4, 3), ("embeddings", "positions", "segments")),
+    "rest": _Part("reader's norms and output", "var(--control)", (1, 2), ()),  # what is left
 }
 
 
@@ -51,7 +51,8 @@ def learned_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         answer=[_sentence(of(data, series=one.key), one.label) for one in series],
         panels=[Panel(spec=_curve(of(data, series=one.key), data), title=one.label) for one in series],
         caption=f"{seeds} seed{'s' if seeds > 1 else ''}{bands}. All panels on one scale; the loss is taken on "
-        "training queries, each with its right passage, others by BM25 and the empty one.",
+        "training queries, each with its right passage, others by BM25 and the empty one; the closed book has the last "
+        "alone.",
         how_to_read=[
             "Up: the loss that a part of the model has removed until then, in nats per masked token; a line that falls "
             "puts loss back. The lines of a panel add up to the fall of the loss.",
@@ -106,7 +107,8 @@ def _sentence(rows: pd.DataFrame, name: str) -> str:
     if not whole > 0:
         return f"In {name} the loss did not fall."
     order = last.sort_values(ascending=False)
-    shares = [f"{_PARTS[str(part)].label} {number(100 * value / whole, 0)}%" for part, value in order.items()]
+    percents = {_PARTS[str(part)].label: 100 * float(value) / whole for part, value in order.items()}
+    shares = [f"{label} {number(share, 0 if abs(share) >= 1 else 2)}%" for label, share in percents.items()]
     told = f"In {name} the loss falls by {number(whole, 2)} nats: {listed(shares)}."
     done = float(last.get("retriever", 0.0))
     if done <= 0:
