@@ -75,6 +75,22 @@ def test_lines_blocks_alone_and_retrained_models_by_kind(run):
     assert not (figure.data["kind"] == "").any()
 
 
+def test_untrained_lines_that_end_apart_are_named(run):
+    """One name where all end together, which the key above the picture gives; else whose each line is."""
+    frame = run.tables["encoder_context"]
+    loss = next(group for group in figure_of(run).payload["metrics"] if group.id == "loss")
+    assert "untrained" in json.dumps(loss.panels[0].spec)
+    assert "untrained translation" not in json.dumps(loss.panels[0].spec)  # all untrained models lose nothing
+    moved = (frame["objective"] == "translation") & ~frame["trained"] & (frame["kind"] == "encoder-self")
+    apart = frame.assign(value=frame["value"].where(~moved, 3.0))
+    rows = apart[["objective", *(name for name in apart if name != "objective")]].to_dict("records")
+    _write(run, "encoder_context", "share", rows)
+    loss = next(group for group in figure_of(run).payload["metrics"] if group.id == "loss")
+    texts = json.dumps(loss.panels[0].spec)
+    assert "untrained translation" in texts
+    assert "untrained masked" in texts
+
+
 def test_it_says_what_is_lost_and_what_still_is_after_training(run):
     answer = figure_of(run).answer
     assert answer[0].startswith("With encoder self-attention closed at all blocks, lost of what is learned")

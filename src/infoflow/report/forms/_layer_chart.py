@@ -175,7 +175,7 @@ def _direct_labels(
     ends = table.loc[table.groupby(["group", "series"])["layer"].idxmax()]
     labels = [(row.series, names[row.series], row.value) for row in ends[ends["group"] == "trained"].itertuples()]
     for name in ("untrained", *controls):
-        labels += [("", text, end) for text, end in _control_names(ends[ends["group"] == name], name, names, 2 * gap)]
+        labels += [("", text, end) for text, end in control_names(ends[ends["group"] == name], name, names, 2 * gap)]
     if span.holds_baseline:
         labels += [("", baseline, end) for end in ends.loc[ends["group"] == "baseline", "value"]]
     frame = pd.DataFrame(labels, columns=["series", "text", "at"]).assign(layer=int(table["layer"].max()))
@@ -190,7 +190,7 @@ def end_labels(frame: pd.DataFrame, gap: float, high: float, at: dict[str, Any],
     return mark.encode(x=at["x"], y=y, text=alt.Text("text:N"), color=color, opacity=lit(1.0, 0.25))
 
 
-def _control_names(ends: pd.DataFrame, name: str, labels: dict[str, str], gap: float) -> list[tuple[str, float]]:
+def control_names(ends: pd.DataFrame, name: str, labels: dict[str, str], gap: float) -> list[tuple[str, float]]:
     """Names of a control's lines and their heights: one where all end together, else whose each is.
 
     The largest of several groups that end together is that of the others: its names would not fit.

@@ -11,8 +11,9 @@ from .._figure import Figure, Method, Panel, PanelGroup
 from .._language import Cast, Series
 from .._numbers import number
 from .._samples import Samples
-from ..forms._chart import BASELINE, amount, color_of, finished, lit, tips
+from ..forms._chart import BASELINE, LABEL_GAP, amount, color_of, finished, lit, tips
 from ..forms._hollow import HOLLOW
+from ..forms._layer_chart import control_names, end_labels
 from ..forms._lines import control_lines, level, lines, looks_of
 from ..forms._names import names_above
 
@@ -30,6 +31,7 @@ _METHOD = Method(
     """,
 )
 _KINDS = {"encoder-self": "encoder self-attention", "decoder-self": "decoder self-attention"}
+_HEIGHT = 250
 _BESIDE = 0.3  # how far beside the end of its line a retrained model stands
 
 
@@ -160,10 +162,23 @@ def _chart(own: pd.DataFrame, control: pd.DataFrame, cast: Cast, told: _Metric, 
         *_alone(_lean(alone.assign(block=alone["number"])), at, series, told),
         *_retrained(_lean(retrained), at, series, told),
     ]
+    layers += _named(grey, at, series, span)
     names = [("●–", "upper blocks", "var(--soft)")]
     names += [("✚", "one block alone", "var(--soft)")] * bool(len(alone))
     names += [("◆", "all, retrained", "var(--soft)")] * bool(len(retrained))
-    return finished([*layers, names_above(names)], 250)
+    names += [("– –", "untrained", "var(--control)")] * bool(len(grey))
+    return finished([*layers, names_above(names)], _HEIGHT)
+
+
+def _named(grey: pd.DataFrame, at: dict[str, Any], series: list[Series], span: list[float]) -> list[alt.Chart]:
+    """Whose each untrained line is, at its end; of several lines that end together one name."""
+    ends = grey.sort_values("closed", kind="stable").drop_duplicates("series", keep="last")
+    if len(ends) < 2:  # the key above the picture says enough
+        return []
+    gap = LABEL_GAP / _HEIGHT * (span[1] - span[0])
+    told = control_names(ends, "untrained", {one.key: one.label for one in series}, 2 * gap)
+    frame = pd.DataFrame(told, columns=["text", "at"]).assign(closed=float(ends["closed"].max()), series="")
+    return [end_labels(frame, gap, span[1], at, alt.ColorValue("var(--soft)"))] if len(told) > 1 else []
 
 
 def _lean(rows: pd.DataFrame) -> pd.DataFrame:
