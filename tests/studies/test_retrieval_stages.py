@@ -395,7 +395,7 @@ def test_more_checkpoints_than_updates_are_refused() -> None:
 def test_too_few_tokens_for_the_parts_of_a_recording_are_told(tmp_path) -> None:
     stages = graph(plan_with(**{**RECORDING, "allocation_tokens": 1}, variants=[]), tmp_path)
     stages.of(WarmRetriever)[0].run()
-    with pytest.raises(UserError, match="fewer than its 4 parts. Ask for more tokens"):
+    with pytest.raises(UserError, match=r"fewer than its 4 parts\. Ask for more tokens"):
         stages.of(TrainArm)[0].run()
 
 
