@@ -22,11 +22,12 @@ def most_and_least(rows: pd.DataFrame, what: str, most: str = "most", least: str
     if len(rows) < 2:
         return ""
     low, high = rows["low"].fillna(rows["value"]), rows["high"].fillna(rows["value"])
-    top, bottom = rows["value"].idxmax(), rows["value"].idxmin()
-    if low[top] <= high[bottom]:
+    top, bottom = rows["value"].argmax(), rows["value"].argmin()
+    least_of_top, most_of_bottom = float(low.iloc[top]), float(high.iloc[bottom])
+    if least_of_top <= most_of_bottom:
         return f"{what} in no line clearly more than in another"
-    tops = rows.loc[high >= low[top], "name"].tolist()
-    bottoms = rows.loc[(low <= high[bottom]) & ~rows["name"].isin(tops), "name"].tolist()
+    tops = rows.loc[high >= least_of_top, "name"].tolist()
+    bottoms = rows.loc[(low <= most_of_bottom) & ~rows["name"].isin(tops), "name"].tolist()
     return f"{what} {most} in {listed(tops)}, {least} in {listed(bottoms)}"
 
 
