@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from undrawn import undrawn
 
 from infoflow.flow import PassOptions, measure
-from infoflow.foundation import UserError, file_digest
+from infoflow.foundation import SEAL, UserError, file_digest
 from infoflow.heads import HEAD_ROLES, head_roles
 from infoflow.pruning import PRUNED_HEADS, PRUNED_ROLES, PRUNING, quality, role_measures
 from infoflow.results import KEYS, Subject, read_table, write_table
@@ -296,6 +296,7 @@ def test_points_that_an_earlier_version_wrote_are_read_and_not_made_again(run, p
         columns = tuple(column for column in schema.columns if column.name != "scope")
         earlier = frame.assign(method=frame["method"] + ends).drop(columns="scope")
         write_table(path, earlier, dataclasses.replace(schema, columns=columns))
+        (path.parent / SEAL).unlink(missing_ok=True)  # nor were parts sealed
     stages = graph(plan, folder)
     assert [stage.kind for stage in stages.missing()] == ["check"]
     for name, frame in stacked(stages).items():
