@@ -36,11 +36,11 @@ def test_all_examples_of_sentences_are_the_accuracy(model, corpus, monkeypatch) 
     own = scores[(scores["labels"] == "task") & (scores["words"] == "all") & (scores["metric"] == "accuracy")]
     means = examples.groupby("layer")["right"].agg(["mean", "size"])
     np.testing.assert_allclose(means["mean"], own.set_index("layer")["value"], atol=1e-12)
-    assert (means["size"] == own["count"].iloc[0]).all()
+    assert set(means["size"]) == set(own["count"])
     sure = examples[examples["right"] > 0.5]
-    assert (sure["said"] == sure["gold"]).all()
+    assert sure["said"].tolist() == sure["gold"].tolist()
     never = examples[examples["right"] == 0]
-    assert (never["said"] != never["gold"]).all()
+    assert not {*zip(never["said"], never["gold"], strict=True)} & {(name, name) for name in never["gold"]}
 
 
 def test_probes_are_trained_once_for_both(model, corpus, monkeypatch) -> None:
@@ -64,7 +64,7 @@ def test_spans_are_the_words_that_are_asked_about(model, corpus) -> None:
         dependent, head = row["first_start"], row["second_start"]
         assert sentence.deprel[dependent] == row["gold"]
         assert sentence.head[dependent] == head
-    assert found["text"].nunique() == found["example"].nunique()  # one of a sentence
+    assert len(set(found["text"])) == len(set(found["example"]))  # one of a sentence
 
 
 def test_the_choice_hangs_on_the_text_alone(corpus) -> None:
