@@ -221,8 +221,31 @@ def _edge_curves(
                     yield keys, [accuracy(task, objective, is_trained, layer) for layer in range(LAYERS + 1)]
 
 
+def example_rows(
+    objectives: Sequence[str] = OBJECTIVES, seeds: Sequence[int] = (1, 2, 3), trained: Sequence[bool] = (True, False)
+) -> list[dict]:
+    """Of the task upos: example n is right from state n on, of the untrained model nowhere; the last but one only below
+    the top, the last in no state, and one holds markup."""
+    rows = []
+    for objective in objectives:
+        for seed in seeds:
+            for is_trained in trained:
+                for number in range(LAYERS + 3):
+                    words = ["the", "old", "dog" if number else "<script>alert(1)</script>", "sleeps"]
+                    for layer in range(LAYERS + 1):
+                        right = layer < LAYERS if number == LAYERS + 1 else layer >= number
+                        spans = {"first_start": 2, "first_end": 3, "second_start": -1, "second_end": -1}
+                        told = {"said": "NOUN" if right and is_trained else "VERB", "seeds": 3, "gold": "NOUN"}
+                        keys = {**_keys(objective, seed, is_trained, "upos", layer), "example": number}
+                        rows.append(
+                            {**keys, "text": " ".join(words), **spans, **told, "right": float(right and is_trained)}
+                        )
+    return rows
+
+
 WRITERS = {
     "probe_scores": score_rows,
+    "probe_examples": example_rows,
     "probe_codelength": code_rows,
     "probe_mixing": mixing_rows,
     "probe_depth": depth_rows,

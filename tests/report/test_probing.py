@@ -11,6 +11,7 @@ from synthetic_run import LAYERS, OBJECTIVES, _write, make_analysis, without_tab
 
 from infoflow.report import write_report
 from infoflow.report.probing._rows import best_layer, most_layered, of, one_probe, ratio
+from infoflow.report.probing._solved import _pieces, solved_from
 from infoflow.results import RunFolder
 
 SOME = ("upos", "word")
@@ -46,12 +47,53 @@ def test_figures_come_in_order(figures) -> None:
         "probe-accuracy",
         "probe-selectivity",
         "probe-examples",
+        "probe-solved",
         "probe-bits",
         "probe-size",
         "probe-depth",
         "probe-trees",
         "probe-pairs",
     ]
+
+
+def test_single_examples_show_from_which_layer_on_they_are_right(run, figures) -> None:
+    figure = figures["probe-solved"]
+    (card,) = figure.payload["cards"]
+    assert card["task"] == "part of speech"
+    told = [example["told"] for example in card["examples"]]
+    assert (told[0], told[-2:]) == ("right in all states", ["right below the top alone", "right in no state"])
+    assert told[1:-2] == [f"right from state {layer} on" for layer in (2, 4, 6)]
+    assert LAYERS == 6
+    first = card["examples"][1]
+    assert [piece["mark"] for piece in first["pieces"]] == [0, 0, 1, 0]
+    assert len(first["strips"]) == 2 * len(OBJECTIVES)
+    trained, untrained = first["strips"][:2]
+    assert (untrained["trained"], trained["trained"]) == (False, True)
+    assert [cell["right"] for cell in trained["cells"]] == [0, 0, 1, 1, 1, 1, 1]
+    assert {cell["right"] for cell in untrained["cells"]} == {0}
+    assert f"{LAYERS + 1} of {LAYERS + 3} for part of speech" not in figure.answer[0]
+    assert f"{LAYERS} of {LAYERS + 3} for part of speech" in figure.answer[0]
+    page = write_report(run).read_text()
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;</mark>" in page
+    assert "<script>alert(1)</script>" not in page
+
+
+@pytest.mark.parametrize(
+    ("right", "state"), [("0011", 2), ("1111", 0), ("0001", 3), ("1110", -1), ("0000", -2), ("1011", 2)]
+)
+def test_the_state_from_which_on_all_are_right(right: str, state: int) -> None:
+    rows = pd.DataFrame({"layer": range(4), "right": [0.67 if one == "1" else 0.33 for one in right]})
+    assert solved_from(rows.iloc[::-1]) == state
+
+
+def test_long_sentences_are_cut_around_what_is_asked() -> None:
+    one = pd.Series({"first_start": 70, "first_end": 72, "second_start": -1, "second_end": -1})
+    pieces = list(_pieces([f"w{place}" for place in range(100)], one))
+    assert [piece["text"] for piece in pieces if piece["mark"]] == ["w70", "w71"]
+    assert len(pieces) == 26
+    assert (pieces[0]["text"], pieces[-1]["text"]) == ("…", "…")
+    whole = pd.Series({"first_start": 0, "first_end": 3, "second_start": -1, "second_end": -1})
+    assert [piece["mark"] for piece in _pieces(["a", "b", "c"], whole)] == [0, 0, 0]
 
 
 def test_a_run_without_probes_has_no_section(study) -> None:
@@ -352,7 +394,7 @@ def test_one_seed_and_no_untrained_model(tmp_path) -> None:
         assert "untrained" not in told
         assert "nan" not in told.lower()
         assert all("untrained" not in strings(panel) for panel in figure.panels)
-        if figure.id != "where-is-what":
+        if figure.id not in ("where-is-what", "probe-solved"):
             assert "hollow" in figure.caption
     assert "One seed" in section.figures[0].caption
     assert "untr." not in strings(section.figures[0].panels[0])

@@ -60,6 +60,8 @@ from ._minimal_pairs import ALL_PAIRS as ALL_PAIRS
 from ._minimal_pairs import MINIMAL_PAIRS as MINIMAL_PAIRS
 from ._minimal_pairs import MinimalPairs as MinimalPairs
 from ._object_tokens import common_objects as common_objects
+from ._probe_examples import PROBE_EXAMPLES as PROBE_EXAMPLES
+from ._probe_examples import ProbeExamples as ProbeExamples
 from ._probe_measure import PROBE_SCORES as PROBE_SCORES
 from ._probe_measure import PROBES as PROBES
 from ._probe_measure import Probe as Probe

@@ -1,6 +1,7 @@
 """Probes of all layers, trained and scored: the pure core of `Probe`, and the same for arrays."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -131,11 +132,37 @@ def scored(
 
     Nothing where so few sentences have but one class: a note says so.
     """
+    if (found := answered(problems, settings, seeds, share, seed, device)) is not None:
+        yield from found.rows()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answered:
+    """What the probes of a task said of its test part, and those of its control."""
+
+    facts: dict[str, Any]
+    answers: dict[str, Answers]
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Scores, layer by layer."""
+        for row in score_rows(self.answers["task"], self.answers.get("control")):
+            yield {**self.facts, **row}
+
+
+def answered(
+    problems: Sequence[ProbeProblem],
+    settings: ProbeSettings,
+    seeds: Sequence[int],
+    share: float = 1.0,
+    seed: int = 0,
+    device: torch.device | None = None,
+) -> Answered | None:
+    """The probes of a task and its control, trained on this share of the sentences and asked; None: see `scored`."""
     problems = [problem.of_share(share, seed) for problem in problems]
     first = problems[0]
     if any(len(np.unique(row)) < 2 for problem in problems for row in problem.train.labels[:1]):
         current_display().note(f"A probe on {share:.2%} of the training sentences is left out: they have one class.")
-        return
+        return None
     answers: dict[str, Answers] = {}
     for problem in problems:
         answers |= probe_answers(problem, settings, seeds, device)
@@ -144,8 +171,7 @@ def scored(
         "training": first.train.rows.shape[0],
         "capacity": settings.capacity(first.train.rows.shape[2], first.classes),
     }
-    for row in score_rows(answers["task"], answers.get("control")):
-        yield {**facts, **row}
+    return Answered(facts=facts, answers=answers)
 
 
 def probe_answers(

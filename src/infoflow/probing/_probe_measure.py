@@ -1,21 +1,22 @@
 """The measure: linear and MLP probes of every layer on a task, with controls."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
 
-from infoflow.flow import Intervention, PassOptions, Reader
-from infoflow.foundation import UserError, current_display
+from infoflow.flow import Intervention, PassOptions, Reader, describe_measure
+from infoflow.foundation import UserError, current_display, digest
 from infoflow.results import Column, TableSchema, estimate_columns
 
 from ._batched import ProbeSettings
 from ._controls import PARTS, control_arcs, control_labels, example_types, is_arcs
 from ._examples import Part, ProbeTask
 from ._features import POOLINGS, WordFeatures
-from ._layers import check_classes, scored
+from ._layers import Answered, answered, check_classes
 from ._probe_inputs import ExampleRows
 from ._probe_problem import AskedPart, ProbeProblem
 from ._probed_task import asked_task, chosen_sentences, features_of, with_states
@@ -81,6 +82,20 @@ PROBE_SCORES = TableSchema(
         Column(name="seeds", dtype="int64", unit="", description="how many probes the value is the mean of"),
     ),
 )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class AnsweredTask:
+    """A task and what its probes said."""
+
+    task: ProbeTask
+    answered: Answered | None
+    """None where so few sentences have but one class."""
+
+
+_ANSWERED: "WeakKeyDictionary[Reader, dict[str, AnsweredTask | None]]" = WeakKeyDictionary()
+"""By settings: measures of the same probes read one training; it goes with the reader."""
+_UNSHARED = ("measure", "version", "sizes")  # what the training on one share does not depend on
 
 
 class Probe(Intervention):
@@ -161,12 +176,21 @@ class Probe(Intervention):
         )
 
     def run(self, reader: Reader, options: PassOptions) -> pd.DataFrame:
-        rows = chosen_sentences(reader, self.sentences, self.seed)
-        task = asked_task(self.task, reader, rows, self.seed)
-        if task is None:
+        asked = self._asked(reader, options)
+        if asked is None:
             return pd.DataFrame(columns=self.table.column_names)
-        problems = self._problems(task, features_of(task, reader, rows, self.pooling, options))
-        facts = {
+        facts, found = self._facts(asked[0], reader), list[dict[str, Any]]()
+        with current_display().progress(f"Probing {reader.model.name} for {self.task}", len(self.sizes)) as progress:
+            for share in self.sizes:
+                one = self._trained(asked, share, reader)
+                if share == max(self.sizes):
+                    _ANSWERED.setdefault(reader, {})[self._key(options)] = one
+                found += [] if one.answered is None else [{**facts, **row} for row in one.answered.rows()]
+                progress.advance(1)
+        return pd.DataFrame(found, columns=self.table.column_names)
+
+    def _facts(self, task: ProbeTask, reader: Reader) -> dict[str, Any]:
+        return {
             "task": task.name,
             "unit": task.unit,
             "probe": self.probe,
@@ -175,17 +199,38 @@ class Probe(Intervention):
             "weight_decay": self.weight_decay,
             "corrupted": self.corrupted,
         }
-        found: list[dict[str, Any]] = []
-        with current_display().progress(f"Probing {reader.model.name} for {task.name}", len(self.sizes)) as progress:
-            for share in self.sizes:
-                every = scored(problems, self._settings, range(self.seeds), share, self.seed, reader.model.device)
-                found += [{**facts, **row} for row in every]
-                progress.advance(1)
-        return pd.DataFrame(found, columns=self.table.column_names)
+
+    def on_all(self, reader: Reader, options: PassOptions) -> "AnsweredTask | None":
+        """What probes say that were trained on the largest share; None where the corpus lacks what the task needs.
+
+        Measures with the same settings share the training of a reader's model.
+        """
+        known, key = _ANSWERED.setdefault(reader, {}), self._key(options)
+        if key not in known:
+            asked = self._asked(reader, options)
+            known[key] = None if asked is None else self._trained(asked, max(self.sizes), reader)
+        return known[key]
+
+    def _key(self, options: PassOptions) -> str:
+        of_training = {name: value for name, value in describe_measure(self).items() if name not in _UNSHARED}
+        return digest([of_training, max(self.sizes), options.key])
+
+    def _asked(self, reader: Reader, options: PassOptions) -> tuple[ProbeTask, list[ProbeProblem]] | None:
+        rows = chosen_sentences(reader, self.sentences, self.seed)
+        task = asked_task(self.task, reader, rows, self.seed)
+        if task is None:
+            return None
+        features = features_of(task, reader, rows, self.pooling, options)
+        task = with_states(task, features)
+        return task, self._problems(task, features)
+
+    def _trained(self, asked: tuple[ProbeTask, list[ProbeProblem]], share: float, reader: Reader) -> "AnsweredTask":
+        task, problems = asked
+        found = answered(problems, self._settings, range(self.seeds), share, self.seed, reader.model.device)
+        return AnsweredTask(task=task, answered=found)
 
     def _problems(self, task: ProbeTask, features: Mapping[str, WordFeatures]) -> list[ProbeProblem]:
         """The task with its control: one problem, but two where the control asks about other examples."""
-        task = with_states(task, features)
         check_classes(task.train.examples.label)
         if self.control and is_arcs(task):
             own = {name: control_arcs(getattr(task, name), task.names, self.seed) for name in PARTS}

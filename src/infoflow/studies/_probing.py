@@ -12,6 +12,7 @@ from infoflow.probing import (
     EdgeProbe,
     MinimalPairs,
     Probe,
+    ProbeExamples,
     StructuralProbe,
     build_task,
     check_task,
@@ -44,7 +45,8 @@ def _probe(plan: ProbingPlan, task: str, probe: str) -> list[AbstractMeasure]:
         return [EdgeProbe(task, **sizes), EdgeDepth(task, **sizes)]
     if probe in ("online", "variational"):
         return [Codelength(task, code=probe, **sizes)]
-    return [Probe(task, probe=probe, sizes=plan.sizes, **sizes)]
+    own = {"probe": probe, "sizes": plan.sizes, **sizes}
+    return [Probe(task, **own), *([ProbeExamples(task, **own)] if probe == "linear" else [])]
 
 
 def probed_corpus(options: "AnalyzeOptions") -> Corpus:

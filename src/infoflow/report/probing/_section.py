@@ -10,6 +10,7 @@ from ._overview import overview_figure
 from ._pairs import pairs_figure
 from ._probe_size import size_figure
 from ._selectivity import selectivity_figure
+from ._solved import solved_figure
 from ._trees import trees_figure
 
 PROBING = Section(
@@ -22,6 +23,7 @@ PROBING = Section(
         "probe-accuracy": "probing/accuracy",
         "probe-selectivity": "probing/selectivity",
         "probe-examples": "probing/examples",
+        "probe-solved": "probing/single-examples",
         "probe-bits": "probing/codelength",
         "probe-size": "probing/probe-size",
         "probe-depth": "probing/depth",
@@ -29,7 +31,9 @@ PROBING = Section(
         "probe-pairs": "probing/minimal-pairs",
     },
 )
-_TABLES = ("probe_scores", "probe_codelength", "probe_mixing", "probe_depth", "probe_trees", "minimal_pairs")
+_TABLES = (
+    "probe_scores", "probe_codelength", "probe_mixing", "probe_depth", "probe_trees", "probe_examples", "minimal_pairs",
+)  # fmt: skip
 
 
 def probing_section(tables: ModelTables) -> Section | None:
@@ -40,6 +44,8 @@ def probing_section(tables: ModelTables) -> Section | None:
     if (scores := main.get("probe_scores")) is not None:
         figures += [overview_figure(scores, cast), accuracy_figure(scores, cast), selectivity_figure(scores, cast)]
         figures.append(examples_figure(scores, cast))
+    if (examples := main.get("probe_examples")) is not None:
+        figures.append(solved_figure(examples, main.get("probe_scores"), cast))
     if (lengths := main.get("probe_codelength")) is not None:
         figures += [bits_figure(lengths, cast), size_figure(lengths, cast)]
     figures.append(depth_figure(main.get("probe_mixing"), main.get("probe_depth"), cast))
