@@ -29,7 +29,7 @@ def test_every_probe_of_one_command(infoflow, masked_lm, no_drawing, tmp_path):
     few = ("--corpus=grammar:60", "--log=plain", "--set=probing.sentences=24", "--no-control")
     answer = infoflow("probe", masked_lm, "--task=chunks", probes, *few, "--out=run")
     assert answer.code == 0, answer.err
-    names = {"probe_scores", "probe_mixing", "probe_depth", "probe_codelength", "probe_trees"}
+    names = {"probe_scores", "probe_examples", "probe_mixing", "probe_depth", "probe_codelength", "probe_trees"}
     assert set(tables(tmp_path / "run")) == names
     titles = "\n".join(blocks_of(answer))
     for title in ("chunks: linear", "chunks: mlp", "chunks: edge", "chunks: online", "chunks: variational"):
