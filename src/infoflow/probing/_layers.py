@@ -64,8 +64,8 @@ def probe_layers(
             f"none for {empty[0]}. Give more."
         )
     problem = _array_problem(x, y, sentences, types, parts, seeds)
-    rows = [row for share in sizes for row in scored([problem], settings, seeds, share, seed)]
-    return pd.DataFrame(rows)
+    found = [answered([problem], settings, seeds, share, seed) for share in sizes]
+    return pd.DataFrame([row for one in found if one is not None for row in one.rows()])
 
 
 def _check(x: Rows, y: np.ndarray, sentences: np.ndarray, types: np.ndarray | None, seeds: Sequence[int]) -> None:
@@ -120,22 +120,6 @@ def _array_problem(
     return ProbeProblem(**asked, classes=classes, sets=sets)
 
 
-def scored(
-    problems: Sequence[ProbeProblem],
-    settings: ProbeSettings,
-    seeds: Sequence[int],
-    share: float = 1.0,
-    seed: int = 0,
-    device: torch.device | None = None,
-) -> Iterator[dict[str, Any]]:
-    """Rows of a task, and of its control where one of the problems has it, with this share of the training sentences.
-
-    Nothing where so few sentences have but one class: a note says so.
-    """
-    if (found := answered(problems, settings, seeds, share, seed, device)) is not None:
-        yield from found.rows()
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answered:
     """What the probes of a task said of its test part, and those of its control."""
@@ -157,7 +141,10 @@ def answered(
     seed: int = 0,
     device: torch.device | None = None,
 ) -> Answered | None:
-    """The probes of a task and its control, trained on this share of the sentences and asked; None: see `scored`."""
+    """Probes of a task, and of its control where one of the problems has it, trained on this share of the sentences.
+
+    None where so few sentences have but one class: a note says so.
+    """
     problems = [problem.of_share(share, seed) for problem in problems]
     first = problems[0]
     if any(len(np.unique(row)) < 2 for problem in problems for row in problem.train.labels[:1]):

@@ -1,7 +1,7 @@
 """What arms of retrieval know while they learn, and what of it tells how well they will answer."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,9 +15,10 @@ from infoflow.results import KEYS, Subject, TableSchema
 from infoflow.retrieval import RETRIEVAL_SCORES
 
 from .._arm_measures import arm_course
-from .._retrieval_arms import ArmModel, arm_models, at_half_rate, plain_arms, relative_cost
+from .._retrieval_arms import ArmModel, arm_models, relative_cost
 from .._study_models import StudyModels
 from .._workbench import Part
+from ._arm_stage import AbstractArmStage
 from ._stage import AbstractStage
 from ._train_arm import settle_arm_key
 
@@ -27,11 +28,10 @@ _COURSE = RETRIEVAL_COURSE.with_keys(*(key for key in KEYS if key.name != "updat
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FollowArm(AbstractStage):
+class FollowArm(AbstractArmStage):
     """One arm at the updates that its training kept; one that was trained before they were wanted is trained again."""
 
     kind = "follow-arm"
-    model: ArmModel  # at the whole rate
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[FollowArm]":
@@ -54,9 +54,7 @@ class FollowArm(AbstractStage):
         return f"follow {self.model.name}"
 
     def is_done(self) -> bool:
-        if not agree(all(model.is_trained() for model in [*plain_arms(self.model.models), self.model])):
-            return False
-        return agree(self.model.models.bench.done(_FOLLOWED, self._key))
+        return self.is_settled() and agree(self.model.models.bench.done(_FOLLOWED, self._key))
 
     def run(self) -> dict[str, Any]:
         counts = self.counts
@@ -66,11 +64,6 @@ class FollowArm(AbstractStage):
         plain = {RETRIEVAL_COURSE.name: RETRIEVAL_COURSE}
         counts.models.bench.tables(_FOLLOWED, self._key, plain, lambda: {RETRIEVAL_COURSE.name: arm_course(counts)})
         return {}
-
-    @property
-    def counts(self) -> ArmModel:
-        """The model that counts."""
-        return replace(self.model, halved=at_half_rate(self.model.models))
 
     def tables(self) -> Part:
         keys = Subject(recipe=self.model.recipe).keys()

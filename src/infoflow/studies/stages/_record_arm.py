@@ -1,7 +1,7 @@
 """Loss change allocation of an arm of retrieval: recorded while it trains, or in a second training to its weights."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -11,9 +11,10 @@ from infoflow.foundation import current_display, digest
 from infoflow.results import KEYS, Subject, TableSchema
 
 from .._arm_recording import RECORDED, arm_recorders, is_recorded, is_recording_asked, recording_key
-from .._retrieval_arms import ArmModel, arm_models, at_half_rate, plain_arms, relative_cost
+from .._retrieval_arms import arm_models, relative_cost
 from .._study_models import StudyModels
 from .._workbench import Part
+from ._arm_stage import AbstractArmStage
 from ._stage import AbstractStage
 from ._train_arm import settle_arm_key
 
@@ -21,11 +22,10 @@ _AGAIN = "reading-again"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RecordArm(AbstractStage):
+class RecordArm(AbstractArmStage):
     """The recording of the training that counts of an arm."""
 
     kind = "record-arm"
-    model: ArmModel  # at the whole rate
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[RecordArm]":
@@ -49,9 +49,7 @@ class RecordArm(AbstractStage):
         return f"record {self.model.name}"
 
     def is_done(self) -> bool:
-        if not agree(all(model.is_trained() for model in [*plain_arms(self.model.models), self.model])):
-            return False
-        return agree(is_recorded(self.counts))
+        return self.is_settled() and agree(is_recorded(self.counts))
 
     def run(self) -> dict[str, Any]:
         """Train once more with the recorder, unless the training that counts has recorded."""
@@ -64,11 +62,6 @@ class RecordArm(AbstractStage):
         folder = counts.models.bench.path(_AGAIN, recording_key(counts))
         counts.train_again(folder, lambda module: arm_recorders(counts, module, folder))
         return {}
-
-    @property
-    def counts(self) -> ArmModel:
-        """The model that counts."""
-        return replace(self.model, halved=at_half_rate(self.model.models))
 
     def tables(self) -> Part:
         keys = Subject(recipe=self.model.recipe).keys()

@@ -6,7 +6,7 @@ happens to a plain arm, all arms of the study are trained once more, at half the
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -19,11 +19,12 @@ from infoflow.results import KEYS, Column, Subject, TableSchema, estimate, ratio
 from infoflow.retrieval import RETRIEVAL_LEARNING, RETRIEVAL_SCORES
 
 from .._arm_recording import arm_recorders
-from .._retrieval_arms import LEARNING, READ, ArmModel, arm_models, at_half_rate, plain_arms, relative_cost
+from .._retrieval_arms import LEARNING, READ, ArmModel, arm_models, plain_arms, relative_cost
 from .._study_models import StudyModels
 from .._training_accuracy import training_accuracy
 from .._weights import check_target, discard, is_intact, is_published, keep_sums, publish
 from .._workbench import Part
+from ._arm_stage import AbstractArmStage
 from ._stage import AbstractStage
 from ._warm_retriever import warm_stage_key
 
@@ -83,12 +84,11 @@ class TrainArm(AbstractStage):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SettleArm(AbstractStage):
+class SettleArm(AbstractArmStage):
     """The model of an arm that counts: trained again at half the rate where a plain arm of the study learned nothing;
     published, and in the tables."""
 
     kind = "settle"
-    model: ArmModel  # at the whole rate
 
     @classmethod
     def planned(cls, models: StudyModels, before: Sequence[AbstractStage]) -> "list[SettleArm]":
@@ -112,7 +112,7 @@ class SettleArm(AbstractStage):
         return f"settle {self.model.name}"
 
     def is_done(self) -> bool:
-        if not agree(all(model.is_trained() for model in [*plain_arms(self.model.models), self.model])):
+        if not self.is_settled():
             return False
         counts = self.counts
         return agree(counts.is_trained() and is_published(counts.weights, counts.published))
@@ -125,11 +125,6 @@ class SettleArm(AbstractStage):
             publish(counts.weights, counts.published, counts.name)
         wait_for_all()
         return facts if counts.halved else {}
-
-    @property
-    def counts(self) -> ArmModel:
-        """The model that counts."""
-        return replace(self.model, halved=at_half_rate(self.model.models))
 
     def tables(self) -> Part:
         model, facts = self.counts, self.counts.facts()
