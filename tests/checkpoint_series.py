@@ -1,6 +1,8 @@
 """A real little training whose checkpoints are kept, for tests of series of checkpoints."""
 
+import hashlib
 import json
+import shutil
 from pathlib import Path
 
 STEPS = (0, 2, 4, 6, 9, 13, 19, 27, 38, 50)
@@ -39,3 +41,16 @@ def _keep(model, tokenizer, folder: Path, update: int, tokens: int) -> None:
     tokenizer.save_pretrained(folder)
     state = {"global_step": update, "max_steps": STEPS[-1], "num_input_tokens_seen": tokens, "log_history": []}
     (folder / "trainer_state.json").write_text(json.dumps(state))
+
+
+def as_snapshots(folder: Path, home: Path, updates: tuple[int, ...]) -> Path:
+    """Some of these checkpoints as a training of infoflow keeps them: `step-*`, with checksums in a manifest."""
+    entries = []
+    for update in updates:
+        path = Path(shutil.copytree(folder / f"checkpoint-{update}", home / f"step-{update:08}"))
+        (path / "trainer_state.json").unlink()
+        files = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in path.iterdir()}
+        rest = {"learning_rate": 0.1, "loss": 3.5, "dtype": "float32", "source_tokens": 1, "tokens": 10 * update}
+        entries.append({"update": update, **rest, "files": files})
+    (home / "manifest.json").write_text(json.dumps({"schedule": list(updates), "snapshots": entries}))
+    return home

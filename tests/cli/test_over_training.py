@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from checkpoint_series import as_snapshots
 
 MISTAKES = {
     "no source": ([], "Give at least one series of checkpoints"),
@@ -78,6 +79,15 @@ def test_tables_checks_and_paths_are_shown(infoflow, folder: Path, other_series:
     assert "Report: runs/over-training-LM/report.html" in answer.out
     assert "checkpoint-13" in answer.err
     assert (folder.parent / "runs" / "over-training-LM" / "report.html").exists()
+
+
+def test_a_lost_checkpoint_is_told_by_the_exit_code(infoflow, folder: Path, small: list[str]) -> None:
+    home = as_snapshots(folder, folder.parent / "kept", (0, 2, 4, 6))
+    shutil.rmtree(home / "step-00000002")
+    answer = infoflow("over-training", "kept", *small, "--check")
+    assert answer.code == 3
+    assert "3 checkpoints, 0 of them left out." in answer.out
+    assert "Left out, since they are not what was written:\nstep-00000002: its training kept it" in answer.err
 
 
 def test_checks_alone(infoflow, folder: Path, small: list[str]) -> None:

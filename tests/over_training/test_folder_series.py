@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from checkpoint_series import STEPS
+from checkpoint_series import STEPS, as_snapshots
 
 from infoflow.foundation import UserError
 from infoflow.over_training import Series, read_series, select_steps
@@ -93,6 +93,33 @@ def test_the_manifest_of_infoflows_own_snapshots(folder: Path, tmp_path: Path) -
     assert series.updates == 12
     (home / "manifest.json").write_text("[")
     assert _updates(_only(tmp_path / "trained")) == []  # nothing says what of it is whole
+
+
+def _flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 64
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (lambda step: shutil.rmtree(step), "its training kept it, and it is gone"),
+        (lambda step: _flip(step / "model.safetensors"), "model.safetensors is not what its training wrote"),
+        (lambda step: (step / "config.json").write_text("{}"), "config.json is not what its training wrote"),
+        (lambda step: (step / "model.safetensors").unlink(), "its folder holds no config.json and weights"),
+    ],
+)
+def test_what_a_manifest_says_was_there_is_missed(folder: Path, tmp_path: Path, damage, why: str) -> None:
+    home = as_snapshots(folder, tmp_path / "trained" / "snapshots", (0, 4, 9, 13))
+    assert not _only(home).missing
+    damage(home / "step-00000004")
+    series = _only(home)
+    assert _updates(series) == [0, 9, 13]
+    (missing,) = series.missing
+    assert (missing.name, missing.update) == ("step-00000004", 4)
+    assert missing.why.startswith(why)
+    assert missing.lost
 
 
 def test_the_trainers_note_beats_the_name(folder: Path) -> None:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from ._failures import Incomplete
 from ._measuring import CorpusName, MaxLength, Sentences, Tokenizer, parse_shard, run_name, show_run
 from ._options import limited, names_in
 from ._session import Device, Out, Seed, Session, Settings, TextColumn, TranslationColumn, run_folder, working
@@ -96,3 +97,5 @@ def over_training(
             show_path("Tables", run.path / "tables")
         else:
             show_run(run)
+        if lost := [one.message for one in found.itertuples() if (one.check, one.level) == ("K12", "error")]:
+            raise Incomplete("Left out, since they are not what was written:\n" + "\n".join(lost))

@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from infoflow.foundation import UserError
+from infoflow.foundation import UserError, file_digest
 
 from ._checkpoint_names import checkpoint_name, checkpoint_names
-from ._places import FolderPlace, weight_paths
+from ._places import WEIGHTS, FolderPlace, weight_paths
 from ._series import MAIN, Missing, Series, SuiteCheckpoint, checkpoint_of, chosen, in_stages
 from ._trainer_state import listed, trainer_state
 
@@ -104,11 +104,21 @@ def _series(
     }
     if unknown := [each for each in steps if each not in (*paths, MAIN)]:
         raise UserError(f"--steps names no checkpoint in {source}: {unknown[0]}. There are: {', '.join(paths)}.")
-    names = {read.text: read for read in checkpoint_names(paths, steps, source)}
+    names = {read.text: read for read in checkpoint_names(dict.fromkeys([*paths, *(known or ())]), steps, source)}
     empty = [
-        Missing(name=text, update=names[text].step, why="its folder holds no config.json and weights")
+        Missing(
+            name=text,
+            update=names[text].step,
+            why="its folder holds no config.json and weights",
+            lost=text in (known or ()),
+        )
         for text, path in paths.items()
         if not ((path / _CONFIG).is_file() and weight_paths(path))
+    ]
+    empty += [
+        Missing(name=text, update=names[text].step, why=fault, lost=True)
+        for text, files in (known or {}).items()
+        if text not in {each.name for each in empty} and (fault := _changed(home / text, files))
     ]
     absent = {each.name for each in empty}
     found = []
@@ -128,6 +138,18 @@ def _series(
         )
         for number, branch in enumerate(branches, start=1)
     ]
+
+
+def _changed(path: Path, files: Mapping[str, str]) -> str:
+    """How a checkpoint is not what its training wrote; "" where its weights and configuration are."""
+    if not path.is_dir():
+        return "its training kept it, and it is gone"
+    found = {file.name: file.sha256 for file in FolderPlace(path).weight_files()}
+    found |= {_CONFIG: file_digest(path / _CONFIG)} if (path / _CONFIG).is_file() else {}
+    for name, written in files.items():
+        if (name == _CONFIG or name.endswith(WEIGHTS)) and found.get(name) != written:
+            return f"{name} is {'not what its training wrote (another checksum)' if name in found else 'gone'}"
+    return ""
 
 
 def _main(

@@ -36,6 +36,8 @@ class Missing:
     name: str
     update: int
     why: str
+    lost: bool = False
+    """Whether a manifest says that it was there, and what it held."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

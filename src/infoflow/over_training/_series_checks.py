@@ -17,7 +17,13 @@ def check_series(series: Sequence[WeighedCheckpoint], missing: Sequence[Missing]
     """
     ordered = in_order(series)
     gaps = [
-        CheckRow(name=one.name, update=one.update, check="K12", level="warning", message=f"{one.name}: {one.why}")
+        CheckRow(
+            name=one.name,
+            update=one.update,
+            check="K12",
+            level="error" if one.lost else "warning",
+            message=f"{one.name}: {one.why}",
+        )
         for one in missing
     ]
     rows = content_checks(ordered, gaps)

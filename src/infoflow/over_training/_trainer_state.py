@@ -31,10 +31,12 @@ def trainer_state(folder: Path) -> TrainerState:
     return _of_trainer(entries) if entries else _of_manifest(_read(folder.parent / MANIFEST), folder.name)
 
 
-def listed(home: Path) -> list[str] | None:
-    """Names of the checkpoints in a folder that the manifest there knows; None: there is no manifest."""
-    entries = _snapshots(_read(home / MANIFEST))
-    return [_folder(entry) for entry in entries] if (home / MANIFEST).is_file() else None
+def listed(home: Path) -> dict[str, dict[str, str]] | None:
+    """The checkpoints that a folder's manifest knows, by name, with the SHA-256 of their files; None: no manifest."""
+    if not (home / MANIFEST).is_file():
+        return None
+    entries = {_folder(entry): entry.get("files") for entry in _snapshots(_read(home / MANIFEST))}
+    return {name: files if isinstance(files, dict) else {} for name, files in entries.items()}
 
 
 def _of_manifest(manifest: Mapping[str, Any], name: str) -> TrainerState:
