@@ -96,7 +96,9 @@ def test_two_architectures_have_a_panel_each_on_the_same_axes(two_architectures,
     story = two_architectures
     assert not story.left_out
     assert [figure.id for figure in story.figures] == list(figures)
-    drawn = {figure.id: figure for figure in story.figures if figure.panels[-1].title.endswith("albert")}
+    drawn = {
+        figure.id: figure for figure in story.figures if figure.panels and figure.panels[-1].title.endswith("albert")
+    }
     assert {"mi-input", "identity", "layer-change", "change-by-rank", "average-similarity"} <= set(drawn)
     for figure in drawn.values():
         before = figures[figure.id]
