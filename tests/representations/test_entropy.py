@@ -1,5 +1,6 @@
 """Estimates of entropy against slow formulas, and their bias on known distributions."""
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +10,7 @@ from scipy.special import digamma
 from infoflow.foundation import UserError
 from infoflow.representations import corrected_information, entropy, estimate_information, mutual_information
 from infoflow.representations._block_counts import BlockCounts
-from infoflow.representations._entropy import CountSums
+from infoflow.representations._entropy import CountSums, _scaled_exp1
 
 
 def chao_wang_jost_by_definition(counts):
@@ -45,6 +46,13 @@ def test_chao_wang_jost_is_the_published_formula(counts):
 def test_chao_wang_jost_is_exact_for_many_observations():
     counts = np.random.default_rng(0).integers(1, 6, size=600)
     assert entropy(counts, "chao-wang-jost") == pytest.approx(chao_wang_jost_by_definition(counts.tolist()), abs=1e-7)
+
+
+def test_the_sum_over_unseen_labels_is_exact_whatever_its_argument():
+    points = np.geomspace(1e-8, 1e9, 400)
+    with mpmath.workdps(40), np.errstate(over="ignore", invalid="ignore"):
+        exact = [float(mpmath.exp(mpmath.mpf(x)) * mpmath.e1(mpmath.mpf(x))) for x in points.tolist()]
+        assert _scaled_exp1(points) == pytest.approx(exact, rel=3e-15, abs=0)
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=20))

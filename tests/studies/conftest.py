@@ -39,6 +39,7 @@ relevance_sentences = 5
 importance_sentences = 40
 ablation_sentences = 10
 probe_sentences = 60
+map_points = 40
 [alignment]
 sentences = 64
 pairs = 64

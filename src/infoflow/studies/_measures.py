@@ -201,7 +201,7 @@ def _all_standard(plan: AnalysisPlan) -> list[AbstractMeasure]:
         PositionNeighbours(k=plan.neighbours),
         ContextNeighbours(k=plan.neighbours),
         TagNeighbours(k=plan.neighbours),
-        TokenMap(),
+        TokenMap(points=plan.map_points),
         WordGeometry(),
         WordNeighbours(),
         IntraSentence(),

@@ -34,6 +34,7 @@ Objectives = Annotated[tuple[str, ...], Limits(filled=True)]
 Subwords = Annotated[int, Limits(at_least=6, at_most=10**6)]
 Clusters = Annotated[int, Limits(at_least=0, at_most=65_535)]
 Few = Annotated[int, Limits(at_least=1, at_most=1000)]
+Points = Annotated[int, Limits(at_least=12, at_most=10**4)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,6 +94,7 @@ class AnalysisPlan:
     ablation_sentences: Count = 48  # that are read again without each head; curves of removal take half
     context_sentences: Count = field(default=400, metadata=LATER)  # read again with blocks' attention closed
     probe_sentences: Several = 1000  # with trees, to train and test the probes of attention
+    map_points: Points = field(default=300, metadata=LATER)  # of each map of tokens at most
     bleu_sentences: Count = 300
     beams: Few = 5
     tokens_per_batch: Annotated[int, Limits(at_least=1, at_most=10**8)] = 8192
