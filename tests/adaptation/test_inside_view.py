@@ -20,6 +20,8 @@ from infoflow.flow import measure
 from infoflow.foundation import UserError
 from infoflow.probing import Probe
 
+pytestmark = pytest.mark.slow
+
 SMALL = InsideSizes(probe_sentences=40, swap_points=1, label_texts=1000, words=10_000)
 
 

@@ -16,6 +16,8 @@ from sklearn.preprocessing import StandardScaler
 from infoflow.adaptation import first_readable, label_by_layer, label_readable
 from infoflow.foundation import UserError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def table(tuned):

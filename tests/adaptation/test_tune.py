@@ -13,6 +13,8 @@ from infoflow.adaptation import TASK_ANSWERS, TASK_SCORES, TuneConfig, load_tune
 from infoflow.foundation import UserError
 from infoflow.results import write_table
 
+pytestmark = pytest.mark.slow
+
 METHODS = ("full", "frozen", "top", "decay", "lora")
 
 

@@ -12,6 +12,9 @@ from http.cookiejar import CookieJar
 import pytest
 from processes import marked_environment
 
+pytestmark = pytest.mark.slow
+
+
 pytest.importorskip("starlette", reason='the extra is not installed: pip install "infoflow[explore]"')
 
 

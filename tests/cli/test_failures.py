@@ -2,9 +2,13 @@
 
 import json
 
+import pytest
+
 from infoflow.heads import PositionalScores
 from infoflow.representations import MutualInformation
 from infoflow.results import RunFolder
+
+pytestmark = pytest.mark.slow
 
 
 def _fail(*_) -> None:

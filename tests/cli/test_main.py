@@ -14,6 +14,8 @@ import pandas as pd
 import pytest
 from processes import marked_environment, processes_with, wait_until
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 COMMANDS = [
     "study",

@@ -3,6 +3,9 @@
 import json
 
 import pandas as pd
+import pytest
+
+pytestmark = pytest.mark.slow
 
 
 def tables(folder):

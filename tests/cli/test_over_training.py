@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from checkpoint_series import as_snapshots
 
+pytestmark = pytest.mark.slow
+
 MISTAKES = {
     "no source": ([], "Give at least one series of checkpoints"),
     "empty name": ([""], "must not be empty"),

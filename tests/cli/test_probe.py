@@ -4,6 +4,8 @@ import pytest
 
 from .test_measuring import blocks_of, tables
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = ("--corpus=grammar:150", "--log=plain", "--set=probing.sentences=100")
 
 

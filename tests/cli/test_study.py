@@ -4,6 +4,10 @@ import json
 import re
 import shutil
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 
 def test_a_study_shows_scores_verdicts_and_where_the_report_is(infoflow, finished):
     again = infoflow("study", finished.parent / "tiny.toml", "--processes=1", "--out", finished)

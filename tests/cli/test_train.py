@@ -2,7 +2,10 @@
 
 import json
 
+import pytest
 from transformers import AutoModelForMaskedLM
+
+pytestmark = pytest.mark.slow
 
 
 def test_train_leaves_a_plain_hugging_face_folder_and_a_study_takes_it_over(

@@ -13,6 +13,8 @@ from infoflow.corpus._near_duplicates import nearly_repeats, repeats
 from infoflow.corpus._split import check_rule
 from infoflow.foundation import UserError, make_display, use_display
 
+pytestmark = pytest.mark.slow
+
 
 def normal(text):
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())

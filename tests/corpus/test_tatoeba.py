@@ -8,6 +8,8 @@ from infoflow.corpus import describe_corpus, list_corpora, load_corpus
 from infoflow.corpus._package_index import PipSettings
 from infoflow.foundation import UserError
 
+pytestmark = pytest.mark.slow
+
 
 def test_fetched_once_with_its_attribution(archive, cache):
     assert not list_corpora()[0].ready

@@ -29,6 +29,8 @@ from infoflow.models import load_model
 from infoflow.objectives import CausalLM, MaskedLM, Translation
 from infoflow.training import TrainingHook, TrainingInterrupted, evaluate, train
 
+pytestmark = pytest.mark.slow
+
 KEYS = ["component", "stack", "layer", "kind"]
 
 

@@ -12,6 +12,8 @@ import psutil
 import pytest
 from toy_stages import ENTRY, Toy, counted, written
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 
 

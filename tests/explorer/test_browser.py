@@ -10,7 +10,7 @@ from chromium import chromium
 
 pytest.importorskip("playwright", reason="playwright is not installed: pip install playwright")
 pytest.importorskip("starlette", reason='the extra is not installed: pip install "infoflow[explore]"')
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 HOSTILE = "<img src=x onerror=document.title='x'>"
 LIMIT = 60_000  # ms: the machine may be busy

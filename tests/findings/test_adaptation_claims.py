@@ -6,6 +6,8 @@ from scipy.stats import spearmanr
 
 from .adapted_tables import CHANGE, GAIN, SPAN_GAIN, SWAPS, Adapted
 
+pytestmark = pytest.mark.slow
+
 NAMES = [f"A-{number}" for number in range(1, 13)]
 
 

@@ -5,6 +5,8 @@ import pytest
 
 from .groups import models_of
 
+pytestmark = pytest.mark.slow
+
 IDS = [
     *(f"representations:V-{number}" for number in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18)),
     *(f"representations:Z-{number}" for number in (1, 2, 3, 4, 5, 6)),

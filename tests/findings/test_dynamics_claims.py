@@ -11,6 +11,8 @@ from dynamics.synthetic import Recordings
 from infoflow.dynamics import compare_corpora
 from infoflow.findings import FINDINGS, evaluate
 
+pytestmark = pytest.mark.slow
+
 IDS = [name for name in FINDINGS if name.startswith("dynamics:")]
 UNTESTED = ["dynamics:L5", "dynamics:V3"]  # V3 needs several corpora, see below
 # L2 needs a layer that hurts, V2 and V5 layers that all help, V4 stacks that differ by the language model alone.

@@ -22,6 +22,8 @@ from .test_dynamics_claims import corpora
 from .test_head_claims import TRUE, scores, table
 from .test_objective_claims import tables as objectives
 
+pytestmark = pytest.mark.slow
+
 OTHERS = {
     "checkpoint": {"update": 500},
     "architecture": {"architecture": "albert"},

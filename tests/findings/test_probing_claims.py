@@ -4,6 +4,8 @@ import pytest
 
 from .probed_tables import BITS, CUMULATIVE, UUAS, Probed
 
+pytestmark = pytest.mark.slow
+
 TESTED = [f"probing:{name}" for name in ("T-1", "T-2", "T-3", "M-1", "M-2", "M-3", "M-5", "M-6", "P-1", "P-2", "P-3",
                                          "P-4", "P-6")]  # fmt: skip
 

@@ -9,6 +9,8 @@ from pruning.synthetic import COST, LEFT, SHARES, Sweeps, task_scores
 
 from .groups import models_of
 
+pytestmark = pytest.mark.slow
+
 IDS = [f"heads:V{number}" for number in range(1, 6)]
 
 

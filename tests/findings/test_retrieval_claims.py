@@ -7,6 +7,8 @@ import pytest
 
 from .retrieved_tables import ALL_BITS, LEARNED, NONE, RIGHT, Retrieved
 
+pytestmark = pytest.mark.slow
+
 NAMES = [f"R-{number}" for number in range(1, 25)]
 
 

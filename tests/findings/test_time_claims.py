@@ -7,6 +7,8 @@ import pytest
 from infoflow.findings import FINDINGS, Finding, evaluate, findings_over_training
 from infoflow.foundation import NUM_REPLICATES
 
+pytestmark = pytest.mark.slow
+
 SEEDS = (0, 1, 2)
 STEPS = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
 N = STEPS[-1]

@@ -6,6 +6,8 @@ import pandas as pd
 import pytest
 from forked import run_here, run_together
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = """
 import sys
 from pathlib import Path

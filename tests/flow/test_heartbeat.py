@@ -11,6 +11,8 @@ import pytest
 
 from infoflow.flow import _heartbeat as heartbeat
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = """
 import os, signal, sys, time
 import infoflow.flow._heartbeat as heartbeat

@@ -14,6 +14,8 @@ from huggingface_hub.errors import OfflineModeIsEnabled
 from infoflow.foundation import _hub as hub
 from infoflow.foundation import patient_hub
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def silent():

@@ -13,6 +13,8 @@ from infoflow.heads import Ablation, PruningCurve, SentenceScorer, ablate, ablat
 from infoflow.heads._variant_losses import DonorChoice
 from infoflow.models import bleu, load_model, model_inputs, tap, translate
 
+pytestmark = pytest.mark.slow
+
 TASKS = ("causal-lm", "masked-lm", "translation")
 KEYS = ["stack", "kind", "layer", "head"]
 SMALL = PassOptions(tokens_per_batch=400)

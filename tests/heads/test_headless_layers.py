@@ -16,7 +16,7 @@ from infoflow.models import load_model, model_inputs, tap
 from infoflow.pruning import prune
 from infoflow.studies import AnalysisPlan, standard_measures
 
-pytestmark = pytest.mark.filterwarnings("ignore:PWCCA")  # of few tokens
+pytestmark = [pytest.mark.filterwarnings("ignore:PWCCA"), pytest.mark.slow]  # of few tokens
 WHAT_HEADS_WRITE = [method for method in METHODS if method not in ("rollout", "flow", "logit-attribution")]
 OPTIONS = PassOptions(tokens_per_batch=400)
 PLAN = AnalysisPlan(

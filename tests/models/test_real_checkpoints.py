@@ -8,6 +8,8 @@ import torch
 
 from infoflow.models import load_model, model_inputs, sequence_losses, tap
 
+pytestmark = pytest.mark.slow
+
 
 def package_folder(name: str) -> Path:
     spec = find_spec(name)

@@ -13,6 +13,8 @@ from infoflow.foundation import UserError
 from infoflow.over_training import Series, check_series, read_series, weigh
 from infoflow.over_training._check_rows import WeighedCheckpoint
 
+pytestmark = pytest.mark.slow
+
 SUITE = "someone/suite"
 
 

@@ -14,6 +14,8 @@ from infoflow.heads import token_relevance
 from infoflow.over_training import SeedDivergence, SourceContribution, prediction_divergence, source_share
 from infoflow.over_training import _source_contribution as module
 
+pytestmark = pytest.mark.slow
+
 
 def steps_by_hand(model, corpus, rule, explained="top"):
     """(step, share, entropy, entropy of the prefix, sentence id) of every sentence of the commonest lengths."""

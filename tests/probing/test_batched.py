@@ -10,6 +10,8 @@ from infoflow.probing import NOT_ASKED, LabelledRows, ProbeGrid, ProbeSettings, 
 from infoflow.probing._batched import _examples, _first_weights, _Training
 from infoflow.probing._probe_inputs import ProbeInputs, Scaling
 
+pytestmark = pytest.mark.slow
+
 LAYERS, WIDTH, CLASSES = 3, 8, 4
 
 

@@ -22,6 +22,8 @@ from infoflow.probing._codelength_variational import (
     total_kl,
 )
 
+pytestmark = pytest.mark.slow
+
 CLASSES = 5
 FAST = Schedule(epochs=12)
 

@@ -15,6 +15,8 @@ from infoflow.objectives import Vocabulary, make_objective
 from infoflow.probing import PROBE_SCORES, Probe, _probed_task, build_task, collect_features
 from infoflow.training import ModelConfig, build_models
 
+pytestmark = pytest.mark.slow
+
 QUICK = {"sentences": 150, "epochs": 12}
 
 

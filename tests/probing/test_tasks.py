@@ -10,6 +10,8 @@ from infoflow.corpus import Corpus, generate_grammar, load_corpus
 from infoflow.foundation import UserError
 from infoflow.probing import MOST_CLASSES, build_task, tasks
 
+pytestmark = pytest.mark.slow
+
 TREEBANK = """\
 # text = the old dogs saw two cats .
 1\tthe\tthe\tDET\tDT\t_\t3\tdet\t_\t_

@@ -14,6 +14,8 @@ from infoflow.heads import ablate
 from infoflow.models import kept_heads, load_model, model_inputs, pad_rows, tap
 from infoflow.pruning import load_pruned, prune, save_pruned
 
+pytestmark = pytest.mark.slow
+
 _SPEC = importlib.util.spec_from_file_location("families", Path(__file__).parents[1] / "models" / "conftest.py")
 assert _SPEC is not None
 assert _SPEC.loader is not None

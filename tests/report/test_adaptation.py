@@ -16,6 +16,8 @@ from infoflow.report.adaptation._swaps import with_ends
 from infoflow.report.adaptation._worth import worth
 from infoflow.results import RunFolder
 
+pytestmark = pytest.mark.slow
+
 SOME = ("causal-lm", "masked-lm")
 NOT_SURPRISING = ("tuned-domain", "tuning-weights", "tuned-heads", "tuned-flipped")
 BY_TABLE = {

@@ -9,6 +9,8 @@ from infoflow.foundation import interval, replicate_weights, stream
 from infoflow.report._story import tell
 from infoflow.results import Column
 
+pytestmark = pytest.mark.slow
+
 KINDS = ("aligned", "implicit", "unaligned", "shuffled", "regulariser only")
 SCORES = {  # by kind, in the order of KINDS; then the baseline
     "mse": (0.15, 0.20, 0.23, 0.58, 0.92, 0.58),

@@ -20,6 +20,8 @@ from infoflow.report.alike._plane import View
 from infoflow.report.alike._tree import agreement, joined
 from infoflow.results import KEYS, RunFolder
 
+pytestmark = pytest.mark.slow
+
 
 def make_run(path, seeds=(0, 1)) -> RunFolder:
     run = RunFolder(path)

@@ -8,7 +8,7 @@ import pytest
 from chromium import unfold
 
 pytest.importorskip("playwright", reason="playwright is not installed: pip install playwright")
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 def _scroll_through(page):

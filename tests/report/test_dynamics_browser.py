@@ -7,7 +7,7 @@ import pytest
 from dynamics.synthetic import Recordings, write_run
 
 pytest.importorskip("playwright", reason="playwright is not installed: pip install playwright")
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 PLACE = "#allocation-histogram"
 

@@ -7,6 +7,8 @@ import pytest
 from drawn import drawn_section
 from synthetic_run import _estimate, _model, _write
 
+pytestmark = pytest.mark.slow
+
 KL = {"logit": (4.0, 3.0, 2.0, 1.2, 0.6, 0.2, 0.0), "tuned": (2.0, 1.4, 1.1, 0.8, 0.4, 0.1, 0.0)}
 AGREEMENT = {"logit": (0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1.0), "tuned": (0.3, 0.4, 0.5, 0.62, 0.75, 0.9, 1.0)}
 STACKS = {"causal-lm": "decoder", "masked-lm": "encoder", "translation": "decoder"}

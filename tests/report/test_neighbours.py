@@ -15,6 +15,8 @@ from synthetic_run import write_again
 
 from infoflow.report import write_figures, write_report
 
+pytestmark = pytest.mark.slow
+
 SEEDS = (1, 2)
 OBJECTIVES = ("causal-lm", "masked-lm", "translation")
 LAYERS = range(7)

@@ -10,6 +10,8 @@ import whole_study
 
 from infoflow.foundation import UserError
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 ROOMS = {
     "adaptation", "alignment", "dynamics", "heads", "objectives", "over-training", "own", "probing", "pruning",

@@ -14,6 +14,8 @@ from infoflow.report.probing._rows import best_layer, most_layered, of, one_prob
 from infoflow.report.probing._solved import _pieces, solved_from
 from infoflow.results import RunFolder
 
+pytestmark = pytest.mark.slow
+
 SOME = ("upos", "word")
 
 

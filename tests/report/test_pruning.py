@@ -13,6 +13,8 @@ from synthetic_run import write_again
 from infoflow.report import write_report
 from infoflow.results import RunFolder
 
+pytestmark = pytest.mark.slow
+
 ANSWERS = {
     "pruning-quality": "Encoder heads of translation: with 6 of 16 left (learned gates) BLEU is 29.9",
     "pruning-kinds": "All heads of translation: with 21 of 48 left, 4 of encoder self-attention (25%), 7 of decoder",

@@ -11,6 +11,8 @@ from infoflow.report import write_report
 from infoflow.report.retrieval._section import RETRIEVAL
 from infoflow.results import RunFolder
 
+pytestmark = pytest.mark.slow
+
 NOT_SURPRISING = ("retrieval-examples",)
 IDS = [
     "knowledge-arms", "stored-bits", "evidence-depth", "evidence-upward", "evidence-heads", "evidence-ablation",

@@ -13,6 +13,8 @@ from infoflow.report._language import Cast
 from infoflow.report._story import tell
 from infoflow.results import END, RunFolder, with_keys
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> InMemory:

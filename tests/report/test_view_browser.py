@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("playwright", reason="playwright is not installed: pip install playwright")
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 SENTENCE, TRANSLATION = "the old cat sees <script>alert(1)</script> the dog", "le vieux chat voit le chien"
 

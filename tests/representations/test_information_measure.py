@@ -11,6 +11,8 @@ from infoflow.representations import MutualInformation, corrected_information, e
 from infoflow.representations._counted_tokens import CountedTokens
 from infoflow.representations._information_table import CONVERGED, InformationRows
 
+pytestmark = pytest.mark.slow
+
 IDS = 60
 
 

@@ -14,6 +14,8 @@ from infoflow.objectives import UNSUPERVISED
 from infoflow.retrieval import NULL, bm25_scores, fixed_choice, retrieval_anatomy
 from infoflow.training import IndexRefresh, TrainingHook, train
 
+pytestmark = pytest.mark.slow
+
 TOKENS, PARTS, NEGATIVES = 150, 2, 2
 OPTIONS = {"freeze_retriever": 0.4, "refresh_every": 3, "null_share": 0.2}
 PLAIN = RecordConfig(parameters=False, check_rules=False, windows=8)

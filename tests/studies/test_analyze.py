@@ -13,6 +13,8 @@ from infoflow.models import load_model
 from infoflow.results import RunFolder
 from infoflow.studies import AnalysisPlan, AnalyzeOptions, MeasureGiven, Run, analyze, merge, probe, prune
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = AnalysisPlan(
     occurrences=500,
     types=40,

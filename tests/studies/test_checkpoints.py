@@ -18,6 +18,8 @@ from infoflow.studies.stages import Keep, Record, Train
 from infoflow.studies.stages._keep import _StopAfter
 from infoflow.training import Snapshots
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def plan(tiny_plan) -> StudyPlan:

@@ -11,6 +11,8 @@ from infoflow.foundation import UserError, file_digest, make_display, use_displa
 from infoflow.results import RunFolder
 from infoflow.studies import MeasureModel, Run, StudyPlan, Train, graph, study, train_model
 
+pytestmark = pytest.mark.slow
+
 WEIGHTS = "model.safetensors"
 
 

@@ -10,6 +10,8 @@ import pytest
 from forked import run_here
 from processes import marked_environment
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = """
 import dataclasses, sys
 from pathlib import Path

@@ -9,6 +9,8 @@ from infoflow.foundation import UserError
 from infoflow.studies import AnalysisPlan, CorpusPlan, StudyPlan, study
 from infoflow.training import ModelConfig, TrainConfig
 
+pytestmark = pytest.mark.slow
+
 OBJECTIVES = ("masked-lm", "masked-lm-nsp", "masked-lm-sop", "spanbert", "electra", "bart", "distillation")
 
 

@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import pandas as pd
+import pytest
 from studies.test_documents import write_text
 
 from infoflow.studies import AnalysisPlan, CorpusPlan, MeasureModel, Run, StudyPlan, graph, study
 from infoflow.training import ModelConfig, TrainConfig
+
+pytestmark = pytest.mark.slow
 
 DENOISERS = ("span-corruption", "mass", "prefix-lm", "bart", "deshuffling")  # the last two write whole texts
 TABLES = ("task_scores", "head_confidence", "geometry", "model_distance")

@@ -30,6 +30,8 @@ from infoflow.studies import (
     stage_of,
 )
 
+pytestmark = pytest.mark.slow
+
 NAMES = [column.name for column in KEYS]
 NAMES_OF_PAIRS = [column.name for column in PAIR_KEYS]
 

@@ -6,6 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+pytestmark = pytest.mark.slow
+
+
 # Line numbers of sentences that a table shows; they differ, and lead to the same sentences.
 LINES = ("sentence", "neighbour_sentence")
 # The drawing of one set of points by t-SNE: its descent amplifies the rounding of sums.

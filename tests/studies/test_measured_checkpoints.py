@@ -18,6 +18,8 @@ from infoflow.results import RunFolder
 from infoflow.studies import ProbingPlan, StudyModels, StudyPlan, graph, study
 from infoflow.studies.stages import Check, Course, Keep, MeasureCheckpoint, ProbeCheckpoint, Train
 
+pytestmark = pytest.mark.slow
+
 UPDATES = 40
 
 

@@ -4,6 +4,8 @@ import pytest
 
 from infoflow.studies import AnalyzeOptions, analyze
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def folders(matched_models, tmp_path_factory):

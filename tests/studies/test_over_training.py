@@ -25,6 +25,8 @@ from infoflow.studies import (
     over_training,
 )
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = AnalysisPlan(occurrences=300, types=20, clusters=8, clusterings=1, distance_occurrences=300)
 OPTIONS = AnalyzeOptions(corpus="grammar:120", measures=SETTINGS)
 ONE = AnalyzeOptions(corpus="grammar:60", measures=SETTINGS, only=("head_confidence",))

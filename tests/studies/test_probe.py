@@ -13,6 +13,8 @@ from infoflow.models import load_model
 from infoflow.studies import ProbingPlan, Run, StudyModels, StudyPlan, graph, prepare, study
 from infoflow.studies.stages import ProbeModel
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def treebank(tmp_path):

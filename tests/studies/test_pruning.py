@@ -30,6 +30,8 @@ from infoflow.studies import (
     train_model,
 )
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = {
     "on": True,
     "penalties": [0.0, 500.0],  # too few updates to decide, and enough to close every gate

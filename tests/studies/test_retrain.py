@@ -15,6 +15,8 @@ from infoflow.heads import ENCODER_CONTEXT, closed_attention, closings_of, conte
 from infoflow.results import KEYS, UNTRAINED, Subject
 from infoflow.studies import ContextPlan, Retrain, StudyPlan, Train, at_most, graph, study
 
+pytestmark = pytest.mark.slow
+
 MODEL = "translation/seed-0"
 SETTINGS = {
     "on": True,

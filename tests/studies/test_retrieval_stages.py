@@ -38,6 +38,8 @@ from infoflow.studies._retrieval_arms import ArmModel, arm_models
 from infoflow.studies._retrieval_plan import EXCHANGES, MEASURES, OF_VARIANTS
 from infoflow.training import TrainingHook, TrainingInterrupted
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = {
     "on": True,
     "entities": 12,

@@ -9,6 +9,8 @@ from infoflow.models import StaticVectors, load_model
 from infoflow.studies import AnalysisPlan, CorpusPlan, DynamicsPlan, StudyPlan, study
 from infoflow.training import ModelConfig, TrainConfig
 
+pytestmark = pytest.mark.slow
+
 OBJECTIVES = ("masked-lm", "bilm", "skip-gram")
 TABLES = ("task_scores", "word_neighbours", "head_confidence", "model_distance")
 

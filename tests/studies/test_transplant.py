@@ -30,6 +30,8 @@ from infoflow.studies import (
 )
 from infoflow.training import Snapshots, Step, TrainingHook, TrainingInterrupted
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = {
     "on": True,
     "heads": 2,

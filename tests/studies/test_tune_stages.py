@@ -13,6 +13,8 @@ from infoflow.models import load_model
 from infoflow.results import KEYS, RunFolder
 from infoflow.studies import InsideTuned, MeasureDomain, Run, Specialise, StudyPlan, Tune, TunePlan, graph, study
 
+pytestmark = pytest.mark.slow
+
 TASK = {
     "name": "grammar-agreement",
     "size": 60,

@@ -35,6 +35,8 @@ from infoflow.training import (
     train,
 )
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).parent / "tiny.py"
 DEFAULT = SnapshotPlan(steps=lambda c: checkpoint_steps(DEFAULT_SCHEDULE, c.updates, c.warmup_updates))
 FEW = SnapshotPlan(steps=lambda config: [0, 5, config.updates])

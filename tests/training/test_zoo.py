@@ -18,6 +18,8 @@ from infoflow.models import load_model
 from infoflow.objectives import Bart, BiLM, Electra, Mass, NextSentence, SkipGram, SpanBert, SpanCorruption
 from infoflow.training import TrainingData, TrainingHook, TrainingInterrupted, build_models, evaluate, train
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).parent / "any_objective.py"
 
 

@@ -14,6 +14,8 @@ from drawn import drawn_figures, drawn_section, shown_tables
 from infoflow.report import write_figures, write_report
 from infoflow.results import RunFolder
 
+pytestmark = pytest.mark.slow
+
 FIGURES = (
     "loss-over-training",
     "phases",

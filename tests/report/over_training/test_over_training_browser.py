@@ -7,7 +7,7 @@ import synthetic_course as course
 from chromium import unfold
 
 pytest.importorskip("playwright", reason="playwright is not installed: pip install playwright")
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 STEPS = course.STEPS
 TABLES = {
