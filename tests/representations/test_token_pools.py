@@ -14,6 +14,7 @@ from infoflow.representations import (
     position_distance,
     within_token_agreement,
 )
+from infoflow.representations._within_tokens import averaged
 
 ALL = (PositionNeighbours, ContextNeighbours, TagNeighbours)
 
@@ -99,6 +100,19 @@ def test_tags_are_looked_up_on_the_token_that_carries_them(subword):
     shares = [np.bincount(codes[carries & (at.token == t)]) for t in (5, 6, 7)]
     chance = np.mean([(n * (n - 1)).sum() / (n.sum() * (n.sum() - 1)) for n in shares])
     np.testing.assert_allclose(frame["baseline"], chance)
+
+
+def test_intervals_widen_with_the_tokens_that_barely_qualify(monkeypatch):
+    sample = make_sample(num=300)
+    wide = table(TagNeighbours(k=2, minimum=25, per_type=300), sample)
+    monkeypatch.setattr(_token_pools, "averaged", lambda scores, least: averaged(scores, least)._replace(spread=0.0))
+    _token_pools._FOUND.clear()
+    narrow = table(TagNeighbours(k=2, minimum=25, per_type=300), sample)
+    assert (wide["value"] == narrow["value"]).all()
+    assert (wide["low"] < narrow["low"]).all()
+    assert (wide["high"] > narrow["high"]).all()
+    spread = [np.std(own) for own in wide["replicates"]], [np.std(own) for own in narrow["replicates"]]
+    assert (np.array(spread[0]) > np.array(spread[1])).all()
 
 
 def test_noise_is_at_chance():

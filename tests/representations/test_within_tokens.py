@@ -5,10 +5,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import poisson
 
-from infoflow.foundation import UserError, replicate_weights
+from infoflow.foundation import NUM_BLOCKS, UserError, replicate_weights
 from infoflow.representations import _pool_search, position_distance, within_token_agreement
-from infoflow.representations._within_tokens import Aspect, PoolRules, pool_scores
+from infoflow.representations._within_tokens import Aspect, PoolRules, PoolScore, averaged, pool_scores
 
 
 def gaussian(*shape, seed=0):
@@ -177,3 +178,36 @@ def test_mistakes_are_named():
         position_distance(x, tokens, np.linspace(0, 1, 10), k=2)
     with pytest.raises(UserError, match="k must be at least 1"):
         position_distance(x, tokens, np.arange(10), k=0)
+
+
+def one_pool(value, count):
+    return PoolScore(value=value, chance=0.1, count=count, effects=np.zeros(NUM_BLOCKS))
+
+
+def test_the_choice_of_tokens_that_barely_qualify_is_a_source_of_error():
+    values, counts, least = [0.2, 0.5, 0.9, 0.4], [21, 25, 30, 60], 21
+    mean, variance = sum(values) / 4, 0.0
+    for value, count in zip(values, counts, strict=True):
+        qualifies = poisson.sf(least - 1, count)
+        variance += 2 * qualifies * (1 - qualifies) * (value - mean) ** 2 / 4**2
+    assert averaged([one_pool(*each) for each in zip(values, counts, strict=True)], least).spread == pytest.approx(
+        variance**0.5
+    )
+
+
+def test_tokens_with_many_occurrences_are_the_same_in_every_text():
+    assert averaged([one_pool(0.2, 500), one_pool(0.8, 500)], 101).spread == pytest.approx(0, abs=1e-9)
+
+
+def test_drawn_texts_spread_as_told():
+    """Tokens with a value each, and Poisson numbers of occurrences: means over those that qualify."""
+    rng = np.random.default_rng(0)
+    least, values, expected = 21, rng.uniform(0, 1, 40), np.linspace(70, 8, 40)
+    means, told = [], []
+    for _ in range(400):
+        counts = rng.poisson(expected)
+        pools = [one_pool(v, int(c)) for v, c in zip(values, counts, strict=True) if c >= least]
+        found = averaged(pools, least)
+        means.append(found.value)
+        told.append(found.spread)
+    assert np.mean(told) == pytest.approx(np.std(means), rel=0.25)

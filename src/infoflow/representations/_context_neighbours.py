@@ -13,7 +13,7 @@ SIDES = ("left", "right")
 
 _SCHEMA = TableSchema(
     name="context_neighbours",
-    version=1,
+    version=2,
     description="Fraction of the nearest occurrences of the same token that have the same token before or after them.",
     columns=(
         Column(name="stack", dtype="string", unit="", description="encoder or decoder"),

@@ -8,11 +8,12 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import ndtri, stdtrit
 
 from infoflow.flow import NO_LABEL
-from infoflow.foundation import Interval, block_interval, block_of, stream
+from infoflow.foundation import block_interval, block_of, stream
 from infoflow.results import Column, TableSchema, estimate, estimate_columns, linear_replicates
 
 from ._block_counts import BlockCounts
 from ._counted_tokens import CountedTokens
+from ._further_error import standard_noise, wider
 from ._information_estimate import InformationEstimate, corrected_information, estimate_information
 
 _SHUFFLES = 3
@@ -145,9 +146,9 @@ class InformationRows:
         of_clusters = float(np.nan_to_num(spread)) / np.sqrt(clusterings)
         replicates = linear_replicates(value, without)
         key = ("information-clusters", self.model, self.stack, self.regime, side.name, number)
-        replicates += of_clusters * _standard_noise(len(replicates), *key)
+        replicates += of_clusters * standard_noise(len(replicates), *key)
         # What bias is left is alike in neighbouring layers and in models that read the same tokens: one draw for all.
-        replicates += drift * _standard_noise(len(replicates), "information-bias")
+        replicates += drift * standard_noise(len(replicates), "information-bias")
         freedom = max(1, (clusterings - 1) * len(side.counted.clusters))
         further = np.hypot(of_clusters * stdtrit(freedom, 0.975), drift * ndtri(0.975))
         return {
@@ -157,7 +158,7 @@ class InformationRows:
                 replicates,
                 baseline=layer.baseline,
                 count=len(side.labels),
-                ends=_wider(block_interval(value, value - without), value, float(further)),
+                ends=wider(block_interval(value, value - without), value, float(further)),
             ),
             "plug_in": float(layer.mean("plug_in")),
             "at_half": float(by_size[-2]),
@@ -170,19 +171,8 @@ class InformationRows:
         }
 
 
-def _wider(ends: Interval, value: float, further: float) -> Interval:
-    """The interval with another, independent source of error."""
-    return Interval(value - np.hypot(value - ends.low, further), value + np.hypot(ends.high - value, further))
-
-
 def _pooled_spread(values: list[list[float]]) -> float:
     """Standard deviation over clusterings, from all layers: two clusterings of one layer alone say little."""
     if len(values[0]) < 2:
         return float("nan")
     return float(np.sqrt(np.mean(np.var(values, axis=1, ddof=1))))
-
-
-def _standard_noise(num: int, *key: str | int) -> Float[np.ndarray, " replicate"]:
-    """Normal deviates of mean 0 and standard deviation 1, exactly."""
-    noise = stream(*key).standard_normal(num)
-    return (noise - noise.mean()) / noise.std()

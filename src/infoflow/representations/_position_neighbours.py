@@ -12,7 +12,7 @@ from ._token_pools import SETTINGS, AbstractTokenPools
 
 _SCHEMA = TableSchema(
     name="position_neighbours",
-    version=1,
+    version=2,
     description="Mean distance in position between an occurrence and its nearest occurrences of the same token.",
     columns=(
         Column(name="stack", dtype="string", unit="", description="encoder or decoder"),

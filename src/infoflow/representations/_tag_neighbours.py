@@ -11,7 +11,7 @@ from ._token_pools import SETTINGS, AbstractTokenPools, tag_key
 
 _SCHEMA = TableSchema(
     name="tag_neighbours",
-    version=1,
+    version=2,
     description="Fraction of the nearest occurrences of the same token whose word carries the same tag.",
     columns=(
         Column(name="stack", dtype="string", unit="", description="encoder or decoder"),

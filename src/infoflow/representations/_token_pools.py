@@ -6,11 +6,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pandas as pd
 import torch
+from scipy.special import ndtri
 
 from infoflow.flow import SampleMeasure, SampleRequest, TokenSample, TypeStrata
-from infoflow.foundation import Scale, UserError, current_display
+from infoflow.foundation import Scale, UserError, block_interval, current_display
 from infoflow.results import Column, estimate, linear_replicates
 
+from ._further_error import standard_noise, wider
 from ._within_tokens import UNKNOWN, Aspect, PoolRules, PoolScore, averaged, pool_scores, token_pools
 
 Scores = list[dict[str, PoolScore]]
@@ -33,7 +35,8 @@ class AbstractTokenPools(SampleMeasure):
     The sample holds the most frequent tokens, equally many occurrences of each where there are so many: the share of
     a pool that k neighbours are, and with it the statistic, depends on the pool's size. Compare values of equal
     settings only. A token whose occurrences all have the same tag (position, token beside them) is at chance whatever
-    its vectors, and is left out. Error bars resample sentences, of queries and of neighbours alike; the tokens stay.
+    its vectors, and is left out. Error bars resample sentences, of queries and of neighbours alike, and count that
+    other sentences would give other tokens enough occurrences (`averaged`).
 
     Args:
         k: Number of neighbours.
@@ -79,10 +82,14 @@ class AbstractTokenPools(SampleMeasure):
     def row(self, sample: TokenSample, layer: int, score: PoolScore) -> dict[str, Any]:
         """What all tables of neighbours within tokens hold of one statistic."""
         replicates = linear_replicates(score.value, score.value - score.effects)
+        # Layers, and models that read the same text, look at the same tokens: one draw for all.
+        replicates += score.spread * standard_noise(len(replicates), "token-pools")
+        ends = block_interval(score.value, score.effects, scale=self.scale, count=score.count)
+        ends = wider(ends, score.value, score.spread * float(ndtri(0.975)), self.scale)
         return {
             "stack": sample.facts.stack,
             "layer": layer,
-            **estimate(score.value, replicates, score.chance, score.count, scale=self.scale),
+            **estimate(score.value, replicates, score.chance, score.count, ends=ends),
             "pools": score.pools,
             "neighbours": self.k,
             "metric": self.metric,
@@ -114,7 +121,7 @@ def _search(sample: TokenSample, rules: PoolRules, subword: str) -> Scores:
                 for name, score in pool_scores(states, compared, pool.blocks, rules).items():
                     parts.setdefault(name, []).append(score)
                 progress.advance(1)
-            layers.append({name: averaged(scores) for name, scores in parts.items()})
+            layers.append({name: averaged(scores, rules.least) for name, scores in parts.items()})
     return layers
 
 

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from scipy.special import gammainc
 from torch import Tensor
 
 from infoflow.foundation import NUM_BLOCKS, UserError
@@ -41,6 +42,8 @@ class PoolScore(NamedTuple):
     """By how much each bootstrap block's occurrences pull the value, to first order; the sum is 0."""
     pools: int = 1
     """Tokens averaged over."""
+    spread: float = 0.0
+    """Standard deviation that comes from which tokens had enough occurrences."""
 
 
 class PoolRules(NamedTuple):
@@ -175,14 +178,27 @@ def pool_scores(
     return scores
 
 
-def averaged(scores: Sequence[PoolScore]) -> PoolScore:
-    """The mean over tokens, every token counting the same; occurrences are added up."""
+def averaged(scores: Sequence[PoolScore], least: int) -> PoolScore:
+    r"""The mean over tokens, every token counting the same; occurrences are added up.
+
+    Another text would have other tokens with `least` occurrences. With m_t the statistic of a token that has c_t of
+    them, and p_t the chance that a Poisson number of that mean reaches `least`,
+
+    $$ s^2 = \frac{2}{T^2} \sum_t p_t (1 - p_t)\,(m_t - \bar m)^2 $$
+
+    where the 2 stands for the tokens that just missed it, which are at least as many. Tokens with many more
+    occurrences than `least` add nothing.
+    """
+    values = np.array([score.value for score in scores])
+    kept = gammainc(least, np.array([score.count for score in scores]))
+    around = values - values.mean()
     return PoolScore(
-        value=float(np.mean([score.value for score in scores])),
+        value=float(values.mean()),
         chance=float(np.mean([score.chance for score in scores])),
         count=sum(score.count for score in scores),
         effects=np.mean([score.effects for score in scores], axis=0),
         pools=len(scores),
+        spread=float(np.sqrt(2 * (kept * (1 - kept) * around**2).sum()) / len(scores)),
     )
 
 
@@ -201,7 +217,7 @@ def _average(x: Matrix, tokens: Tensor | np.ndarray | list, aspect: Aspect, rule
     parts = [
         pool_scores(view[torch.from_numpy(rows)], {"": _taken(aspect, rows)}, nowhere[rows], rules) for rows in pools
     ]
-    return averaged([part[""] for part in parts]).value
+    return averaged([part[""] for part in parts], rules.least).value
 
 
 def _taken(aspect: Aspect, rows: Int[np.ndarray, " row"]) -> Aspect:
