@@ -104,10 +104,10 @@ def test_tags_are_looked_up_on_the_token_that_carries_them(subword):
 
 def test_intervals_widen_with_the_tokens_that_barely_qualify(monkeypatch):
     sample = make_sample(num=300)
-    wide = table(TagNeighbours(k=2, minimum=25, per_type=300), sample)
+    wide = table(TagNeighbours(k=2, minimum=20, per_type=300), sample)
     monkeypatch.setattr(_token_pools, "averaged", lambda scores, least: averaged(scores, least)._replace(spread=0.0))
     _token_pools._FOUND.clear()
-    narrow = table(TagNeighbours(k=2, minimum=25, per_type=300), sample)
+    narrow = table(TagNeighbours(k=2, minimum=20, per_type=300), sample)
     assert (wide["value"] == narrow["value"]).all()
     assert (wide["low"] < narrow["low"]).all()
     assert (wide["high"] > narrow["high"]).all()
