@@ -103,16 +103,20 @@ def test_tags_are_looked_up_on_the_token_that_carries_them(subword):
 
 
 def test_intervals_widen_with_the_tokens_that_barely_qualify(monkeypatch):
-    sample = make_sample(num=300)
-    wide = table(TagNeighbours(k=2, minimum=20, per_type=300), sample)
-    monkeypatch.setattr(_token_pools, "averaged", lambda scores, least: averaged(scores, least)._replace(spread=0.0))
-    _token_pools._FOUND.clear()
-    narrow = table(TagNeighbours(k=2, minimum=20, per_type=300), sample)
-    assert (wide["value"] == narrow["value"]).all()
-    assert (wide["low"] < narrow["low"]).all()
-    assert (wide["high"] > narrow["high"]).all()
-    spread = [np.std(own) for own in wide["replicates"]], [np.std(own) for own in narrow["replicates"]]
-    assert (np.array(spread[0]) > np.array(spread[1])).all()
+    def told(spread):
+        monkeypatch.setattr(
+            _token_pools, "averaged", lambda scores, least: averaged(scores, least)._replace(spread=spread)
+        )
+        return table(TagNeighbours(k=2), make_sample())
+
+    sure, doubtful = told(0.0), told(0.05)
+    assert (sure["value"] == doubtful["value"]).all()
+    for end in ("low", "high"):
+        assert abs(doubtful[end] - doubtful["value"]).tolist() == pytest.approx(
+            np.hypot(sure[end] - sure["value"], 1.959964 * 0.05).tolist(), abs=1e-6
+        )
+    deviations = [np.array([np.std(own) for own in rows["replicates"]]) for rows in (sure, doubtful)]
+    assert deviations[1] == pytest.approx(np.hypot(deviations[0], 0.05), rel=0.1)
 
 
 def test_noise_is_at_chance():
