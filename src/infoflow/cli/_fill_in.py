@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from infoflow.foundation import UserError
     from infoflow.models import Model
     from infoflow.probing import Facts, FillInOptions
+    from infoflow.results import RunFolder
 
 _KIND = "fill-in"
 
@@ -78,6 +79,7 @@ def fill_in(
     with working(session):
         from infoflow.models import load_model
         from infoflow.probing import FillInOptions, read_facts
+        from infoflow.report import write_report
 
         _check(models, lens)
         read = read_facts(facts, prompts=templates, train=training_facts, template=template)
@@ -88,11 +90,14 @@ def fill_in(
         )
         folder = run_folder(out, run_name("fill-in", *models))
         loaded = {name: load_model(name, tokenizer, device or "auto") for name in models}
+        names = _short_names(loaded)
         frame = _asked(loaded, read, options, lens)
-        path = _written(folder, frame, read, models)
-        for name in models:
+        frame["model"] = frame["model"].map(names)
+        run = _written(folder, frame, read, {names[path]: model for path, model in loaded.items()}, models)
+        for name in names.values():
             _show(frame[frame["model"] == name], name if len(models) > 1 else "")
-        show_path("Table", path)
+        show_path("Tables", run.path / "tables")
+        show_path("Report", write_report(run))
 
 
 def _check(models: tuple[str, ...], lens: Path | None) -> None:
@@ -126,7 +131,15 @@ def _asked(models: "dict[str, Model]", facts: "Facts", options: "FillInOptions",
     return pd.concat(frames, ignore_index=True)
 
 
-def _written(folder: Path, frame: "pd.DataFrame", facts: "Facts", models: tuple[str, ...]) -> Path:
+def _short_names(models: "dict[str, Model]") -> dict[str, str]:
+    """What models are called in tables and on the page: no folders, unless two models would have one name."""
+    short = {path: model.name for path, model in models.items()}
+    return short if len(set(short.values())) == len(short) else {path: path for path in models}
+
+
+def _written(
+    folder: Path, frame: "pd.DataFrame", facts: "Facts", loaded: "dict[str, Model]", paths: tuple[str, ...]
+) -> "RunFolder":
     """The table in a run folder of its own."""
     from infoflow.flow import MODEL
     from infoflow.foundation import provenance
@@ -139,10 +152,15 @@ def _written(folder: Path, frame: "pd.DataFrame", facts: "Facts", models: tuple[
     run.update(
         kind=_KIND,
         title="Facts filled in",
-        plan={"models": list(models), "facts": facts.digest, "left_out": dict(facts.left_out)},
+        plan={"models": list(paths), "facts": facts.digest, "left_out": dict(facts.left_out)},
+        models=[
+            {"name": name, "parameters": sum(one.numel() for one in model.module.parameters())}
+            for name, model in loaded.items()
+        ],
         provenance=provenance(),
     )
-    return run.tables.write(frame, FILL_IN.with_keys(MODEL))
+    run.tables.write(frame, FILL_IN.with_keys(MODEL))
+    return run
 
 
 def _show(frame: "pd.DataFrame", name: str) -> None:

@@ -285,7 +285,9 @@ def listed_models(run: RunFolder) -> pd.DataFrame:
     models = pd.concat(frames, ignore_index=True)
     models["model"] = models["model"].astype(str)
     models["objective"] = models["objective"].astype(object).where(models["objective"].notna(), "model").astype(str)
-    models = models.fillna({"variant": "", "architecture": "", "start": "", "update": END})
+    for name in ("variant", "architecture", "start"):  # objects: a column without any value is one of floats
+        models[name] = models[name].astype(object).where(models[name].notna(), "")
+    models["update"] = models["update"].fillna(END)
     order = [_order(name) + 0.5 * bool(variant) for name, variant in models[["objective", "variant"]].values]
     return models.assign(order=order).drop_duplicates(names)
 

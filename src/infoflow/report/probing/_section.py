@@ -6,6 +6,7 @@ from ._accuracy import accuracy_figure
 from ._bits import bits_figure
 from ._depth import depth_figure
 from ._examples import examples_figure
+from ._facts import facts_figure
 from ._overview import overview_figure
 from ._pairs import pairs_figure
 from ._probe_size import size_figure
@@ -29,10 +30,12 @@ PROBING = Section(
         "probe-depth": "probing/depth",
         "probe-trees": "probing/trees",
         "probe-pairs": "probing/minimal-pairs",
+        "facts-filled-in": "probing/facts",
     },
 )
 _TABLES = (
     "probe_scores", "probe_codelength", "probe_mixing", "probe_depth", "probe_trees", "probe_examples", "minimal_pairs",
+    "fill_in",
 )  # fmt: skip
 
 
@@ -53,4 +56,6 @@ def probing_section(tables: ModelTables) -> Section | None:
         figures.append(trees_figure(trees, cast))
     if (pairs := frames.get("minimal_pairs")) is not None:  # of the one stack with an output head
         figures.append(pairs_figure(pairs, cast))
+    if (facts := frames.get("fill_in")) is not None:
+        figures.append(facts_figure(facts, cast))
     return PROBING.told_by(figures, cast, main.values())
