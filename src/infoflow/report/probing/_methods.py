@@ -84,6 +84,6 @@ FACTS = Method(
     P@1: the share of facts (subject, relation, object) whose object is the likeliest token of the blank in the
     relation's prompt, among the objects of all facts that are one token of every model compared (Petroni et al. 2019).
     At layer <i>l</i> the state of the blank goes through the model's own output (logit lens). Log-probabilities are
-    averaged over a family's prompts (Jiang et al. 2020). "All relations" is the mean over relations. Nothing is trained.
+    averaged over a family's prompts (Jiang et al. 2020). "All relations": the mean over relations. Nothing is trained.
     """,
 )
