@@ -161,12 +161,18 @@ _NOWHERE: dict[str, Any] = {"sentence": STATIC, "text": "", "begin": 0, "end": 0
 
 
 class _Places:
-    """Sentence and place of each occurrence, in words."""
+    """Sentence and place of each occurrence, in words; looked up once, since layers have neighbours in common."""
 
     def __init__(self, reader: Reader, points: MapPoints) -> None:
         self._reader, self._points = reader, points
+        self._known: dict[int, dict[str, Any]] = {}
 
     def __getitem__(self, index: int) -> dict[str, Any]:
+        if index not in self._known:
+            self._known[index] = self._found(index)
+        return self._known[index]
+
+    def _found(self, index: int) -> dict[str, Any]:
         row = int(self._points.row[index])
         start, end = self._reader.characters(row, int(self._points.position[index]))
         sentence = self._reader.corpus[row]
