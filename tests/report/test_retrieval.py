@@ -355,14 +355,14 @@ def lines_of(*rows):
     ],
 )
 def test_words_name_lines_together_whose_intervals_meet(rows, words):
-    from infoflow.report.retrieval._in_words import most_and_least
+    from infoflow.report._in_words import most_and_least
 
     assert most_and_least(lines_of(*rows), "It is known") == words
 
 
 def test_words_say_of_each_line_what_its_numbers_say(run, figures):
     """Every line is named, with what the figure's own data give."""
-    from infoflow.report.retrieval._in_words import by_answer
+    from infoflow.report._in_words import by_answer
 
     assert by_answer({"a": "x", "b": "y", "c": "x", "d": ""}) == "X in a and c; y in b."
     assert by_answer({"a": ""}) == ""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from . import api, bibliography, findings, gallery, links, methods, pages, references, schemas
+from . import api, bibliography, findings, gallery, links, methods, pages, pictures, references, schemas
 
 # Pages that stand in the folder itself, and where the site has them.
 MOVED = {
@@ -54,6 +54,10 @@ def stage(root: Path, build: Path, found: dict[str, str]) -> Path:
         here = origins.get(path, path)
         inside = links.kept_inside(text, here, known, moved)
         done[path] = _shifted(inside, here, path) if here != path else inside
+    drawn: set[str] = set()
+    for path, text in done.items():
+        done[path], found_there = pictures.brought_in(text, path)
+        drawn |= found_there
     docstrings = {f"api/{room}.md": _sources(root / "src" / "infoflow" / room) for room in api.rooms(root / "src")}
     cited = {path: text + docstrings.get(path, "") for path, text in done.items()}
     titles = {path: pages.title(text) for path, text in done.items()}
@@ -61,6 +65,7 @@ def stage(root: Path, build: Path, found: dict[str, str]) -> Path:
     pages.write(build / "docs", done)
     for name in ASSETS:
         shutil.copyfile(root / "docs" / name, build / "docs" / name)
+    pictures.copy(drawn, root, build / "docs")
     gallery.downloads(root, build / "docs" / "gallery")
     settings = {
         "INHERIT": "mkdocs.yml",

@@ -6,6 +6,7 @@ import pandas as pd
 
 from .._curves import curves, interval_note
 from .._figure import Figure, Panel, Section
+from .._in_words import Candidate, extreme, sentence
 from .._language import JOIN, Cast, Series
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
@@ -59,6 +60,7 @@ def _layer_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
         id="layer-change",
         question="How much does each layer change the representation?",
         answer=[f"The largest step {'; '.join(_profile(frame, s) for s in series)}.", *_untrained_sentence(table)],
+        words=_step_words(frame, series, table),
         panels=[Panel.of(chart)],
         caption=f"{interval_note(table)} Width {int(frame['width'].median())}.",
         how_to_read=[
@@ -71,6 +73,34 @@ def _layer_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
         tables=("layer_distance",),
         findings=("representations:V-9",),
     )
+
+
+def _step_words(frame: pd.DataFrame, series: list[Series], table: pd.DataFrame) -> str:
+    """The largest step of all lines, and the largest of an untrained model."""
+    found = [top for line in series if (top := extreme(_steps(frame, line))) is not None]
+    highest = extreme([top.candidate for top in found])
+    if highest is None:
+        return ""
+    own = next(top for top in found if top.candidate is highest.candidate)
+    same = f", not clearly more than {_other_steps(len(own.alike))} of its own" if own.alike else ""
+    said = (
+        f"the largest step is {estimate_text(highest.candidate.estimate)} (1 − PWCCA), {highest.candidate.name}{same}"
+    )
+    untrained = table.loc[table["group"] == "untrained", "value"].dropna()
+    beside = f"; the largest of an untrained model is {number(untrained.max(), 3)}" if len(untrained) else ""
+    return sentence(f"{said}{beside}")
+
+
+def _other_steps(count: int) -> str:
+    return "another step" if count == 1 else f"{count} other steps"
+
+
+def _steps(frame: pd.DataFrame, series: Series) -> list[Candidate]:
+    own = frame[(frame["series"] == series.key) & frame["trained"]]
+    return [
+        Candidate(f"{int(str(layer))}→{int(str(layer)) + 1} in {series.label}", Samples.of(rows).estimate())
+        for layer, rows in own.groupby("layer")
+    ]
 
 
 def _profile(frame: pd.DataFrame, series: Series) -> str:
@@ -112,6 +142,7 @@ def _model_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
         if len(seeds)
         else f"How far apart are the {across}?",
         answer=_distance_sentences(pairs, seeds, lines, across),
+        words=_distance_words(pairs, seeds, lines, across),
         panels=[Panel.of(LayerChart(table=table, series=series, **how), title) for title, table, series in drawn],
         caption=interval_note(tables).replace("seeds", "pairs of models")
         + (" Both panels share one scale." if len(drawn) > 1 else ""),
@@ -153,6 +184,28 @@ def _pair_series(pairs: pd.DataFrame, cast: Cast) -> list[Series]:
         for b in cast.series[index + 1 :]
         if a.key + JOIN + b.key in present
     ]
+
+
+def _distance_words(pairs: pd.DataFrame, seeds: pd.DataFrame, lines: list[Series], across: str) -> str:
+    """Which pair is nearest at the top and which farthest, beside the farthest seeds of one objective."""
+    top = [Candidate(line.label, _at_top(pairs, line.key).estimate()) for line in lines]
+    near, far = extreme(top, least=True), extreme(top)
+    if near is None or far is None:
+        return ""
+    said = f"at the top layer {near.candidate.name} are {estimate_text(near.candidate.estimate)} apart"
+    if near.candidate is not far.candidate:
+        nearest = f"{near.candidate.name}, {estimate_text(near.candidate.estimate)}"
+        farthest = f"{far.candidate.name}, {estimate_text(far.candidate.estimate)}"
+        but = (
+            f"not clearly nearer than {far.candidate.name}"
+            if far.candidate.name in near.alike
+            else f"the farthest {farthest}"
+        )
+        said = f"at the top layer the nearest two {across} are {nearest}, {but}"
+    within = [_at_top(seeds, str(key)).estimate().value for key in dict.fromkeys(seeds["series"])] if len(seeds) else []
+    return sentence(
+        said + (f"; two seeds of one objective are at most {number(max(within), 2)} apart" if within else "")
+    )
 
 
 def _distance_sentences(pairs: pd.DataFrame, seeds: pd.DataFrame, lines: list[Series], across: str) -> list[str]:

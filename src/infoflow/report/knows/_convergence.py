@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 
 from .._figure import Figure, Method, Panel
+from .._in_words import Candidate, extreme, plain, sentence
 from .._language import Cast, Series
-from .._numbers import listed
+from .._numbers import listed, number
 from ..forms._chart import amount, color_of, finished, lit, tips
 from ..forms._lines import control_lines, lines, looks_of
 
@@ -59,6 +60,7 @@ def convergence_figure(sides: list[Side], cast: Cast) -> Figure | None:
         id="mi-convergence",
         question="Would more text change these numbers?",
         answer=[_answer(data[data["side"] == side.title], side.title, series) for side in known],
+        words=_words(data, series),
         panels=[Panel(spec=_chart(data[data["side"] == side.title], series), title=side.title) for side in known],
         caption=f"From a sixteenth, an eighth, a quarter, a half and all of the sentences ({most:,} tokens); "
         "means over such parts and over seeds. Clusters are the same at every size.",
@@ -99,6 +101,24 @@ def _changes(side: Side) -> pd.DataFrame:
 
 def _mean(rows: pd.DataFrame, column: str) -> np.ndarray:
     return np.mean([np.asarray(each, dtype=float) for each in rows[column]], axis=0)
+
+
+def _words(data: pd.DataFrame, series: list[Series]) -> str:
+    """By how much, at most, the last doubling of the text moved a corrected change."""
+    trained = data[(data["group"] == "trained") & (data["estimate"] == "corrected")]
+    moved = []
+    for line in series:
+        for side, own in trained[trained["series"] == line.key].groupby("side", sort=False):
+            steps = np.abs(np.diff(own.sort_values("tokens")["change"].to_numpy()))
+            of = f"in {line.label} ({str(side)[:1].lower()}{str(side)[1:]})"
+            moved += [Candidate(of, plain(float(steps[-1])))] if len(steps) else []
+    top = extreme(moved)
+    if top is None:
+        return ""
+    size = number(top.candidate.estimate.value, 3)
+    return sentence(
+        f"twice as much text moved the change from bottom to top by at most {size} nats, {top.candidate.name}"
+    )
 
 
 def _answer(data: pd.DataFrame, side: str, series: list[Series]) -> str:

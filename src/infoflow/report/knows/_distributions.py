@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from .._figure import Figure, Method, Panel
+from .._in_words import Candidate, both_extremes, plain, sentence
 from .._language import Cast, Series
 from .._numbers import number
 from ..forms._chart import amount, color_of, finished, lit, tips, with_field
@@ -48,6 +49,7 @@ def distribution_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
         id="word-distances",
         question="How similar, and how far apart, are two random words?",
         answer=_sentence(shapes, cast),
+        words=_words(shapes, cast),
         panels=panels,
         caption=f"{int(frame['count'].median()):,} random pairs of word occurrences in each layer of each model, the "
         "same pairs in every layer. Every shape is drawn to the same height; cosine panels share one scale across.",
@@ -140,10 +142,36 @@ def _sentence(shapes: pd.DataFrame, cast: Cast) -> list[str]:
     return [f"The middle half of all pairs have cosines, in {'; in '.join(parts)}."] if parts else []
 
 
+def _words(shapes: pd.DataFrame, cast: Cast) -> str:
+    """In which model's top layer random words are most alike, and in which least, by the median cosine."""
+    cosines = shapes[shapes["metric"] == "cosine"]
+    trained, untrained = (cosines[cosines["group"] == group] for group in ("trained", "untrained"))
+    tops = [
+        Candidate(f"in {series.label}", plain(_median_on_top(trained[trained["series"] == series.key])))
+        for series in cast.present(trained)
+    ]
+    told = both_extremes(tops)
+    if not told:
+        return ""
+    control = [_median_on_top(own) for _, own in untrained.groupby("series", sort=False)]
+    beside = f"; in an untrained model it is at most {number(max(control), 2)}" if control else ""
+    return sentence(f"at the top layer the median cosine of two random words is {told}{beside}")
+
+
+def _median_on_top(rows: pd.DataFrame) -> float:
+    """Rounded to hundredths, more than bins tell apart."""
+    return round(_quantiles(rows[rows["layer"] == rows["layer"].max()], [0.5])[0], 2)
+
+
 def _middle_half(rows: pd.DataFrame) -> str:
-    """`0.1 to 0.3`: first and third quartile, interpolated within their bins."""
+    """`0.1 to 0.3`: first and third quartile."""
+    low, high = _quantiles(rows, [0.25, 0.75])
+    return f"{number(low, 2)} to {number(high, 2)}"
+
+
+def _quantiles(rows: pd.DataFrame, shares: list[float]) -> list[float]:
+    """Of a histogram, interpolated within its bins."""
     rows = rows.sort_values("low")
     edges = np.concatenate([rows["low"].iloc[:1], rows["high"]])
-    shares = np.concatenate([[0.0], rows["share"].cumsum()])
-    low, high = np.interp([0.25 * shares[-1], 0.75 * shares[-1]], shares, edges)
-    return f"{number(low, 2)} to {number(high, 2)}"
+    summed = np.concatenate([[0.0], rows["share"].cumsum()])
+    return np.interp([share * summed[-1] for share in shares], summed, edges).tolist()

@@ -8,9 +8,11 @@ import pandas as pd
 
 from .._curves import curves, interval_note, samples_at
 from .._figure import Figure, Method, Panel, Section
+from .._in_words import Candidate, extreme, sentence
 from .._language import JOIN, Cast, Series, own_style
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed
+from .._samples import Estimate
 from .._trends import Wording, change, order_sentence, trend_sentences, trend_words
 from ..forms._chart import CONTROL, NAME, amount, finished, lit, tips, with_field
 from ..forms._layer_chart import LayerChart
@@ -213,12 +215,38 @@ def _plane_rows(main: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _plane_clause(main: pd.DataFrame, series: Series) -> str:
-    """What one line loses about its input and gains about its output, or that neither is clear."""
+def _trade(main: pd.DataFrame, series: Series) -> tuple[Estimate, Estimate]:
+    """What one line loses about its input, and gains about its output, from bottom to top."""
     own = main[main["series"] == series.key]
     output = output_rows(own)
     lost = change(_of(own, str(output["regime"].iloc[0]), "input"), series.key).negated()
-    gained = change(output, series.key)
+    return lost, change(output, series.key)
+
+
+def _plane_words(main: pd.DataFrame, series: list[Series]) -> str:
+    """Who trades most of its input for its output, and who shows no clear trade."""
+    trades = {line.label: _trade(main, line) for line in series}
+    clear = {label: both for label, both in trades.items() if both[0].sign > 0 and both[1].sign > 0}
+    unclear = [label for label in trades if label not in clear]
+    if not clear:
+        return sentence(f"no clear trade of input for output is seen in {listed(unclear)}") if unclear else ""
+    top = extreme([Candidate(f"in {label}", lost) for label, (lost, _) in clear.items()])
+    assert top is not None
+    gained = clear[top.candidate.name.removeprefix("in ")][1]
+    said = (
+        f"{estimate_text(top.candidate.estimate, 'nats')} about the input are given up for "
+        f"{estimate_text(gained, 'nats')} about the output {top.candidate.name}"
+    )
+    if top.alike:
+        said += f", and not clearly less {listed(list(top.alike))}"
+    elif len(clear) > 1:
+        said += ", more than elsewhere"
+    return sentence(said + (f"; no clear trade is seen in {listed(unclear)}" if unclear else ""))
+
+
+def _plane_clause(main: pd.DataFrame, series: Series) -> str:
+    """What one line loses about its input and gains about its output, or that neither is clear."""
+    lost, gained = _trade(main, series)
     if lost.sign > 0 and gained.sign > 0:
         return (
             f"{series.label} gives up {estimate_text(lost, 'nats')} about its input and gains "
@@ -234,6 +262,7 @@ def _plane_figure(main: pd.DataFrame, plane: pd.DataFrame, cast: Cast) -> Figure
         id="mi-plane",
         question="Do they give up the input in exchange for the output?",
         answer=[f"From bottom to top, {'; '.join(_plane_clause(main, s) for s in series)}."],
+        words=_plane_words(main, series),
         panels=[Panel(spec=_plane_chart(plane[plane["series"] == s.key], s), title=s.label) for s in series],
         caption=f"Points are layers, numbered; whiskers are 95% intervals in both directions; "
         f"{int(plane['count'].median()):,} occurrences behind each point. Each panel has its own scale.",

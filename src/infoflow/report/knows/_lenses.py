@@ -4,6 +4,7 @@ import pandas as pd
 
 from .._curves import curves, interval_note, layers_of, samples_at
 from .._figure import Figure, Method, Panel, Section
+from .._in_words import Candidate, both_extremes, by_answer, sentence
 from .._language import JOIN, Cast, Series
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
@@ -115,6 +116,7 @@ def _divergence_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
         id="lens-divergence",
         question="How far is each layer from the final prediction?",
         answer=[*_halfway_sentences(trained, cast), *_untrained_sentence(frame)],
+        words=_halfway_words(trained, cast),
         panels=panels,
         caption=f"{interval_note(table)} {scale} Measured on sentences that the lens was not "
         "trained on. The top layer is left out: there the divergence is 0 by definition.",
@@ -133,7 +135,7 @@ def _divergence_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
 
 
 def _halfway_sentences(frame: pd.DataFrame, cast: Cast) -> list[str]:
-    lens = "tuned" if "tuned" in set(frame["lens"]) else "logit"
+    lens = _best_lens(frame)
     halfway = {owner: _halfway(frame, owner, lens) for owner in _owners(frame, cast)}
     told = "; ".join(f"in {owner.label} from layer {layer} on, {text}" for owner, (layer, text) in halfway.items())
     sentences = [
@@ -144,6 +146,17 @@ def _halfway_sentences(frame: pd.DataFrame, cast: Cast) -> list[str]:
         later = [f"{_halfway(frame, owner, 'logit')[0]} in {owner.label}" for owner in halfway]
         sentences.append(f"Read as they are (logit lens), vectors are that near from layer {listed(later)}.")
     return sentences
+
+
+def _halfway_words(frame: pd.DataFrame, cast: Cast) -> str:
+    """From which layer on each model is nearer to its final prediction than to its mean one."""
+    lens = _best_lens(frame)
+    found = {owner.label: f"from layer {_halfway(frame, owner, lens)[0]} on" for owner in _owners(frame, cast)}
+    return by_answer(found, f"through the {lens} lens, more than half of the way to the final prediction is made ")
+
+
+def _best_lens(frame: pd.DataFrame) -> str:
+    return "tuned" if "tuned" in set(frame["lens"]) else "logit"
 
 
 def _halfway(frame: pd.DataFrame, owner: Series, lens: str) -> tuple[int, str]:
@@ -179,6 +192,7 @@ def _agreement_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
         id="lens-agreement",
         question="From which layer on is the likeliest token the final one?",
         answer=[_middle_sentence(frame, cast)],
+        words=_middle_words(frame, cast),
         panels=panels,
         caption=f"{interval_note(table)} {scale} The top layer, 1 by definition, is left out.",
         how_to_read=[
@@ -195,12 +209,25 @@ def _agreement_figure(frame: pd.DataFrame, cast: Cast) -> Figure:
     )
 
 
+def _middle_words(frame: pd.DataFrame, cast: Cast) -> str:
+    """In which model the halfway layer names the final favourite most often, and in which least."""
+    lens = _best_lens(frame)
+    told = both_extremes([Candidate(f"in {one.label}", _middle(frame, one, lens)[1]) for one in _owners(frame, cast)])
+    share = f"halfway up, the share of positions at which the {lens} lens names the final favourite is"
+    return sentence(f"{share} {told}") if told else ""
+
+
+def _middle(frame: pd.DataFrame, owner: Series, lens: str) -> tuple[int, Estimate]:
+    key = f"{owner.key}{JOIN}{lens}"
+    layer = layers_of(frame, key)[-1] // 2
+    return layer, samples_at(frame, key, layer).estimate()
+
+
 def _middle_sentence(frame: pd.DataFrame, cast: Cast) -> str:
-    lens = "tuned" if "tuned" in set(frame["lens"]) else "logit"
+    lens = _best_lens(frame)
     parts = []
     for owner in _owners(frame, cast):
-        key = f"{owner.key}{JOIN}{lens}"
-        top = layers_of(frame, key)[-1]
-        middle = samples_at(frame, key, top // 2).estimate()
-        parts.append(f"{estimate_text(middle)} in {owner.label} (layer {top // 2} of {top})")
+        layer, middle = _middle(frame, owner, lens)
+        top = layers_of(frame, f"{owner.key}{JOIN}{lens}")[-1]
+        parts.append(f"{estimate_text(middle)} in {owner.label} (layer {layer} of {top})")
     return f"Halfway up, the {lens} lens already names the final favourite at a share of {listed(parts)}."

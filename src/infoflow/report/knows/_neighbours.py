@@ -6,6 +6,7 @@ import pandas as pd
 
 from .._curves import curves, interval_note
 from .._figure import Figure, Method, Panel, Section
+from .._in_words import Candidate, both_extremes, sentence
 from .._language import Cast, Series
 from .._model_tables import ModelTables
 from .._numbers import number
@@ -152,6 +153,7 @@ def _shares(frame: pd.DataFrame, cast: Cast, *, column: str, names: dict[str, st
             for value, table in tables.items()
         ],
         answer=_told(parts, series, names),
+        words=_share_words(parts, series, names),
         caption=f"{interval_note(data)} {_pools(frame)} {scales.note}".rstrip(),
         how_to_read=[how, _HOW_POOLS],
         method=_TOKEN_NEIGHBOURS,
@@ -159,6 +161,18 @@ def _shares(frame: pd.DataFrame, cast: Cast, *, column: str, names: dict[str, st
         tables=(f"{column}_neighbours" if column == "tag" else "context_neighbours",),
         **facts,
     )
+
+
+def _share_words(parts: dict[str, pd.DataFrame], series: list[Series], names: dict[str, str]) -> str:
+    """What the share gains from bottom to top, most and least, in the first panels."""
+    told = []
+    for value in list(names)[:_TOLD]:
+        own = parts[value]
+        lines = [line for line in series if len(own[(own["series"] == line.key) & own["trained"]])]
+        moves = [Candidate(f"in {line.label}", change(own, line.key)) for line in lines]
+        gains = both_extremes(moves)
+        told += [f"{names[value]}, {gains}"] if gains else []
+    return sentence(f"the change of the share from bottom to top is, for {'; for '.join(told)}") if told else ""
 
 
 def _told(parts: dict[str, pd.DataFrame], series: list[Series], names: dict[str, str]) -> list[str]:

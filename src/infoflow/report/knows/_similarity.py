@@ -7,8 +7,10 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Figure, Method, Panel, PanelGroup, Section
+from .._in_words import Candidate, extreme, sentence
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
+from .._samples import Estimate
 from ..forms._chart import finished, tips
 from ..forms._grid import cells, squares
 from ._similarity_rows import (
@@ -122,6 +124,7 @@ def _figure(rows: pd.DataFrame, lines: list[PairOfLines], left_out: int) -> Figu
         id="space-similarity",
         question="Which layers of two models are most alike?",
         answer=[*_sentences(rows, first, tables[first.id], lines), *_agreement(tables, present, lines)],
+        words=_words(first, tables[first.id], lines),
         panels=groups[0].panels,
         caption=_caption(data, left_out),
         how_to_read=[
@@ -178,6 +181,29 @@ def _sentences(
         *([f"For comparison: {'; '.join(within)}."] if within else []),
         *_depth_sentence(rows[rows["metric"] == metric.id], metric, [line for line in tops if line.key != CONTROL]),
     ]
+
+
+def _words(metric: Metric, tables: dict[str, pd.DataFrame], lines: list[PairOfLines]) -> str:
+    """The two most alike layers of different models, and those of the control."""
+    tops = {line.key: (line, _most_alike(tables[line.key], metric)) for line in lines if line.key in tables}
+    across = [
+        Candidate(f"layer {top['layer_a']} of {line.up} and layer {top['layer_b']} of {line.across}", _estimate(top))
+        for line, top in tops.values()
+        if not line.same and line.key != CONTROL
+    ]
+    best = extreme(across, least=metric.is_distance)
+    if best is None:
+        return ""
+    said = f"by {metric.label}, {best.candidate.name} are most alike, {estimate_text(best.candidate.estimate)}"
+    if best.alike:
+        others = "another pair" if len(best.alike) == 1 else f"{len(best.alike)} other pairs"
+        said += f", not clearly more than those of {others}"
+    control = f"; two untrained models reach {tops[CONTROL][1]['shown']}" if CONTROL in tops else ""
+    return sentence(f"{said}{control}")
+
+
+def _estimate(cell: Any) -> Estimate:
+    return Estimate(value=cell["value"], low=cell["low"], high=cell["high"], seeds=cell["pairs"], count=cell["count"])
 
 
 def _most_alike(table: pd.DataFrame, metric: Metric) -> Any:

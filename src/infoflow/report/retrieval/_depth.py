@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 
 from .._figure import Figure, Panel
+from .._in_words import sentence
 from .._language import Cast
 from .._numbers import number
 from ..adaptation._rows import of
 from ..forms._chart import amount, color_of, finished, lit, shape_of, tips
 from ..forms._lines import SHARE, control_lines, lines, looks_of
 from ..forms._names import names_above
-from ._in_words import sentence
 from ._methods import ENTERS
 from ._rows import drawn, plain_arms, seeds_note, span
 

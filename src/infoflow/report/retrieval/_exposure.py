@@ -6,13 +6,13 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Figure, Panel
+from .._in_words import most_and_least, sentence
 from .._language import Cast
 from .._numbers import listed, number
 from ..adaptation._rows import of
 from ..forms._chart import BASELINE, amount, finished, tips
 from ..forms._lines import SHARE, lines, looks_of
 from ..forms._names import names_above
-from ._in_words import most_and_least, sentence
 from ._methods import FOUND, KNOWN
 from ._rows import arms, by_exposure, drawn, mean_of, plain_arms, seeds_note, span
 

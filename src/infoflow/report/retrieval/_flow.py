@@ -6,6 +6,7 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Figure, Panel
+from .._in_words import by_answer
 from .._language import Cast, Series
 from .._numbers import listed, number
 from ..adaptation._rows import of
@@ -13,7 +14,6 @@ from ..adaptation._squares import square_chart
 from ..forms._chart import amount, finished, tips
 from ..forms._lines import SHARE, control_lines, lines, looks_of
 from ..forms._names import names_above
-from ._in_words import by_answer
 from ._methods import FLOW
 from ._rows import drawn, seeds_note, span
 

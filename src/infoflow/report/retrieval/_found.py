@@ -6,6 +6,7 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Figure, Panel
+from .._in_words import by_answer
 from .._language import Cast
 from .._numbers import estimate_text, listed, number
 from .._samples import Samples
@@ -14,7 +15,6 @@ from ..forms._chart import amount, color_of, finished, shape_of, tips
 from ..forms._dots import interval_dots
 from ..forms._lines import SHARE, lines, looks_of
 from ..forms._names import names_above
-from ._in_words import by_answer
 from ._methods import FOUND, KNOWN
 from ._rows import drawn, seeds_note, span
 

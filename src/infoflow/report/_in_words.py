@@ -1,0 +1,124 @@
+"""The sentence above a figure's numbers: which line has most, which least; those whose intervals meet stay together."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import pandas as pd
+
+from ._numbers import estimate_text, listed
+from ._samples import Estimate
+
+_NAMED = 3  # at most so many are named that an extreme is not told apart from; more are counted
+
+
+class Candidate(NamedTuple):
+    """Something that a sentence may name, with its number."""
+
+    name: str  # with its preposition, as it stands after the number: "in causal LM", "for the token before"
+    estimate: Estimate
+
+
+class Extreme(NamedTuple):
+    """The largest or smallest of some candidates, and the others whose intervals meet its own."""
+
+    candidate: Candidate
+    alike: tuple[str, ...]
+
+    def told(self, unit: str = "") -> str:
+        """`0.54 nats (0.49 to 0.59) in causal LM, not clearly apart from masked LM`."""
+        return f"{estimate_text(self.candidate.estimate, unit)} {self.candidate.name}{self.note}"
+
+    def told_after(self, unit: str = "") -> str:
+        """`in causal LM, 0.54 nats (0.49 to 0.59), not clearly apart from that in masked LM`."""
+        return f"{self.candidate.name}, {estimate_text(self.candidate.estimate, unit)}{self.note}"
+
+    @property
+    def note(self) -> str:
+        """`, not clearly apart from that in masked LM`; "" where nothing comes near."""
+        if not self.alike:
+            return ""
+        if len(self.alike) <= _NAMED:
+            return f", not clearly apart from that {listed(list(self.alike))}"
+        return f", not clearly apart from {len(self.alike)} others"
+
+
+def extreme(candidates: Sequence[Candidate], least: bool = False) -> Extreme | None:
+    """The candidate with the largest (smallest) number; None where none has a number. Of equals the first counts."""
+    known = [one for one in candidates if math.isfinite(one.estimate.value)]
+    if not known:
+        return None
+    sign = -1 if least else 1
+    best = max(known, key=lambda one: sign * one.estimate.value)
+    near = _ends(best.estimate)[1 if least else 0]
+    alike = [
+        one.name for one in known if one is not best and sign * _ends(one.estimate)[0 if least else 1] >= sign * near
+    ]
+    return Extreme(best, tuple(alike))
+
+
+def both_extremes(candidates: Sequence[Candidate], unit: str = "", most: str = "highest", least: str = "lowest") -> str:
+    """`highest in A, 0.61 (0.58 to 0.64); lowest in B, 0.42 (0.40 to 0.44)`; "" without numbers.
+
+    Where the two are not told apart, one number stands for all of them.
+    """
+    top, bottom = extreme(candidates), extreme(candidates, least=True)
+    if top is None or bottom is None:
+        return ""
+    if top.candidate is bottom.candidate:
+        return top.told(unit)
+    if bottom.candidate.name in top.alike:
+        return f"{estimate_text(top.candidate.estimate, unit)} {top.candidate.name}, and not clearly another elsewhere"
+    return f"{most} {top.told_after(unit)}; {least} {bottom.told_after(unit)}"
+
+
+def plain(value: float) -> Estimate:
+    """A number without an interval."""
+    return Estimate(value=value, low=math.nan, high=math.nan, seeds=1, count=0)
+
+
+def _far(estimate: Estimate, least: bool) -> float:
+    return _ends(estimate)[0 if least else 1]
+
+
+def _ends(estimate: Estimate) -> tuple[float, float]:
+    return (estimate.low, estimate.high) if estimate.has_interval else (estimate.value, estimate.value)
+
+
+def most_and_least(rows: pd.DataFrame, what: str, most: str = "most", least: str = "least") -> str:
+    """Which lines have the largest value and which the smallest; "" where there are fewer than two.
+
+    A line stands with the extreme where their intervals meet; where the extremes' meet, no line is told apart.
+
+    Args:
+        rows: One of each line: name, value, low, high; without an interval the value alone counts.
+        what: How the sentence begins.
+        most: What the largest is called.
+        least: What the smallest is called.
+    """
+    rows = rows.dropna(subset="value")
+    if len(rows) < 2:
+        return ""
+    low, high = rows["low"].fillna(rows["value"]), rows["high"].fillna(rows["value"])
+    top, bottom = rows["value"].argmax(), rows["value"].argmin()
+    least_of_top, most_of_bottom = float(low.iloc[top]), float(high.iloc[bottom])
+    if least_of_top <= most_of_bottom:
+        return f"{what} in no line clearly more than in another"
+    tops = rows.loc[high >= least_of_top, "name"].tolist()
+    bottoms = rows.loc[(low <= most_of_bottom) & ~rows["name"].isin(tops), "name"].tolist()
+    return f"{what} {most} in {listed(tops)}, {least} in {listed(bottoms)}"
+
+
+def by_answer(answers: Mapping[str, str], start: str = "") -> str:
+    """Lines with the same answer in one clause: "in A and B it is …; in C …"."""
+    groups: dict[str, list[str]] = {}
+    for name, answer in answers.items():
+        if answer:
+            groups.setdefault(answer, []).append(name)
+    clauses = [f"{answer} in {listed(names)}" for answer, names in groups.items()]
+    return sentence(f"{start}{'; '.join(clauses)}") if clauses else ""
+
+
+def sentence(text: str) -> str:
+    """With a capital and a full stop; "" stays so."""
+    return f"{text[:1].upper()}{text[1:]}." if text else ""

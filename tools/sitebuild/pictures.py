@@ -1,0 +1,44 @@
+"""Pictures that experiments left in the repository, on pages of the site: copied, and shown as those of the gallery."""
+
+import html
+import posixpath
+import re
+import shutil
+from pathlib import Path
+
+_PICTURE = re.compile(r"^!\[(?P<told>[^\]\n]+)\]\((?P<target>[^)\s]+\.svg)\)$", flags=re.MULTILINE)
+_FOLDER = "experiments"
+
+
+def brought_in(text: str, path: str) -> tuple[str, set[str]]:
+    """The page at `path` with the site's addresses of such pictures, and their names in the repository.
+
+    A picture is a line of its own, with an address from the page's place in docs: `![what](../../experiments/a/b.svg)`.
+    """
+    names: set[str] = set()
+
+    def replaced(match: re.Match[str]) -> str:
+        name = posixpath.normpath(posixpath.join("docs", posixpath.dirname(path), match["target"]))
+        if not name.startswith(f"{_FOLDER}/"):
+            return match[0]
+        names.add(name)
+        here = posixpath.relpath(place(name), posixpath.dirname(path) or ".")
+        return f'<div class="figure paper"><img alt="{html.escape(match["told"])}" src="{here}"></div>'
+
+    return _PICTURE.sub(replaced, text), names
+
+
+def place(name: str) -> str:
+    """Where the site has a picture of the repository."""
+    return f"pictures/{name.removeprefix(f'{_FOLDER}/').replace('/', '-')}"
+
+
+def copy(names: set[str], root: Path, target: Path) -> None:
+    """The pictures of these names into the site's pages.
+
+    Raises:
+        FileNotFoundError: A page shows a picture that is not in the repository.
+    """
+    for name in sorted(names):
+        (target / place(name)).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(root / name, target / place(name))
