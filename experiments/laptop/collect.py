@@ -1,0 +1,53 @@
+"""Tables and verdicts of a finished study, small enough to commit: CSV files without replicates beside this script.
+
+    infoflow study laptop --out runs/laptop
+    python experiments/laptop/collect.py runs/laptop
+
+Five significant digits; untrained models and both splits stay. README.md says what was seen.
+"""
+
+import argparse
+from pathlib import Path
+
+import pandas as pd
+
+from infoflow.studies import Run
+
+HERE = Path(__file__).parent
+TABLES = (
+    "task_scores", "findings", "mutual_information", "layer_distance", "model_distance", "identity_neighbours",
+    "position_neighbours", "context_neighbours", "change_by_frequency", "influence_by_frequency", "geometry",
+    "encoder_context", "alignment", "learning_curves",
+)  # fmt: skip
+LISTS = ("replicates", "tokens_by_size", "value_by_size", "plug_in_by_size")  # one cell holds many numbers
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--to", type=Path, default=HERE)
+    options = parser.parse_args()
+    run = Run.open(options.run)
+    options.to.mkdir(parents=True, exist_ok=True)
+    for name in TABLES:
+        if name in run.tables:
+            frame = pd.DataFrame(run.tables[name]).drop(columns=list(LISTS), errors="ignore")
+            same = [column for column in ("architecture", "start", "variant") if column in frame]
+            frame = frame.drop(columns=[column for column in same if frame[column].nunique() < 2])
+            frame.to_csv(options.to / f"{name}.csv", index=False, float_format="%.5g")
+            print(name, len(frame))
+    print(verdicts(pd.DataFrame(run.tables["findings"])))
+
+
+def verdicts(findings: pd.DataFrame) -> str:
+    """A row of a Markdown table for each claim that was judged."""
+    judged = findings[~findings["verdict"].isin(["not testable here"])]
+    return "\n".join(
+        f"| {row['id']} | {row['verdict']} | {row['effect']:.3g} ({row['low']:.3g} to {row['high']:.3g}), "
+        f"threshold {row['threshold']:.3g} {row['unit']} | {row['note'] or row['reason']} |"
+        for row in judged.to_dict("records")
+    )
+
+
+if __name__ == "__main__":
+    main()
