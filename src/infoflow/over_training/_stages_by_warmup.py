@@ -12,7 +12,7 @@ from infoflow.results import KEYS, Column, TableSchema
 
 from ._clock import of_whole_course
 
-LONGER = 4
+WARMUP_FACTOR = 4
 """How many times as long the second warm-up must be: of another factor the published numbers say nothing."""
 _ROUNDING = 0.05  # of that factor: a warm-up is a whole number of updates
 
@@ -81,10 +81,10 @@ def stages_by_warmup(short: WarmedUp, long: WarmedUp) -> pd.DataFrame:
     Raises:
         UserError: The second warm-up is not four times the first.
     """
-    if short.warmup < 1 or abs(long.warmup / short.warmup / LONGER - 1) > _ROUNDING:
+    if short.warmup < 1 or abs(long.warmup / short.warmup / WARMUP_FACTOR - 1) > _ROUNDING:
         raise UserError(
-            f"The second warm-up must be {LONGER} times the first. Got {short.warmup} updates in {short.name} and "
-            f"{long.warmup} in {long.name}."
+            f"The second warm-up must be {WARMUP_FACTOR} times the first. Got {short.warmup} updates in "
+            f"{short.name} and {long.warmup} in {long.name}."
         )
     first, second = _minima(short), _minima(long)
     rows = []
