@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -108,7 +108,7 @@ def _minima(run: WarmedUp) -> dict[tuple[tuple[str, ...], int, int], _Minimum]:
     recipe = ["objective", "variant", "architecture", "start"]
     found = {}
     for names, own in frame.groupby([*recipe, "order", "seed"], sort=True):
-        *of_recipe, order, seed = names
+        *of_recipe, order, seed = cast("tuple[Any, ...]", names)
         found[tuple(map(str, of_recipe)), int(order), int(seed)] = _minimum(own.sort_values("update"), run.rates)
     return found
 
