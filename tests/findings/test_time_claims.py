@@ -114,6 +114,17 @@ def ngrams(minima=(4, 16, 64), rise: float = 0.5) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def warmed_up(updates: float, rates: float, seeds: float = 0.3, gap: float = 0.4) -> dict:
+    """Doublings by which the minimum of KL(Q1||P) comes later with the longer warm-up, and in another seed."""
+    rows = []
+    for seed in SEEDS:
+        for compared, grown in (("warm-up", (updates, rates)), ("seed", (-seeds, -seeds))):
+            for measure, value in zip(("updates", "rates"), grown, strict=True):
+                row = {"compared": compared, "other_seed": seed, "order": 1, "measure": measure, "gap": gap}
+                rows.append(keys("causal-lm", seed) | row | estimate(value, seed, compared, measure, spread=0.02))
+    return {"stages_by_warmup": pd.DataFrame(rows)}
+
+
 def phases(**middles: tuple[float, str]) -> pd.DataFrame:
     names = {"induction": "induction, best head", "gain": "repeat_gain", "before": "positional -1, best self head",
              "first": "attention to the first token, mean of heads"}  # fmt: skip
@@ -443,6 +454,12 @@ CASES = {
     "time:T18": {
         "holds": {"convergence": pd.DataFrame(other_seed(0.9, 0.3))},
         "fails": {"convergence": pd.DataFrame(other_seed(0.3, 0.9))},
+    },
+    "time:T19": {
+        "holds": warmed_up(1.0, 0.0),
+        "fails": warmed_up(0.1, -1.8),  # the stages keep their updates
+        "undetermined": warmed_up(1.0, 0.0, seeds=0.9),  # seeds alone move them as far
+        "not testable here": warmed_up(1.0, 0.0, gap=0.8),
     },
     "time:T20": {
         "holds": dips(lambda u: 1.0 * (u >= 128)),

@@ -175,6 +175,28 @@ def test_empty_folders_are_missing(folder: Path) -> None:
     assert not {27, 38} & set(_updates(series))
 
 
+@pytest.mark.parametrize("config", [True, False], ids=["beside the base model's configuration", "alone"])
+def test_an_adapter_is_no_checkpoint_of_a_model(folder: Path, config: bool) -> None:
+    """It holds what `peft` put beside the weights: nothing of it can be compared with whole models."""
+    own = folder / "checkpoint-27"
+    (own / "model.safetensors").rename(own / "adapter_model.safetensors")
+    (own / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    if not config:
+        (own / "config.json").unlink()
+    series = _only(folder)
+    (missing,) = series.missing
+    assert missing.update == 27
+    assert "an adapter" in missing.why
+    assert "merge_and_unload" in missing.why
+    assert 27 not in _updates(series)
+
+
+def test_a_merged_model_may_keep_its_adapter_beside(folder: Path) -> None:
+    own = folder / "checkpoint-27"
+    (own / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    assert 27 in _updates(_only(folder))
+
+
 def test_stages_follow_each_other_by_their_tokens(folder: Path, tmp_path: Path) -> None:
     home = tmp_path / "staged"
     names = ["stage1-step10-tokens1B", "stage1-step20-tokens2B"]

@@ -50,3 +50,58 @@ def test_folders_are_checked(studies, tmp_path: Path) -> None:
         run = over_scale(studies[:2], tmp_path / "out")
     with pytest.raises(UserError, match="compares several runs"):
         check_findings(run.path)
+
+
+def warmed_up(path: Path, warmup: int, minimum: int, **how) -> Path:
+    """A study whose divergence from unigrams is least at that update."""
+    import numpy as np
+    import pandas as pd
+    from invented_scales import REPLICATES, keys
+
+    from infoflow.over_training import NGRAM_AGREEMENT, learning_rate_shares, over_training
+    from infoflow.results import RunFolder
+    from infoflow.training import TrainConfig
+
+    # The grid is finer than a factor of 1.5.
+    steps = [0, *sorted({round(2 ** (power / 3)) for power in range(31)})]
+    training = {"updates": 1024, "warmup": warmup, "batch_tokens": how.get("batch_tokens", 512)}
+    write_study(path, 0.6, 3e5, **training)
+    shares = learning_rate_shares(TrainConfig(**training), steps)
+    near = min(steps[1:], key=lambda step: abs(step - minimum))
+    rows = []
+    for seed in (0, 1, 2):
+        for update, share in zip(steps, shares, strict=True):
+            value = 1.0 + abs(np.log2(max(update, 0.5) / near))
+            clocks = {"tokens": 1.0, "progress": update / 1024, "lr_share": share, "same_as": -1}
+            place = {"order": 1, "context": "before", "measure": "kl_from_ngram", "corpus": "training"}
+            numbers = {"value": value, "low": value, "high": value, "baseline": 5.0, "count": 9}
+            rows.append(
+                {**keys(seed, update > 0, update), **clocks, **place, **numbers, "replicates": [value] * REPLICATES}
+            )
+    RunFolder(path).tables.write(pd.DataFrame(rows), over_training(NGRAM_AGREEMENT))
+    return path
+
+
+@pytest.mark.parametrize(("later", "verdict"), [(64, "holds"), (32, "fails")])
+def test_two_studies_that_differ_in_their_warm_up_decide_the_claim_about_it(tmp_path, later: int, verdict: str) -> None:
+    from infoflow.studies import over_scale
+
+    pair = [warmed_up(tmp_path / "short", 128, 32), warmed_up(tmp_path / "long", 512, later)]
+    with undrawn(), pytest.warns(UserWarning, match=r"differ in training.warmup, not only"):
+        run = over_scale(pair, tmp_path / "out")
+    row = run.tables["findings"].set_index("id").loc["time:T19"]
+    assert row["verdict"] == verdict, row["note"]
+    assert row["run"] == "short and long"
+    assert "next seed with the same warm-up" in row["note"]
+    assert set(run.tables["stages_by_warmup"]["warmup"]) == {128}
+
+
+def test_studies_that_differ_in_more_than_the_warm_up_do_not(tmp_path) -> None:
+    from infoflow.studies import over_scale
+
+    pair = [warmed_up(tmp_path / "short", 128, 32), warmed_up(tmp_path / "long", 512, 64, batch_tokens=99)]
+    with undrawn(), pytest.warns(UserWarning, match="not only in scale"):
+        run = over_scale(pair, tmp_path / "out")
+    row = run.tables["findings"].set_index("id").loc["time:T19"]
+    assert (row["verdict"], "warm-up alone" in row["reason"]) == ("not testable here", True)
+    assert "stages_by_warmup" not in run.tables

@@ -96,7 +96,9 @@ _MADE_BY = {
 }
 _SEVERAL_RUNS = {
     "allocation_corpora": "it needs recordings on several corpora, and a study has one: run one study for each and "
-    "compare their folders, infoflow dynamics RUN RUN ..."
+    "compare their folders, infoflow dynamics RUN RUN ...",
+    "stages_by_warmup": "it needs two studies that differ in their warm-up alone, one four times as long, with a "
+    "schedule in [checkpoints]: compare their folders, infoflow over-scale RUN RUN",
 }
 
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from infoflow.findings import (
     FINDINGS_AT_SCALE,
     FINDINGS_OVER_SCALE,
@@ -13,11 +15,13 @@ from infoflow.findings import (
     scale_runs,
 )
 from infoflow.foundation import UserError, current_display, provenance
+from infoflow.over_training import STAGES_BY_WARMUP
 from infoflow.report import check_replaceable, write_report
 from infoflow.results import RunFolder
 
 from ._run import Run
 from ._study import only_one
+from ._warmups import warm_ups
 
 OVER_SCALE = "over-scale"
 _TABLES = (FINDINGS_OVER_SCALE, TRENDS, FINDINGS_AT_SCALE)
@@ -31,6 +35,7 @@ def over_scale(studies: Sequence[Path | str], out: Path | str = "runs/over-scale
     """Judge every claim on each of several studies, and tell how its effect changes with scale: tables, and a report.
 
     The studies should differ in tokens, width, depth, corpus and seeds alone; what else differs is told as a warning.
+    Two that differ in a warm-up four times as long alone also decide `time:T19`, see `STAGES_BY_WARMUP`.
 
     Args:
         studies: Folders that `infoflow study` wrote, two or more.
@@ -49,6 +54,10 @@ def over_scale(studies: Sequence[Path | str], out: Path | str = "runs/over-scale
         for warning in warnings:
             current_display().warn(warning)
         found = findings_over_scale(runs)
+        target.tables.remove([STAGES_BY_WARMUP.name])
+        if (compared := warm_ups(runs)) is not None:
+            target.tables.write(compared.stages, STAGES_BY_WARMUP)
+            found[FINDINGS_AT_SCALE.name] = _with_rows(found[FINDINGS_AT_SCALE.name], compared.claim)
         for schema in _TABLES:
             target.tables.write(found[schema.name], schema)
         target.update(
@@ -61,6 +70,13 @@ def over_scale(studies: Sequence[Path | str], out: Path | str = "runs/over-scale
         )
         write_report(target)
     return Run(target)
+
+
+def _with_rows(findings: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """The findings with these rows in place of those of the same claims and architectures."""
+    keys = ["id", "architecture"]
+    kept = findings[~findings.set_index(keys).index.isin(rows.set_index(keys).index)]
+    return FINDINGS_AT_SCALE.conform(pd.concat([kept, rows]))
 
 
 def _differences(runs: Sequence[ScaleRun]) -> list[str]:

@@ -1,0 +1,138 @@
+"""When n-gram stages come in two trainings that differ in nothing but their warm-up."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+
+from infoflow.foundation import UserError
+from infoflow.results import KEYS, Column, TableSchema
+
+from ._clock import of_whole_course
+
+WARMUP_FACTOR = 4
+"""How many times as long the second warm-up must be: of another factor the published numbers say nothing."""
+_ROUNDING = 0.05  # of that factor: a warm-up is a whole number of updates
+
+
+def _column(name: str, dtype: Any, unit: str, description: str) -> Column:
+    return Column(name=name, dtype=dtype, unit=unit, description=description)
+
+
+STAGES_BY_WARMUP = TableSchema(
+    name="stages_by_warmup",
+    version=1,
+    description="How much later the divergence KL(Q||P) from an n-gram model is least in a training with a longer "
+    "warm-up; beside it in another seed with the same warm-up.",
+    columns=(
+        *KEYS,
+        _column(
+            "compared", "string", "", "warm-up: the same seed with a longer one; seed: the next seed, same warm-up"
+        ),
+        _column("other_seed", "int64", "", "seed of the training that it is compared with"),
+        _column("warmup", "int64", "updates", "of the training"),
+        _column("other_warmup", "int64", "updates", "of the training that it is compared with"),
+        _column("order", "int64", "tokens", "n: 1 unigram, 2 bigram, 3 trigram"),
+        _column("measure", "string", "", "what grew: updates, or the sum of the learning rates, until the minimum"),
+        _column("value", "float64", "doublings", "log2 of how many times as many; NaN: no minimum inside the training"),
+        _column(
+            "gap",
+            "float64",
+            "doublings",
+            "of updates, from either minimum to the farthest checkpoint beside it: no value is more exact",
+        ),
+        _column("replicates", "list<float64>", "doublings", "of the value, over draws of sentences"),
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class WarmedUp:
+    """A study's table `ngram_agreement_over_training`, and the learning rates of its trainings."""
+
+    name: str
+    warmup: int  # updates
+    rates: float  # sum over all updates
+    agreement: pd.DataFrame
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Minimum:
+    """Where one curve is least, estimate and replicates."""
+
+    row: Mapping[Any, Any]  # of one of its checkpoints, for the keys
+    updates: np.ndarray  # (1 + R) log2
+    rates: np.ndarray  # (1 + R) log2 of the sum of learning rates
+    gap: float  # doublings
+    inside: bool  # neither at the first checkpoint nor at the last
+
+
+def stages_by_warmup(short: WarmedUp, long: WarmedUp) -> pd.DataFrame:
+    r"""The table `STAGES_BY_WARMUP` of two studies.
+
+    $$ \log_2 \frac{t^*_{long}}{t^*_{short}}, \qquad \log_2 \frac{S_{long}(t^*_{long})}{S_{short}(t^*_{short})} $$
+
+    with \(t^* = \arg\min_{t > 0} KL(Q_n \Vert P_t)\) over the checkpoints and \(S(t) = \sum_{s \le t} \eta_s\) of the
+    learning rates. While the rate rises, \(S(t) = \eta_{max} t^2 / 2w\): four times the warm-up w and the same S mean
+    twice as many updates.
+
+    Raises:
+        UserError: The second warm-up is not four times the first.
+    """
+    if short.warmup < 1 or abs(long.warmup / short.warmup / WARMUP_FACTOR - 1) > _ROUNDING:
+        raise UserError(
+            f"The second warm-up must be {WARMUP_FACTOR} times the first. Got {short.warmup} updates in "
+            f"{short.name} and {long.warmup} in {long.name}."
+        )
+    first, second = _minima(short), _minima(long)
+    rows = []
+    for (key, order, seed), own in first.items():
+        others = {"warm-up": (second.get((key, order, seed)), seed, long.warmup)}
+        seeds = sorted(one[2] for one in first if one[:2] == (key, order))
+        following = seeds[(seeds.index(seed) + 1) % len(seeds)]
+        if following != seed:
+            others["seed"] = (first[key, order, following], following, short.warmup)
+        for compared, (other, other_seed, warmup) in others.items():
+            if other is not None:
+                place = {"compared": compared, "other_seed": other_seed, "warmup": short.warmup, "other_warmup": warmup}
+                rows += [{**place, "order": order, **row} for row in _compared(own, other)]
+    return STAGES_BY_WARMUP.conform(pd.DataFrame(rows, columns=pd.Index(STAGES_BY_WARMUP.column_names)))
+
+
+def _minima(run: WarmedUp) -> dict[tuple[tuple[str, ...], int, int], _Minimum]:
+    """By the recipe, the order of the n-grams and the seed."""
+    frame = run.agreement
+    frame = frame[(frame["measure"] == "kl_from_ngram") & (frame["context"] == "before") & (frame["update"] > 0)]
+    recipe = ["objective", "variant", "architecture", "start"]
+    found = {}
+    for names, own in frame.groupby([*recipe, "order", "seed"], sort=True):
+        *of_recipe, order, seed = cast("tuple[Any, ...]", names)
+        found[tuple(map(str, of_recipe)), int(order), int(seed)] = _minimum(own.sort_values("update"), run.rates)
+    return found
+
+
+def _minimum(rows: pd.DataFrame, rates: float) -> _Minimum:
+    """Of one curve, in order of updates."""
+    draws = np.array([np.asarray(own, dtype=float) for own in rows["replicates"]])  # (update, R)
+    places = np.concatenate([rows[["value"]].to_numpy(float), draws], axis=1).argmin(axis=0)
+    updates = np.log2(rows["update"].to_numpy(float))
+    sums = np.log2(rates * rows["lr_share"].to_numpy(float))
+    place, last = int(places[0]), len(rows) - 1
+    gap = max(updates[min(place + 1, last)] - updates[place], updates[place] - updates[max(place - 1, 0)])
+    return _Minimum(rows.iloc[0].to_dict(), updates[places], sums[places], float(gap), 0 < place < last)
+
+
+def _compared(own: _Minimum, other: _Minimum) -> Iterator[dict[str, Any]]:
+    inside = own.inside and other.inside
+    for measure, mine, theirs in (("updates", own.updates, other.updates), ("rates", own.rates, other.rates)):
+        common = min(len(mine), len(theirs))
+        grown = theirs[:common] - mine[:common]
+        yield {
+            **of_whole_course(own.row),
+            "measure": measure,
+            "value": grown[0] if inside else np.nan,
+            "gap": max(own.gap, other.gap),
+            "replicates": grown[1:].tolist(),
+        }

@@ -1,0 +1,79 @@
+"""Two studies that differ in their warm-up alone: when their stages come, and the claim about it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any
+
+import pandas as pd
+
+from infoflow.findings import FINDINGS, FINDINGS_AT_SCALE, ScaleRun, evaluate
+from infoflow.foundation import UserError
+from infoflow.over_training import STAGES_BY_WARMUP, WARMUP_FACTOR, WarmedUp, stages_by_warmup
+from infoflow.training import TrainConfig, learning_rate
+
+from ._plan import StudyPlan
+from ._scores import TASK_SCORES
+
+_CLAIM = "time:T19"
+_AGREEMENT = "ngram_agreement_over_training"
+_FREE = ("warmup", "device", "micro_tokens", "log_every", "evaluate_every", "save_every", "keep_last")
+"""Settings of trainings that may differ: the warm-up, and what changes no update."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WarmUps:
+    """The comparison of two studies: the table `STAGES_BY_WARMUP`, and the claim's row of `FINDINGS_AT_SCALE`."""
+
+    stages: pd.DataFrame
+    claim: pd.DataFrame
+
+
+def warm_ups(runs: Sequence[ScaleRun]) -> WarmUps | None:
+    """Of the two studies, of all given, that differ in nothing but a warm-up four times as long; None without such two.
+
+    Of several pairs the one that read most tokens counts.
+    """
+    pairs = [
+        (short, long)
+        for short, long in permutations([run for run in runs if _AGREEMENT in run.tables], 2)
+        if _only_warmup_differs(short.manifest["plan"], long.manifest["plan"])
+    ]
+    if not pairs:
+        return None
+    short, long = max(pairs, key=lambda pair: (_tokens(pair[0]), pair[0].name))
+    stages = stages_by_warmup(_warmed_up(short), _warmed_up(long))
+    scores = [run.tables[TASK_SCORES.name] for run in (short, long)]
+    named = [
+        own.assign(corpus=run.name, model=run.name + "/" + own["model"].astype(str))
+        for run, own in zip((short, long), scores, strict=True)
+    ]
+    tables = {STAGES_BY_WARMUP.name: stages, TASK_SCORES.name: pd.concat(named, ignore_index=True)}
+    found = evaluate(tables, [FINDINGS[_CLAIM]]).assign(run=f"{short.name} and {long.name}", trend="")
+    return WarmUps(stages, FINDINGS_AT_SCALE.conform(found))
+
+
+def _only_warmup_differs(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether the models, their data and their trainings are the same, and the second warm-up as long as is asked."""
+    parts = ("corpus", "model", "match")
+    if any(one.get(part) != other.get(part) for part in parts):
+        return False
+    try:
+        short, long = (StudyPlan.from_json(dict(plan)).training for plan in (one, other))
+    except UserError:  # of another version: what its settings were is not known
+        return False
+    names = [name for name in TrainConfig.__dataclass_fields__ if name not in _FREE]
+    if any(getattr(short, name) != getattr(long, name) for name in names):
+        return False
+    return short.warmup_updates > 0 and round(long.warmup_updates / short.warmup_updates, 1) == WARMUP_FACTOR
+
+
+def _warmed_up(run: ScaleRun) -> WarmedUp:
+    config = StudyPlan.from_json(dict(run.manifest["plan"])).training
+    rates = sum(learning_rate(update, config) for update in range(1, config.updates + 1))
+    return WarmedUp(name=run.name, warmup=config.warmup_updates, rates=rates, agreement=run.tables[_AGREEMENT])
+
+
+def _tokens(run: ScaleRun) -> float:
+    tokens = run.scale((), run.architecture)["tokens"]
+    return tokens if tokens == tokens else 0.0
