@@ -136,13 +136,12 @@ def _words(pair: _Pair, series: list[Series]) -> str:
         if row["series"] in labels
     ]
     top = extreme(heads)
-    most = (
-        f"; the largest {pair.y.label} is that of {top.candidate.name}, {estimate_text(top.candidate.estimate, pair.y.unit)}"
-        if top
-        else ""
-    )
-    others = f" ({len(top.alike)} not clearly less)" if top and top.alike else ""
-    return sentence(f"the rank correlation of {pair.x.label} and {pair.y.label} is {told}{most}{others}")
+    most = ""
+    if top:
+        others = f" ({len(top.alike):,} not clearly less)" if top.alike else ""
+        size = f"{estimate_text(top.candidate.estimate, pair.y.unit)}{others}"
+        most = f"; the largest {pair.y.label} is that of {top.candidate.name}, {size}"
+    return sentence(f"the rank correlation of {pair.x.label} and {pair.y.label} is {told}{most}")
 
 
 def _agreement(pair: _Pair, series: list[Series]) -> str:
