@@ -85,8 +85,8 @@ SCORES = [
     ((("A", 4.0, 0.1),), "A is better than unigram frequencies, by 1.00 nats per token (0.90 to 1.10) of loss."),
     (
         (("A", 4.0, 0.1), ("B", 3.0, 0.1)),
-        "A and B are all better than unigram frequencies, by 1.00 nats per token (0.90 to 1.10) of loss or more (least in "
-        "A).",
+        "A and B are all better than unigram frequencies, by 1.00 nats per token (0.90 to 1.10) of loss or more "
+        "(least in A).",
     ),
     (
         (("A", 4.0, 0.1), ("B", 5.0, 0.1)),
