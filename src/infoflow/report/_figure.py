@@ -59,14 +59,14 @@ class Figure:
     data: pd.DataFrame  # everything the picture shows, as offered for download
     tables: tuple[str, ...]
     findings: tuple[str, ...] = ()  # ids of the claims it illustrates
-    words: str = ""  # the answer in words alone, above its numbers; "" where the answer is short enough
+    words: str = ""  # the answer in one sentence, above its numbers; "" where nothing can be said
     template: str = "charts.html.jinja"
     payload: dict[str, Any] = field(default_factory=dict)  # what the template and report.js need beyond the panels
 
     @property
     def folds(self) -> bool:
-        """Whether its numbers are folded, since words stand before them."""
-        return bool(self.words)
+        """Whether its numbers are folded, since words stand before them; those that follow a choice stay in sight."""
+        return bool(self.words) and self.template != "heads.html.jinja"
 
     @property
     def first(self) -> list[str]:

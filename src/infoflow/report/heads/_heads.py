@@ -7,9 +7,10 @@ import pandas as pd
 
 from .._curves import has_untrained
 from .._figure import Figure, Method, Panel, Section
+from .._in_words import Candidate, extreme, plain, sentence
 from .._language import Cast, Series
 from .._model_tables import ModelTables
-from .._numbers import estimate_text, number
+from .._numbers import estimate_text, listed, number
 from .._samples import Estimate, Samples
 from ..forms._chart import amount, color_of, finished, shape_of, tips
 from ..forms._lines import SHARE, level
@@ -84,6 +85,7 @@ def _positional_figure(pairs: pd.DataFrame, cast: Cast) -> Figure:
             f"A head is positional if it looks at one neighbour in at least {_POSITIONAL:.0%} of cases: "
             f"{'; '.join(_tally(pairs, s) for s in series)}."
         ],
+        words=_positional_words(pairs, series),
         panels=[Panel(spec=_scatter(pairs[pairs["series"] == s.key], s), title=s.label) for s in series],
         caption=f"Each point is a head{f' of one of {seeds} seeds' if seeds > 1 else ''}; whiskers are 95% intervals "
         f"(bootstrap over sentences), left out where a point hides them; {int(pairs['count'].median()):,} queries per "
@@ -100,6 +102,34 @@ def _positional_figure(pairs: pd.DataFrame, cast: Cast) -> Figure:
         tables=("head_confidence", "head_positional"),
         findings=("heads:V8",),
     )
+
+
+def _positional_words(pairs: pd.DataFrame, series: list[Series]) -> str:
+    """In which model the largest share of heads is positional, and whether these are the confident ones there."""
+    trained = pairs[pairs["trained"]]
+    shares = []
+    for line in series:
+        own = trained[trained["series"] == line.key]
+        shares += [Candidate(line.label, plain(float((own["share"] >= _POSITIONAL).mean())))] if len(own) else []
+    top = extreme(shares)
+    if top is None:
+        return ""
+    if not top.candidate.estimate.value:
+        best = number(100 * trained["share"].max(), 0)
+        return sentence(
+            f"no head looks at one neighbour in {_POSITIONAL:.0%} of cases; the most regular one does in {best}%"
+        )
+    key = next(line.key for line in series if line.label == top.candidate.name)
+    own = trained[trained["series"] == key]
+    positional = own["share"] >= _POSITIONAL
+    inside, outside = _mean_confidence(own[positional]), _mean_confidence(own[~positional])
+    also = f", as in {listed(list(top.alike))}" if top.alike else ", the largest share" if len(shares) > 1 else ""
+    said = f"{int(positional.sum())} of {len(own)} heads of {top.candidate.name} look at one neighbour{also}"
+    if not outside.seeds:
+        return sentence(said)
+    more = "more" if inside.value > outside.value else "not more"
+    numbers = f"mean confidence {number(inside.value, 2)} against {number(outside.value, 2)} of its others"
+    return sentence(f"{said}; they are {more} confident: {numbers}")
 
 
 def _tally(pairs: pd.DataFrame, series: Series) -> str:

@@ -11,8 +11,10 @@ import pandas as pd
 
 from .._binary import in_steps
 from .._figure import Figure, Method, Panel
+from .._in_words import Candidate, extreme, sentence
 from .._language import Cast
-from .._numbers import listed, number
+from .._numbers import estimate_text, listed, number
+from .._samples import Estimate
 from ..forms._chart import finished
 from ..forms._grid import cells
 from ._examples import examples_by_grid
@@ -55,6 +57,7 @@ def head_map_figure(frames: dict[str, pd.DataFrame], cast: Cast, examples: pd.Da
         id="head-map",
         question="What does each head attend to, and how sharply?",
         answer=[map_sentence(rows, statistics[0], cast)],
+        words=_sharpest(rows, statistics[0], cast),
         panels=heat_panels(rows, statistics[0], cast),
         caption=_caption(rows[rows["statistic"] == statistics[0].id]),
         how_to_read=_how_to_read(statistics, bool(roles), bool(shown)),
@@ -263,6 +266,38 @@ def map_sentence(rows: pd.DataFrame, statistic: Statistic, cast: Cast) -> str:
         return sentence.rstrip("; ") + (f"; {before}." if before else ".")
     control = number(own.loc[own["trained"], "baseline"].mean(), _places(statistic))
     return sentence + (f"{before}, " if before else "") + f"{statistic.control} would give {control}."
+
+
+def _sharpest(rows: pd.DataFrame, statistic: Statistic, cast: Cast) -> str:
+    """The head that has most of the first statistic, over all models, and the untrained head that has most."""
+    own = rows[rows["statistic"] == statistic.id]
+    trained, untrained = own[own["trained"]], own[~own["trained"]]
+    heads = [Candidate(_head_name(row, cast), _head_estimate(row, statistic)) for row in trained.to_dict("records")]
+    top = extreme(heads)
+    if top is None:
+        return ""
+    by = f", by {statistic.label} over {statistic.control}" if statistic.margin else f", by {statistic.label}"
+    said = (
+        f"strongest of all heads{by}, is {top.candidate.name}: {estimate_text(top.candidate.estimate, statistic.unit)}"
+    )
+    if top.alike:
+        said += f" ({len(top.alike):,} other{'s' * (len(top.alike) > 1)} not clearly weaker)"
+    before = _painted(untrained, statistic).dropna()
+    beside = f"; an untrained one reaches at most {number(before.max(), _places(statistic))}" if len(before) else ""
+    return sentence(f"{said}{beside}")
+
+
+def _head_name(row: dict[str, Any], cast: Cast) -> str:
+    seed = f", seed {int(row['seed'])}" if cast.by == "objective" else ""
+    label = cast[row["series"]].label
+    kind = kind_label(row["stack"], row["kind"])
+    return f"head {int(row['head'])} of layer {int(row['layer'])} of {label} ({kind}{seed})"
+
+
+def _head_estimate(row: dict[str, Any], statistic: Statistic) -> Estimate:
+    """What the colour shows, with its interval."""
+    shift = row["baseline"] if statistic.margin else 0.0
+    return Estimate(value=row["value"] - shift, low=row["low"] - shift, high=row["high"] - shift, seeds=1, count=0)
 
 
 def _places(statistic: Statistic) -> int:

@@ -9,9 +9,10 @@ import pandas as pd
 
 from .._curves import has_untrained
 from .._figure import Figure, Method, Panel
+from .._in_words import Candidate, both_extremes, extreme, sentence
 from .._language import Cast, Series
 from .._numbers import estimate_text, listed, number
-from .._samples import Samples
+from .._samples import Estimate, Samples
 from ..forms._chart import amount, color_of, finished, tips, values_of
 from ..forms._lines import level
 from ..forms._scatter import points
@@ -82,6 +83,7 @@ def matter_figure(frames: dict[str, pd.DataFrame], transfer: pd.DataFrame | None
             *_significant(frames, cast),
             *_elsewhere(transfer, cast),
         ],
+        words=_words(main, series),
         panels=[Panel(spec=_scatter(main, one), title=one.label) for one in series],
         caption=_scatter_caption(main),
         how_to_read=[
@@ -116,6 +118,30 @@ def _named(rows: pd.DataFrame, statistic: Statistic, axis: str) -> pd.DataFrame:
     own = rows[rows["statistic"] == statistic.id]
     names = {"value": axis, "low": f"{axis}_low", "high": f"{axis}_high", "baseline": f"{axis}_control"}
     return own[[*_KEYS, *names]].rename(columns=names)
+
+
+def _words(pair: _Pair, series: list[Series]) -> str:
+    """How well the first measure stands for the second, and which head has most of the second."""
+    told = both_extremes([Candidate(f"in {one.label}", pair.correlation(one.key).estimate()) for one in series])
+    if not told:
+        return ""
+    labels = {one.key: one.label for one in series}
+    heads = [
+        Candidate(
+            f"head {row['head']} of layer {row['layer']} of {labels[row['series']]} "
+            f"({kind_label(row['stack'], row['kind'])}, seed {row['seed']})",
+            Estimate(value=row["y"], low=row["y_low"], high=row["y_high"], seeds=1, count=0),
+        )
+        for row in pair.rows[pair.rows["trained"]].to_dict("records")
+        if row["series"] in labels
+    ]
+    top = extreme(heads)
+    most = ""
+    if top:
+        others = f" ({len(top.alike):,} not clearly less)" if top.alike else ""
+        size = f"{estimate_text(top.candidate.estimate, pair.y.unit)}{others}"
+        most = f"; the largest {pair.y.label} is that of {top.candidate.name}, {size}"
+    return sentence(f"the rank correlation of {pair.x.label} and {pair.y.label} is {told}{most}")
 
 
 def _agreement(pair: _Pair, series: list[Series]) -> str:

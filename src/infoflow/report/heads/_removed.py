@@ -6,6 +6,7 @@ import altair as alt
 import pandas as pd
 
 from .._figure import Figure, Panel
+from .._in_words import sentence
 from .._language import Cast, Series
 from .._numbers import listed, number
 from .._samples import Samples
@@ -60,6 +61,7 @@ def removed_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         id="heads-removed",
         question="How many heads can go before quality falls?",
         answer=[_sentence(curves, cast, metric)],
+        words=_words(curves, cast, metric),
         panels=panels,
         caption=f"{several}; bands: {bands}; {int(frame['count'].median()):,} sentences behind each point.{grey} "
         "Changes are paired: each sentence with heads removed is held against itself with all of them. Nothing is "
@@ -151,8 +153,31 @@ def _sentence(curves: pd.DataFrame, cast: Cast, metric: str) -> str:
     )
 
 
+def _words(curves: pd.DataFrame, cast: Cast, metric: str) -> str:
+    """In which model most heads can go, and in which fewest, beside a random order in the same."""
+    shares = []
+    for one in cast.present(curves):
+        own = curves[(curves["series"] == one.key) & (curves["kind"] == "all")]
+        best = next((order for order in _ORDERS if bool((own["order"] == order).any())), None)
+        if best is not None:
+            random = (
+                f" (in random order {_share(own, 'random', metric)})" if bool((own["order"] == "random").any()) else ""
+            )
+            shares.append((_percent(own, best, metric), f"{one.label}{random}"))
+    if not shares:
+        return ""
+    groups = {share: [name for each, name in shares if each == share] for share in sorted({s for s, _ in shares})[::-1]}
+    told = [f"{number(share, 0)}% in {listed(names)}" for share, names in groups.items()]
+    shown = told if len(told) <= 3 else [f"most, {told[0]}", f"fewest, {told[-1]}"]
+    return sentence(f"of all heads, {'; '.join(shown)} can go before the {metric} is {_ALLOWED:.0%} worse")
+
+
 def _share(own: pd.DataFrame, order: str, metric: str) -> str:
-    """The largest share up to which every point keeps within what is allowed."""
+    return f"{number(_percent(own, order, metric), 0)}%"
+
+
+def _percent(own: pd.DataFrame, order: str, metric: str) -> float:
+    """The largest share, in percent, up to which every point keeps within what is allowed."""
     line = own[own["order"] == order].sort_values("removed")
     start = float(own.loc[own["removed"].idxmin(), "value"])
     worse = (
@@ -161,7 +186,7 @@ def _share(own: pd.DataFrame, order: str, metric: str) -> str:
         else line["value"] < start * (1 - _ALLOWED)
     )
     kept = line.loc[~worse.cummax(), "removed"]
-    return f"{number(100 * float(kept.max()), 0) if len(kept) else 0}%"
+    return 100 * float(kept.max()) if len(kept) else 0.0
 
 
 def _chart(own: pd.DataFrame, series: Series, metric: str, span: list[float]) -> dict[str, Any]:

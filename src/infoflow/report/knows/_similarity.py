@@ -203,7 +203,8 @@ def _words(metric: Metric, tables: dict[str, pd.DataFrame], lines: list[PairOfLi
 
 
 def _estimate(cell: Any) -> Estimate:
-    return Estimate(value=cell["value"], low=cell["low"], high=cell["high"], seeds=cell["pairs"], count=cell["count"])
+    value, low, high = (float(cell[name]) for name in ("value", "low", "high"))
+    return Estimate(value=value, low=low, high=high, seeds=int(cell["pairs"]), count=int(cell["count"]))
 
 
 def _most_alike(table: pd.DataFrame, metric: Metric) -> Any:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from .._figure import Figure, Method, Panel
+from .._in_words import Candidate, both_extremes, extreme, plain, sentence
 from .._language import Cast, Series
 from .._numbers import listed, number
 from ..forms._chart import CONTROL, HEIGHT, LABEL_GAP, NAME, amount, finished, lit, spread, tips, with_field
@@ -36,6 +37,7 @@ def learning_figure(frame: pd.DataFrame, scores: pd.DataFrame, cast: Cast) -> Fi
         id="learning-curves",
         question="How did the loss fall?",
         answer=[_sentence(table, series)],
+        words=_words(table, series),
         panels=[Panel(spec=_chart(table, series))],
         caption="Training loss, each point the mean since the one before"
         + (f"; lines are means over {seeds} seeds, bands go from the lowest seed to the highest." if seeds > 1 else ".")
@@ -96,6 +98,25 @@ def _sentence(table: pd.DataFrame, series: list[Series]) -> str:
             f"(the last half of its tokens brought {number(max(before - last, 0.0))})"
         )
     return f"Training loss fell: {listed(parts)}."
+
+
+def _words(table: pd.DataFrame, series: list[Series]) -> str:
+    """Which loss fell by the largest part, and which was still falling most at the end."""
+    falls, late = [], []
+    for one in series:
+        own = table[table["series"] == one.key].sort_values("source_tokens")
+        first, last, before = (float(own["value"].iloc[at]) for at in (0, -1, _half(own)))
+        falls.append(Candidate(f"in {one.label}", plain(first - last)))
+        if first > last:
+            late.append(Candidate(f"in {one.label}", plain(round(100 * max(before - last, 0.0) / (first - last)))))
+    fall, end = both_extremes(falls, "nats per token"), extreme(late)
+    if not fall:
+        return ""
+    much = ""
+    if end:
+        part = f"{number(end.candidate.estimate.value, 0)}%, {end.candidate.name}"
+        much = f"; the last half of the tokens brought at most {part}"
+    return sentence(f"the fall of the training loss is {fall}{much}")
 
 
 def _half(own: pd.DataFrame) -> int:

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from .._figure import Figure, Panel, Section
+from .._in_words import Candidate, extreme, sentence
 from .._language import Cast
 from .._model_tables import ModelTables
 from .._numbers import estimate_text, listed, number
-from .._samples import Samples
+from .._samples import Estimate, Samples
 from ..forms._chart import color_of, shape_of, tips
 from ..forms._dots import interval_dots
 from ..forms._hollow import HOLLOW
@@ -78,6 +79,7 @@ def _score_figure(scores: pd.DataFrame, cast: Cast) -> Figure:
         id="task-scores",
         question="Did the models learn their tasks?",
         answer=[_score_sentence(table[table["metric"] == metric], metric) for metric in metrics],
+        words=_score_words(table[table["metric"] == metrics[0]], metrics[0]),
         panels=[
             Panel(
                 spec=_score_chart(table[table["metric"] == name], cast, _METRICS[name].bounds),
@@ -112,6 +114,30 @@ def _score_table(scores: pd.DataFrame, cast: Cast) -> pd.DataFrame:
         rows.append(row | {"short": estimate_text(estimate).split(" (")[0]})
     order = {series.key: index for index, series in enumerate(cast.series)}
     return pd.DataFrame(rows).sort_values("series", key=lambda keys: keys.map(order), kind="stable")
+
+
+def _score_words(table: pd.DataFrame, name: str) -> str:
+    """Who is clearly better than the reference of the first score, by how much at least, and who is not."""
+    metric = _METRICS[name]
+    ahead, unclear = [], []
+    for row in table[table["group"] == "trained"].to_dict("records"):
+        sign = -1 if metric.lower_is_better else 1
+        ends = sorted(sign * (row[end] - row["baseline"]) for end in ("low", "high"))
+        gap = Estimate(value=sign * (row["value"] - row["baseline"]), low=ends[0], high=ends[1], seeds=1, count=0)
+        if gap.sign > 0:
+            ahead.append(Candidate(f"in {row['label']}", gap))
+        else:
+            unclear.append(row["label"])
+    least = extreme(ahead, least=True)
+    behind = f"{listed(unclear)} {'is' if len(unclear) == 1 else 'are'} not clearly better than {metric.reference}"
+    if least is None:
+        return sentence(behind) if unclear else ""
+    names = listed([one.name.removeprefix("in ") for one in ahead])
+    verb = "is" if len(ahead) == 1 else "are all" if not unclear else "are"
+    by = f"by {estimate_text(least.candidate.estimate, metric.unit)} of {metric.label}"
+    where = f" or more (least {least.candidate.name})" if len(ahead) > 1 else ""
+    said = f"{names} {verb} better than {metric.reference}, {by}{where}"
+    return sentence(f"{said}; {behind}" if unclear else said)
 
 
 def _score_sentence(table: pd.DataFrame, name: str) -> str:
