@@ -212,3 +212,15 @@ def test_token_ids_beyond_the_vocabulary_are_refused(build_module) -> None:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel({"a": 0, "b": 999}, unk_token="a")))
     with pytest.raises(UserError, match="largest token id is 999, the model's 39"):
         load_model(build_module("bert"), tokenizer=tokenizer)
+
+
+@pytest.mark.parametrize("method", ["bitsandbytes", "gptq"])
+def test_quantised_weights_are_told_as_such(checkpoint: Path, method: str) -> None:
+    rewrite(
+        checkpoint / "config.json",
+        quantization_config={"quant_method": method, "load_in_8bit": True, "bits": 4, "group_size": 32},
+    )
+    with pytest.raises(
+        UserError, match=rf"are quantised \({method}\), and cannot be read here: .+\nGive the model that"
+    ):
+        load_model(str(checkpoint))

@@ -1,6 +1,7 @@
 """Why a checkpoint could not be read, in words: the file, the machine, or the hub."""
 
 import errno
+import json
 import re
 from pathlib import Path
 
@@ -56,6 +57,11 @@ def unreadable(home: Path | str, error: Exception) -> UserError:
             "code, so infoflow does not open it. Give the model in the safetensors format."
         )
     reason = reason_of(error)
+    if method := _quantised(home):
+        return UserError(
+            f"The weights in {home} are quantised ({method}), and cannot be read here: {reason}.\nGive the model that "
+            "they were made from, or read it where its library is installed and save it again after dequantize()."
+        )
     if isinstance(home, Path):
         return UserError(f"The model in {home} cannot be read: {reason}. Save or download it again.")
     if at_revision(home)[1] is not None:
@@ -64,6 +70,16 @@ def unreadable(home: Path | str, error: Exception) -> UserError:
         f"No folder {home} exists here, and the model hub gave no model of that name (no such name, no access, or no "
         f"network): {reason}.\nGive the folder of a downloaded model, or check the name and the network."
     )
+
+
+def _quantised(home: Path | str) -> str:
+    """How the weights in a folder are packed, as its configuration says; "" where they are not."""
+    try:
+        facts = json.loads((Path(home) / "config.json").read_text(encoding="utf-8"))["quantization_config"]
+        method = str(facts["quant_method"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return ""
+    return method if re.fullmatch(r"[\w.-]{1,40}", method) else "in a way that it does not say"
 
 
 def machine_lacks(error: BaseException, home: Path | str) -> UserError | None:
