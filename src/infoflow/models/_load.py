@@ -24,6 +24,7 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, cached_file, logging
 
 from infoflow.foundation import UserError, absolute, as_written, current_display, missing_extra, patient_hub
 
+from ._adapter_folder import base_of, is_adapter_folder, merged
 from ._anatomy import Anatomy
 from ._bands import read_bands_densely
 from ._checks import (
@@ -43,7 +44,7 @@ from ._hub_name import at_revision, hub_arguments
 from ._model import Model, Task
 from ._own import OWN, AbstractOwnModel
 from ._pruned_folder import is_pruned_folder, read_pruned
-from ._tokenizers import find_tokenizers
+from ._tokenizers import find_tokenizers, has_tokenizer
 from ._trials import tried
 from ._unreadable import unreadable
 
@@ -64,8 +65,9 @@ def load_model(
 
     Args:
         source: A name on the model hub (`NAME@REVISION` for a branch, tag or commit), a folder that `save_pretrained`
-            or `save_pruned` wrote, a `.gguf` file, or a model instance (which stays on its device and in its precision
-            unless `device` is given, and is put in evaluation mode).
+            or `save_pruned` wrote, one of a LoRA that `peft` wrote (it is merged into the model that it names), a
+            `.gguf` file, or a model instance (which stays on its device and in its precision unless `device` is
+            given, and is put in evaluation mode).
         tokenizer: A tokenizer, or the name or folder of one; by default the one that lies beside the weights. Without
             any, the model takes token ids but no text.
         device: "auto" (a GPU where there is one), "cpu", "cuda", ...
@@ -87,6 +89,8 @@ def load_model(
         name = _short_name(home)
         with quiet_loading(), patient_hub():
             module = _read(home, dtype)
+        if isinstance(home, Path) and is_adapter_folder(home) and not has_tokenizer(home):
+            home = _existing(base_of(home))
     check_finite(module, name if home is None else home)
     module = module.to(_device(device)).eval()
     source_tokenizer, target_tokenizer = find_tokenizers(tokenizer, home)
@@ -140,7 +144,7 @@ def _existing(source: object) -> Path | str:
     if len(os.fsencode(path.name)) > _LONGEST_NAME:
         raise UserError(f"A model's name must have at most {_LONGEST_NAME} bytes. Got {len(os.fsencode(path.name))}.")
     if path.is_dir():
-        if not (path / "config.json").is_file():
+        if not (path / "config.json").is_file() and not is_adapter_folder(path):
             raise UserError(
                 f"A model folder must hold config.json and weights, as save_pretrained writes them. {path} has no "
                 "config.json: give the folder of one checkpoint."
@@ -169,6 +173,8 @@ def _read(home: Path | str, dtype: torch.dtype) -> PreTrainedModel:
             return _read_gguf(home, dtype)
         if isinstance(home, Path) and is_pruned_folder(home):
             return read_pruned(home, dtype)
+        if isinstance(home, Path) and is_adapter_folder(home):
+            return merged(_base(home, dtype), home)
         local = isinstance(home, Path) or not hub_is_reachable()
         where, revision = hub_arguments(home)
         _check_files(where, revision, local)
@@ -190,6 +196,15 @@ def _read(home: Path | str, dtype: torch.dtype) -> PreTrainedModel:
         raise unreadable(home, error) from error
     _check_loaded(model, report, home)
     return model
+
+
+def _base(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
+    """The model that an adapter in a folder was trained on, which must be a whole one."""
+    base = _existing(base_of(folder))
+    if isinstance(base, Path) and is_adapter_folder(base):
+        raise UserError(f"The adapter in {folder} belongs to another adapter, {base}. Merge that one first, with peft.")
+    current_display().note(f"The adapter in {folder.name} is added to the weights of {_short_name(base)}.")
+    return _read(base, dtype)
 
 
 def _check_files(home: Path | str, revision: Mapping[str, str], local: bool) -> None:

@@ -41,10 +41,15 @@ def find_tokenizers(
     return (None if home is None else _read(home)), target_tokenizer
 
 
+def has_tokenizer(folder: Path) -> bool:
+    """Whether a tokenizer's files lie there."""
+    return any((folder / file).is_file() for file in _FILES)
+
+
 def _read(home: Path | str) -> PreTrainedTokenizerBase | None:
     """The tokenizer at a place, or None where there is none (transformers 5 would invent an empty one)."""
     path = Path(home).expanduser()
-    if path.is_dir() and not any((path / file).is_file() for file in _FILES):
+    if path.is_dir() and not has_tokenizer(path):
         return None
     try:
         if path.suffix == ".gguf":
