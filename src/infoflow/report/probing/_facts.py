@@ -8,10 +8,8 @@ from .._curves import curves, interval_note
 from .._figure import Figure, Panel
 from .._language import Cast
 from .._numbers import estimate_text, number
-from ..forms._layer_chart import LayerChart
-from ..forms._lines import SHARE
 from ._methods import FACTS
-from ._rows import MOST_TASKS, alike_text, any_trained, best_layer, of, sentence_start
+from ._rows import MOST_TASKS, alike_text, any_trained, best_layer, of, sentence_start, share_chart, span
 
 _WAYS = ["lens", "prompts", "ensemble"]
 
@@ -23,7 +21,7 @@ def facts_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     way = frame[_WAYS].astype(str).iloc[0].to_dict()  # the first that was asked: the logit lens, prompts as they are
     own = of(frame, **way)
     of_each = of(own, average="relation")
-    spread = of_each.groupby(["relation", "layer"])["value"].mean().groupby(level=0).agg(_span)
+    spread = of_each.groupby(["relation", "layer"])["value"].mean().groupby(level=0).agg(span)
     relations = [str(name) for name in spread.sort_values(ascending=False).index]
     shown = relations[: MOST_TASKS - 1] if len(relations) > 1 else []
     parts = [of(own, average="macro"), *(of(of_each, relation=name) for name in shown)]
@@ -31,11 +29,15 @@ def facts_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     titles = [f"{name} ({_facts(rows)})" for name, rows in zip([first, *map(_plain, shown)], parts, strict=True)]
     tables = [curves(rows) for rows in parts]
     data = pd.concat([table.assign(relation=name) for name, table in zip(["all", *shown], tables, strict=True)])
+    charts = [share_chart(table, cast, "facts filled in rightly", "most frequent object") for table in tables]
     return Figure(
         id="facts-filled-in",
         question="Which facts can a model fill in, and from which layer on?",
         answer=_sentences(parts[0], cast),
-        panels=[Panel.of(_chart(table, cast), title) for title, table in zip(titles, tables, strict=True)],
+        panels=[
+            Panel.of(share_chart(table, cast, "facts filled in rightly", "most frequent object"), title)
+            for title, table in zip(titles, tables, strict=True)
+        ],
         caption=f"{_intervals(data)} {_asked(parts[0], way)}{_further(len(relations) - len(shown) if shown else 0)}",
         how_to_read=[
             "Across: layers, from the embeddings (0) to the model's output. Up: the share of facts whose object is the "
@@ -51,11 +53,6 @@ def facts_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         tables=("fill_in",),
         payload={"apart": True},
     )
-
-
-def _chart(table: pd.DataFrame, cast: Cast) -> LayerChart:
-    how = {"y_title": "facts filled in rightly", "baseline_name": "most frequent object", "bounds": SHARE}
-    return LayerChart(table=table, series=cast.present(table[table["group"] == "trained"]), **how)
 
 
 def _intervals(data: pd.DataFrame) -> str:
@@ -98,7 +95,3 @@ def _sentences(own: pd.DataFrame, cast: Cast) -> list[str]:
             f"{number(float(here['baseline'].mean()), 2)}{alone}."
         )
     return [sentence_start(one) for one in told]
-
-
-def _span(values: pd.Series) -> float:
-    return float(values.max() - values.min())

@@ -7,10 +7,8 @@ from .._figure import Figure, Panel
 from .._language import Cast
 from .._numbers import estimate_text
 from .._samples import Samples
-from ..forms._layer_chart import LayerChart
-from ..forms._lines import SHARE
 from ._methods import PAIRS
-from ._rows import MOST_TASKS, against, alike_text, any_trained, best_layer, of, sentence_start
+from ._rows import MOST_TASKS, against, alike_text, any_trained, best_layer, of, sentence_start, share_chart, span
 
 _ALL = "all"
 _CHANCE = 0.5
@@ -21,7 +19,7 @@ def pairs_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     shares = of(frame, metric="preferred")
     if not any_trained(shares):
         return None
-    spread = shares[shares["trained"]].groupby(["phenomenon", "layer"])["value"].mean().groupby(level=0).agg(_span)
+    spread = shares[shares["trained"]].groupby(["phenomenon", "layer"])["value"].mean().groupby(level=0).agg(span)
     phenomena = [str(name) for name in spread.drop(_ALL, errors="ignore").sort_values(ascending=False).index]
     shown = [_ALL, *(phenomena[: MOST_TASKS - 1] if len(phenomena) > 1 else [])]
     tables = {name: curves(of(shares, phenomenon=name)) for name in shown}
@@ -30,11 +28,15 @@ def pairs_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
     more = (
         f" {left_out} further phenomena differ less between layers: in the data." if len(shown) > 1 < left_out else ""
     )
+    charts = {name: share_chart(tables[name], cast, "acceptable sentence preferred", "chance") for name in shown}
     return Figure(
         id="probe-pairs",
         question="Which layer first prefers the acceptable sentence?",
         answer=_sentences(of(shares, phenomenon=_ALL), cast),
-        panels=[Panel.of(_chart(tables[name], cast), _title(shares, name)) for name in shown],
+        panels=[
+            Panel.of(share_chart(tables[name], cast, "acceptable sentence preferred", "chance"), _title(shares, name))
+            for name in shown
+        ],
         caption=f"{interval_note(data)} Sentences are scored whole, by the logit lens at each layer.{more}",
         how_to_read=[
             "Across: layers, from the embeddings (0) to the model's output. Up: the share of minimal pairs (two "
@@ -49,11 +51,6 @@ def pairs_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         tables=("minimal_pairs",),
         payload={"apart": True},
     )
-
-
-def _chart(table: pd.DataFrame, cast: Cast) -> LayerChart:
-    how = {"y_title": "acceptable sentence preferred", "baseline_name": "chance", "bounds": SHARE}
-    return LayerChart(table=table, series=cast.present(table[table["group"] == "trained"]), **how)
 
 
 def _title(shares: pd.DataFrame, phenomenon: str) -> str:
@@ -81,7 +78,3 @@ def _sentences(own: pd.DataFrame, cast: Cast) -> list[str]:
 
 def _at(own: pd.DataFrame, series: str, layer: int, trained: bool) -> pd.DataFrame:
     return own[(own["series"] == series) & (own["layer"] == layer) & (own["trained"] == trained)]
-
-
-def _span(values: pd.Series) -> float:
-    return float(values.max() - values.min())
