@@ -34,10 +34,7 @@ def facts_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         id="facts-filled-in",
         question="Which facts can a model fill in, and from which layer on?",
         answer=_sentences(parts[0], cast),
-        panels=[
-            Panel.of(share_chart(table, cast, "facts filled in rightly", "most frequent object"), title)
-            for title, table in zip(titles, tables, strict=True)
-        ],
+        panels=[Panel.of(chart, title) for chart, title in zip(charts, titles, strict=True)],
         caption=f"{_intervals(data)} {_asked(parts[0], way)}{_further(len(relations) - len(shown) if shown else 0)}",
         how_to_read=[
             "Across: layers, from the embeddings (0) to the model's output. Up: the share of facts whose object is the "

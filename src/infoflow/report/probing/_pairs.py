@@ -33,10 +33,7 @@ def pairs_figure(frame: pd.DataFrame, cast: Cast) -> Figure | None:
         id="probe-pairs",
         question="Which layer first prefers the acceptable sentence?",
         answer=_sentences(of(shares, phenomenon=_ALL), cast),
-        panels=[
-            Panel.of(share_chart(tables[name], cast, "acceptable sentence preferred", "chance"), _title(shares, name))
-            for name in shown
-        ],
+        panels=[Panel.of(charts[name], _title(shares, name)) for name in shown],
         caption=f"{interval_note(data)} Sentences are scored whole, by the logit lens at each layer.{more}",
         how_to_read=[
             "Across: layers, from the embeddings (0) to the model's output. Up: the share of minimal pairs (two "
