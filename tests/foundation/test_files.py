@@ -161,3 +161,15 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path, writes):
     ):
         pass
     assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_a_folder_in_a_file_s_place_is_told(tmp_path):
+    from infoflow.foundation import UserError, atomic_write
+
+    (tmp_path / "table.parquet").mkdir()
+    with (
+        pytest.raises(UserError, match=r"table\.parquet is a folder where a file is to be written\. Move it away"),
+        atomic_write(tmp_path / "table.parquet") as temporary,
+    ):
+        temporary.write_text("never")
+    assert names(tmp_path) == ["table.parquet"]

@@ -153,3 +153,19 @@ def test_what_damage_left_of_a_table_is_replaced(tmp_path, schema, content):
     path.write_bytes(path.read_bytes()[:500] if content == "cut" else content)
     run.tables.write(pd.DataFrame({"seed": [2]}), schema)
     assert run.tables["training_runs"]["seed"].tolist() == [2]
+
+
+@pytest.mark.parametrize("name", ["training_runs.parquet", ".names"])
+def test_a_folder_in_a_table_s_place_is_no_table_and_is_told_when_it_would_be_replaced(tmp_path, schema, name):
+    from infoflow.foundation import UserError
+    from infoflow.results import RunFolder
+
+    run = RunFolder(tmp_path)
+    (tmp_path / "tables" / name).mkdir(parents=True)
+    assert list(run.tables) == []
+    run.tables.remove(["training_runs"])
+    with pytest.raises(UserError, match=r"is a folder where a file is to be written\. Move it away"):
+        run.tables.write(pd.DataFrame({"seed": [1]}), schema)
+    (tmp_path / "tables" / name).rmdir()
+    run.tables.write(pd.DataFrame({"seed": [1]}), schema)
+    assert list(run.tables) == ["training_runs"]

@@ -22,9 +22,11 @@ def atomic_write(path: Path | str) -> Iterator[Path]:
     After an error or a kill the old `path`, if any, is untouched. The file's mode follows the umask.
 
     Raises:
-        UserError: Nothing can be made beside `path`.
+        UserError: Nothing can be made beside `path`, or a folder has its name.
     """
     path = Path(path)
+    if os.path.isdir(path):  # noqa: PTH112 (no error for names that are too long)
+        raise UserError(f"{path} is a folder where a file is to be written. Move it away, and give the command again.")
     with writable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = _beside(path)

@@ -117,7 +117,7 @@ class Tables(Mapping[str, pd.DataFrame]):
         """Remove infoflow's tables that should no longer be there, where they are."""
         for name in names:
             path = self._path / f"{name}.parquet"
-            if path.exists() and self._name_inside(path) == name:
+            if path.is_file() and self._name_inside(path) == name:
                 path.unlink()
             self._cache.pop(name, None)
 
@@ -141,7 +141,7 @@ class Tables(Mapping[str, pd.DataFrame]):
     def _written(self) -> list[str]:
         """Names of all tables that were written here."""
         path = self._path / _NAMES
-        return path.read_text(encoding="utf-8", errors="replace").split() if path.exists() else []
+        return path.read_text(encoding="utf-8", errors="replace").split() if path.is_file() else []
 
     def write(self, frame: pd.DataFrame, schema: TableSchema, origin: dict[str, Any] | None = None) -> Path:
         """Write the table under its schema's name."""

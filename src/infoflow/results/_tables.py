@@ -66,8 +66,11 @@ def name_inside(path: Path) -> str | None:
 
 
 def _is_replaceable(path: Path) -> bool:
-    """Whether a table may be written there: nothing lies there, or infoflow's own, or what a damage left of it."""
-    if not path.exists():
+    """Whether a table may be written there: nothing lies there, or infoflow's own, or what a damage left of it.
+
+    A folder is refused where it would be written over.
+    """
+    if not path.exists() or path.is_dir():
         return True
     return name_inside(path) != ""
 
