@@ -44,9 +44,21 @@ def remove(path: Path) -> None:
     path.unlink()
 
 
+def folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
 @pytest.mark.parametrize(
     ("name", "damage"),
-    [(WEIGHTS, cut), (WEIGHTS, flip), (WEIGHTS, remove), ("config.json", empty), ("training.json", remove)],
+    [
+        (WEIGHTS, cut),
+        (WEIGHTS, flip),
+        (WEIGHTS, remove),
+        ("config.json", empty),
+        ("training.json", remove),
+        ("training.json", folder),
+    ],
 )
 def test_a_damaged_published_model_is_published_again(trained, tiny_plan, capsys, damage, name) -> None:
     published = trained / "models" / "masked-lm" / "seed-0"

@@ -79,7 +79,7 @@ def discard(model: Path, name: str) -> None:
 def _same_training(first: Path, second: Path) -> bool:
     """Whether two model folders come from the same training, as far as the second one says."""
     facts = [path / _FACTS for path in (first, second)]
-    return facts[0].read_bytes() == facts[1].read_bytes() if all(path.exists() for path in facts) else False
+    return facts[0].read_bytes() == facts[1].read_bytes() if all(path.is_file() for path in facts) else False
 
 
 def _sums(folder: Path) -> dict[str, str]:
