@@ -60,13 +60,14 @@ class Figure:
     tables: tuple[str, ...]
     findings: tuple[str, ...] = ()  # ids of the claims it illustrates
     words: str = ""  # the answer in one sentence, above its numbers; "" where nothing can be said
+    is_chosen: bool = False  # the answer follows a statistic that the reader chooses
     template: str = "charts.html.jinja"
     payload: dict[str, Any] = field(default_factory=dict)  # what the template and report.js need beyond the panels
 
     @property
     def folds(self) -> bool:
         """Whether its numbers are folded, since words stand before them; those that follow a choice stay in sight."""
-        return bool(self.words) and self.template != "heads.html.jinja"
+        return bool(self.words) and not self.is_chosen
 
     @property
     def first(self) -> list[str]:

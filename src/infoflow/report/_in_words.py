@@ -77,10 +77,6 @@ def plain(value: float) -> Estimate:
     return Estimate(value=value, low=math.nan, high=math.nan, seeds=1, count=0)
 
 
-def _far(estimate: Estimate, least: bool) -> float:
-    return _ends(estimate)[0 if least else 1]
-
-
 def _ends(estimate: Estimate) -> tuple[float, float]:
     return (estimate.low, estimate.high) if estimate.has_interval else (estimate.value, estimate.value)
 

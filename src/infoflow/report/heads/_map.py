@@ -65,6 +65,7 @@ def head_map_figure(frames: dict[str, pd.DataFrame], cast: Cast, examples: pd.Da
         data=rows.drop(columns=[column for column in ("replicates", "model") if column in rows]),
         tables=(*(name for name in frames), *(("head_examples",) if shown else ())),
         findings=("heads:V8",),
+        is_chosen=True,
         template="heads.html.jinja",
         payload={
             "live": {**live, "examples": {grid: example.live for grid, example in shown.items()}},
