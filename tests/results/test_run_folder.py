@@ -169,3 +169,28 @@ def test_a_folder_in_a_table_s_place_is_no_table_and_is_told_when_it_would_be_re
     (tmp_path / "tables" / name).rmdir()
     run.tables.write(pd.DataFrame({"seed": [1]}), schema)
     assert list(run.tables) == ["training_runs"]
+
+
+def test_a_table_that_is_gone_is_told_and_one_that_was_taken_away_is_not(tmp_path, schema):
+    from dataclasses import replace
+
+    from infoflow.results import RunFolder
+
+    run = RunFolder(tmp_path)
+    others = [replace(schema, name=name) for name in ("training_history", "geometry")]
+    for each in (schema, *others):
+        run.tables.write(pd.DataFrame({"seed": [1]}), each)
+    assert run.tables.gone == []
+    run.require_tables()  # without a warning, which would be an error here
+    run.tables.remove(["geometry"])
+    (tmp_path / "tables" / "training_history.parquet").unlink()
+    for folder in (run, RunFolder(tmp_path)):
+        assert list(folder.tables) == ["training_runs"]
+        assert folder.tables.gone == ["training_history"]
+        with pytest.warns(UserWarning, match="is damaged: of the tables that were written there, training_history is"):
+            folder.require_tables()
+    run.tables.clear()
+    assert run.tables.gone == []
+    (tmp_path / "tables" / ".names").unlink()
+    run.tables.write(pd.DataFrame({"seed": [1]}), schema)
+    assert run.tables.gone == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from infoflow.foundation import UserError, atomic_write, shown_by
+from infoflow.foundation import UserError, atomic_write, current_display, shown_by
 
 from ._manifest import read_manifest
 from ._schema import TableSchema
@@ -42,13 +42,19 @@ class RunFolder:
         return folder
 
     def require_tables(self) -> None:
-        """Refuse a run without results.
+        """Refuse a run without results, and say which of them are gone.
 
         Raises:
             UserError: It holds no tables yet.
         """
         if not len(self.tables):
             raise UserError(f"{self.path} holds no tables yet. Let the command that began it finish there first.")
+        if gone := self.tables.gone:
+            current_display().warn(
+                f"{self.path} is damaged: of the tables that were written there, {', '.join(gone)} "
+                f"{'are' if len(gone) > 1 else 'is'} gone, with the claims and figures that need "
+                f"{'them' if len(gone) > 1 else 'it'}. Run the command that wrote the folder again."
+            )
 
     @property
     def models(self) -> Path:
@@ -108,18 +114,26 @@ class Tables(Mapping[str, pd.DataFrame]):
             self._cache[name] = table._replace(frame=with_keys(table.frame))
         return self._cache[name]
 
+    @property
+    def gone(self) -> list[str]:
+        """Names of the tables that infoflow wrote here and did not remove, and that are no files any more."""
+        return [name for name in self._written() or () if not (self._path / f"{name}.parquet").is_file()]
+
     def clear(self) -> None:
         """Remove every table that infoflow wrote, and nothing else."""
-        self.remove([path.stem for path in self._files()])
+        self.remove([*(path.stem for path in self._files()), *self.gone])
         self._cache.clear()
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove infoflow's tables that should no longer be there, where they are."""
+        names = set(names)
         for name in names:
             path = self._path / f"{name}.parquet"
             if path.is_file() and self._name_inside(path) == name:
                 path.unlink()
             self._cache.pop(name, None)
+        if names & {*(written := self._written() or ())}:
+            self._note_names([name for name in written if name not in names])
 
     def _files(self) -> list[Path]:
         return [path for path in self._path.glob("*.parquet") if path.is_file() and not path.name.startswith(".")]
@@ -136,19 +150,22 @@ class Tables(Mapping[str, pd.DataFrame]):
     def _may_be_ours(self, name: str) -> bool:
         """Whether a file without content may be what a damage left of a table: an earlier version kept no names."""
         names = self._written()
-        return not names or name in names
+        return names is None or name in names
 
-    def _written(self) -> list[str]:
-        """Names of all tables that were written here."""
+    def _written(self) -> list[str] | None:
+        """Names of all tables that were written here and not removed; None where no list was kept, or it was emptied."""
         path = self._path / _NAMES
-        return path.read_text(encoding="utf-8", errors="replace").split() if path.is_file() else []
+        return (path.read_text(encoding="utf-8", errors="replace").split() if path.is_file() else None) or None
+
+    def _note_names(self, names: Iterable[str]) -> None:
+        with atomic_write(self._path / _NAMES) as temporary:
+            temporary.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
 
     def write(self, frame: pd.DataFrame, schema: TableSchema, origin: dict[str, Any] | None = None) -> Path:
         """Write the table under its schema's name."""
         self._cache.pop(schema.name, None)
-        if schema.name not in (names := self._written()):
-            with atomic_write(self._path / _NAMES) as temporary:
-                temporary.write_text("\n".join([*names, schema.name]) + "\n", encoding="utf-8")
+        if schema.name not in (names := self._written() or []):
+            self._note_names([*names, schema.name])
         return write_table(self._path / f"{schema.name}.parquet", frame, schema, origin)
 
 
