@@ -31,7 +31,7 @@ def test_loss_must_lie_a_tenth_below_the_unigram_loss(high, learned):
 def test_reason_names_the_model_and_its_numbers():
     reason = why(scores(loss=(4.9, 4.8, 5.0, 5.0)))
     assert reason == (
-        "the model causal-lm/seed-1 has not learned its task: 4.9 (4.8 to 5) nats per token of loss, needed < 4.5"
+        "the model causal-lm/seed-1 has not learned its task: 4.9 (4.8 to 5) nats per token of loss, needed below 4.5"
     )
 
 
@@ -41,7 +41,9 @@ def test_translation_must_beat_copying_by_ten_points(low, learned):
     reason = why(tables, "translation")
     assert (reason is None) == learned
     if not learned:
-        assert reason == ("the model translation/seed-1 has not learned its task: BLEU 13 (11.4 to 15), needed > 11.5")
+        assert reason == (
+            "the model translation/seed-1 has not learned its task: BLEU 13 (11.4 to 15), needed above 11.5"
+        )
 
 
 def test_unknown_scores_are_not_taken_for_learning():

@@ -218,7 +218,7 @@ def test_replaced_tokens_count_as_learned_by_their_curve_and_not_by_the_loss() -
     weak = scores.assign(low=scores["low"].where(~auc, 0.55))
     row = verdict("O3", made | {"task_scores": weak})
     assert row["verdict"] == "not testable here"
-    assert "replaced-token AUC 0.9 (0.55 to 0.91), needed > 0.6" in row["reason"]
+    assert "replaced-token AUC 0.9 (0.55 to 0.91), needed above 0.6" in row["reason"]
 
 
 def test_claims_that_ask_what_others_ask_read_the_same() -> None:

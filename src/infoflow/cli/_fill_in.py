@@ -80,6 +80,7 @@ def fill_in(
         from infoflow.models import load_model
         from infoflow.probing import FillInOptions, read_facts
         from infoflow.report import write_report
+        from infoflow.studies import distinct_names
 
         _check(models, lens)
         read = read_facts(facts, prompts=templates, train=training_facts, template=template)
@@ -90,7 +91,7 @@ def fill_in(
         )
         folder = run_folder(out, run_name("fill-in", *models))
         loaded = {name: load_model(name, tokenizer, device or "auto") for name in models}
-        names = _short_names(loaded)
+        names = dict(zip(models, distinct_names(models), strict=True))
         frame = _asked(loaded, read, options, lens)
         frame["model"] = frame["model"].map(names)
         run = _written(folder, frame, read, {names[path]: model for path, model in loaded.items()}, models)
@@ -129,12 +130,6 @@ def _asked(models: "dict[str, Model]", facts: "Facts", options: "FillInOptions",
         found = fill_in(model, facts, options, vocabulary=common, lens=tuned, trained=trained_objective(name))
         frames.append(found.assign(model=name))
     return pd.concat(frames, ignore_index=True)
-
-
-def _short_names(models: "dict[str, Model]") -> dict[str, str]:
-    """What models are called in tables and on the page: no folders, unless two models would have one name."""
-    short = {path: model.name for path, model in models.items()}
-    return short if len(set(short.values())) == len(short) else {path: path for path in models}
 
 
 def _written(

@@ -81,7 +81,6 @@ def _not_learned(scores: "pd.DataFrame") -> list[str]:
     for row in scores[scores["trained"] & (scores["split"] == "test")].to_dict("records"):
         for metric in OBJECTIVES[row["objective"]].metrics if row["objective"] in OBJECTIVES else ():
             if metric.name == row["metric"] and not metric.learned(row["low"], row["high"], row["baseline"]):
-                bound, limit = "below" if metric.better == "lower" else "above", metric.limit(row["baseline"])
-                lines.append(f"  {row['model']}: {row['metric']} {row['value']:.3g}, needed {bound} {limit:.3g}")
+                lines.append(f"  {row['model']}: {metric.label} {row['value']:.3g}, {metric.needed(row['baseline'])}")
     warning = "Not learned, so that layers and heads say little about the objective:"
     return [warning, *lines, ""] if lines else []

@@ -65,14 +65,13 @@ def _shortfalls(scores: pd.DataFrame, objective: Spec, model: str) -> Iterator[s
         score = _score(scores, metric.name)
         if metric.learned(float(score["low"]), float(score["high"]), float(score["baseline"])):
             continue
-        sign, limit = "<" if metric.better == "lower" else ">", metric.limit(float(score["baseline"]))
-        yield f"{model} has not learned its task: {_told(metric, score)}, needed {sign} {limit:.3g}"
+        yield f"{model} has not learned its task: {_told(metric, score)}, {metric.needed(float(score['baseline']))}"
 
 
 def _told(metric: Metric, score: pd.Series) -> str:
     if metric.name.startswith("loss"):
         return f"{_text(score)} nats per token of {metric.name}"
-    return f"{'BLEU' if metric.name == 'bleu' else metric.name} {_text(score)}"
+    return f"{metric.label} {_text(score)}"
 
 
 def _score(scores: pd.DataFrame, metric: str) -> pd.Series:

@@ -1,5 +1,6 @@
 """Any Hugging Face model as stacks, layers and heads; the tap on its forward pass; decoding and task scores."""
 
+from ._adapter_folder import is_adapter_folder as is_adapter_folder
 from ._anatomy import COMPONENTS as COMPONENTS
 from ._anatomy import Anatomy as Anatomy
 from ._anatomy import Attention as Attention

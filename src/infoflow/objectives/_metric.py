@@ -30,6 +30,15 @@ class Metric:
         """What the interval must lie beyond."""
         return baseline + self.gain if self.gain is not None else baseline * (self.share or 0.0)
 
+    def needed(self, baseline: float) -> str:
+        """The rule in words: `needed below 4.5`."""
+        return f"needed {'below' if self.better == 'lower' else 'above'} {self.limit(baseline):.3g}"
+
+    @property
+    def label(self) -> str:
+        """The score's name as people write it."""
+        return "BLEU" if self.name == "bleu" else self.name
+
     def learned(self, low: float, high: float, baseline: float) -> bool:
         """Whether a score with the interval from `low` to `high` shows that the task was learned."""
         return high < self.limit(baseline) if self.better == "lower" else low > self.limit(baseline)

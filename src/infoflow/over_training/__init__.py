@@ -77,8 +77,8 @@ from ._source_contribution import SOURCE_CONTRIBUTION as SOURCE_CONTRIBUTION
 from ._source_contribution import SourceContribution as SourceContribution
 from ._sources import read_series as read_series
 from ._stages_by_warmup import STAGES_BY_WARMUP as STAGES_BY_WARMUP
-from ._stages_by_warmup import WARMUP_FACTOR as WARMUP_FACTOR
 from ._stages_by_warmup import WarmedUp as WarmedUp
+from ._stages_by_warmup import is_longer_warmup as is_longer_warmup
 from ._stages_by_warmup import stages_by_warmup as stages_by_warmup
 from ._trainer_state import TrainerState as TrainerState
 from ._trainer_state import trainer_state as trainer_state

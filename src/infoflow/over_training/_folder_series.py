@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from infoflow.foundation import UserError, file_digest
+from infoflow.models import is_adapter_folder
 
 from ._checkpoint_names import checkpoint_name, checkpoint_names
 from ._places import WEIGHTS, FolderPlace, weight_paths
@@ -13,7 +14,6 @@ from ._trainer_state import listed, trainer_state
 
 _INSIDE = ("snapshots", "checkpoints")  # of a training's folder
 _CONFIG = "config.json"
-_ADAPTER_CONFIG = "adapter_config.json"
 _ADAPTED = (
     "its folder holds an adapter, not a whole model: merge it with peft, merge_and_unload() and save_pretrained()"
 )
@@ -88,12 +88,6 @@ def _is_checkpoint(path: Path) -> bool:
     return (path / _CONFIG).is_file() and checkpoint_name(path.name) is not None
 
 
-def _is_adapter(path: Path) -> bool:
-    """Whether weights of `peft` are all that a folder holds; some trainers put the base model's config.json beside."""
-    own = [one for one in weight_paths(path) if not one.name.startswith("adapter_")]
-    return (path / _ADAPTER_CONFIG).is_file() and not own
-
-
 def _root(folder: Path, home: Path) -> Path | None:
     """The model that lies beside the checkpoints, if there is one."""
     root = folder if home == folder else home.parent
@@ -119,11 +113,11 @@ def _series(
         Missing(
             name=text,
             update=names[text].step,
-            why=_ADAPTED if _is_adapter(path) else "its folder holds no config.json and weights",
+            why=_ADAPTED if is_adapter_folder(path) else "its folder holds no config.json and weights",
             lost=text in (known or ()),
         )
         for text, path in paths.items()
-        if _is_adapter(path) or not ((path / _CONFIG).is_file() and weight_paths(path))
+        if is_adapter_folder(path) or not ((path / _CONFIG).is_file() and weight_paths(path))
     ]
     empty += [
         Missing(name=text, update=names[text].step, why=fault, lost=True)

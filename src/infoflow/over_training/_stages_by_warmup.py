@@ -48,6 +48,11 @@ STAGES_BY_WARMUP = TableSchema(
 )
 
 
+def is_longer_warmup(short: int, long: int) -> bool:
+    """Whether the second warm-up is four times the first (both in updates), but for rounding."""
+    return short > 0 and abs(long / short / WARMUP_FACTOR - 1) <= _ROUNDING
+
+
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class WarmedUp:
     """A study's table `ngram_agreement_over_training`, and the learning rates of its trainings."""
@@ -81,7 +86,7 @@ def stages_by_warmup(short: WarmedUp, long: WarmedUp) -> pd.DataFrame:
     Raises:
         UserError: The second warm-up is not four times the first.
     """
-    if short.warmup < 1 or abs(long.warmup / short.warmup / WARMUP_FACTOR - 1) > _ROUNDING:
+    if not is_longer_warmup(short.warmup, long.warmup):
         raise UserError(
             f"The second warm-up must be {WARMUP_FACTOR} times the first. Got {short.warmup} updates in "
             f"{short.name} and {long.warmup} in {long.name}."

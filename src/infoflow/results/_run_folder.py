@@ -153,9 +153,10 @@ class Tables(Mapping[str, pd.DataFrame]):
         return names is None or name in names
 
     def _written(self) -> list[str] | None:
-        """Names of all tables that were written here and not removed; None where no list was kept, or it was emptied."""
+        """Names of all tables that were written here and not removed; None where no list was kept."""
         path = self._path / _NAMES
-        return (path.read_text(encoding="utf-8", errors="replace").split() if path.is_file() else None) or None
+        names = path.read_text(encoding="utf-8", errors="replace").split() if path.is_file() else []
+        return names or None
 
     def _note_names(self, names: Iterable[str]) -> None:
         with atomic_write(self._path / _NAMES) as temporary:

@@ -9,6 +9,7 @@ from ._data import prepare as prepare
 from ._engines import engine_for as engine_for
 from ._engines import stage_of as stage_of
 from ._given import AnalyzeOptions as AnalyzeOptions
+from ._given import distinct_names as distinct_names
 from ._given import untrained as untrained
 from ._graph import Graph as Graph
 from ._graph import graph as graph

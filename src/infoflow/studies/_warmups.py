@@ -9,7 +9,7 @@ import pandas as pd
 
 from infoflow.findings import FINDINGS, FINDINGS_AT_SCALE, ScaleRun, evaluate
 from infoflow.foundation import UserError
-from infoflow.over_training import STAGES_BY_WARMUP, WARMUP_FACTOR, WarmedUp, stages_by_warmup
+from infoflow.over_training import STAGES_BY_WARMUP, WarmedUp, is_longer_warmup, stages_by_warmup
 from infoflow.training import TrainConfig, learning_rate
 
 from ._plan import StudyPlan
@@ -65,7 +65,7 @@ def _only_warmup_differs(one: Mapping[str, Any], other: Mapping[str, Any]) -> bo
     names = [name for name in TrainConfig.__dataclass_fields__ if name not in _FREE]
     if any(getattr(short, name) != getattr(long, name) for name in names):
         return False
-    return short.warmup_updates > 0 and round(long.warmup_updates / short.warmup_updates, 1) == WARMUP_FACTOR
+    return is_longer_warmup(short.warmup_updates, long.warmup_updates)
 
 
 def _warmed_up(run: ScaleRun) -> WarmedUp:

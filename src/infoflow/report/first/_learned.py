@@ -9,8 +9,6 @@ from infoflow.objectives import OBJECTIVES, Metric
 from .._model_tables import ModelTables
 from .._numbers import decimals, listed, number
 
-_WORDS = {"loss": "loss", "bleu": "BLEU"}
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Learned:
@@ -94,13 +92,11 @@ def _passes(metric: Metric, row: dict) -> bool:
 def _passed(metric: Metric, rows: pd.DataFrame) -> str:
     places = decimals(float(rows["low"].mean()), float(rows["high"].mean()), float(rows["value"].mean()))
     value, base = number(float(rows["value"].mean()), places), number(float(rows["baseline"].mean()), places)
-    return f"{_WORDS.get(metric.name, metric.name)} {value} ({metric.baseline}: {base})"
+    return f"{metric.label} {value} ({metric.baseline}: {base})"
 
 
 def _failed(label: str, metric: Metric, short: list[dict], seeds: int) -> str:
     values = listed([number(float(row["value"])) for row in short])
-    limit = number(metric.limit(float(short[0]["baseline"])))
     which = "" if len(short) == seeds else f" in {len(short)} of {seeds} seeds"
-    bound = "below" if metric.better == "lower" else "above"
-    name = _WORDS.get(metric.name, metric.name)
-    return f"{label} has not learned its task{which}: {name} {values}, needed {bound} {limit}"
+    needed = metric.needed(float(short[0]["baseline"]))
+    return f"{label} has not learned its task{which}: {metric.label} {values}, {needed}"

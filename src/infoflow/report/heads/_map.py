@@ -18,7 +18,7 @@ from .._samples import Estimate
 from ..forms._chart import finished
 from ..forms._grid import cells
 from ._examples import examples_by_grid
-from ._names import KINDS, kind_label
+from ._names import KINDS, head_name, kind_label
 from ._roles import Place, roles_by_place
 from ._statistics import GROUPS, Statistic, head_statistics
 
@@ -273,7 +273,11 @@ def _sharpest(rows: pd.DataFrame, statistic: Statistic, cast: Cast) -> str:
     """The head that has most of the first statistic, over all models, and the untrained head that has most."""
     own = rows[rows["statistic"] == statistic.id]
     trained, untrained = own[own["trained"]], own[~own["trained"]]
-    heads = [Candidate(_head_name(row, cast), _head_estimate(row, statistic)) for row in trained.to_dict("records")]
+    of_seed = cast.by == "objective"
+    heads = [
+        Candidate(head_name(row, cast[row["series"]].label, of_seed), _head_estimate(row, statistic))
+        for row in trained.to_dict("records")
+    ]
     top = extreme(heads)
     if top is None:
         return ""
@@ -286,13 +290,6 @@ def _sharpest(rows: pd.DataFrame, statistic: Statistic, cast: Cast) -> str:
     before = _painted(untrained, statistic).dropna()
     beside = f"; an untrained one reaches at most {number(before.max(), _places(statistic))}" if len(before) else ""
     return sentence(f"{said}{beside}")
-
-
-def _head_name(row: dict[str, Any], cast: Cast) -> str:
-    seed = f", seed {int(row['seed'])}" if cast.by == "objective" else ""
-    label = cast[row["series"]].label
-    kind = kind_label(row["stack"], row["kind"])
-    return f"head {int(row['head'])} of layer {int(row['layer'])} of {label} ({kind}{seed})"
 
 
 def _head_estimate(row: dict[str, Any], statistic: Statistic) -> Estimate:

@@ -16,7 +16,7 @@ from .._samples import Estimate, Samples
 from ..forms._chart import amount, color_of, finished, tips, values_of
 from ..forms._lines import level
 from ..forms._scatter import points
-from ._names import kind_label
+from ._names import head_name, kind_label
 from ._statistics import Statistic, head_statistics
 
 HEAD_IMPORTANCE = Method(
@@ -128,8 +128,7 @@ def _words(pair: _Pair, series: list[Series]) -> str:
     labels = {one.key: one.label for one in series}
     heads = [
         Candidate(
-            f"head {row['head']} of layer {row['layer']} of {labels[row['series']]} "
-            f"({kind_label(row['stack'], row['kind'])}, seed {row['seed']})",
+            head_name(row, labels[row["series"]], of_seed=True),
             Estimate(value=row["y"], low=row["y_low"], high=row["y_high"], seeds=1, count=0),
         )
         for row in pair.rows[pair.rows["trained"]].to_dict("records")

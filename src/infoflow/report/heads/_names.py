@@ -1,10 +1,20 @@
-"""What kinds of attention are called."""
+"""What heads and kinds of attention are called."""
+
+from collections.abc import Mapping
+from typing import Any
 
 KINDS = {
     ("encoder", "self"): "encoder self-attention",
     ("decoder", "self"): "decoder self-attention",
     ("decoder", "cross"): "cross-attention",
 }
+
+
+def head_name(row: Mapping[str, Any], label: str, of_seed: bool) -> str:
+    """`head 3 of layer 2 of causal LM (self-attention, seed 1)`; the seed where there may be several."""
+    seed = f", seed {int(row['seed'])}" if of_seed else ""
+    kind = kind_label(row["stack"], row["kind"])
+    return f"head {int(row['head'])} of layer {int(row['layer'])} of {label} ({kind}{seed})"
 
 
 def kind_label(stack: str, kind: str) -> str:
