@@ -1,6 +1,7 @@
 import pytest
 
-from infoflow.adaptation._answer_places import askable_spans, first_place, place_of
+from infoflow.adaptation import askable_spans
+from infoflow.adaptation._answer_places import first_place, place_of
 from infoflow.corpus import Corpus
 from infoflow.foundation import UserError
 

@@ -16,9 +16,8 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from infoflow.adaptation import Generation
+from infoflow.adaptation import Generation, Predictions
 from infoflow.adaptation._generation_rows import GenerationRows
-from infoflow.adaptation._task import Predictions
 from infoflow.corpus import Corpus, Vocabulary
 from infoflow.foundation import UserError
 from infoflow.objectives import Noise, prefix_mask

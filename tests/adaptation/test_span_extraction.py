@@ -6,10 +6,9 @@ import torch
 from adaptation.questions import asked, own_tokenizer, span_model, town_questions
 from transformers import BertConfig, BertForMaskedLM, BertForQuestionAnswering, GPT2Config, GPT2ForQuestionAnswering
 
-from infoflow.adaptation import SpanExtraction
+from infoflow.adaptation import Predictions, SpanExtraction
 from infoflow.adaptation._answer_match import answer_f1, exact_match
 from infoflow.adaptation._span_rows import LEFT_OUT
-from infoflow.adaptation._task import Predictions
 from infoflow.corpus import Vocabulary
 from infoflow.foundation import UserError, block_of, replicate_weights
 from infoflow.objectives import Noise

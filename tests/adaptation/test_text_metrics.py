@@ -5,9 +5,8 @@ from rouge_score.rouge_scorer import RougeScorer
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from infoflow.adaptation import Generation
+from infoflow.adaptation import Generation, Predictions
 from infoflow.adaptation._generation import wanted_texts
-from infoflow.adaptation._task import Predictions
 from infoflow.adaptation._text_metrics import exact_text, text_scores
 from infoflow.corpus import Corpus
 from infoflow.foundation import block_of, replicate_weights, stream

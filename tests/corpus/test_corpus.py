@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from infoflow.corpus import Corpus
-from infoflow.corpus._split import split_numbers
+from infoflow.corpus import Corpus, split_numbers
 from infoflow.foundation import UserError
 
 

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from infoflow.corpus import Corpus, load_corpus
-from infoflow.corpus._lines import LONGEST_LINE, read_lines
+from infoflow.corpus import Corpus, load_corpus, read_lines
+from infoflow.corpus._lines import LONGEST_LINE
 from infoflow.foundation import UserError, file_digest
 
 

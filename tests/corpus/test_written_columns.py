@@ -7,8 +7,7 @@ import pytest
 from datasets import Dataset
 
 from infoflow.corpus import Corpus, load_corpus
-from infoflow.foundation import UserError, use_display
-from infoflow.foundation._display import SilentDisplay
+from infoflow.foundation import SilentDisplay, UserError, use_display
 
 ROWS = [
     {"facts": [["Oslo", "in", "Norway"]], "said": ["It is in Norway.", "Norway has it."], "more": []},

@@ -9,8 +9,8 @@ from evidence.sharp_reader import inputs_of, sharp_reader
 from retrieval.tiny_arms import tiny_arm, tiny_world
 from scipy.stats import spearmanr
 
-from infoflow.evidence import attention_ranking, fact_inputs
-from infoflow.evidence._asked import looked_at, sampled_facts
+from infoflow.evidence import attention_ranking, fact_inputs, sampled_facts
+from infoflow.evidence._asked import looked_at
 from infoflow.evidence._evidence_ablation import heads_by_copying
 from infoflow.evidence._ranked_candidates import candidate_passages, prior_scores
 from infoflow.foundation import UserError

@@ -6,8 +6,8 @@ import pytest
 from evidence.sharp_reader import inputs_of, sharp_reader
 from retrieval.tiny_arms import tiny_world
 
-from infoflow.evidence import answer_log_probabilities, evidence_ablation
-from infoflow.evidence._asked import looked_at, sampled_facts
+from infoflow.evidence import answer_log_probabilities, evidence_ablation, sampled_facts
+from infoflow.evidence._asked import looked_at
 from infoflow.evidence._evidence_ablation import ablated_answers, heads_by_copying, random_heads
 from infoflow.evidence._evidence_heads import copy_scores
 from infoflow.foundation import UserError

@@ -11,9 +11,15 @@ from evidence.sharp_reader import inputs_of, sharp_reader
 from retrieval.tiny_arms import tiny_world
 from torch.nn.functional import layer_norm
 
-from infoflow.evidence import Part, answer_log_probabilities, evidence_flow, fact_inputs
-from infoflow.evidence._answers import choice_log_probabilities
-from infoflow.evidence._asked import looked_at, sampled_facts
+from infoflow.evidence import (
+    Part,
+    answer_log_probabilities,
+    choice_log_probabilities,
+    evidence_flow,
+    fact_inputs,
+    sampled_facts,
+)
+from infoflow.evidence._asked import looked_at
 from infoflow.evidence._edges import KNOCK_OUTS, edges, random_edges
 from infoflow.evidence._knock_out import answers_without_edges, knock_outs, removals
 from infoflow.evidence._places import at, last_token, random_word

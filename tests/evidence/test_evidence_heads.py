@@ -134,7 +134,7 @@ def test_the_table_holds_means_with_a_random_document_as_baseline():
 
 
 def evidence_facts(world):
-    from infoflow.evidence._asked import sampled_facts
+    from infoflow.evidence import sampled_facts
 
     return [fact.number for fact in sampled_facts(world, "trained", 7)]
 

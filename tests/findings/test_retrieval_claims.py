@@ -231,7 +231,7 @@ def test_effects_are_those_of_a_plain_loop():
 
 
 def test_bits_say_how_many_there_are():
-    from infoflow.findings._model_group import model_groups
+    from infoflow.findings import model_groups
     from infoflow.findings._retrieval import bits_of_classes
     from infoflow.findings._zoo import CLOSED_BOOK
 

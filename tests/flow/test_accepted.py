@@ -19,7 +19,8 @@ def test_a_folder_a_list_and_one_measure_are_taken(matched_models, tmp_path):
 
 def test_models_that_are_no_list_are_told_of(matched_models, parallel_corpus):
     from infoflow import UserError
-    from infoflow.flow._accepted import accepted_corpus, accepted_model, accepted_models
+    from infoflow.flow import accepted_corpus, accepted_model
+    from infoflow.flow._accepted import accepted_models
 
     model = matched_models["masked-lm"]
     with pytest.raises(UserError, match=r"compare takes a list of models first.*Got one model"):

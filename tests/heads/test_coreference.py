@@ -9,8 +9,8 @@ import torch
 
 from infoflow.corpus import Corpus
 from infoflow.foundation import UserError
-from infoflow.heads import Coreference
-from infoflow.heads._mentions import antecedents, head_match, nearest, read_mentions
+from infoflow.heads import Coreference, read_mentions
+from infoflow.heads._mentions import antecedents, head_match, nearest
 
 CONLLU = """\
 # text = John saw the old dog and it saw him near the other dog

@@ -7,8 +7,7 @@ from transformers import BertConfig, BertForMaskedLM, DebertaV2Config, DebertaV2
 from transformers import TapasForMaskedLM as Tapas
 
 from infoflow.foundation import UserError
-from infoflow.heads import relevance
-from infoflow.heads._sentence_attention import sentence_attention
+from infoflow.heads import relevance, sentence_attention
 from infoflow.models import load_model, model_inputs, rerun_blocks, tap, without_token
 from infoflow.report import write_view
 

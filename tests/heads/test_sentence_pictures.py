@@ -49,9 +49,7 @@ def test_a_model_without_output_head_guesses_nothing():
 
 def attending(weights, causal=False):
     """A sentence whose heads have these weights: (head, query, key)."""
-    from infoflow.heads import AttentionOfKind, LayerAttention, SentenceAttention
-    from infoflow.heads._quantised import quantise
-    from infoflow.heads._sentence_tokens import ReadSentence, ReadToken
+    from infoflow.heads import AttentionOfKind, LayerAttention, ReadSentence, ReadToken, SentenceAttention, quantise
 
     heads, _, size = weights.shape
     zeros = np.zeros((heads, size, 1), dtype=np.float32)

@@ -98,7 +98,7 @@ def run(model, inputs, **more):
 
 
 def _takes(model, name):
-    from infoflow.models._inputs import accepts
+    from infoflow.models import accepts
 
     return accepts(model.module, name)
 

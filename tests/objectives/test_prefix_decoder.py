@@ -11,8 +11,7 @@ from objectives.zoo import VOCABULARY, check_pure, corrupted, distinct, mixed
 from scipy.stats import chisquare
 
 from infoflow.architectures import ModelConfig, build
-from infoflow.objectives import Example, PrefixDecoder
-from infoflow.objectives._prefix_decoder import prefix_mask
+from infoflow.objectives import Example, PrefixDecoder, prefix_mask
 
 SHAPE = ModelConfig(width=16, layers=2, heads=2, feedforward=32, positions=64)
 

@@ -10,8 +10,7 @@ from checkpoint_series import STEPS
 from small_hub import Hub, small_hub
 
 from infoflow.foundation import UserError
-from infoflow.over_training import Series, check_series, read_series, weigh
-from infoflow.over_training._check_rows import WeighedCheckpoint
+from infoflow.over_training import Series, WeighedCheckpoint, check_series, read_series, weigh
 
 pytestmark = pytest.mark.slow
 

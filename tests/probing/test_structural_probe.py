@@ -16,12 +16,13 @@ from infoflow.probing import (
     depth_scores,
     distance_scores,
     random_maps,
+    spearman_rows,
     structural_probe,
     tree_distances,
     tree_sentence,
 )
 from infoflow.probing._structural_probe import squared_distances
-from infoflow.probing._tree_scores import chain, macro_average, spanning_tree, spearman_rows
+from infoflow.probing._tree_scores import chain, macro_average, spanning_tree
 from infoflow.probing._tree_sentences import is_syntax
 
 WIDTH = 14

@@ -2,7 +2,8 @@
 
 from collections.abc import Collection, Iterable
 
-from infoflow.report._figure import Figure, Section
+from infoflow.report import Figure
+from infoflow.report._figure import Section
 from infoflow.report._model_tables import ModelTables
 from infoflow.report._story import SECTIONS
 from infoflow.results import RunFolder

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from infoflow.report import render
 from infoflow.report._claim_groups import claim_groups
 from infoflow.report._failure_kind import failure_kind
 from infoflow.report._language import Series
 from infoflow.report._model_tables import ModelTables
-from infoflow.report._page import render
 from infoflow.report._samples import Estimate
 from infoflow.report._story import SECTIONS, tell
 from infoflow.report.first._cards import _sentence, cards

@@ -33,10 +33,7 @@ def test_several_seeds_without_replicates_give_the_t_interval_of_their_mean():
 
 @pytest.mark.parametrize("values", [[5.1, 5.3, 4.9], [2.0, 3.0]])
 def test_figures_have_the_intervals_of_verdicts(values):
-    from infoflow.findings import Condition
-    from infoflow.findings._condition import judge_all
-    from infoflow.findings._estimates import Estimates
-    from infoflow.findings._resampled import resampled_curves
+    from infoflow.findings import Condition, Estimates, judge_all, resampled_curves
 
     rows = _rows(values)
     panel = Estimates(

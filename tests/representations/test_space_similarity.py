@@ -14,6 +14,7 @@ from infoflow.representations import (
     ItemPairs,
     LayerSimilarity,
     LayerSpace,
+    Meeting,
     RankedSpace,
     SpaceSimilarity,
     cca_correlations,
@@ -26,7 +27,6 @@ from infoflow.representations import (
     space_values,
     svcca,
 )
-from infoflow.representations._meeting import Meeting
 
 FUNCTIONS = {
     "pwcca": pwcca,

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from infoflow.results import Subject
-from infoflow.studies import StudyPlan
-from infoflow.studies._study_models import StudyModels
+from infoflow.studies import StudyModels, StudyPlan
 from infoflow.studies._word_loss import loss_per_word
 
 PLAN = {
